@@ -12,7 +12,7 @@ use std::{
 };
 
 use dwell_app::tell::tell;
-use dwell_engine::clock::{Assumptions, Clock, Converted, Fit, best};
+use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best};
 use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
@@ -96,9 +96,9 @@ impl Clocks {
     }
 
     /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
-    pub fn convert(&self, host: &str, host_ns: u64) -> Option<Converted> {
+    pub fn convert(&self, host: &str, host_ns: u64) -> Option<BoundedTime> {
         match &self.clocks().get(host)?.by {
-            By::Same => Some(Converted { ns: host_ns, bound_ns: 0 }),
+            By::Same => Some(BoundedTime { ns: host_ns, bound_ns: 0 }),
             By::Compared(clock) => clock.convert(host_ns),
         }
     }

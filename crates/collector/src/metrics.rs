@@ -1,6 +1,6 @@
 //! The metrics of `dwell collect`.
 
-use dwell_engine::{histogram::Histogram, layers::Leg};
+use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use dwell_metrics::{Collect, Exposition, Family, Histograms, Numbers, OTHER, STACK_BOUNDS_NS};
 
 /// Combinations of hosts and path segments that get a series of their own.
@@ -35,7 +35,7 @@ impl CollectorMetrics {
     }
 
     /// Adds the bytes of an interval on one segment of the path between two hosts.
-    pub fn path(&mut self, tx_host: &str, rx_host: &str, leg: Leg, histogram: &Histogram) {
+    pub fn path(&mut self, tx_host: &str, rx_host: &str, leg: PathSegment, histogram: &Histogram) {
         let direction = leg.direction().map_or("", |direction| direction.name());
         let labels = [tx_host, rx_host, direction, leg.name()];
         self.paths.get(labels, [OTHER, OTHER, direction, leg.name()]).merge(histogram);
@@ -88,9 +88,9 @@ mod tests {
         let mut metrics = CollectorMetrics { paths: Histograms::new(PATHS, 2), numbers: Numbers::default() };
         let mut histogram = Histogram::default();
         histogram.record_many(1_500, 4);
-        metrics.path("a", "b", Leg::Network, &histogram);
-        metrics.path("a", "b", Leg::Host(Segment::TcpSocket), &histogram);
-        metrics.path("c", "d", Leg::Network, &histogram);
+        metrics.path("a", "b", PathSegment::Network, &histogram);
+        metrics.path("a", "b", PathSegment::Host(Segment::TcpSocket), &histogram);
+        metrics.path("c", "d", PathSegment::Network, &histogram);
         metrics.counts([("matched", 1)], [("stranger", 3)], 1, 7);
         metrics.counts([("resent", 9), ("matched", 8)], [("stranger", 4)], 2, 7);
         registry.register(metrics);

@@ -1,9 +1,8 @@
-//! The engine of dwell: what turns packets into latencies.
+//! The engine of dwell: turns packets into latencies.
 //!
-//! Per-packet algorithms are C in `core/`, compiled both into BPF programs and,
-//! by this crate, natively. Nothing here reads a clock, a file or a map: time
-//! is an argument, so that live traffic, a capture and a simulation give the
-//! same numbers from the same input.
+//! Per-packet algorithms are C in `core/`, compiled both into BPF programs and, by this crate, natively. Nothing here
+//! reads a clock, a file or a map: time is an argument, so live traffic, a capture and a simulation produce the same
+//! numbers from the same input.
 
 pub mod abi;
 pub mod balance;

@@ -1,4 +1,4 @@
-//! What the engine reports: samples of latency, and what became of flows.
+//! What the engine reports: latency samples, and changes of flows.
 
 use std::{
     fmt,
@@ -9,12 +9,12 @@ use zerocopy::FromBytes;
 
 use crate::abi;
 
-/// How a latency was measured. Each is defined in `docs/method/rtt.md`.
+/// How a latency was measured. `docs/method/rtt.md` defines each method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
     /// A TSval and its first echo (RFC 7323).
     TcpTimestamp,
-    /// Data and the ACK that first covers its last byte.
+    /// Data and the first ACK that covers its last byte.
     TcpSeq,
     /// ICMP echo.
     Icmp,
@@ -24,14 +24,14 @@ pub enum Method {
     Dns,
     /// A spin-bit edge that follows the other side's.
     QuicSpin,
-    /// Two spin-bit edges of one side: the whole loop, both sides.
+    /// Two spin-bit edges of one side: the whole loop over both sides.
     QuicSpinLoop,
     /// The client's Initial and the first long-header packet back.
     QuicHandshake,
 }
 
 impl Method {
-    /// All of them, in the order of the core's numbers.
+    /// All methods, in the order of the core's numbers.
     pub const ALL: [Method; 8] = [
         Method::TcpTimestamp,
         Method::TcpSeq,
@@ -43,7 +43,7 @@ impl Method {
         Method::QuicHandshake,
     ];
 
-    /// Its name in options and output.
+    /// Returns the name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Method::TcpTimestamp => "tcp-timestamp",
@@ -57,7 +57,7 @@ impl Method {
         }
     }
 
-    /// The method of a name.
+    /// Returns the method with this name.
     pub fn from_name(name: &str) -> Option<Method> {
         Self::ALL.into_iter().find(|method| method.name() == name)
     }
@@ -73,12 +73,12 @@ impl fmt::Display for Method {
     }
 }
 
-/// The transport of a flow, by IP protocol number.
+/// The transport protocol of a flow, by IP protocol number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    /// True where ports are not ports but the identifier of an ICMP echo.
+    /// Returns whether port numbers are the identifiers of ICMP echoes.
     pub fn is_icmp(self) -> bool {
         matches!(self.0, 1 | 58)
     }
@@ -99,7 +99,7 @@ impl fmt::Display for Protocol {
 /// One end of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// IPv4 addresses are `IpAddr::V4`.
+    /// The address. IPv4 addresses are always `IpAddr::V4`.
     pub address: IpAddr,
     /// The port, or the identifier of an ICMP echo.
     pub port: u16,
@@ -114,64 +114,64 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// One latency: a packet of `src` was seen, then the answer of `dst`. It covers
-/// the way from the vantage point to `dst` and back.
+/// One latency: a packet of `src` was seen, and then the answer of `dst`. The latency covers the path from the vantage
+/// point to `dst` and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When the answer was seen, on the source's clock.
+    /// The time at which the answer was seen, on the source's clock.
     pub time_ns: u64,
-    /// From seeing the packet to seeing its answer.
+    /// The time from the packet to its answer.
     pub rtt_ns: u64,
-    /// The flow's least so far towards `dst`, this sample included.
+    /// The flow's least latency towards `dst` so far, including this sample.
     pub min_rtt_ns: u64,
-    /// How it was measured.
+    /// The method that measured it.
     pub method: Method,
-    /// It comes from a connection's opening packets.
+    /// The sample comes from the packets that opened the connection.
     pub handshake: bool,
-    /// Whose packet was stamped.
+    /// The sender of the stamped packet.
     pub src: Endpoint,
-    /// Who answered it.
+    /// The sender of the answer.
     pub dst: Endpoint,
-    /// The transport.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// The source's number for the interface.
+    /// The source's number of the interface.
     pub interface: u32,
-    /// Packets of the flow so far, both directions.
+    /// The number of packets of the flow so far, in both directions.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// The number of their bytes, including link headers.
     pub bytes: u64,
 }
 
-/// What became of a flow.
+/// A change of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowChange {
-    /// Its first packet was seen.
+    /// The first packet was seen.
     Open,
-    /// Its first latency was measured: how, and how many nanoseconds.
+    /// The first latency was measured: the method, and the latency in nanoseconds.
     FirstRtt(Method, u64),
-    /// It is over, and why.
+    /// The flow is over.
     Close(CloseReason),
 }
 
-/// Why a flow is over.
+/// The reason why a flow is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// Both sides sent a FIN.
     Fin,
     /// One side sent a RST.
     Rst,
-    /// No packet came for the idle timeout.
+    /// No packet came within the idle timeout.
     Idle,
-    /// DNS: it made room for another after its answer.
+    /// A DNS exchange made room for another flow after its answer.
     Answered,
-    /// It never was answered and made room for another.
+    /// The flow was never answered and made room for another.
     Evicted,
     /// The run or the capture ended.
     End,
 }
 
 impl CloseReason {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             CloseReason::Fin => "fin",
@@ -184,32 +184,32 @@ impl CloseReason {
     }
 }
 
-/// A change in the life of a flow.
+/// A change in the life of a flow, with the state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowEvent {
-    /// When, on the source's clock.
+    /// The time of the change, on the source's clock.
     pub time_ns: u64,
-    /// What happened.
+    /// The change.
     pub change: FlowChange,
-    /// When the flow's first packet was seen.
+    /// The time of the flow's first packet, on the source's clock.
     pub first_ns: u64,
-    /// Who sent the first packet seen.
+    /// The sender of the first packet.
     pub src: Endpoint,
     /// The other end.
     pub dst: Endpoint,
-    /// The transport.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// The source's number for the interface.
+    /// The source's number of the interface.
     pub interface: u32,
-    /// Samples so far.
+    /// The number of samples so far.
     pub samples: u32,
-    /// Packets so far, both directions.
+    /// The number of packets so far, in both directions.
     pub packets: u64,
-    /// Their bytes.
+    /// The number of their bytes.
     pub bytes: u64,
 }
 
-/// What one packet caused.
+/// The result of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A latency.
@@ -219,8 +219,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Decodes a record of the kernel's ring buffer. `None` if it is none of
-    /// ours, which a user of the crate should count.
+    /// Decodes a record of the kernel's ring buffer. Returns `None` if it is not one of ours, which callers should
+    /// count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Event> {
         match u32::from(*bytes.first()?) {
             abi::DWELL_EVENT_SAMPLE => {

@@ -1,21 +1,21 @@
-//! What a source reports: raw facts, each with its time.
+//! Input of the engine: raw observations, each with its time.
 
-/// A packet as it was seen.
+/// A packet as a source saw it.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
-    /// Nanoseconds on the source's clock: Unix time for captures.
+    /// The time in nanoseconds on the source's clock: Unix time for captures.
     pub time_ns: u64,
-    /// The source's number for the interface; flows are kept apart by it.
+    /// The source's number of the interface. Flows of different interfaces are kept apart.
     pub interface: u32,
-    /// Registry number of the link type (LINKTYPE_*), which tells what `data` starts with.
+    /// The registry number of the link type (LINKTYPE_*), which determines the header at the start of `data`.
     pub link: u32,
-    /// The bytes that were kept, from the link header on.
+    /// The captured bytes, starting with the link header.
     pub data: &'a [u8],
-    /// Length on the wire, at least `data.len()`.
+    /// The length on the wire, at least `data.len()`.
     pub wire_len: u32,
 }
 
-/// Link types that the parser knows, by registry number.
+/// The link types that the parser supports, by registry number.
 pub const LINK_TYPES: [(u32, &str); 10] = [
     (0, "NULL"),
     (1, "EN10MB"),
@@ -29,7 +29,7 @@ pub const LINK_TYPES: [(u32, &str); 10] = [
     (276, "LINUX_SLL2"),
 ];
 
-/// True if packets of this link type can be parsed.
+/// Returns whether packets of this link type can be parsed.
 pub fn knows_link(link: u32) -> bool {
     LINK_TYPES.iter().any(|(number, _)| *number == link)
 }

@@ -1,16 +1,16 @@
-//! The flow table's size and configuration.
+//! The size and configuration of a flow table, and how it is swept.
 
 use crate::{abi, rtt::FilterRule};
 
-/// Buckets for so many flows: a power of two with a quarter more places than
-/// flows, so that two full buckets for one flow stay rare.
+/// Returns the number of buckets for this number of flows: a power of two with a quarter more slots than flows, so that
+/// a flow rarely finds both of its buckets full.
 pub(crate) fn buckets(max_flows: u32) -> u32 {
     let places = max_flows.clamp(4, 1 << 24) / 4 * 5;
     places.next_power_of_two() / abi::DWELL_WAYS
 }
 
-/// A table in the core's terms. At most `DWELL_FILTER_RULES` rules fit;
-/// [`FilterRule::parse_all`] sees to that.
+/// Converts the configuration of a table to the core's format. At most `DWELL_FILTER_RULES` rules fit, as
+/// [`FilterRule::parse_all`] ensures.
 pub(crate) fn to_core(
     filter: &[FilterRule],
     max_flows: u32,
@@ -26,14 +26,14 @@ pub(crate) fn to_core(
     }
 }
 
-/// Memory for `count` objects of `bytes` each that start as zeros; the system
-/// maps it page by page as it is touched.
+/// Allocates zeroed memory for `count` objects of `bytes` each. The system maps it page by page when it is first
+/// touched.
 pub(crate) fn zeroed(count: u32, bytes: usize) -> Vec<u64> {
     debug_assert!(bytes.is_multiple_of(8));
     vec![0; count as usize * bytes / 8]
 }
 
-/// Sweeps a table part by part, as time goes on.
+/// Sweeps a table part by part as time advances.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     next: u32,
@@ -41,12 +41,12 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Parts that a whole table is swept in.
+    /// The number of parts in which a whole table is swept.
     pub(crate) const PARTS: u32 = 16;
 
-    /// The buckets that are due at `time_ns`: a part each `period_ns`.
+    /// Returns the buckets to sweep at `time_ns`: one part per `period_ns`.
     pub(crate) fn due(&mut self, time_ns: u64, period_ns: u64, bucket_mask: u32) -> impl Iterator<Item = u32> + use<> {
-        // A time that was due far ahead comes from a clock that jumped.
+        // A due time in the far future comes from a clock that jumped.
         let early = time_ns < self.due_ns && self.due_ns - time_ns <= period_ns;
         let first = self.next;
         let count = match early {
@@ -58,5 +58,35 @@ impl Sweep {
             self.next = (first + count) & bucket_mask;
         }
         (0..count).map(move |at| (first + at) & bucket_mask)
+    }
+}
+
+/// A flow table of the core that is swept bucket by bucket.
+pub(crate) trait Sweeping {
+    /// What a sweep emits.
+    type Event;
+
+    /// Returns the number of buckets minus one.
+    fn bucket_mask(&self) -> u32;
+
+    /// Returns how far the table has been swept.
+    fn progress(&mut self) -> &mut Sweep;
+
+    /// Sweeps one bucket, and closes its flows for this reason (`DWELL_CLOSE_*`) where it applies.
+    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, reason: u32, emit: &mut impl FnMut(Self::Event));
+
+    /// Closes idle flows in the buckets that are due at `time_ns`, if the whole table is swept once per `whole_ns`.
+    fn sweep_part(&mut self, time_ns: u64, whole_ns: u64, mut emit: impl FnMut(Self::Event)) {
+        let bucket_mask = self.bucket_mask();
+        for bucket in self.progress().due(time_ns, whole_ns / u64::from(Sweep::PARTS), bucket_mask) {
+            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
+        }
+    }
+
+    /// Closes all flows.
+    fn sweep_whole(&mut self, time_ns: u64, mut emit: impl FnMut(Self::Event)) {
+        for bucket in 0..=self.bucket_mask() {
+            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_END, &mut emit);
+        }
     }
 }

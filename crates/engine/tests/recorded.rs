@@ -1,4 +1,4 @@
-//! Captures recorded in the lab, whose delays are known.
+//! Captures recorded in the laboratory, with known delays.
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
@@ -15,7 +15,7 @@ use dwell_engine::{
 const CLIENT_MS: f64 = 20.0;
 const SERVER_MS: f64 = 5.0;
 
-/// Distributions by interface, method and the side that answered.
+/// Distributions by interface, method and answering side.
 type Sides = BTreeMap<(u32, Method, Side), Histogram>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +48,8 @@ fn measure(file: &str) -> Sides {
     sides
 }
 
-/// The emulator releases no packet early and most within a fraction of a
-/// millisecond; a round trip passes it twice, a loop of the spin bit four times.
+/// Asserts the median. The emulator releases no packet early and most within a fraction of a millisecond; a round trip
+/// passes it twice, a loop of the spin bit four times.
 fn assert_median(sides: &Sides, key: (u32, Method, Side), truth_ms: f64, at_least: u64) {
     let histogram = sides.get(&key).unwrap_or_else(|| panic!("no samples of {key:?}"));
     let median_ms = histogram.quantile_ns(0.5).unwrap() as f64 / 1e6;
@@ -75,7 +75,7 @@ fn each_side_of_a_line_has_its_own_delay() {
     assert_median(&sides, client(Method::QuicSpin), CLIENT_MS, 100);
     assert_median(&sides, server(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 100);
     assert_median(&sides, client(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 100);
-    // the server has to do its cryptography first
+    // The server has to do its cryptography first.
     let handshakes = &sides[&server(Method::QuicHandshake)];
     assert_eq!(handshakes.count(), 2);
     assert!(handshakes.min_ns().unwrap() > 5_000_000);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell_engine::layers::Passage;
+use dwell_engine::layers::ByteTrace;
 
 use crate::{
     Backlog, Uplink,
@@ -22,7 +22,7 @@ const BATCHES_DROPPED: &str = "batches_dropped";
 #[derive(Debug)]
 pub struct Batcher {
     uplink: Uplink,
-    traces: Vec<Passage>,
+    traces: Vec<ByteTrace>,
     last_flush: Instant,
 }
 
@@ -33,7 +33,7 @@ impl Batcher {
     }
 
     /// Adds a trace. It is sent with the next full batch, or by [`Batcher::flush_if_due`].
-    pub fn push_trace(&mut self, trace: Passage) {
+    pub fn push_trace(&mut self, trace: ByteTrace) {
         self.traces.push(trace);
         if self.traces.len() >= MAX_TRACES {
             self.flush();

@@ -56,11 +56,11 @@ fn root_no_flow_event_is_lost_at_the_end() {
             probe.drain(&mut count).unwrap();
         }
     }
-    assert_eq!(probe.counters().unwrap().places_taken(), u64::from(FLOWS), "the table has room for all");
+    assert_eq!(probe.counters().unwrap().slots_taken(), u64::from(FLOWS), "the table has room for all");
     probe.finish().unwrap();
     probe.drain(&mut count).unwrap();
     let counters = probe.counters().unwrap();
     assert_eq!(counters.get(Counter::EventsLost), 0);
     assert_eq!((opened, closed), (FLOWS, FLOWS));
-    assert_eq!(counters.places_taken(), 0);
+    assert_eq!(counters.slots_taken(), 0);
 }

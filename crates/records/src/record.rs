@@ -5,8 +5,8 @@ use std::fmt;
 use dwell_engine::{
     histogram::Histogram,
     layers::{
-        Counters as StackCounters, Direction, Ends, Layer, Leg, Passage, Segment,
-        baseline::{Compared, Figure},
+        ByteTrace, Counters as StackCounters, Direction, Ends, Layer, PathSegment, Segment,
+        baseline::{Figure, SegmentComparison},
         join::Path,
     },
     measure::{FlowEvent, Sample},
@@ -64,7 +64,7 @@ records! {
         /// The name of the host.
         host: &'a str,
         /// The byte's times at each layer.
-        trace: &'a Passage,
+        trace: &'a ByteTrace,
     },
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
@@ -245,7 +245,7 @@ pub(crate) fn complete_bytes(rows: &[StackRow], direction: Direction) -> u64 {
 }
 
 /// Returns the time at which a byte left the last layer.
-pub(crate) fn last_stamp_ns(trace: &Passage) -> Option<u64> {
+pub(crate) fn last_stamp_ns(trace: &ByteTrace) -> Option<u64> {
     let last = trace.stamps.iter().flatten().next_back();
     last.map(|ns| ns.get())
 }
@@ -271,9 +271,9 @@ pub struct PathTable<'a> {
 
 impl PathTable<'_> {
     /// Returns the share of a path segment in the time from end to end, from 0 to 1.
-    pub(crate) fn share(&self, leg: Leg) -> Option<f64> {
-        let whole = self.path.leg(Leg::EndToEnd).sum_ns();
-        (whole > 0).then(|| self.path.leg(leg).sum_ns() as f64 / whole as f64)
+    pub(crate) fn share(&self, leg: PathSegment) -> Option<f64> {
+        let whole = self.path.segment(PathSegment::EndToEnd).sum_ns();
+        (whole > 0).then(|| self.path.segment(leg).sum_ns() as f64 / whole as f64)
     }
 }
 
@@ -285,7 +285,7 @@ pub struct StackShift<'a> {
     /// The name of this host.
     pub host: &'a str,
     /// One comparison per segment, in the order in which bytes pass them.
-    pub compared: &'a [Compared],
+    pub compared: &'a [SegmentComparison],
 }
 
 /// The name of a compared figure in outputs.

@@ -122,8 +122,8 @@ impl Router {
                     return own;
                 };
                 let is_heavy = match detours.any {
-                    false => detours.heavy[own].has(client.address),
-                    true => detours.heavy.iter().any(|heavy| heavy.has(client.address)),
+                    false => detours.heavy[own].contains(client.address),
+                    true => detours.heavy.iter().any(|heavy| heavy.contains(client.address)),
                 };
                 if !is_heavy {
                     return own;
@@ -155,7 +155,7 @@ impl Router {
         match &mut self.rule {
             Rule::Source(Some(detours)) => {
                 let random = (self.random.next() >> 32) as u32;
-                detours.heavy[server].note(client.address, client.port, random);
+                detours.heavy[server].count(client.address, client.port, random);
             }
             Rule::Flow(Some(steering)) => steering.request(client, server, now_ns, done_ns),
             _ => {}
@@ -176,7 +176,7 @@ impl Router {
             Rule::LeastReported(loads) => loads,
             _ => return,
         };
-        loads.note(server, stamp, unix(now_ns));
+        loads.update(server, stamp, unix(now_ns));
     }
 
     /// Adds `by` to the number of open connections of a server.

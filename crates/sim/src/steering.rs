@@ -8,7 +8,7 @@ use std::{
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     steer::{
-        Backend, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering, OutOfRange, Policy as _,
+        BackendState, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering, OutOfRange, Policy as _,
         Responses, Share,
     },
 };
@@ -52,7 +52,7 @@ impl Steering {
 
     /// Records a request that arrives at `now_ns` and is answered at `done_ns`.
     pub(crate) fn request(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
-        self.intervals.note(server as u32, connection(client), 1, None);
+        self.intervals.record(server as u32, connection(client), 1, None);
         self.requests[server].push_back(Request { client, done_ns, latency_ns: done_ns - now_ns });
     }
 
@@ -69,10 +69,10 @@ impl Steering {
             for (client, (count, sum_ns)) in epochs {
                 let mean_ns = sum_ns / count;
                 let responses = Some(Responses { count, mean_ns });
-                self.intervals.note(server as u32, connection(client), 0, responses);
+                self.intervals.record(server as u32, connection(client), 0, responses);
             }
         }
-        let backends: Vec<Backend> = (0..).zip(&self.active).map(backend).collect();
+        let backends: Vec<BackendState> = (0..).zip(&self.active).map(backend).collect();
         let next = self.policy.step(&self.intervals.end(&backends), &self.shares);
         let changes = (next.iter().zip(&self.shares)).any(|(new, old)| new.weight != old.weight);
         self.shares = next;
@@ -80,8 +80,8 @@ impl Steering {
     }
 }
 
-fn backend((real, active): (u32, &u64)) -> Backend {
-    Backend { real, configured: 1.0, active: *active, is_usable: true }
+fn backend((real, active): (u32, &u64)) -> BackendState {
+    BackendState { real, configured: 1.0, active: *active, is_usable: true }
 }
 
 /// The key of a client's connection to the only VIP.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::{Account, Estimator, Way};
+use dwell_engine::socket::{Account, Estimator, Viewpoint};
 use dwell_socket::{
     Watch,
     outside::{Config, Outside, Scope},
@@ -63,7 +63,7 @@ fn a_connection_is_found_and_told_of_until_it_has_ended() {
     let account = until(&mut outside, &name, |_| true);
     assert_eq!(account.pid, Some(process::id()));
     assert_eq!(account.ends.dst.to_string(), pair.client.peer_addr().unwrap().to_string());
-    assert_eq!((account.way, account.estimator), (Way::Outside, Estimator::Exact));
+    assert_eq!((account.viewpoint, account.estimator), (Viewpoint::Outside, Estimator::Exact));
     drop(pair);
     until(&mut outside, &name, |account| account.ended);
     outside.visit(&mut |account| assert_ne!(account.cookie, 0, "{account:?}")).unwrap();

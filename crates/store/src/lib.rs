@@ -12,7 +12,7 @@ mod sqlite;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Leg, Segment},
+    layers::{Ends, PathSegment, Segment},
 };
 
 pub use clickhouse::{Address, Login, Server};
@@ -60,7 +60,7 @@ pub struct PathRow<'a> {
     /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
     /// The path segment.
-    pub leg: Leg,
+    pub leg: PathSegment,
     /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
     /// How the time is known.

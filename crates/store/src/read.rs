@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Direction, Ends, Leg},
+    layers::{Direction, Ends, PathSegment},
     measure::Endpoint,
 };
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, types::Type};
@@ -41,7 +41,7 @@ pub struct Read {
     /// The number of one direction of a connection; `None`: all.
     pub flow: Option<i64>,
     /// Which leg.
-    pub leg: Leg,
+    pub leg: PathSegment,
     /// Of bytes that TCP sent more than once.
     pub resent: bool,
     /// It is half of a round trip, and not of bytes that were seen.
@@ -231,7 +231,7 @@ impl Reader {
 
 fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
     let (segment, direction): (String, Option<String>) = (row.get(4)?, row.get(5)?);
-    let leg = Leg::ALL
+    let leg = PathSegment::ALL
         .into_iter()
         .find(|leg| leg.name() == segment && leg.direction().map(Direction::name) == direction.as_deref());
     let histogram = Histogram::from_bytes(row.get_ref(8)?.as_blob()?);

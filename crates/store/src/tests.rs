@@ -2,7 +2,7 @@ use std::{fs, process::Command};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Leg, Segment},
+    layers::{Ends, PathSegment, Segment},
     measure::Endpoint,
 };
 use rusqlite::Connection;
@@ -64,7 +64,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
                 tx_host: Some("a"),
                 rx_host: Some("b"),
                 flow: Some(ends()),
-                leg: Leg::Network,
+                leg: PathSegment::Network,
                 resent: true,
                 method: PathMethod::Matched,
                 histogram: &histogram,

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Direction, Ends, Layer, Passage, Segment},
+    layers::{ByteTrace, Direction, Ends, Layer, Segment},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
@@ -78,12 +78,12 @@ fn ends() -> Ends {
 }
 
 /// The trace of a byte that passed each layer of a direction a microsecond after the one before.
-fn trace(direction: Direction) -> Passage {
+fn trace(direction: Direction) -> ByteTrace {
     let mut stamps = [None; Layer::ALL.len()];
     for (layer, number) in Layer::ALL.into_iter().zip(1..) {
         if layer.direction() == direction {
             stamps[layer as usize] = NonZeroU64::new(number * 1_000);
         }
     }
-    Passage { ends: ends(), seq: 1 << 16, direction, sent: 1, again: false, stamps }
+    ByteTrace { ends: ends(), seq: 1 << 16, direction, sent: 1, again: false, stamps }
 }

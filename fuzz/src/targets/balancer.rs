@@ -8,7 +8,7 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Protocol, Real, ServerId, Verdict, Vip, VipKey, Why, ZeroVip, config,
+        Balancer, Decision, Forward, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,
@@ -112,7 +112,7 @@ fn check(frame: &[u8], decision: &Decision, out: &[u8]) {
         assert_eq!(out[..6], [6; 6]);
     }
     if decision.verdict == Verdict::Send {
-        assert!(matches!(decision.why, Why::Ping | Why::TooBig), "{decision:?}");
+        assert!(matches!(decision.reason, Reason::Ping | Reason::TooBig), "{decision:?}");
         assert_eq!(decision.interface, Some(INGRESS));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use dwell_engine::{
     clock::{
         Experiment, Key, MESSAGE_BYTES, Session,
-        native::{Agent, Asker, Verdict, siphash},
+        native::{Agent, Prober, Verdict, siphash},
         read_reply,
     },
     measure::Method,
@@ -40,7 +40,7 @@ pub fn clock(bytes: &[u8]) -> BTreeSet<Method> {
     }
     let (collector, agent_address) = ends(flags & 4 != 0);
     agent(&frame, collector.ip());
-    asker(&frame, collector, agent_address);
+    prober(&frame, collector, agent_address);
     BTreeSet::new()
 }
 
@@ -78,16 +78,16 @@ fn agent(frame: &[u8], collector: IpAddr) {
 }
 
 /// Checks that a collector accepts a reply once, and only if its MAC is valid.
-fn asker(frame: &[u8], collector: SocketAddr, agent: SocketAddr) {
-    let mut asker = Asker::new(&session(), collector, agent);
+fn prober(frame: &[u8], collector: SocketAddr, agent: SocketAddr) {
+    let mut prober = Prober::new(&session(), collector, agent);
     let mut sent = frame.to_vec();
-    if asker.send(&mut sent, 1, 1) {
+    if prober.send(&mut sent, 1, 1) {
         assert_eq!(sent.len(), frame.len());
     }
     let mut reply = frame.to_vec();
-    if let Some((exchange, _)) = asker.take(&mut reply, NOW_NS) {
+    if let Some((exchange, _)) = prober.receive(&mut reply, NOW_NS) {
         assert_eq!((exchange.t1_ns, exchange.t4_ns), (1, NOW_NS));
-        assert_eq!(asker.take(&mut reply, NOW_NS), None);
+        assert_eq!(prober.receive(&mut reply, NOW_NS), None);
         let at = frame.len().min(if frame[12] == 0x08 { 42 } else { 62 });
         let message = &frame[at..frame.len().min(at + MESSAGE_BYTES)];
         assert!(read_reply(&session(), message).is_some());

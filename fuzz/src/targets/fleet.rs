@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use dwell_engine::{
     histogram::Histogram,
     layers::{
-        Leg,
-        join::{Config, Half, Joiner, Told},
+        PathSegment,
+        join::{Checkpoint, Config, HostTrace, Joiner},
     },
     measure::Method,
 };
@@ -16,9 +16,15 @@ use dwell_fleet::wire::{self, AgentMessage, ByteTraces, CollectorMessage, Conten
 /// agent reports can be stored, joined and summed up. The segments of a path must add up.
 pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut rest = bytes;
-    let config =
-        Config { window_ns: 1_000_000, wait_ns: 1_000_000, settle_ns: 1_000, halves: 32, doubt_ns: 1_000, flows: 4 };
-    let mut joiner = Joiner::new(config, Told::default());
+    let config = Config {
+        window_ns: 1_000_000,
+        wait_ns: 1_000_000,
+        settle_ns: 1_000,
+        max_waiting: 32,
+        doubt_ns: 1_000,
+        flows: 4,
+    };
+    let mut joiner = Joiner::new(config, Checkpoint::default());
     let mut now_ns = 0;
     while let Ok(frame) = wire::read(&mut rest, 1 << 16) {
         if let Ok(message) = wire::decode::<CollectorMessage>(&frame) {
@@ -34,12 +40,14 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
             join(&mut joiner, &batch.content.traces, now_ns);
         }
     }
-    for window in joiner.take(u64::MAX >> 1, u64::MAX >> 1) {
+    for window in joiner.take_finished(u64::MAX >> 1, u64::MAX >> 1) {
         for (_, path) in &window.paths {
-            let sum = |legs: &mut dyn Iterator<Item = Leg>| -> u128 { legs.map(|leg| path.leg(leg).sum_ns()).sum() };
-            let legs = sum(&mut Leg::ALL.into_iter().filter(|leg| leg.is_addend()));
-            assert!(legs >= sum(&mut [Leg::Network].into_iter()));
-            assert!(path.leg(Leg::EndToEnd).count() >= path.clamped);
+            let sum = |legs: &mut dyn Iterator<Item = PathSegment>| -> u128 {
+                legs.map(|leg| path.segment(leg).sum_ns()).sum()
+            };
+            let legs = sum(&mut PathSegment::ALL.into_iter().filter(|leg| leg.is_addend()));
+            assert!(legs >= sum(&mut [PathSegment::Network].into_iter()));
+            assert!(path.segment(PathSegment::EndToEnd).count() >= path.clamped);
         }
     }
     BTreeSet::new()
@@ -69,8 +77,8 @@ fn sum_up(content: &Content) {
 
 fn join(joiner: &mut Joiner, traces: &ByteTraces, arrived_ns: u64) {
     for (passage, host) in traces.0.iter().zip((0..3).cycle()) {
-        if let Some(edge_ns) = Half::edge_of(passage) {
-            joiner.add(Half { host, passage: *passage, edge_ns, bound_ns: u64::from(passage.sent), arrived_ns });
+        if let Some(edge_ns) = HostTrace::edge_of(passage) {
+            joiner.add(HostTrace { host, trace: *passage, edge_ns, bound_ns: u64::from(passage.sent), arrived_ns });
         }
     }
 }

@@ -33,8 +33,8 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
         now_ns = now_ns.wrapping_add(u32::from_le_bytes(record.array()).into());
         let reading = reading(now_ns, &mut record);
         if choices & 4 != 0 {
-            calls.wrote(now_ns, record.u8().into());
-            calls.read(now_ns, record.u8().into());
+            calls.record_write(now_ns, record.u8().into());
+            calls.record_read(now_ns, record.u8().into());
         }
         let observed = meter.observe_calls(&reading, (choices & 4 != 0).then_some(&mut calls));
         for delay in [observed.sender, observed.receiver].into_iter().flatten() {

@@ -206,7 +206,7 @@ fn weights(run: &RunningVip) -> Event {
             backend: backend.backend.name.clone(),
             weight: backend.share.weight,
             share: run.table.share(backend.real),
-            why: backend.share.why.name(),
+            why: backend.share.reason.name(),
             latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
         }
     });

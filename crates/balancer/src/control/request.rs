@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dwell_engine::steer::{Share, Why};
+use dwell_engine::steer::{Share, ShareReason};
 use dwell_probes::balancer::Verdict;
 use serde::Serialize;
 use serde_json::Value;
@@ -116,7 +116,7 @@ impl Balancer {
         wanted[vip].backends[at].weight = weight;
         let changed = self.change("weight", wanted)?;
         let run = &mut self.vips[vip].backends[at];
-        run.share = Share { weight, why: Why::Manual };
+        run.share = Share { weight, reason: ShareReason::Manual };
         self.sync(false).map_err(|error| error.to_string())?;
         Ok(changed)
     }
@@ -227,7 +227,7 @@ impl Balancer {
                 Verdict::Redirect => "redirect",
             }
             .into(),
-            why: decision.why.name().into(),
+            why: decision.reason.name().into(),
             vip: vip.map(|run| run.vip.name.clone()),
             backend: real.map(|real| real.name.clone()),
             address: real.map(|real| real.address),

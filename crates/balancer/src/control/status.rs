@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_engine::{balance::Forward, rtt::Counters};
-use dwell_probes::balancer::{Load, Seen, Why};
+use dwell_probes::balancer::{CidEvent, Load, Reason};
 
 use super::{
     Balancer,
@@ -43,14 +43,14 @@ impl Balancer {
         let counters = self.figures.counters.as_ref();
         PlaneStatus {
             start: self.start.into(),
-            connections: counters.map_or(0, |counters| Counters::places_taken(&counters.table)),
+            connections: counters.map_or(0, |counters| Counters::slots_taken(&counters.table)),
             capacity: u64::from(self.config.limits.connections),
             connection_ids: counters.map_or_else(Default::default, |counters| {
-                let all = Seen::ALL.iter();
-                all.map(|seen| (seen.name().to_owned(), counters.seen(*seen))).collect()
+                let all = CidEvent::ALL.iter();
+                all.map(|seen| (seen.name().to_owned(), counters.cid_events(*seen))).collect()
             }),
             packets: counters.map_or_else(Default::default, |counters| {
-                let all = Why::ALL.iter();
+                let all = Reason::ALL.iter();
                 all.map(|why| (why.name().to_owned(), counters.get(*why))).collect()
             }),
         }
@@ -92,8 +92,8 @@ impl Balancer {
             configured: run.backend.weight,
             weight: run.share.weight,
             share: vip.table.share(run.real),
-            why: run.share.why.name().into(),
-            why_words: run.share.why.to_string(),
+            why: run.share.reason.name().into(),
+            why_words: run.share.reason.to_string(),
             latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
             latency_connections: latency.map(|latency| latency.connections),
             freshness: run.seen.map(|seen| seen.freshness()),

@@ -9,8 +9,8 @@ use std::{
 use dwell_engine::{
     response::{Estimate, Record},
     steer::{
-        Backend as PolicyInput, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange, Policy, Seen,
-        Share, zero_rtt::HeavyConfig,
+        BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange,
+        Policy, Share, zero_rtt::HeavyConfig,
     },
 };
 use dwell_probes::balancer::NextHop;
@@ -48,7 +48,7 @@ pub(super) struct RunningBackend {
     /// Whether a next hop is known, now or until recently.
     pub is_reachable: bool,
     /// What the last interval measured.
-    pub seen: Option<Seen>,
+    pub seen: Option<BackendStats>,
 }
 
 /// What an earlier process has left behind, by the number of the backend.

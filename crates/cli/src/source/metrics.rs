@@ -48,7 +48,7 @@ impl Collect for ProbeStatus {
             text.sample(&family, labels, counters.get(counter));
         }
         text.family(&MAP_ENTRIES);
-        text.sample(&MAP_ENTRIES, &["flows"], counters.places_taken());
+        text.sample(&MAP_ENTRIES, &["flows"], counters.slots_taken());
         text.family(&MAP_CAPACITY);
         text.sample(&MAP_CAPACITY, &["flows"], slots);
         if programs.is_empty() {
@@ -92,7 +92,7 @@ fn family(counter: Counter) -> Family {
             "dwell_contended_packets_total",
             "Packets of flows that found no place as two CPUs wanted one at once.",
         ),
-        Counter::PlacesFreed => {
+        Counter::SlotsFreed => {
             total("dwell_flow_places_freed_total", "Places of the flow table that became free again.")
         }
         Counter::Stamps => total("dwell_stamps_total", "Packets whose time was kept."),

@@ -9,7 +9,7 @@ use std::{
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Leg, Segment},
+    layers::{Ends, PathSegment, Segment},
     measure::Endpoint,
 };
 use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
@@ -29,20 +29,20 @@ const BYTES: u64 = 20;
 const BOUND_NS: u64 = 200_000;
 
 /// What a byte of the first flow takes; parts are in what they are a part of, and sums in none.
-const LEGS: [(Leg, u64); 13] = [
-    (Leg::Host(Segment::SocketTcp), 1_000_000),
-    (Leg::Host(Segment::TcpIp), 2_000),
-    (Leg::Host(Segment::IpDriver), 3_000_000),
-    (Leg::Host(Segment::Queueing), 2_900_000),
-    (Leg::Host(Segment::TxTotal), 4_002_000),
-    (Leg::Network, 5_000_000),
-    (Leg::Host(Segment::DriverIp), 10_000),
-    (Leg::Host(Segment::IpTcp), 3_000),
-    (Leg::Host(Segment::TcpSocket), 200_000),
-    (Leg::Host(Segment::Reordering), 50_000),
-    (Leg::Host(Segment::Application), 150_000),
-    (Leg::Host(Segment::RxTotal), 213_000),
-    (Leg::EndToEnd, 9_215_000),
+const LEGS: [(PathSegment, u64); 13] = [
+    (PathSegment::Host(Segment::SocketTcp), 1_000_000),
+    (PathSegment::Host(Segment::TcpIp), 2_000),
+    (PathSegment::Host(Segment::IpDriver), 3_000_000),
+    (PathSegment::Host(Segment::Queueing), 2_900_000),
+    (PathSegment::Host(Segment::TxTotal), 4_002_000),
+    (PathSegment::Network, 5_000_000),
+    (PathSegment::Host(Segment::DriverIp), 10_000),
+    (PathSegment::Host(Segment::IpTcp), 3_000),
+    (PathSegment::Host(Segment::TcpSocket), 200_000),
+    (PathSegment::Host(Segment::Reordering), 50_000),
+    (PathSegment::Host(Segment::Application), 150_000),
+    (PathSegment::Host(Segment::RxTotal), 213_000),
+    (PathSegment::EndToEnd, 9_215_000),
 ];
 
 fn end(address: &str, port: u16) -> Endpoint {
@@ -84,7 +84,7 @@ fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16)
                 clamped: 0,
                 doubtful: if is_between { 3 } else { 0 },
             })?;
-            let Leg::Host(segment) = leg else { continue };
+            let PathSegment::Host(segment) = leg else { continue };
             store.interval(&IntervalRow {
                 time_ns,
                 length_ns: SECOND_NS,
@@ -284,7 +284,7 @@ fn what_is_not_known_is_said() {
     };
     static EMPTY: std::sync::LazyLock<Histogram> = std::sync::LazyLock::new(Histogram::default);
     let stored = Stored::new(|store| {
-        store.path(&path(Leg::Network, PathMethod::Estimated, &histogram, None))?;
+        store.path(&path(PathSegment::Network, PathMethod::Estimated, &histogram, None))?;
         store.interval(&own(Segment::SocketTcp, true))?;
         store.interval(&own(Segment::Queueing, false))
     });

@@ -6,8 +6,8 @@ use dwell_app::tell::tell;
 use dwell_engine::{
     histogram::Histogram,
     layers::{
-        Ends, Leg,
-        join::{Config, Half, Joiner, Told, Window},
+        Ends, PathSegment,
+        join::{Checkpoint, Config, HostTrace, Joiner, Window},
     },
 };
 use dwell_fleet::{
@@ -106,8 +106,10 @@ impl Collector {
         // Another boot has another time, which may have been ahead of this one.
         let before = before.filter(|before| before.boot == time.boot);
         let is_anew = had_rows && before.is_none();
-        let told =
-            before.map_or(Told::default(), |before| Told { at_ns: before.told_at_ns, until_ns: before.told_until_ns });
+        let told = before.map_or(Checkpoint::default(), |before| Checkpoint {
+            settled_ns: before.told_at_ns,
+            end_ns: before.told_until_ns,
+        });
         let now_ns = time.now_ns();
         let mut collector = Collector {
             time,
@@ -223,7 +225,7 @@ impl Collector {
                     }
                 }
                 let known = traces.0.iter().filter_map(|trace| {
-                    let Some(edge_ns) = Half::edge_of(trace) else {
+                    let Some(edge_ns) = HostTrace::edge_of(trace) else {
                         edgeless += 1;
                         return None;
                     };
@@ -303,7 +305,7 @@ impl Collector {
 
     fn report_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Error> {
         let config = self.config;
-        let windows = self.joiner.take(now_ns, until_ns);
+        let windows = self.joiner.take_finished(now_ns, until_ns);
         let to_unix_ns = self.time.to_unix_ns();
         let progress = Progress {
             boot: self.time.boot.clone(),
@@ -352,7 +354,7 @@ impl Collector {
         let paths = windows.iter().flat_map(|window| &window.paths);
         for (key, path) in paths.filter(|(key, _)| key.flow.is_none()) {
             let (tx, rx) = (self.hosts.name(key.tx_host), self.hosts.name(key.rx_host));
-            for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
+            for (leg, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
                 metrics.path(tx, rx, leg, histogram);
             }
         }
@@ -397,7 +399,7 @@ impl Collector {
             ("unmatched_tx", joined.unmatched_tx),
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),
-            ("flows_untold", joined.flows_untold),
+            ("flows_untold", joined.flows_omitted),
         ]
     }
 
@@ -432,11 +434,11 @@ impl Collector {
     }
 }
 
-fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
+fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = HostTrace> {
     let each = traces.0.iter().zip(edges);
-    each.map(move |(trace, (edge_ns, bound_ns))| Half {
+    each.map(move |(trace, (edge_ns, bound_ns))| HostTrace {
         host,
-        passage: *trace,
+        trace: *trace,
         edge_ns: *edge_ns,
         bound_ns: *bound_ns,
         arrived_ns,
@@ -493,7 +495,7 @@ fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
         tx_host: (!trip.is_received).then_some(host),
         rx_host: trip.is_received.then_some(host),
         flow: Some(trip.ends),
-        leg: Leg::Network,
+        leg: PathSegment::Network,
         resent: false,
         method: PathMethod::Estimated,
         histogram: &histogram,
@@ -519,7 +521,7 @@ fn write_sample(to: &mut Writing<'_>, sample: &ClockSample, time_ns: i64) -> Wri
 
 fn write_window(to: &mut Writing<'_>, hosts: &Hosts, window: &Window, length_ns: u64, time_ns: i64) -> Written<()> {
     for (key, path) in &window.paths {
-        for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
+        for (leg, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
             let between = leg.direction().is_none();
             to.path(&PathRow {
                 time_ns,

@@ -37,13 +37,20 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     assert_eq!((collector.outlived, pending(&collector)), (0, 1));
 }
 
-fn passage() -> dwell_engine::layers::Passage {
+fn passage() -> dwell_engine::layers::ByteTrace {
     use dwell_engine::{
-        layers::{Direction, Layer, Passage},
+        layers::{ByteTrace, Direction, Layer},
         measure::Endpoint,
     };
     let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
-    Passage { ends: Ends { src: end(1), dst: end(2) }, seq: 0, direction: Direction::Tx, sent: 1, again: false, stamps }
+    ByteTrace {
+        ends: Ends { src: end(1), dst: end(2) },
+        seq: 0,
+        direction: Direction::Tx,
+        sent: 1,
+        again: false,
+        stamps,
+    }
 }

@@ -1,5 +1,4 @@
-//! What a balancer is told, and what it tells: VIPs, reals (the backends behind
-//! them), and what became of packets.
+//! The balancer's data plane: VIPs, reals (the backends behind them), and decisions on packets.
 
 mod native;
 mod outcome;
@@ -16,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi;
 
-pub use native::{Balancer, maybe_bit, seat_bytes};
-pub use outcome::{Counters, Decision, Seen, Verdict, Why};
-pub use zero_rtt::{Seating, ServerId, ZeroServer, ZeroState, ZeroVip};
+pub use native::{Balancer, maybe_bit, slot_bytes};
+pub use outcome::{CidEvent, Counters, Decision, Reason, Verdict};
+pub use zero_rtt::{ServerId, ServerSlots, ZeroServer, ZeroState, ZeroVip};
 
 /// A MAC address.
 pub type Mac = [u8; 6];
@@ -80,7 +79,7 @@ impl fmt::Display for VipKey {
 }
 
 impl VipKey {
-    /// As the core has it.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_vip_key {
         abi::dwell_vip_key {
             address: to_core(self.address),
@@ -90,7 +89,7 @@ impl VipKey {
         }
     }
 
-    /// The entry that makes its address answer pings and take ICMP errors.
+    /// Returns the entry that makes the address answer pings and accept ICMP errors.
     pub fn to_core_icmp(&self) -> abi::dwell_vip_key {
         let proto = match self.address.to_canonical() {
             IpAddr::V4(_) => abi::DWELL_PROTO_ICMP,
@@ -99,7 +98,7 @@ impl VipKey {
         abi::dwell_vip_key { port: 0, proto: proto as u8, ..self.to_core() }
     }
 
-    /// None of an entry for ICMP.
+    /// Converts from the core's format. `None` for an entry for ICMP.
     pub fn from_core(key: &abi::dwell_vip_key) -> Option<VipKey> {
         Some(VipKey {
             address: from_core(key.address),
@@ -112,22 +111,22 @@ impl VipKey {
 /// How a VIP is balanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Vip {
-    /// Its number: 1 to the most VIPs there may be. Several keys may share it, and
-    /// its Maglev table.
+    /// The number, from 1 up to the greatest number of VIPs. Several keys may share a number, and thus its Maglev
+    /// table.
     pub number: u32,
-    /// Response latency is estimated, for connections that begin from now on.
+    /// Response latency is estimated, for connections that start from now on.
     pub measured: bool,
-    /// It carries QUIC. Routed as any UDP, unless it has a slot.
+    /// The VIP carries QUIC. Its packets are routed like any UDP, unless it has a `zero_slot`.
     pub is_quic: bool,
-    /// New connections go by the client's address alone.
+    /// New connections are placed by the client's address alone.
     pub by_source: bool,
-    /// The number of its [`ZeroVip`]: packets go by their connection ID. It has a port,
-    /// and new connections go by the client's network.
+    /// The number of the [`ZeroVip`] by which packets are routed by connection ID. Such a VIP has a port, and new
+    /// connections are placed by the client's network.
     pub zero_slot: Option<u16>,
 }
 
 impl Vip {
-    /// As the core has it, with a Maglev table of `size` entries.
+    /// Converts to the core's format, with a Maglev table of `size` entries.
     pub fn to_core(&self, size: u32) -> abi::dwell_vip {
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         abi::dwell_vip {
@@ -141,7 +140,7 @@ impl Vip {
         }
     }
 
-    /// What the core has.
+    /// Converts from the core's format.
     pub fn from_core(vip: &abi::dwell_vip) -> Vip {
         Vip {
             number: vip.number,
@@ -199,31 +198,31 @@ impl fmt::Display for Forward {
 /// Where packets to a backend leave this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NextHop {
-    /// The interface's number.
+    /// The number of the interface.
     pub interface: u32,
-    /// Who takes them on.
+    /// The MAC address of the next hop.
     pub destination: Mac,
-    /// The interface's own address.
+    /// The MAC address of the interface.
     pub source: Mac,
-    /// The largest IP packet of the way there, in bytes, outer headers included.
+    /// The largest IP packet that fits on the path, in bytes, including encapsulation.
     pub mtu: u16,
 }
 
 /// A backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Real {
-    /// Its own address, not the VIP's.
+    /// The backend's own address, not that of the VIP.
     pub address: IpAddr,
-    /// The way there; none: not known, and its packets go elsewhere.
+    /// The next hop; `None` if it is unknown, in which case packets go to another backend.
     pub next_hop: Option<NextHop>,
-    /// How packets get there.
+    /// How packets are sent there.
     pub forward: Forward,
-    /// Connections that are not established go elsewhere.
+    /// The backend is down: connections that are not established go to another one.
     pub down: bool,
 }
 
 impl Real {
-    /// As the core has it.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_real {
         let hop = self.next_hop.unwrap_or(NextHop { interface: 0, destination: [0; 6], source: [0; 6], mtu: 0 });
         let (forward, gue_port) = self.forward.to_core();
@@ -240,7 +239,7 @@ impl Real {
         }
     }
 
-    /// None of a number that nobody has.
+    /// Converts from the core's format. `None` for a number without a backend.
     pub fn from_core(real: &abi::dwell_real) -> Option<Real> {
         Some(Real {
             address: from_core(real.address),
@@ -256,19 +255,19 @@ impl Real {
     }
 }
 
-/// What a VIP or a backend was sent.
+/// Traffic to a VIP or a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Bytes of IP as clients sent them, without outer headers.
+    /// The number of IP bytes as clients sent them, without encapsulation.
     pub bytes: u64,
-    /// Connections that were entered into the table.
+    /// The number of connections that were entered into the table.
     pub opened: u64,
 }
 
 impl Load {
-    /// That of several CPUs as one.
+    /// Sums the traffic of several CPUs.
     pub fn sum(cpus: impl IntoIterator<Item = abi::dwell_load>) -> Load {
         cpus.into_iter().fold(Load::default(), |sum, cpu| Load {
             packets: sum.packets + cpu.packets,
@@ -278,9 +277,9 @@ impl Load {
     }
 }
 
-/// How backends are chosen, and where outer headers come from: a /16 of IPv4 and a
-/// /64 of IPv6, whose other bits vary by flow. A connection without a packet for
-/// `active_timeout` is not active.
+/// Returns the configuration of backend selection and encapsulation: the outer source addresses are of a /16 of IPv4
+/// and a /64 of IPv6, with the other bits varying by flow. A connection without a packet for `active_timeout` is not
+/// active.
 pub fn config(
     hash_seed: u64,
     outer_v4: Ipv4Addr,
@@ -298,7 +297,7 @@ pub fn config(
     }
 }
 
-/// An address as the core has it.
+/// Converts an address to the core's format.
 pub fn to_core(address: IpAddr) -> abi::dwell_address {
     let v6 = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -318,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_core_has_is_what_it_was_told() {
+    fn values_survive_the_conversion_to_the_core_and_back() {
         let real = Real {
             address: "10.1.2.3".parse().expect("an address"),
             next_hop: Some(NextHop { interface: 7, destination: [1, 2, 3, 4, 5, 6], source: [7; 6], mtu: 1500 }),
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_lie_in_network_order() {
+    fn addresses_are_in_network_order() {
         let core = to_core("192.0.2.1".parse().expect("an address"));
         assert_eq!(core.high, 0);
         assert_eq!(core.low.to_ne_bytes(), [0, 0, 0xff, 0xff, 192, 0, 2, 1]);

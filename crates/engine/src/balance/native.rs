@@ -1,4 +1,4 @@
-//! The balancer's core run in user space.
+//! The balancer of the core, run in user space.
 #![allow(unsafe_code)]
 
 use std::{net::IpAddr, ptr};
@@ -7,30 +7,30 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
-    balance::{Decision, Real, Seating, Seen, Vip, VipKey, ZeroState, ZeroVip, to_core},
+    balance::{CidEvent, Decision, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core},
     response::{Record, Watch},
     table,
 };
 
-/// Bytes that a connection takes in the table, its share of a bucket left out.
-pub fn seat_bytes() -> u32 {
+/// Returns the bytes that a connection takes in the table, without its share of a bucket.
+pub fn slot_bytes() -> u32 {
     // SAFETY: a pure function.
     unsafe { abi::dwell_slots_stride() }
 }
 
-/// Which bit of a [`abi::dwell_vip_filter`] says that an address may be a VIP.
+/// Returns the bit of a [`abi::dwell_vip_filter`] that is set if the address may be a VIP.
 pub fn maybe_bit(address: IpAddr) -> usize {
     // SAFETY: a pure function of its argument.
     unsafe { abi::dwell_balance_vip_filter_bit(to_core(address)) as usize }
 }
 
-/// The same of an address and a port in a [`abi::dwell_zero_state`].
+/// Returns the bit of a [`abi::dwell_zero_state`] that is set if the address and port may be a VIP.
 pub(super) fn zero_bit(address: IpAddr, port: u16) -> usize {
     // SAFETY: a pure function of its arguments.
     unsafe { abi::dwell_balance_zero_bit(to_core(address), port) as usize }
 }
 
-/// What a native balancer has of VIPs that go by connection ID, by slot.
+/// The VIPs of a native balancer that are routed by connection ID, by slot.
 #[derive(Default)]
 struct Zero {
     vips: Vec<abi::dwell_zero_vip>,
@@ -42,11 +42,11 @@ struct Zero {
     cids: Vec<abi::dwell_cid_entry>,
 }
 
-/// Connection IDs that a native balancer caches.
+/// The number of connection IDs that a native balancer caches.
 const CIDS: u32 = 1024;
 
-/// A balancer without a network: frames in, frames out. The same C steps run in
-/// the kernel. What VIPs and backends were sent is not counted.
+/// A balancer without a network: frames in, frames out, by the same C code that runs in the kernel. Traffic of VIPs and
+/// backends is not counted.
 pub struct Balancer {
     core: Box<abi::dwell_balancer>,
     vips: Vec<abi::dwell_named_vip>,
@@ -59,20 +59,20 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Measures as `watch` says; its `max_flows` are the connections.
+    /// Creates a balancer that measures as `watch` says. The `max_flows` of `watch` limits its connections.
     pub fn new(watch: &Watch, config: abi::dwell_balance_config) -> Balancer {
         // SAFETY: a pure function.
         let alias_stride = unsafe { abi::dwell_slots_alias_stride() as usize };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut seats = table::zeroed(program.slots, seat_bytes() as usize);
+        let mut slots = table::zeroed(program.slots, slot_bytes() as usize);
         let core = Box::new(abi::dwell_balancer {
             slots: abi::dwell_slots {
                 program,
                 aliases: aliases.as_mut_ptr().cast(),
                 buckets: buckets.as_mut_ptr().cast(),
-                slots: seats.as_mut_ptr().cast(),
+                slots: slots.as_mut_ptr().cast(),
                 ..Default::default()
             },
             config: abi::dwell_balance_config { cid_mask: CIDS - 1, ..config },
@@ -88,18 +88,18 @@ impl Balancer {
             tables: Vec::new(),
             pointers: Vec::new(),
             zero: Zero { cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1], ..Zero::default() },
-            _memory: [aliases, buckets, seats],
+            _memory: [aliases, buckets, slots],
         }
     }
 
-    /// Sets a backend, by its number.
+    /// Sets the backend with this number.
     pub fn set_real(&mut self, number: u32, real: &Real) {
         let at = number as usize;
         self.reals.resize(self.reals.len().max(at + 1), abi::dwell_real::default());
         self.reals[at] = real.to_core();
     }
 
-    /// Sets a VIP with its Maglev table: numbers of backends.
+    /// Sets a VIP and its Maglev table of backend numbers.
     pub fn set_vip(&mut self, key: &VipKey, vip: &Vip, entries: &[u32]) {
         let at = vip.number as usize;
         self.tables.resize(self.tables.len().max(at + 1), Vec::new());
@@ -115,27 +115,27 @@ impl Balancer {
         }
     }
 
-    /// Sets how packets go by connection ID to the VIP with this key, which has this slot.
+    /// Sets how packets to the VIP with this key and this slot are routed by connection ID.
     ///
     /// # Panics
     ///
-    /// If it has more servers than there are places.
+    /// If it has more servers than there are server slots.
     pub fn set_zero(&mut self, key: &VipKey, slot: u16, wanted: &ZeroVip) {
         let (at, zero) = (usize::from(slot), &mut self.zero);
         let slots = zero.vips.len().max(at + 1);
         zero.vips.resize(slots, abi::dwell_zero_vip::default());
         zero.ids.resize(slots, abi::dwell_zero_ids::default());
         zero.loads.resize(slots, abi::dwell_zero_loads::default());
-        let seating = Seating::from_core(&zero.vips[at]);
+        let slots = ServerSlots::from_core(&zero.vips[at]);
         let free = (zero.heavies.len().max(1) as u32)..;
-        let (seating, new) = seating.seat(&wanted.servers, free).expect("as many servers as there are places");
+        let (slots, new) = slots.assign(&wanted.servers, free).expect("as many servers as there are places");
         for place in new {
-            let heavy = seating.places[place].1 as usize;
+            let heavy = slots.slots[place].1 as usize;
             zero.heavies.resize(heavy + 1, abi::dwell_heavy::default());
             zero.loads[at].server[place] = abi::dwell_server_load::default();
         }
-        zero.vips[at] = *wanted.to_core(&seating);
-        let (ids, names) = wanted.ids(slot, &seating);
+        zero.vips[at] = *wanted.to_core(&slots);
+        let (ids, names) = wanted.ids(slot, &slots);
         zero.ids[at] = *ids;
         zero.names.retain(|named| named.name.slot != u32::from(slot));
         let named = names.into_iter();
@@ -143,29 +143,29 @@ impl Balancer {
         for server in &wanted.servers {
             let real = server.real as usize;
             zero.places.resize(zero.places.len().max(real + 1), 0);
-            let place = seating.place(server.real).expect("it was just seated");
+            let place = slots.slot_of(server.real).expect("it was just seated");
             zero.places[real] = place as u32 + 1;
             let out = if server.is_out { abi::DWELL_SERVER_OUT } else { 0 };
             zero.loads[at].server[place].flags = out;
         }
         let mut state = ZeroState::from_core(self.core.zero_state);
-        state.forget();
-        state.may_be(key);
+        state.invalidate();
+        state.mark_possible(key);
         self.core.zero_state = state.to_core();
     }
 
-    /// What was seen of connection IDs.
-    pub fn seen(&self, seen: Seen) -> u64 {
-        self.core.zero[seen as usize]
+    /// Returns a count of connection ID events.
+    pub fn cid_events(&self, event: CidEvent) -> u64 {
+        self.core.zero[event as usize]
     }
 
-    /// What a server last said, by its place: its stamp as a word.
+    /// Returns the last stamp of the server in this server slot, as a word.
     pub fn load(&self, slot: u16, place: usize) -> u64 {
         self.zero.loads[usize::from(slot)].server[place].stamp
     }
 
-    /// One frame that comes in at an interface; what was decided, and the frame as
-    /// it goes out or on. With `asks` nothing is remembered.
+    /// Processes one frame that arrives at an interface. Returns the decision, and the frame as it leaves. With `asks`,
+    /// no state is changed.
     pub fn packet(
         &mut self,
         frame: &[u8],
@@ -197,8 +197,8 @@ impl Balancer {
         self.core.zero_names = zero.names.as_ptr();
         self.core.zero_name_count = zero.names.len() as u32;
         self.core.cids = zero.cids.as_mut_ptr();
-        // SAFETY: the frame has headroom before it and `bytes` behind that; each
-        // array is as long as its count, a table as its VIP says.
+        // SAFETY: the frame has headroom before it and `bytes` after that; each array is as long as its count, a table
+        // as its VIP says.
         let begin = unsafe {
             abi::dwell_balance_packet(
                 &mut *self.core,

@@ -1,150 +1,124 @@
-//! What became of packets, and why.
+//! Decisions on packets, and their reasons.
 
-use crate::{abi, rtt};
+use crate::{
+    abi,
+    counters::{self, counters},
+    rtt,
+};
 
-macro_rules! whys {
-    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
-        /// Why a packet went where it went. Each packet has one.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u32)]
-        pub enum Why { $($(#[$doc])* $name = abi::$core,)* }
+counters! {
+    /// The reason of a decision on a packet. Each packet has exactly one.
+    #[derive(Hash)]
+    Reason: abi::DWELL_REASONS;
 
-        impl Why {
-            /// All of them.
-            pub const ALL: [Why; abi::DWELL_REASONS as usize] = [$(Why::$name,)*];
-
-            /// Its name in output.
-            pub fn name(self) -> &'static str {
-                match self { $(Why::$name => $label,)* }
-            }
-        }
-    };
-}
-
-whys! {
-    /// It is no IP, and passed on.
+    /// The packet is not IP, and is passed on.
     NotIp = DWELL_REASON_NOT_IP, "not-ip";
-    /// It is to nothing that is balanced, and passed on.
+    /// The destination is not a VIP, and the packet is passed on.
     NotVip = DWELL_REASON_NOT_VIP, "not-vip";
-    /// Its connection is at this backend.
+    /// The connection is known to be at this backend.
     Connection = DWELL_REASON_CONNECTION, "connection";
-    /// The Maglev table chose; the connection is known from now on.
+    /// The Maglev table selected the backend of a new connection, which is recorded.
     New = DWELL_REASON_NEW, "new";
-    /// The Maglev table chose for a connection that is not new, but not known.
+    /// The Maglev table selected the backend of an unknown connection that is not new.
     Fallback = DWELL_REASON_FALLBACK, "fallback";
-    /// The Maglev table chose; the connection table has no place.
+    /// The Maglev table selected the backend; the connection table is full.
     Full = DWELL_REASON_FULL, "table-full";
-    /// The Maglev table chose again, as the backend is down or gone.
+    /// The Maglev table selected another backend, because the previous one is down or gone.
     Moved = DWELL_REASON_MOVED, "moved";
-    /// An ICMP error went where the packet that it quotes belongs.
+    /// An ICMP error went to the backend of the packet that it quotes.
     Quoted = DWELL_REASON_QUOTED, "icmp-error";
-    /// Its connection ID says which backend.
+    /// The connection ID names the backend.
     Cid = DWELL_REASON_CID, "connection-id";
-    /// A new connection whose own backend is overloaded; the connection is known from now on.
+    /// A new connection went to another backend than its own, which is overloaded. The connection is recorded.
     Diverted = DWELL_REASON_DIVERTED, "diverted";
     /// A ping was answered.
     Ping = DWELL_REASON_PING, "ping";
-    /// Too big for the way to the backend: the client was told so.
+    /// The packet is too big for the path to the backend, and the client was notified.
     TooBig = DWELL_REASON_TOO_BIG, "too-big";
-    /// Dropped: its VIP has no backend.
+    /// Dropped: the VIP has no backend.
     NoBackend = DWELL_REASON_NO_BACKEND, "no-backend";
-    /// Dropped: the way to the backend is not known.
+    /// Dropped: the next hop of the backend is unknown.
     NoRoute = DWELL_REASON_NO_ROUTE, "no-route";
-    /// Dropped: it had no hop left.
+    /// Dropped: the hop limit is exhausted.
     Ttl = DWELL_REASON_TTL, "ttl";
-    /// Dropped: a fragment.
+    /// Dropped: the packet is a fragment.
     Fragment = DWELL_REASON_FRAGMENT, "fragment";
-    /// Dropped: cut off, or a length contradicts itself.
+    /// Dropped: the packet is truncated, or a length contradicts itself.
     Malformed = DWELL_REASON_MALFORMED, "malformed";
-    /// Dropped: the driver left no room for outer headers.
+    /// Dropped: the driver left no room for encapsulation.
     NoRoom = DWELL_REASON_NO_ROOM, "no-room";
-    /// Dropped: no backend's connection ID, in a packet that must have one.
+    /// Dropped: the connection ID names no backend, in a packet that must have one.
     Unroutable = DWELL_REASON_UNROUTABLE, "unroutable";
 }
 
-macro_rules! seen {
-    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
-        /// What was seen of connection IDs, beside why packets went where they did.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u32)]
-        pub enum Seen { $($(#[$doc])* $name = abi::$core,)* }
+counters! {
+    /// A count of connection IDs, in addition to the reasons of decisions.
+    #[derive(Hash)]
+    CidEvent: abi::DWELL_ZERO_COUNTERS;
 
-        impl Seen {
-            /// All of them.
-            pub const ALL: [Seen; abi::DWELL_ZERO_COUNTERS as usize] = [$(Seen::$name,)*];
-
-            /// Its name in output.
-            pub fn name(self) -> &'static str {
-                match self { $(Seen::$name => $label,)* }
-            }
-        }
-    };
-}
-
-seen! {
-    /// Opened: they were not cached.
+    /// Connection IDs that were decrypted, because they were not cached.
     Opened = DWELL_ZERO_OPENED, "opened";
-    /// Of a rotation or a length that is not configured.
+    /// Connection IDs of a rotation or a length that is not configured.
     NoLayout = DWELL_ZERO_NO_LAYOUT, "no-layout";
-    /// Opened, and made by nobody with the key.
+    /// Decrypted connection IDs that were not made with the key.
     Forged = DWELL_ZERO_FORGED, "forged";
-    /// Of a server that there is not.
+    /// Connection IDs of an unknown server.
     Nobody = DWELL_ZERO_NO_SERVER, "nobody";
-    /// In a long header, and not of this handshake.
+    /// Connection IDs in long headers that are too old for this handshake.
     Old = DWELL_ZERO_OLD, "old";
-    /// News of a server's load.
+    /// Load reports that were recorded.
     Noted = DWELL_ZERO_LOAD_UPDATED, "load-noted";
-    /// News of a server's load that cannot be true, or are too old.
+    /// Load reports that were refused, because they cannot be true or are too old.
     Refused = DWELL_ZERO_LOAD_REFUSED, "load-refused";
     /// New connections of heavy hitters.
     Heavy = DWELL_ZERO_HEAVY, "heavy";
 }
 
-impl Why {
-    /// The reason of the core's number.
-    pub fn from_number(number: u32) -> Option<Why> {
+impl Reason {
+    /// Returns the reason with the core's number.
+    pub fn from_number(number: u32) -> Option<Reason> {
         Self::ALL.get(number as usize).copied()
     }
 }
 
-/// What a packet met with.
+/// What happens to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It goes on to the next program, or to this host.
+    /// Passed on to the next program, or to this host.
     Pass,
-    /// It is dropped.
+    /// Dropped.
     Drop,
-    /// It goes out where it came in.
+    /// Sent out where it came in.
     Send,
-    /// It goes out at another interface.
+    /// Sent out at another interface.
     Redirect,
 }
 
-/// What was decided about a packet.
+/// The decision on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decision {
-    /// The backend's number, if one was chosen.
+    /// The number of the selected backend, if any.
     pub real: Option<u32>,
-    /// The VIP's number, if it is to one that is balanced.
+    /// The number of the VIP, if the packet is to one.
     pub vip: Option<u32>,
-    /// Why.
-    pub why: Why,
-    /// What it met with.
+    /// The reason.
+    pub reason: Reason,
+    /// What happens to the packet.
     pub verdict: Verdict,
-    /// Where it goes out, if it does.
+    /// The number of the interface where the packet leaves, if it does.
     pub interface: Option<u32>,
-    /// Bytes of IP as it goes out.
+    /// The number of IP bytes of the packet as it leaves.
     pub size: u32,
 }
 
 impl Decision {
-    /// None if it is not of this build's core.
+    /// Converts from the core's format. `None` if another build of the core wrote it.
     pub fn from_core(decision: &abi::dwell_decision) -> Option<Decision> {
         let known = |number: u32| (number != 0).then_some(number);
         Some(Decision {
             real: known(decision.real),
             vip: known(decision.vip),
-            why: Why::from_number(decision.reason)?,
+            reason: Reason::from_number(decision.reason)?,
             verdict: match decision.verdict {
                 abi::DWELL_VERDICT_PASS => Verdict::Pass,
                 abi::DWELL_VERDICT_DROP => Verdict::Drop,
@@ -158,39 +132,33 @@ impl Decision {
     }
 }
 
-/// What a balancer has counted.
+/// The counters of a balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Of the connection table, and of measuring.
+    /// The counters of the connection table and of latency measurement.
     pub table: rtt::Counters,
-    whys: [u64; abi::DWELL_REASONS as usize],
+    reasons: [u64; abi::DWELL_REASONS as usize],
     zero: [u64; abi::DWELL_ZERO_COUNTERS as usize],
 }
 
 impl Counters {
-    /// The counters of several CPUs as one.
+    /// Sums the counters of several CPUs.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_balance_counters>) -> Counters {
         let cpus: Vec<_> = cpus.into_iter().collect();
-        let mut whys = [0u64; abi::DWELL_REASONS as usize];
-        let mut zero = [0u64; abi::DWELL_ZERO_COUNTERS as usize];
-        for cpu in &cpus {
-            for (sum, value) in zero.iter_mut().zip(cpu.zero) {
-                *sum += value;
-            }
-            for (sum, value) in whys.iter_mut().zip(cpu.reason) {
-                *sum += value;
-            }
+        Counters {
+            table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)),
+            reasons: counters::sum(cpus.iter().map(|cpu| cpu.reason)),
+            zero: counters::sum(cpus.iter().map(|cpu| cpu.zero)),
         }
-        Counters { table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)), whys, zero }
     }
 
-    /// Packets that met with this.
-    pub fn get(&self, why: Why) -> u64 {
-        self.whys[why as usize]
+    /// Returns the number of packets with this reason.
+    pub fn get(&self, reason: Reason) -> u64 {
+        self.reasons[reason as usize]
     }
 
-    /// What was seen of connection IDs.
-    pub fn seen(&self, seen: Seen) -> u64 {
-        self.zero[seen as usize]
+    /// Returns a count of connection ID events.
+    pub fn cid_events(&self, event: CidEvent) -> u64 {
+        self.zero[event as usize]
     }
 }

@@ -1,19 +1,17 @@
-//! From exchanges of packets to another host's clock: its offset, its drift, and
-//! how far both may be wrong.
+//! Estimates another host's clock from exchanges of packets: its offset, its drift, and the error bounds of both.
 //!
-//! An exchange pins the offset to an interval: the truth is within half its
-//! round trip, however the two ways share it. Of a round the exchange with the
-//! least round trip has the narrowest. Over rounds, the offset is a line whose
-//! slope is the drift. All lines that meet every interval form a polygon in the
-//! plane of offset and drift; how far it reaches at a time is the bound then. The
-//! line that is taken is the regression over the same points.
+//! An exchange confines the offset to an interval: the truth is within half its round trip, whatever the asymmetry of
+//! the path. Of the exchanges in a round, the one with the shortest round trip has the narrowest interval. Over rounds,
+//! the offset is a line whose slope is the drift. All lines that cross every interval form a polygon in the plane of
+//! offset and drift; its extent at a given time is the error bound. The estimate itself is the regression line over the
+//! same points.
 //!
-//! As a drift changes slowly (temperature, the discipline of an NTP daemon), an
-//! interval widens with its age, and so is forgotten.
+//! Because drift changes slowly (temperature, the discipline of an NTP daemon), an interval widens with its age until
+//! it no longer matters.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Rounds that a fit looks back on.
+/// The number of past rounds that the fit uses.
 const ROUNDS: usize = 32;
 
 const NS_PER_SECOND: f64 = 1e9;
@@ -21,25 +19,24 @@ const NS_PER_SECOND: f64 = 1e9;
 /// A request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange {
-    /// The request leaves, by the own clock.
+    /// The time at which the request left, by the local clock.
     pub t1_ns: u64,
-    /// It arrives, by the host's clock.
+    /// The time at which the request arrived, by the host's clock.
     pub t2_ns: u64,
-    /// The reply leaves, by the host's clock.
+    /// The time at which the reply left, by the host's clock.
     pub t3_ns: u64,
-    /// It arrives, by the own clock.
+    /// The time at which the reply arrived, by the local clock.
     pub t4_ns: u64,
 }
 
 impl Exchange {
-    /// The time on the way, both ways; none where the times contradict each
-    /// other.
+    /// Returns the network time of both directions; `None` if the times contradict each other.
     pub fn round_trip_ns(&self) -> Option<u64> {
         let away = self.t4_ns.checked_sub(self.t1_ns)?;
         away.checked_sub(self.t3_ns.checked_sub(self.t2_ns)?)
     }
 
-    /// By how much the host's clock is ahead, if both ways take the same time.
+    /// Returns how far the host's clock is ahead, assuming that both directions take the same time.
     pub fn offset_ns(&self) -> i64 {
         let ahead = i128::from(self.t2_ns) - i128::from(self.t1_ns);
         let behind = i128::from(self.t3_ns) - i128::from(self.t4_ns);
@@ -51,89 +48,86 @@ impl Exchange {
     }
 }
 
-/// The exchange of a round that tells most: that with the least round trip.
+/// Returns the most informative exchange of a round: the one with the shortest round trip.
 pub fn best(exchanges: &[Exchange]) -> Option<&Exchange> {
-    let told = exchanges.iter().filter(|exchange| exchange.round_trip_ns().is_some());
-    told.min_by_key(|exchange| exchange.round_trip_ns())
+    let consistent = exchanges.iter().filter(|exchange| exchange.round_trip_ns().is_some());
+    consistent.min_by_key(|exchange| exchange.round_trip_ns())
 }
 
-/// How long after so many rounds the next is due: soon at first, so that the drift
-/// is known early, and 64 s later on.
+/// Returns the pause after this number of rounds: short at first, so that the drift is known early, and 64 s later.
 pub fn pause(rounds: u64) -> Duration {
     const FIRST: Duration = Duration::from_millis(250);
     FIRST * (1 << rounds.saturating_sub(1).min(8))
 }
 
-/// What is taken for granted of two clocks.
+/// Assumptions about two clocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assumptions {
-    /// They drift apart by no more than so many parts in 10^9.
+    /// The greatest drift between them, in parts per 10^9.
     pub drift_ppb: f64,
-    /// That changes in a second by no more than so many parts in 10^9.
+    /// The greatest change of the drift per second, in parts per 10^9.
     pub wander_ppb_per_s: f64,
 }
 
 impl Default for Assumptions {
-    /// Crystals are within 100 ppm, and an NTP daemon in its stride steers by no
-    /// more than that; it and the temperature change the drift by some 0.1 ppm in
-    /// minutes.
+    /// Crystals are within 100 ppm, and a settled NTP daemon adjusts by no more than that; the daemon and the
+    /// temperature change the drift by about 0.1 ppm within minutes.
     fn default() -> Assumptions {
         Assumptions { drift_ppb: 500_000.0, wander_ppb_per_s: 1.0 }
     }
 }
 
-/// What came of a round.
+/// The result of adding a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// It held no exchange that tells anything, or none later than the last.
+    /// The round had no informative exchange, or none after the last one.
     Useless,
-    /// It was the first.
+    /// The round was the first.
     First,
-    /// It agrees with those before.
+    /// The round agrees with the previous ones.
     Agrees,
-    /// It contradicts them: a clock was stepped, or its rate was. The estimate
-    /// begins anew.
+    /// The round contradicts the previous ones: a clock was stepped, or its rate was changed. The estimate starts anew.
     Stepped {
-        /// How far the offset is outside of what was possible.
+        /// The distance of the offset from what was possible, in nanoseconds.
         by_ns: i64,
     },
 }
 
-/// A time on the other clock.
+/// A time converted from another clock, with its error bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Converted {
-    /// The time.
+pub struct BoundedTime {
+    /// The time in nanoseconds.
     pub ns: u64,
-    /// The truth is not further away than this.
+    /// The greatest possible error in nanoseconds.
     pub bound_ns: u64,
 }
 
-/// How fast the host's clock runs.
+/// The rate of the host's clock relative to the local one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// Parts in 10^9 by which it is fast.
+    /// The parts per 10^9 by which the host's clock is fast.
     pub ppb: f64,
-    /// The truth is not further away than this.
+    /// The greatest possible error.
     pub bound_ppb: f64,
 }
 
-/// A host's clock as seen from here.
+/// The estimate of a host's clock.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     assumptions: Assumptions,
     now: Option<Line>,
-    /// Until the clock was stepped.
+    /// The estimate until the clock was stepped.
     before: Option<Line>,
     steps: u64,
 }
 
 impl Clock {
-    /// Nothing is known of it yet.
+    /// Creates an estimate without data.
     pub fn new(assumptions: Assumptions) -> Clock {
         Clock { assumptions, ..Clock::default() }
     }
 
-    /// Learns from a round.
+    /// Adds a round.
     pub fn add(&mut self, round: &[Exchange]) -> Fit {
         let Some(best) = best(round) else {
             return Fit::Useless;
@@ -158,9 +152,9 @@ impl Clock {
         }
     }
 
-    /// What the own clock shows when the host's shows this. None before the first
-    /// round, and for times between the rounds before and after a step.
-    pub fn convert(&self, host_ns: u64) -> Option<Converted> {
+    /// Converts a time of the host's clock to the local clock. `None` before the first round, and for times between the
+    /// rounds before and after a step.
+    pub fn convert(&self, host_ns: u64) -> Option<BoundedTime> {
         let line = self.now.as_ref()?;
         if host_ns >= line.first_host_ns {
             return line.to_own(host_ns);
@@ -171,8 +165,9 @@ impl Clock {
         }
     }
 
-    /// What the host's clock shows when the own one shows this; none as above.
-    pub fn to_host(&self, own_ns: u64) -> Option<Converted> {
+    /// Converts a local time to the host's clock. `None` before the first round, and for times between the rounds
+    /// before and after a step.
+    pub fn to_host(&self, own_ns: u64) -> Option<BoundedTime> {
         let line = self.now.as_ref()?;
         if own_ns >= line.first_ns {
             return line.to_host(own_ns);
@@ -183,18 +178,18 @@ impl Clock {
         }
     }
 
-    /// How fast the host's clock runs, once a round was added.
+    /// Returns the drift of the host's clock, or `None` before the first round.
     pub fn drift(&self) -> Option<Drift> {
         self.now.as_ref().map(Line::drift)
     }
 
-    /// How often a clock was stepped.
+    /// Returns how many times a clock was stepped.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 }
 
-/// What a round says, relative to the line's base and origin.
+/// The result of one round, relative to the line's base and origin.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     at_ns: u64,
@@ -202,7 +197,7 @@ struct Point {
     half_ns: f64,
 }
 
-/// A line, in nanoseconds and parts of one.
+/// A line: an offset in nanoseconds and a slope.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     offset_ns: f64,
@@ -215,20 +210,20 @@ impl Candidate {
     }
 }
 
-/// The offset over time, while no clock is stepped.
+/// The offset over time, as long as no clock is stepped.
 #[derive(Debug, Clone)]
 struct Line {
     assumptions: Assumptions,
     points: VecDeque<Point>,
     /// Subtracted from all offsets, which have more digits than a float.
     base_ns: i64,
-    /// The last round, from which time is counted.
+    /// The time of the last round, from which time is counted.
     origin_ns: u64,
     first_ns: u64,
     first_host_ns: u64,
     last_host_ns: u64,
     likely: Candidate,
-    /// The corners of all that is possible.
+    /// The corners of the polygon of all possible lines.
     possible: Vec<Candidate>,
 }
 
@@ -254,7 +249,7 @@ impl Line {
         Point {
             at_ns: exchange.middle_ns(),
             offset_ns: exchange.offset_ns().wrapping_sub(self.base_ns) as f64,
-            // Halves are lost in rounding.
+            // The division loses a half at most.
             half_ns: round_trip as f64 / 2.0 + 1.0,
         }
     }
@@ -269,7 +264,7 @@ impl Line {
         self.regress();
     }
 
-    /// How far outside of what is possible an exchange is.
+    /// Returns how far an exchange is outside of what is possible.
     fn contradiction(&self, exchange: &Exchange) -> Option<i64> {
         let point = self.point(exchange);
         let (low, high) = self.reach(self.since(point.at_ns));
@@ -283,8 +278,8 @@ impl Line {
         }
     }
 
-    /// Cuts away what contradicts a round, the latest first. An old one that
-    /// leaves nothing is forgotten: the drift has changed.
+    /// Cuts off everything that contradicts a round, starting with the latest round. An old round that would leave
+    /// nothing is dropped: the drift has changed.
     fn restrict(&mut self) {
         let most = self.assumptions.drift_ppb / NS_PER_SECOND;
         let Some(last) = self.points.front() else {
@@ -306,7 +301,7 @@ impl Line {
         }
     }
 
-    /// Least squares, where a point counts as much as it is narrow.
+    /// Least squares, weighted by the inverse square of each point's width.
     fn regress(&mut self) {
         let weighted = |value: &dyn Fn(&Point, f64) -> f64| -> f64 {
             let terms = self.points.iter().map(|point| {
@@ -325,31 +320,31 @@ impl Line {
         self.likely = Candidate { offset_ns: mean - drift * middle, drift };
     }
 
-    /// What is possible at a time.
+    /// Returns the possible range of the offset at a time.
     fn reach(&self, since_ns: f64) -> (f64, f64) {
         let wander = self.wander_ns(since_ns);
         let (low, high) = extremes(self.possible.iter().map(|line| line.at(since_ns)));
         (low - wander, high + wander)
     }
 
-    /// What is likely at a time, and how far the truth may be from it.
+    /// Returns the likely offset at a time, and its greatest possible error.
     fn offset(&self, since_ns: f64) -> (f64, f64) {
         let (low, high) = self.reach(since_ns);
         let likely = self.likely.at(since_ns).clamp(low, high);
         (likely, (high - likely).max(likely - low))
     }
 
-    fn to_own(&self, host_ns: u64) -> Option<Converted> {
+    fn to_own(&self, host_ns: u64) -> Option<BoundedTime> {
         let shown = i128::from(host_ns) - i128::from(self.base_ns) - i128::from(self.origin_ns);
         let shown = shown as f64;
         let since = (shown - self.likely.offset_ns) / (1.0 + self.likely.drift);
         let (offset, bound) = self.offset(since);
-        // The time at which the offset is taken is uncertain by the offset.
+        // The time at which the offset is evaluated is itself uncertain by the offset.
         let most = self.assumptions.drift_ppb / NS_PER_SECOND;
         converted(self.origin_ns, shown - offset, bound * (1.0 + most))
     }
 
-    fn to_host(&self, own_ns: u64) -> Option<Converted> {
+    fn to_host(&self, own_ns: u64) -> Option<BoundedTime> {
         let (offset, bound) = self.offset(self.since(own_ns));
         converted(own_ns.checked_add_signed(self.base_ns)?, offset, bound)
     }
@@ -364,15 +359,15 @@ impl Line {
         (i128::from(own_ns) - i128::from(self.origin_ns)) as f64
     }
 
-    /// How far a line may have bent in a time.
+    /// Returns how far a line may have bent in this time.
     fn wander_ns(&self, since_ns: f64) -> f64 {
         let seconds = since_ns / NS_PER_SECOND;
         self.assumptions.wander_ppb_per_s * seconds * seconds / 2.0
     }
 }
 
-fn converted(from_ns: u64, add_ns: f64, bound_ns: f64) -> Option<Converted> {
-    Some(Converted {
+fn converted(from_ns: u64, add_ns: f64, bound_ns: f64) -> Option<BoundedTime> {
+    Some(BoundedTime {
         ns: from_ns.checked_add_signed(add_ns.round() as i64)?,
         bound_ns: (bound_ns.ceil() as u64).saturating_add(1),
     })
@@ -382,7 +377,7 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The part of a convex polygon where `inside` is not negative; it is linear.
+/// Returns the part of a convex polygon where the linear function `inside` is not negative.
 fn cut(corners: &[Candidate], inside: impl Fn(&Candidate) -> f64) -> Vec<Candidate> {
     let mut kept = Vec::with_capacity(corners.len() + 1);
     for (at, here) in corners.iter().enumerate() {

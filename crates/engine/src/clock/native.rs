@@ -1,4 +1,4 @@
-//! Sync packets in user space, frame by frame, as XDP has them.
+//! Synchronization packets processed in user space, frame by frame, as XDP sees them.
 #![allow(unsafe_code)]
 
 use std::net::{IpAddr, SocketAddr};
@@ -6,29 +6,47 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Counters, Exchange, Experiment, Key, Session, Stamper};
 use crate::abi;
 
-/// SipHash-2-4 of a message.
+/// Returns the SipHash-2-4 of a message.
 pub fn siphash(key: &Key, message: &[u8]) -> u64 {
     // SAFETY: the message is as long as is said, and the core keeps no pointer.
     unsafe { abi::dwell_sync_siphash(&key.to_core(), message.as_ptr().cast(), message.len() as u32) }
 }
 
-/// What became of a frame.
+/// Authenticates a message.
+pub(super) fn seal(key: &Key, message: &mut abi::dwell_sync) {
+    // SAFETY: both are valid, and the core keeps no pointer.
+    unsafe { abi::dwell_sync_seal(&key.to_core(), message) }
+}
+
+/// Returns whether a message of this kind is authentic.
+pub(super) fn is_sealed(key: &Key, message: &abi::dwell_sync, kind: u8) -> bool {
+    // SAFETY: both are valid, and the core keeps no pointer.
+    unsafe { abi::dwell_sync_is_sealed(&key.to_core(), message, kind) != 0 }
+}
+
+/// Returns what the clock of an agent with a known error shows.
+pub(super) fn claimed(experiment: Experiment, now_ns: u64) -> u64 {
+    // SAFETY: the argument is valid, and the core keeps no pointer.
+    unsafe { abi::dwell_sync_claimed(&experiment.to_core(0), now_ns) }
+}
+
+/// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is nobody's business here, and as it was.
+    /// The frame is not a request, and is unchanged.
     Passed,
-    /// It was refused.
+    /// The request was refused.
     Refused,
-    /// A reply is in its place.
+    /// The frame now holds the reply.
     Answered,
 }
 
-/// An agent that knows one session.
+/// An agent with one session.
 #[derive(Debug, Clone)]
 pub struct Agent(abi::dwell_sync_agent);
 
 impl Agent {
-    /// It answers a collector.
+    /// Creates an agent that answers one collector.
     pub fn new(session: &Session, collector: IpAddr, port: u16, experiment: Experiment) -> Agent {
         Agent(abi::dwell_sync_agent {
             program: experiment.to_core(port),
@@ -38,7 +56,7 @@ impl Agent {
         })
     }
 
-    /// A frame comes in.
+    /// Processes an incoming frame.
     pub fn frame(&mut self, frame: &mut [u8], now_ns: u64) -> Verdict {
         self.0.now_ns = now_ns;
         // SAFETY: the frame is as long as is said.
@@ -51,24 +69,24 @@ impl Agent {
         }
     }
 
-    /// What became of all frames.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         Counters::sum([&self.0.counters])
     }
 }
 
-/// A collector that asks one agent.
+/// A collector that probes one agent.
 #[derive(Debug, Clone)]
-pub struct Asker {
+pub struct Prober {
     session: u64,
     probe: abi::dwell_sync_probe,
     exchange: abi::dwell_sync_exchange,
 }
 
-impl Asker {
-    /// From one address to the other.
-    pub fn new(session: &Session, from: SocketAddr, to: SocketAddr) -> Asker {
-        Asker {
+impl Prober {
+    /// Creates a prober of the agent at `to`.
+    pub fn new(session: &Session, from: SocketAddr, to: SocketAddr) -> Prober {
+        Prober {
             session: session.id,
             probe: abi::dwell_sync_probe {
                 src_port: from.port(),
@@ -81,8 +99,7 @@ impl Asker {
         }
     }
 
-    /// Addresses the request in a frame, and notes that it leaves; false if there
-    /// is none.
+    /// Addresses the request in a frame and records when it leaves. Returns false if the frame has no request.
     pub fn send(&mut self, frame: &mut [u8], sequence: u64, now_ns: u64) -> bool {
         self.exchange = abi::dwell_sync_exchange { sequence, t1_ns: now_ns, ..Default::default() };
         // SAFETY: the frame is as long as is said.
@@ -90,8 +107,8 @@ impl Asker {
         sent != 0
     }
 
-    /// The exchange that the reply in a frame completes; none where there is none.
-    pub fn take(&mut self, frame: &mut [u8], now_ns: u64) -> Option<(Exchange, Stamper)> {
+    /// Returns the exchange that the reply in a frame completes, or `None` if the frame has no valid reply.
+    pub fn receive(&mut self, frame: &mut [u8], now_ns: u64) -> Option<(Exchange, Stamper)> {
         // SAFETY: the frame is as long as is said.
         let taken = unsafe {
             abi::dwell_sync_take_frame(

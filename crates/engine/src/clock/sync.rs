@@ -1,17 +1,17 @@
-//! The packets that compare clocks. `core/clock/sync.h` has what the kernel does with
-//! them; this is the same for user space, by the same code.
-#![allow(unsafe_code)]
+//! The packets that compare clocks. `core/clock/sync.h` is the code that the kernel runs; this module runs the same
+//! code in user space.
 
 use std::{fmt, net::IpAddr};
 
 use zerocopy::{FromBytes, FromZeros};
 
-use crate::abi;
+use super::native;
+use crate::{abi, counters};
 
-/// Bytes of a request and of a reply: the payload of a UDP packet.
+/// The size of a request and of a reply: the payload of a UDP packet.
 pub const MESSAGE_BYTES: usize = size_of::<abi::dwell_sync>();
 
-/// The secret of a session, known to its collector and its agent alone.
+/// The secret of a session, known only to its collector and its agent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(pub [u8; 16]);
 
@@ -27,30 +27,29 @@ impl Key {
     }
 }
 
-/// What a collector and an agent agree on before the first exchange, over a
-/// channel that both trust. A key serves one session: where a session begins
-/// anew, its sequence does.
+/// What a collector and an agent agree on before the first exchange, over a channel that both trust. A key serves one
+/// session: a new session starts a new sequence and needs a new key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Tells the session from others of the same agent or collector.
+    /// Distinguishes the session from others of the same agent or collector.
     pub id: u64,
-    /// Authenticates its packets.
+    /// Authenticates the packets of the session.
     pub key: Key,
 }
 
 impl Session {
-    /// As an agent's map keeps it, for the collector at an address.
+    /// Returns the entry of the agent's map for a collector at this address.
     pub fn to_core(&self, collector: IpAddr) -> abi::dwell_sync_session {
         abi::dwell_sync_session { key: self.key.to_core(), peer: address(collector), largest: 0 }
     }
 
-    /// The begin of what a collector's map keeps.
+    /// Returns the initial entry of the collector's map.
     pub fn to_probe(&self, from: IpAddr, to: IpAddr) -> abi::dwell_sync_probe {
         abi::dwell_sync_probe { key: self.key.to_core(), src: address(from), dst: address(to), ..Default::default() }
     }
 }
 
-/// IPv4 as ::ffff:a.b.c.d.
+/// Converts an address; IPv4 becomes ::ffff:a.b.c.d.
 fn address(ip: IpAddr) -> abi::dwell_address {
     let octets = match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -59,19 +58,19 @@ fn address(ip: IpAddr) -> abi::dwell_address {
     abi::dwell_address::read_from_bytes(&octets).expect("both are 16 bytes")
 }
 
-/// Who took the times of a reply.
+/// The component that stamped a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamper {
-    /// The program at XDP.
+    /// The XDP program.
     Xdp,
     /// A socket.
     Socket,
-    /// A socket; if asked again soon, the program at XDP answers.
+    /// A socket; the XDP program answers the next request if it comes soon.
     SocketYet,
 }
 
 impl Stamper {
-    /// From the number in a packet.
+    /// Decodes the number in a packet.
     pub fn from_core(number: u64) -> Option<Stamper> {
         match u32::try_from(number) {
             Ok(abi::DWELL_SYNC_XDP) => Some(Stamper::Xdp),
@@ -91,7 +90,7 @@ impl Stamper {
     }
 }
 
-/// A request. Its sequence is greater than that of all before in the session.
+/// Returns a request. Its sequence number must be greater than all before in the session.
 pub fn request(session: &Session, sequence: u64) -> [u8; MESSAGE_BYTES] {
     let mut message = abi::dwell_sync {
         magic: abi::DWELL_SYNC_MAGIC,
@@ -101,11 +100,11 @@ pub fn request(session: &Session, sequence: u64) -> [u8; MESSAGE_BYTES] {
         sequence,
         ..abi::dwell_sync::new_zeroed()
     };
-    seal(&session.key, &mut message);
+    native::seal(&session.key, &mut message);
     zerocopy::transmute!(message)
 }
 
-/// The reply to a request that was found to be in order.
+/// Returns the reply to a request that was found valid.
 pub fn answer(
     session: &Session,
     request: &[u8; MESSAGE_BYTES],
@@ -118,30 +117,28 @@ pub fn answer(
     message.stamper = stamper.to_core();
     message.arrival_ns = arrival_ns;
     message.departure_ns = departure_ns;
-    seal(&session.key, &mut message);
+    native::seal(&session.key, &mut message);
     zerocopy::transmute!(message)
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Of the request.
+    /// The sequence number of the request.
     pub sequence: u64,
-    /// When the request arrived, by the agent's clock.
+    /// The time at which the request arrived, by the agent's clock.
     pub arrival_ns: u64,
-    /// When the reply left, by the agent's clock.
+    /// The time at which the reply left, by the agent's clock.
     pub departure_ns: u64,
-    /// Who says so.
+    /// The component that took these times.
     pub stamper: Stamper,
 }
 
-/// A reply of this session; none where it is something else, or forged.
+/// Decodes a reply of this session; `None` if it is something else, or forged.
 pub fn read_reply(session: &Session, bytes: &[u8]) -> Option<Reply> {
     let message = abi::dwell_sync::read_from_bytes(bytes).ok()?;
     let kind = abi::DWELL_SYNC_REPLY as u8;
-    // SAFETY: both are valid, and the core keeps no pointer.
-    let sealed = unsafe { abi::dwell_sync_is_sealed(&session.key.to_core(), &message, kind) };
-    (sealed != 0 && message.session == session.id).then_some(())?;
+    (native::is_sealed(&session.key, &message, kind) && message.session == session.id).then_some(())?;
     Some(Reply {
         sequence: message.sequence,
         arrival_ns: message.arrival_ns,
@@ -150,25 +147,19 @@ pub fn read_reply(session: &Session, bytes: &[u8]) -> Option<Reply> {
     })
 }
 
-fn seal(key: &Key, message: &mut abi::dwell_sync) {
-    // SAFETY: both are valid, and the core keeps no pointer.
-    unsafe { abi::dwell_sync_seal(&key.to_core(), message) }
-}
-
-/// Has an agent lie about its clock by a known amount, to see whether a
-/// collector finds it.
+/// A known error that an agent adds to its clock, to test whether a collector finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Experiment {
-    /// When the drift begins, CLOCK_MONOTONIC.
+    /// The start of the drift, on CLOCK_MONOTONIC.
     pub since_ns: u64,
-    /// Added to the clock.
+    /// The offset that is added to the clock.
     pub offset_ns: i64,
-    /// Parts in 10^9 by which the clock runs fast.
+    /// The parts per 10^9 by which the clock runs fast.
     pub drift_ppb: i64,
 }
 
 impl Experiment {
-    /// As the core takes it, with the port of the agent.
+    /// Converts to the core's format, with the port of the agent.
     pub fn to_core(self, port: u16) -> abi::dwell_sync_program {
         abi::dwell_sync_program {
             experiment_since_ns: self.since_ns,
@@ -179,41 +170,35 @@ impl Experiment {
         }
     }
 
-    /// What the agent's clock shows at a time.
+    /// Returns what the agent's clock shows at a time.
     pub fn claimed(self, now_ns: u64) -> u64 {
-        // SAFETY: the argument is valid, and the core keeps no pointer.
-        unsafe { abi::dwell_sync_claimed(&self.to_core(0), now_ns) }
+        native::claimed(self, now_ns)
     }
 }
 
-/// What became of packets.
+/// Counts the fates of synchronization packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Requests answered in XDP.
     pub answered_xdp: u64,
-    /// Requests left to the socket, which answers them.
+    /// Requests passed on to the socket, which answers them.
     pub answered_socket: u64,
-    /// Came to the port, and are no requests.
+    /// Packets to the port that are not requests.
     pub malformed: u64,
-    /// Of no session that was admitted.
+    /// Requests of a session that was not admitted.
     pub unknown: u64,
-    /// Of a session, and not from its collector's address.
+    /// Requests of a session that did not come from its collector's address.
     pub stranger: u64,
-    /// The code that authenticates it is wrong.
+    /// Requests with an invalid authentication code.
     pub forged: u64,
-    /// Their sequence is not greater than all before.
+    /// Requests whose sequence number is not greater than all before.
     pub replayed: u64,
 }
 
 impl Counters {
-    /// Over all CPUs.
+    /// Sums the counters of all CPUs.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_sync_counters>) -> Counters {
-        let mut sum = [0u64; abi::DWELL_SYNC_COUNTERS as usize];
-        for cpu in cpus {
-            for (total, value) in sum.iter_mut().zip(cpu.value) {
-                *total += value;
-            }
-        }
+        let sum = counters::sum(cpus.into_iter().map(|cpu| cpu.value));
         let of = |counter| sum[counter as usize];
         Counters {
             answered_xdp: of(abi::DWELL_SYNC_ANSWERED),
@@ -226,7 +211,7 @@ impl Counters {
         }
     }
 
-    /// Requests that were not answered.
+    /// Returns the number of requests that were not answered.
     pub fn refused(&self) -> u64 {
         self.malformed + self.unknown + self.stranger + self.forged + self.replayed
     }

@@ -1,9 +1,9 @@
 //! Histograms as bytes, for the wire and for files.
 //!
-//! One byte of version, then numbers in LEB128 (seven bits a byte, least first):
-//! count, least value, greatest value, sum; then for each filled bucket, in
-//! ascending order, its distance from the one before (of the first, from bucket
-//! -1) and its count. A histogram of n filled buckets is some 3 n bytes.
+//! The first byte is the version. Numbers in LEB128 follow (seven bits per byte, least significant first): the count,
+//! the minimum, the maximum and the sum, then for each filled bucket, in ascending order, its distance from the
+//! previous filled bucket (for the first one, from bucket -1) and its count. A histogram with n filled buckets takes
+//! about 3 n bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::abi;
 
 const VERSION: u8 = 1;
 
-/// A number that is greater is not of this world, and could overflow a sum.
+/// The largest number that is accepted. A greater one is not plausible, and could overflow a sum.
 const MOST: u64 = 1 << 56;
 
-/// Why bytes are no histogram.
+/// The reason why bytes are not a valid histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BytesError {
-    /// They end too early, or go on after the end.
+    /// The bytes end too early, or continue after the end.
     #[error("the bytes of a histogram are cut off, or too many")]
     Length,
-    /// Another dwell wrote them.
+    /// Another version of dwell wrote the bytes.
     #[error("a histogram has version {0}, and this dwell knows {VERSION} only")]
     Version(u8),
-    /// Numbers that no histogram has.
+    /// No histogram has these numbers.
     #[error("the bytes of a histogram contradict each other")]
     Contradiction,
 }
 
 impl Histogram {
-    /// Itself as bytes.
+    /// Encodes the histogram.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         for number in [self.count, self.min_ns, self.max_ns] {
@@ -47,13 +47,13 @@ impl Histogram {
         bytes
     }
 
-    /// The histogram that the bytes are of. It can be merged and asked like any
-    /// other, whoever made the bytes. The counts of the buckets need not add up to
-    /// the whole: a flow's are read while the kernel counts.
+    /// Decodes a histogram. The result can be merged and queried like any other, even if the bytes are untrusted. The
+    /// counts of the buckets need not add up to the total count, because a flow's histogram is read while the kernel
+    /// updates it.
     ///
     /// # Errors
     ///
-    /// [`BytesError`], if they are of none.
+    /// [`BytesError`] if the bytes are not a valid histogram.
     pub fn from_bytes(bytes: &[u8]) -> Result<Histogram, BytesError> {
         let (version, mut rest) = bytes.split_first().ok_or(BytesError::Length)?;
         if *version != VERSION {
@@ -136,15 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_what_the_head_of_this_file_says() {
+    fn the_format_is_as_documented() {
         assert_eq!(Histogram::default().to_bytes(), [1, 0, 0, 0, 0]);
         let bytes = of(&[0, 5, 5, 300]).to_bytes();
-        // 300 ns is in bucket 128 + (300 - 256) / 4 + 64 = 203, 198 after bucket 5
+        // 300 ns is in bucket 128 + (300 - 256) / 4 + 64 = 203, at distance 198 from bucket 5.
         assert_eq!(bytes, [1, 4, 0, 0xac, 2, 0xb6, 2, 1, 1, 5, 2, 0xc6, 1, 1]);
     }
 
     #[test]
-    fn what_no_histogram_can_be_is_refused() {
+    fn impossible_histograms_are_refused() {
         use BytesError::*;
         for (bytes, why) in [
             (&[][..], Length),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(Histogram::from_bytes(&[1, 1, 5, 5, 5, 6, 1]), Ok(of(&[5])));
     }
 
-    /// A flow's entry that was read between its count and its bucket.
+    /// The entry of a flow that was read between the update of its count and the update of its bucket.
     #[test]
     fn values_that_are_in_no_bucket_do_not_hide_the_others() {
         let bytes = [1, 0x80, 0x80, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1];
@@ -182,7 +182,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_anybody_give_a_histogram_that_can_be_asked(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn untrusted_bytes_give_a_histogram_that_can_be_queried(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(histogram) = Histogram::from_bytes(&[&[VERSION], &bytes[..]].concat()) {
                 let mut merged = of(&[1, 1 << 40]);
                 merged.merge(&histogram);

@@ -8,10 +8,8 @@ use crate::abi;
 
 pub use bytes::BytesError;
 
-/// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide,
-/// so that a quantile is within 0.8 % of a value that was recorded; count,
-/// sum, minimum and maximum are exact. Values beyond 68.7 s share the last
-/// bucket.
+/// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide, so a quantile is within 0.8 % of a
+/// recorded value; the count, sum, minimum and maximum are exact. Values above 68.7 s share the last bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     count: u64,
@@ -27,7 +25,7 @@ impl Histogram {
         self.record_many(value_ns, 1);
     }
 
-    /// Adds one value so many times.
+    /// Adds one value `count` times.
     pub fn record_many(&mut self, value_ns: u64, count: u64) {
         if count == 0 {
             return;
@@ -37,7 +35,7 @@ impl Histogram {
         *self.buckets.entry(bucket_of(value_ns)).or_default() += count;
     }
 
-    /// Adds all that `other` holds.
+    /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         if other.count == 0 {
             return;
@@ -48,7 +46,7 @@ impl Histogram {
         }
     }
 
-    /// Adds what the kernel counted on one CPU.
+    /// Adds the values that the kernel counted on one CPU.
     pub fn merge_kernel(&mut self, kernel: &abi::dwell_histogram) {
         if kernel.count == 0 {
             return;
@@ -59,12 +57,12 @@ impl Histogram {
         }
     }
 
-    /// Adds what was counted of a flow, in buckets eight times as wide: quantiles
-    /// are within 6.3 % of a value then, from 256 ns to 11 s. The least value is not
-    /// known, so that of the first bucket stands for it.
+    /// Adds the values that the kernel counted for a flow, in buckets eight times as wide: quantiles are then within
+    /// 6.3 % of a recorded value, from 256 ns to 11 s. The minimum is unknown; the lower edge of the first filled
+    /// bucket stands for it.
     pub fn merge_coarse(&mut self, flow: &abi::dwell_flow_segment) {
         const WIDE: u16 = 1 << abi::DWELL_COARSE_SHIFT;
-        // The first one holds all below 256 ns, and stands for the upper half of it.
+        // The first bucket holds everything below 256 ns, and is mapped to the upper half of that range.
         let fine = |coarse: u16| (coarse + abi::DWELL_COARSE_SKIPPED as u16) * WIDE;
 
         let mut filled = (0..).zip(flow.bucket).filter(|(_, count)| *count > 0);
@@ -88,34 +86,34 @@ impl Histogram {
         self.sum_ns += sum_ns;
     }
 
-    /// How many values were recorded.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of all values, in nanoseconds.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The least value, if there is one.
+    /// Returns the minimum, or `None` if there are no values.
     pub fn min_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// The greatest value, if there is one.
+    /// Returns the maximum, or `None` if there are no values.
     pub fn max_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// The mean, rounded down, if there is a value.
+    /// Returns the mean, rounded down, or `None` if there are no values.
     pub fn mean_ns(&self) -> Option<u64> {
         (self.count > 0).then(|| (self.sum_ns / u128::from(self.count)) as u64)
     }
 
-    /// The value at quantile `q` of 0 to 1 (nearest rank): the middle of its
-    /// bucket, never outside what was recorded. Of values that are counted and in no
-    /// bucket, as in what was read while the kernel counted, nothing is known.
+    /// Returns the value at quantile `q` (0 to 1) by nearest rank: the middle of its bucket, but never outside the
+    /// recorded range. Values that are counted but in no bucket, as happens when the histogram was read during an
+    /// update, are ignored.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let held: u128 = self.buckets.values().copied().map(u128::from).sum();
         let rank = ((q * held as f64).ceil() as u128).clamp(1, held.max(1));
@@ -130,8 +128,7 @@ impl Histogram {
         None
     }
 
-    /// The filled buckets in ascending order: lower edge, upper edge
-    /// (exclusive), count.
+    /// Returns the filled buckets in ascending order: lower edge, upper edge (exclusive), count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.buckets.iter().map(|(bucket, count)| {
             let (low, high) = bucket_range(*bucket);
@@ -144,7 +141,7 @@ fn bucket_of(value_ns: u64) -> u16 {
     crate::rtt::native::bucket_index(value_ns) as u16
 }
 
-/// Lower edge and upper edge (exclusive) of a bucket.
+/// Returns the lower edge and the upper edge (exclusive) of a bucket.
 fn bucket_range(bucket: u16) -> (u64, u64) {
     let (bucket, linear) = (u64::from(bucket), 1 << abi::DWELL_GROUPING_POWER);
     if bucket < 2 * linear {

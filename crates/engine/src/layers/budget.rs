@@ -1,68 +1,67 @@
-//! How much may be stamped for what it may cost.
+//! Limits how much is stamped by how much processor time it may cost.
 
-/// Keeps what the programs cost under a share of the host's processor time. Part of the cost
-/// is in the bytes that are stamped, and part in each packet, whether it is stamped or
-/// not. The first is kept down by taking less of the grid, the second only by not looking
-/// for a part of the time.
+/// Keeps the cost of the programs below a share of the host's processor time. Part of the cost is per stamped byte, and
+/// part is per packet, whether stamped or not. Stamping fewer bytes of the sampling grid reduces the first; only
+/// detaching the programs for a part of the time reduces the second.
 #[derive(Debug, Clone)]
 pub struct Budget {
     share: f64,
     most: u32,
     effort: Effort,
-    /// At another thinness, and then now.
-    seen: [Option<(u32, f64)>; 2],
+    /// The thinning and cost of an earlier window with another thinning, and of the last window.
+    windows: [Option<(u32, f64)>; 2],
 }
 
-/// How much is to be done.
+/// How much work the programs may do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// Of the grid, each 2^thin-th byte is taken.
+    /// Each 2^thin-th byte of the sampling grid is stamped.
     pub thin: u32,
-    /// Part of the time in which programs are attached, from above 0 to 1.
+    /// The part of the time in which the programs are attached, above 0 and at most 1.
     pub duty: f64,
 }
 
-/// What the programs cost in a window of time, all of which they were attached.
+/// The cost of the programs in a window of time in which they were attached throughout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// They ran for so long, over all processors.
+    /// The run time of all programs, summed over all processors, in nanoseconds.
     pub run_ns: u64,
-    /// The window's length.
+    /// The length of the window in nanoseconds.
     pub window_ns: u64,
-    /// Processors of the host.
+    /// The number of processors of the host.
     pub cpus: usize,
 }
 
 impl Cost {
-    /// Of all the processors' time, from 0 to 1.
+    /// Returns the share of all processors' time, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.run_ns as f64 / (self.window_ns.max(1) as f64 * self.cpus.max(1) as f64)
     }
 }
 
-/// Below this part of the budget more is stamped again: less than half, as twice as much
-/// is the next step.
+/// Below this part of the budget, more bytes are stamped again. It is less than half, because the next step doubles the
+/// number of stamped bytes.
 const LOW: f64 = 0.4;
 
-/// At least so much of the time.
+/// The programs are attached for at least this part of the time.
 const LEAST_DUTY: f64 = 0.01;
 
 impl Budget {
-    /// At most `share` of the host's processor time, where one byte in `sample_bytes` is
-    /// stamped at first.
+    /// Creates a budget of `share` (0 to 1) of the host's processor time, where initially one byte in `sample_bytes` is
+    /// stamped.
     pub fn new(share: f64, sample_bytes: u32) -> Budget {
         Budget {
             share,
             most: 24_u32.saturating_sub(sample_bytes.trailing_zeros()),
             effort: Effort { thin: 0, duty: 1.0 },
-            seen: [None; 2],
+            windows: [None; 2],
         }
     }
 
-    /// After a window at this cost.
+    /// Returns the effort for the next window, given the cost of the last one.
     pub fn next(&mut self, cost: Cost) -> Effort {
         let cost = cost.share();
-        self.note(cost);
+        self.record(cost);
         let Effort { thin, duty } = self.effort;
         let over = cost * duty / self.share;
         if over > 1.0 {
@@ -75,12 +74,12 @@ impl Budget {
         self.effort
     }
 
-    fn note(&mut self, cost: f64) {
+    fn record(&mut self, cost: f64) {
         let now = Some((self.effort.thin, cost));
-        if self.seen[1].is_some_and(|(thin, _)| thin != self.effort.thin) {
-            self.seen[0] = self.seen[1];
+        if self.windows[1].is_some_and(|(thin, _)| thin != self.effort.thin) {
+            self.windows[0] = self.windows[1];
         }
-        self.seen[1] = now;
+        self.windows[1] = now;
     }
 
     fn less(&self, cost: f64) -> Effort {
@@ -91,16 +90,16 @@ impl Budget {
             let duty = if thinner == thin { self.duty(cost) } else { 1.0 };
             return Effort { thin: thinner, duty };
         };
-        // As thin as makes stamping no dearer than looking; then the rest by time.
+        // Thin until stamping costs no more than the fixed part; then reduce the duty cycle.
         let stamping = |thinner: u32| (cost - fixed).max(0.0) / f64::from(1 << (thinner - thin));
         let room = (self.share - fixed).max(fixed);
         let thin = (thin..self.most).find(|thinner| stamping(*thinner) <= room).unwrap_or(self.most);
         Effort { thin, duty: self.duty(fixed + stamping(thin)) }
     }
 
-    /// What each packet costs, from what was seen at two degrees of thinness.
+    /// Estimates the fixed cost of the packets from two windows with different thinning.
     fn fixed(&self) -> Option<f64> {
-        let [Some((some, dear)), Some((none, cheap))] = self.seen else {
+        let [Some((some, dear)), Some((none, cheap))] = self.windows else {
             return None;
         };
         let [share_some, share_none] = [some, none].map(|thin| 1.0 / f64::from(1_u32 << thin));
@@ -121,7 +120,7 @@ mod tests {
         Cost { run_ns: (share * 2e9) as u64, window_ns: 1_000_000_000, cpus: 2 }
     }
 
-    /// What comes of a load whose packets cost so much, and what is stamped so much.
+    /// Finds where the budget settles for given costs of packets and of stamping.
     fn settle(fixed: f64, stamping: f64) -> (Effort, f64) {
         let mut budget = Budget::new(0.01, 1 << 14);
         let mut effort = budget.effort;
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_packet_costs_is_saved_by_looking_for_a_part_of_the_time() {
+    fn the_cost_of_packets_is_reduced_by_attaching_for_a_part_of_the_time() {
         let (effort, cost) = settle(0.03, 0.05);
         assert!(effort.thin <= 3, "thinner would save little: {effort:?}");
         assert!((0.15..0.35).contains(&effort.duty), "{effort:?}");

@@ -1,4 +1,4 @@
-//! Which bytes of which flows are stamped.
+//! Configuration: which bytes of which flows are stamped.
 
 use super::{Direction, Layer};
 use crate::{abi, rtt::FilterRule};
@@ -6,44 +6,43 @@ use crate::{abi, rtt::FilterRule};
 /// What to stamp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// One byte in so many of a flow is stamped: a power of two from 64 to 2^24;
-    /// others are rounded up to one.
+    /// One byte in `sample_bytes` of a flow is stamped: a power of two from 64 to 2^24. Other values are rounded up to
+    /// one.
     pub sample_bytes: u32,
-    /// One end of a flow has this port.
+    /// Only flows with this port at one end are followed.
     pub port: Option<u16>,
-    /// Which flows are followed.
+    /// The flows to follow.
     pub filter: Vec<FilterRule>,
-    /// The number of the network namespace that is looked at; `None` for all.
+    /// The number of the network namespace to observe; `None` for all.
     pub namespace: Option<u32>,
-    /// Bytes that may be on their way through the layers at once, over all flows,
-    /// in units of `sample_bytes`: rounded up to a power of two.
+    /// The number of bytes, over all flows, that may be on their way through the layers at once, in units of
+    /// `sample_bytes`: rounded up to a power of two.
     pub rows: u32,
-    /// Which layers are stamped.
+    /// The layers to stamp.
     pub layers: Vec<Layer>,
-    /// Count each flow by itself too.
+    /// Count each flow separately as well.
     pub flows: bool,
-    /// Tell of each byte that went all the way.
-    pub passages: bool,
-    /// Count the bytes that TCP sent again, or that came in again, apart.
+    /// Report the trace of each byte that passed all layers.
+    pub traces: bool,
+    /// Count retransmitted bytes, and bytes that arrived again, separately.
     pub again: bool,
-    /// At most one byte of a flow in such a time; 0 for all on the grid. Each host
-    /// takes others then.
+    /// The least time between two stamped bytes of a flow, in nanoseconds; 0 stamps each byte on the sampling grid.
+    /// With a limit, the two hosts stamp different bytes.
     pub pace_ns: u64,
-    /// Only the flows of chosen processes.
+    /// Follow only flows of selected processes, whose numbers are of this PID namespace.
     pub processes: Option<PidNamespace>,
-    /// Only the flows of processes of a chosen cgroup, or also those.
+    /// Follow only flows of processes of a selected cgroup, in addition to `processes`.
     pub cgroup: bool,
-    /// Makes hashes of flows unpredictable.
+    /// Makes the hashes of flows unpredictable.
     pub seed: u64,
 }
 
-/// The PID namespace that numbers of processes are of: the device and inode of
-/// /proc/self/ns/pid.
+/// The PID namespace to which process numbers belong: the device and inode of /proc/self/ns/pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PidNamespace {
-    /// Its device.
+    /// The device number.
     pub device: u64,
-    /// Its inode.
+    /// The inode number.
     pub inode: u64,
 }
 
@@ -57,7 +56,7 @@ impl Default for Config {
             rows: 1 << 17,
             layers: Layer::ALL.to_vec(),
             flows: false,
-            passages: false,
+            traces: false,
             again: false,
             pace_ns: 0,
             processes: None,
@@ -68,17 +67,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Rows of the table: a power of two.
+    /// Returns the number of rows of the table: a power of two.
     pub fn rows(&self) -> u32 {
         self.rows.clamp(1 << 6, 1 << 24).next_power_of_two()
     }
 
-    /// One byte in so many really is stamped.
+    /// Returns the actual sampling interval in bytes.
     pub fn sample_bytes(&self) -> u32 {
         self.sample_bytes.clamp(1 << 6, 1 << 24).next_power_of_two()
     }
 
-    /// The first layer that is stamped in a direction: its total begins there.
+    /// Returns the first layer that is stamped in a direction. The total starts there.
     pub fn first(&self, direction: Direction) -> Layer {
         let layers = self.layers.iter().copied();
         layers.filter(|layer| layer.direction() == direction).min().unwrap_or(match direction {
@@ -87,10 +86,10 @@ impl Config {
         })
     }
 
-    /// As the core takes it.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_stack_program {
         let shift = self.sample_bytes().trailing_zeros();
-        // Half of the grid bytes that there are: see core/stack/layers.h.
+        // Half of the bytes of the sampling grid: see core/stack/layers.h.
         let cycle = 1 << (32 - shift - 1);
         abi::dwell_stack_program {
             filter: FilterRule::all_to_core(&self.filter),
@@ -104,7 +103,7 @@ impl Config {
             tx_first: self.first(Direction::Tx) as u8,
             rx_first: self.first(Direction::Rx) as u8,
             flows: self.flows.into(),
-            traces: self.passages.into(),
+            traces: self.traces.into(),
             again: self.again.into(),
             pace_ns: self.pace_ns,
             pidns_dev: self.processes.map_or(0, |namespace| namespace.device),

@@ -1,22 +1,22 @@
-//! The way of bytes from device to device: `core/stack/hops.h`.
+//! The path of bytes from device to device: `core/stack/hops.h`.
 
 use zerocopy::FromBytes;
 
 use crate::{abi, histogram::Histogram};
 
-/// Where a packet is at a device.
+/// The position of a packet at a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Point {
-    /// Before its queueing discipline.
+    /// Before the queueing discipline.
     Queue,
-    /// Given to its driver.
+    /// Handed to the driver.
     Out,
-    /// Taken from its driver.
+    /// Received from the driver.
     In,
 }
 
 impl Point {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Point::Queue => "queue",
@@ -26,19 +26,19 @@ impl Point {
     }
 }
 
-/// A point at a device.
+/// A point at a network device where packets are observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The number of the network namespace that the device is in.
+pub struct DevicePoint {
+    /// The number of the network namespace of the device.
     pub namespace: u32,
-    /// The device's number there.
+    /// The number of the device in its namespace.
     pub device: u32,
-    /// At which side of it.
+    /// The position at the device.
     pub point: Point,
 }
 
-impl Place {
-    /// As the core takes it.
+impl DevicePoint {
+    /// Converts to the core's format.
     pub fn to_core(self) -> abi::dwell_device_point {
         abi::dwell_device_point {
             netns: self.namespace,
@@ -52,11 +52,11 @@ impl Place {
         }
     }
 
-    fn from_core(place: &abi::dwell_device_point) -> Place {
-        Place {
-            namespace: place.netns,
-            device: place.device,
-            point: match place.point {
+    fn from_core(point: &abi::dwell_device_point) -> DevicePoint {
+        DevicePoint {
+            namespace: point.netns,
+            device: point.device,
+            point: match point.point {
                 abi::DWELL_POINT_QUEUE => Point::Queue,
                 abi::DWELL_POINT_OUT => Point::Out,
                 _ => Point::In,
@@ -65,38 +65,42 @@ impl Place {
     }
 }
 
-/// From one device to the next, on a way that begins at the origin.
+/// The part of a path between two adjacent observed devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hop {
-    /// Where the bytes were seen first.
-    pub origin: Place,
-    /// Where the hop begins.
-    pub from: Place,
-    /// Where it ends.
-    pub to: Place,
+    /// The point where the bytes were first observed.
+    pub origin: DevicePoint,
+    /// The start of the hop.
+    pub from: DevicePoint,
+    /// The end of the hop.
+    pub to: DevicePoint,
 }
 
 impl Hop {
     pub(super) fn from_core(hop: &abi::dwell_stack_hop) -> Hop {
-        Hop { origin: Place::from_core(&hop.origin), from: Place::from_core(&hop.from), to: Place::from_core(&hop.to) }
+        Hop {
+            origin: DevicePoint::from_core(&hop.origin),
+            from: DevicePoint::from_core(&hop.from),
+            to: DevicePoint::from_core(&hop.to),
+        }
     }
 }
 
-/// What a hop took in an interval.
+/// The time that a hop took in an interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HopTime {
-    /// Which hop.
+    /// The hop.
     pub hop: Hop,
-    /// Which of the two generations counted it.
+    /// The histogram generation that counted it, 0 or 1.
     pub generation: u64,
-    /// How long after the origin it began, on average.
+    /// The mean time from the origin to the start of the hop, in nanoseconds.
     pub since_ns: u64,
-    /// What it took; as coarse as a flow's.
+    /// The distribution of times, with the coarse buckets of a flow.
     pub histogram: Histogram,
 }
 
 impl HopTime {
-    /// As the kernel wrote it. `None` of bytes that it did not write.
+    /// Decodes an entry of the kernel's map. `None` if the kernel did not write these bytes.
     pub fn from_kernel(key: &[u8], value: &[u8]) -> Option<HopTime> {
         let hop = abi::dwell_stack_hop::read_from_bytes(key).ok()?;
         let (time, _) = abi::dwell_stack_hop_time::ref_from_prefix(value).ok()?;

@@ -1,31 +1,30 @@
-//! The same byte on two hosts: its passage down the one joined with its passage up
-//! the other, as they come in.
+//! Joins the traces of the same byte on two hosts: down through the layers of the sender, and up through those of the
+//! receiver.
 //!
-//! Each passage is looked at once. How many wait for their other half is bounded, by
-//! number and by time, and what did not find it is counted. Nothing here depends on
-//! when it is called, only on the times that it is told: the same passages in the
-//! same order give the same paths.
+//! Each trace is examined once. The number of traces that wait for their counterpart is bounded in number and in time,
+//! and those that do not find it are counted. Results depend only on the times of the traces and not on when functions
+//! are called: the same traces in the same order give the same paths.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::{Direction, Ends, Layer, Leg, Passage, Segment};
+use super::{ByteTrace, Direction, Ends, Layer, PathSegment, Segment};
 use crate::histogram::Histogram;
 
-/// How long to wait, and for how many.
+/// Limits of a [`Joiner`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Length of the intervals in which paths are told.
+    /// The length of the intervals in which paths are reported.
     pub window_ns: u64,
-    /// A half waits so long at most for the other.
+    /// The longest time that a trace waits for its counterpart.
     pub wait_ns: u64,
-    /// So long after both halves are there, a byte is taken to be told in full: until
-    /// then the sender may tell that TCP sent it again.
+    /// The time after which a matched byte counts as complete: until then, the sender may still report that TCP
+    /// retransmitted it.
     pub settle_ns: u64,
-    /// Bytes that may wait at once, at some 300 bytes of memory each.
-    pub halves: usize,
-    /// Times between hosts that may be wrong by more than this are counted as doubtful.
+    /// The number of bytes that may wait at once, at about 300 bytes of memory each.
+    pub max_waiting: usize,
+    /// A time between hosts whose error bound exceeds this counts as doubtful.
     pub doubt_ns: u64,
-    /// Flows that are told by themselves in an interval; of others only the sums are.
+    /// The number of flows that are reported individually in an interval. The others are in the sums only.
     pub flows: usize,
 }
 
@@ -35,7 +34,7 @@ impl Default for Config {
             window_ns: 1_000_000_000,
             wait_ns: 30_000_000_000,
             settle_ns: 1_000_000_000,
-            halves: 1 << 18,
+            max_waiting: 1 << 18,
             doubt_ns: u64::MAX,
             flows: 1 << 12,
         }
@@ -43,133 +42,131 @@ impl Default for Config {
 }
 
 impl Config {
-    /// When the interval ends that holds this time.
+    /// Returns the end of the interval that contains this time.
     pub fn next_end(&self, time_ns: u64) -> u64 {
         (time_ns / self.window_ns + 1) * self.window_ns
     }
 }
 
-/// A passage, with what is to be known to compare it with one of another host.
+/// A byte trace with the context that is needed to compare it with a trace from another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Half {
-    /// A number for the host.
+pub struct HostTrace {
+    /// The number of the host.
     pub host: u32,
-    /// What was seen there.
-    pub passage: Passage,
-    /// When the byte was at this host's driver, on the common clock.
+    /// The trace of the byte on that host.
+    pub trace: ByteTrace,
+    /// The time at which the byte was at this host's driver, on the common clock.
     pub edge_ns: u64,
-    /// By how much that may be wrong.
+    /// The error bound of `edge_ns`.
     pub bound_ns: u64,
-    /// When it was told, on the common clock.
+    /// The time at which the trace was reported, on the common clock.
     pub arrived_ns: u64,
 }
 
-impl Half {
-    /// The passage's stamp that `edge_ns` is of: where it left the host, or came in.
-    /// `None` if it has none.
-    pub fn edge_of(passage: &Passage) -> Option<u64> {
-        passage.stamp_ns(match passage.direction {
+impl HostTrace {
+    /// Returns the stamp of the trace where the byte left the host or arrived at it, on the host's clock. `None` if
+    /// there is no such stamp.
+    pub fn edge_of(trace: &ByteTrace) -> Option<u64> {
+        trace.stamp_ns(match trace.direction {
             Direction::Tx => Layer::TxDriver,
             Direction::Rx => Layer::RxDriver,
         })
     }
 }
 
-/// Whose way a path is of.
+/// Identifies a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathKey {
-    /// Who sent.
+    /// The sending host.
     pub tx_host: u32,
-    /// Who received.
+    /// The receiving host.
     pub rx_host: u32,
-    /// One direction of a connection; `None`: all.
+    /// One direction of a connection; `None` for all.
     pub flow: Option<Ends>,
-    /// Of bytes that TCP sent more than once, or that came more than once.
+    /// The bytes were sent more than once, or arrived more than once.
     pub resent: bool,
 }
 
-/// What the legs took of the bytes that were read in an interval.
+/// The times that bytes spent in each path segment; for the bytes that were read in one interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Path {
-    /// In the order of [`Leg::ALL`]. All of the same bytes.
-    pub legs: [Histogram; Leg::ALL.len()],
-    /// The greatest error of a byte's time between the hosts.
+    /// The distributions, in the order of [`PathSegment::ALL`]. All are of the same bytes.
+    pub segments: [Histogram; PathSegment::ALL.len()],
+    /// The greatest error bound of a byte's time between the hosts.
     pub bound_ns: u64,
-    /// Bytes whose time between the hosts came out below 0, by no more than it may be
-    /// wrong. It is taken as 0.
+    /// Bytes with a computed time between the hosts below 0, within its error bound. The time counts as 0.
     pub clamped: u64,
-    /// Bytes whose time between the hosts may be wrong by more than [`Config::doubt_ns`].
+    /// Bytes with a time between the hosts whose error bound exceeds [`Config::doubt_ns`].
     pub doubtful: u64,
 }
 
 impl Path {
-    /// What a leg took.
-    pub fn leg(&self, leg: Leg) -> &Histogram {
-        let index = Leg::ALL.iter().position(|other| *other == leg);
-        &self.legs[index.expect("all legs are in the list")]
+    /// Returns the distribution of one path segment.
+    pub fn segment(&self, segment: PathSegment) -> &Histogram {
+        let index = PathSegment::ALL.iter().position(|other| *other == segment);
+        &self.segments[index.expect("all segments are in the list")]
     }
 }
 
-/// Paths of an interval.
+/// The paths of one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// When it ended, on the common clock.
+    /// The end of the interval, on the common clock.
     pub end_ns: u64,
-    /// In the order of their keys.
+    /// The paths, sorted by key.
     pub paths: Vec<(PathKey, Path)>,
 }
 
-/// What became of passages.
+/// Counts the fates of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Bytes that were seen on both hosts.
     pub matched: u64,
-    /// Those of them that were sent or came more than once.
+    /// Matched bytes that were sent or arrived more than once.
     pub resent: u64,
-    /// Those of them whose time between the hosts was taken as 0.
+    /// Matched bytes whose time between the hosts was taken as 0.
     pub clamped: u64,
-    /// Those of them whose time between the hosts may be wrong by more than
-    /// [`Config::doubt_ns`].
+    /// Matched bytes with a time between the hosts whose error bound exceeds [`Config::doubt_ns`].
     pub doubtful: u64,
-    /// Bytes that were read before they were sent, by more than the clocks may be
-    /// wrong: in no path.
+    /// Bytes that were read before they were sent, by more than the error bound of the clocks. They are in no path.
     pub clock_faults: u64,
-    /// Bytes sent that no other host has told of.
+    /// Sent bytes that no other host reported.
     pub unmatched_tx: u64,
-    /// Bytes read that no other host has told of.
+    /// Read bytes that no other host reported.
     pub unmatched_rx: u64,
-    /// Those of both that were given up early, as too many waited.
+    /// Unmatched bytes that were given up early because too many were waiting.
     pub crowded: u64,
-    /// Bytes of flows that there was no room for: in the sums only.
-    pub flows_untold: u64,
+    /// Bytes of flows beyond [`Config::flows`]: they are in the sums only.
+    pub flows_omitted: u64,
 }
 
-/// What was told before a restart, and must not be told again.
+/// What was reported before a restart, and must not be reported again: bytes that had settled by `settled_ns` and were
+/// read before `end_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Told {
-    /// Bytes that had settled by then ...
-    pub at_ns: u64,
-    /// ... and were read before this: the end of an interval, whatever its length was.
-    pub until_ns: u64,
+pub struct Checkpoint {
+    /// The time until which settled bytes were reported, on the common clock.
+    pub settled_ns: u64,
+    /// The end of the last reported interval, whatever the length of intervals was.
+    pub end_ns: u64,
 }
 
 type Key = (Ends, u32);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
-    tx: Option<Half>,
-    rx: Option<Half>,
+    tx: Option<HostTrace>,
+    rx: Option<HostTrace>,
     resent: bool,
-    /// When it is taken to be told in full, once both are there.
+    /// The time at which the byte counts as complete; `None` until both traces are there.
     settles_ns: Option<u64>,
 }
 
-/// Joins passages.
+/// Joins byte traces of several hosts to paths.
 #[derive(Debug)]
 pub struct Joiner {
     config: Config,
-    told: Told,
-    /// Two generations, so that what is too old goes all at once.
+    checkpoint: Checkpoint,
+    /// The waiting bytes are in two generations, so that everything too old can be dropped at once.
     young: HashMap<Key, Waiting>,
     old: HashMap<Key, Waiting>,
     turned_ns: u64,
@@ -179,12 +176,12 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// With nothing waiting. `told` is what an earlier one has told of the passages
-    /// that this one is given again.
-    pub fn new(config: Config, told: Told) -> Joiner {
+    /// Creates a joiner without waiting bytes. `checkpoint` is what an earlier joiner reported of the traces that this
+    /// one will be given again.
+    pub fn new(config: Config, checkpoint: Checkpoint) -> Joiner {
         Joiner {
             config,
-            told,
+            checkpoint,
             young: HashMap::new(),
             old: HashMap::new(),
             turned_ns: 0,
@@ -194,29 +191,29 @@ impl Joiner {
         }
     }
 
-    /// Takes a passage. They come in the order of `arrived_ns`.
-    pub fn add(&mut self, half: Half) {
-        self.advance(half.arrived_ns);
-        let key = (half.passage.ends, half.passage.seq);
+    /// Adds a trace. Traces must come in the order of `arrived_ns`.
+    pub fn add(&mut self, host_trace: HostTrace) {
+        self.advance(host_trace.arrived_ns);
+        let key = (host_trace.trace.ends, host_trace.trace.seq);
         let mut waiting = self.old.remove(&key);
         let waiting = self.young.entry(key).or_insert_with(|| waiting.take().unwrap_or_default());
-        let passage = &half.passage;
-        match waiting.take_in(half, passage.again || passage.sent > 1) {
+        let trace = &host_trace.trace;
+        match waiting.insert(host_trace, trace.again || trace.sent > 1) {
             Some(Direction::Tx) => self.counters.unmatched_tx += 1,
             Some(Direction::Rx) => self.counters.unmatched_rx += 1,
             None => {}
         }
         if waiting.tx.is_some() && waiting.rx.is_some() && waiting.settles_ns.is_none() {
-            let settles_ns = half.arrived_ns + self.config.settle_ns;
+            let settles_ns = host_trace.arrived_ns + self.config.settle_ns;
             waiting.settles_ns = Some(settles_ns);
             self.settling.push_back((settles_ns, key));
         }
-        if self.young.len() > self.config.halves / 2 {
-            self.counters.crowded += self.turn(half.arrived_ns);
+        if self.young.len() > self.config.max_waiting / 2 {
+            self.counters.crowded += self.turn(host_trace.arrived_ns);
         }
     }
 
-    /// Ends what has waited long enough at this time.
+    /// Completes the bytes that have settled by this time, and drops those that have waited too long.
     pub fn advance(&mut self, now_ns: u64) {
         while let Some((settles_ns, key)) = self.settling.front().copied() {
             if settles_ns > now_ns {
@@ -224,9 +221,9 @@ impl Joiner {
             }
             self.settling.pop_front();
             let waiting = self.young.remove(&key).or_else(|| self.old.remove(&key));
-            // Gone if it had to make room.
+            // The byte may have been dropped to make room.
             if let Some(waiting) = waiting.filter(|it| it.settles_ns == Some(settles_ns)) {
-                self.tell(&waiting);
+                self.count(&waiting);
             }
         }
         if now_ns.saturating_sub(self.turned_ns) > self.config.wait_ns / 2 {
@@ -234,9 +231,9 @@ impl Joiner {
         }
     }
 
-    /// The intervals that ended by `until_ns`, each once, but for what comes in later
-    /// still.
-    pub fn take(&mut self, now_ns: u64, until_ns: u64) -> Vec<Window> {
+    /// Removes and returns the intervals that ended by `until_ns`. Traces that arrive later still can create an
+    /// interval again.
+    pub fn take_finished(&mut self, now_ns: u64, until_ns: u64) -> Vec<Window> {
         self.advance(now_ns);
         let later = self.windows.split_off(&(until_ns + 1));
         let ended = std::mem::replace(&mut self.windows, later);
@@ -248,20 +245,19 @@ impl Joiner {
         ended.collect()
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Gives up the older generation; returns how many waited in it for their other
-    /// half.
+    /// Drops the older generation. Returns the number of bytes in it that were still waiting for their counterpart.
     fn turn(&mut self, now_ns: u64) -> u64 {
         self.turned_ns = now_ns;
         let gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         let mut alone = 0;
         for waiting in gone.into_values() {
             match (waiting.tx, waiting.rx) {
-                (Some(_), Some(_)) => self.tell(&waiting),
+                (Some(_), Some(_)) => self.count(&waiting),
                 (Some(_), None) => self.counters.unmatched_tx += 1,
                 (None, _) => self.counters.unmatched_rx += 1,
             }
@@ -270,18 +266,18 @@ impl Joiner {
         alone
     }
 
-    /// Counts a byte that both hosts have told of.
-    fn tell(&mut self, waiting: &Waiting) {
+    /// Counts a byte that both hosts reported.
+    fn count(&mut self, waiting: &Waiting) {
         let (Some(tx), Some(rx)) = (waiting.tx, waiting.rx) else {
             return;
         };
         let bound_ns = tx.bound_ns.saturating_add(rx.bound_ns);
         let network_ns = rx.edge_ns.saturating_sub(tx.edge_ns);
         let below_ns = tx.edge_ns.saturating_sub(rx.edge_ns);
-        let (down, up) = (Way::of(&tx.passage), Way::of(&rx.passage));
+        let (down, up) = (SideTimes::of(&tx.trace), SideTimes::of(&rx.trace));
         let read_ns = rx.edge_ns.saturating_add(up.total_ns).min(rx.arrived_ns);
         let settled_ns = waiting.settles_ns.unwrap_or(u64::MAX);
-        if settled_ns <= self.told.at_ns && read_ns < self.told.until_ns {
+        if settled_ns <= self.checkpoint.settled_ns && read_ns < self.checkpoint.end_ns {
             return;
         }
         let end_ns = self.config.next_end(read_ns);
@@ -295,20 +291,20 @@ impl Joiner {
         let is_doubtful = bound_ns > self.config.doubt_ns;
         self.counters.doubtful += u64::from(is_doubtful);
         let sums = PathKey { tx_host: tx.host, rx_host: rx.host, flow: None, resent: waiting.resent };
-        let flow = PathKey { flow: Some(tx.passage.ends), ..sums };
+        let flow = PathKey { flow: Some(tx.trace.ends), ..sums };
         let paths = self.windows.entry(end_ns).or_default();
-        let is_told = paths.contains_key(&flow) || paths.len() < self.config.flows;
-        self.counters.flows_untold += u64::from(!is_told);
-        for key in [Some(sums), is_told.then_some(flow)].into_iter().flatten() {
+        let is_listed = paths.contains_key(&flow) || paths.len() < self.config.flows;
+        self.counters.flows_omitted += u64::from(!is_listed);
+        for key in [Some(sums), is_listed.then_some(flow)].into_iter().flatten() {
             let path = paths.entry(key).or_default();
             path.bound_ns = path.bound_ns.max(bound_ns);
             path.clamped += u64::from(below_ns > 0);
             path.doubtful += u64::from(is_doubtful);
-            for (leg, histogram) in Leg::ALL.iter().zip(&mut path.legs) {
-                let ns = match leg {
-                    Leg::Network => Some(network_ns),
-                    Leg::EndToEnd => Some(down.total_ns + network_ns + up.total_ns),
-                    Leg::Host(segment) => match segment.direction() {
+            for (path_segment, histogram) in PathSegment::ALL.iter().zip(&mut path.segments) {
+                let ns = match path_segment {
+                    PathSegment::Network => Some(network_ns),
+                    PathSegment::EndToEnd => Some(down.total_ns + network_ns + up.total_ns),
+                    PathSegment::Host(segment) => match segment.direction() {
                         Direction::Tx => down.segment_ns(*segment),
                         Direction::Rx => up.segment_ns(*segment),
                     },
@@ -320,81 +316,83 @@ impl Joiner {
 }
 
 impl Waiting {
-    /// Of copies of a byte the first counts: the first that left, the first that came. Says
-    /// which half of a byte long ago had to go.
-    fn take_in(&mut self, half: Half, again: bool) -> Option<Direction> {
-        let before = match half.passage.direction {
+    /// Adds a trace of the byte. Of several copies, the first one counts: the first that left, and the first that
+    /// arrived. Returns the direction of a displaced trace, which belonged to an earlier byte with the same sequence
+    /// number.
+    fn insert(&mut self, host_trace: HostTrace, again: bool) -> Option<Direction> {
+        let before = match host_trace.trace.direction {
             Direction::Tx => &self.tx,
             Direction::Rx => &self.rx,
         };
-        let displaced = before.map(|before| before.passage.direction);
-        let mut is_taken = false;
-        match half.passage.direction {
+        let displaced = before.map(|before| before.trace.direction);
+        let mut is_inserted = false;
+        match host_trace.trace.direction {
             Direction::Tx => {
-                // A copy that left after the byte had come is none that it came by. If it is the
-                // only one, what came is of the byte that had the number 4 GiB before.
-                let is_late =
-                    self.rx.is_some_and(|rx| rx.edge_ns.saturating_add(rx.bound_ns + half.bound_ns) < half.edge_ns);
+                // A copy that left after the byte had arrived cannot be the one that arrived. If it is the only copy,
+                // then what arrived was the byte that had this sequence number 4 GiB earlier.
+                let is_late = self.rx.is_some_and(|rx| {
+                    rx.edge_ns.saturating_add(rx.bound_ns + host_trace.bound_ns) < host_trace.edge_ns
+                });
                 if self.tx.is_none() && is_late {
                     if again {
                         return None;
                     }
-                    (self.tx, self.rx, self.resent) = (Some(half), None, false);
+                    (self.tx, self.rx, self.resent) = (Some(host_trace), None, false);
                     return Some(Direction::Rx);
                 }
                 self.resent |= again && (self.tx.is_none() || !is_late);
-                // A first copy that is later is of the byte that has the number now, 4 GiB after
-                // the one that nobody has read.
+                // A later first copy belongs to the byte that has this sequence number now, 4 GiB after one that nobody
+                // has read.
                 if self.tx.is_none() || !again && !is_late {
-                    (self.tx, is_taken) = (Some(half), true);
+                    (self.tx, is_inserted) = (Some(host_trace), true);
                 }
             }
             Direction::Rx => {
                 self.resent |= again;
                 if self.rx.is_none() || !again && self.tx.is_none() {
-                    (self.rx, is_taken) = (Some(half), true);
+                    (self.rx, is_inserted) = (Some(host_trace), true);
                 }
             }
         }
-        displaced.filter(|_| is_taken)
+        displaced.filter(|_| is_inserted)
     }
 }
 
-/// A byte's way through one side of a host.
-struct Way<'a> {
-    passage: &'a Passage,
-    /// From the first layer that stamped it to the last.
+/// The times of a byte on one side of a host.
+struct SideTimes<'a> {
+    trace: &'a ByteTrace,
+    /// The time from the first stamp to the last.
     total_ns: u64,
-    /// Of the total, what is in no segment.
+    /// The part of the total that is in no segment.
     unexplained_ns: u64,
 }
 
-impl Way<'_> {
-    fn of(passage: &Passage) -> Way<'_> {
-        let mut stamps = passage.stamps.iter().flatten().map(|stamp| stamp.get());
+impl SideTimes<'_> {
+    fn of(trace: &ByteTrace) -> SideTimes<'_> {
+        let mut stamps = trace.stamps.iter().flatten().map(|stamp| stamp.get());
         let first = stamps.next();
         let total_ns = first.and_then(|first| stamps.next_back().map(|last| last - first.min(last)));
         let total_ns = total_ns.unwrap_or(0);
-        let way = Way { passage, total_ns, unexplained_ns: 0 };
+        let side = SideTimes { trace, total_ns, unexplained_ns: 0 };
         let explained_ns: u64 = Segment::ALL
             .iter()
-            .filter(|segment| segment.direction() == passage.direction)
-            .filter(|segment| Leg::Host(**segment).is_addend() && !segment.is_whole())
-            .filter_map(|segment| way.segment_ns(*segment))
+            .filter(|segment| segment.direction() == trace.direction)
+            .filter(|segment| PathSegment::Host(**segment).is_addend() && !segment.is_whole())
+            .filter_map(|segment| side.segment_ns(*segment))
             .sum();
-        Way { unexplained_ns: total_ns.saturating_sub(explained_ns), ..way }
+        SideTimes { unexplained_ns: total_ns.saturating_sub(explained_ns), ..side }
     }
 
     fn segment_ns(&self, segment: Segment) -> Option<u64> {
         match segment {
             Segment::TxTotal | Segment::RxTotal => Some(self.total_ns),
             Segment::TxUnexplained | Segment::RxUnexplained => (self.unexplained_ns > 0).then_some(self.unexplained_ns),
-            // As on the host itself: it ends at IP where TCP's time is not told.
-            Segment::SocketTcp if self.passage.stamp_ns(Layer::TxTcp).is_none() => {
-                let at_ip = self.passage.stamp_ns(Layer::TxIp)?;
-                at_ip.checked_sub(self.passage.stamp_ns(Layer::TxSocket)?)
+            // On the host itself, too, the segment ends at IP if TCP's time is not known.
+            Segment::SocketTcp if self.trace.stamp_ns(Layer::TxTcp).is_none() => {
+                let at_ip = self.trace.stamp_ns(Layer::TxIp)?;
+                at_ip.checked_sub(self.trace.stamp_ns(Layer::TxSocket)?)
             }
-            _ => self.passage.segment_ns(segment),
+            _ => self.trace.segment_ns(segment),
         }
     }
 }

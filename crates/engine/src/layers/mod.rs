@@ -1,13 +1,13 @@
-//! One byte on its way through the layers of a host: `core/stack/layers.h`.
+//! The path of a byte through the layers of a host: `core/stack/layers.h`.
 
 pub mod baseline;
 mod budget;
+mod byte_trace;
 mod config;
 mod hop;
 pub mod join;
-mod leg;
 mod native;
-mod passage;
+mod path_segment;
 
 use zerocopy::FromBytes;
 
@@ -19,46 +19,46 @@ use crate::{
 };
 
 pub use budget::{Budget, Cost, Effort};
+pub use byte_trace::ByteTrace;
 pub use config::{Config, PidNamespace};
-pub use hop::{Hop, HopTime, Place, Point};
-pub use leg::Leg;
-pub use native::{Bytes, Flow, Path};
-pub use passage::Passage;
+pub use hop::{DevicePoint, Hop, HopTime, Point};
+pub use native::{ByteRange, Flow, HostLayers};
+pub use path_segment::PathSegment;
 
-/// The word that says which bytes are taken, after another: of the grid each 2^thin-th,
-/// and of a new epoch, so that what was begun before is another byte's.
+/// Returns the successor of a sampling word, which selects the bytes to stamp. Its low bits stamp each 2^thin-th byte
+/// of the sampling grid; its high bits start a new epoch, so that stamps from before are not mixed with new ones.
 pub fn next_grid(grid: u32, thin: u32) -> u32 {
     ((grid >> 8).wrapping_add(1) << 8) | (thin & 31)
 }
 
-/// Where a byte is stamped, in the order in which it passes.
+/// A point where a byte is stamped. The order is that of the path of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Layer {
     /// Copied from the application into the socket's queue.
     TxSocket = abi::DWELL_TX_SOCKET,
-    /// Given to IP by TCP.
+    /// Handed to IP by TCP.
     TxTcp = abi::DWELL_TX_TCP,
     /// Left IP.
     TxIp = abi::DWELL_TX_IP,
     /// At the queueing discipline of the device.
     TxQueue = abi::DWELL_TX_QUEUE,
-    /// Given to the driver.
+    /// Handed to the driver.
     TxDriver = abi::DWELL_TX_DRIVER,
-    /// Taken from the driver.
+    /// Received from the driver.
     RxDriver = abi::DWELL_RX_DRIVER,
-    /// Taken by IP.
+    /// Received by IP.
     RxIp = abi::DWELL_RX_IP,
-    /// Taken by TCP.
+    /// Received by TCP.
     RxTcp = abi::DWELL_RX_TCP,
-    /// In order: the application may read it.
+    /// In order, so that the application can read it.
     RxReady = abi::DWELL_RX_READY,
     /// Read by the application.
     RxSocket = abi::DWELL_RX_SOCKET,
 }
 
 impl Layer {
-    /// All of them, in the order of a byte's way.
+    /// All layers, in the order of the path of a byte.
     pub const ALL: [Layer; abi::DWELL_LAYERS as usize] = [
         Layer::TxSocket,
         Layer::TxTcp,
@@ -72,7 +72,7 @@ impl Layer {
         Layer::RxSocket,
     ];
 
-    /// Its name for people and machines.
+    /// Returns the name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Layer::TxSocket => "tx-socket",
@@ -88,23 +88,23 @@ impl Layer {
         }
     }
 
-    /// Which way a byte goes there.
+    /// Returns the direction of bytes at this layer.
     pub fn direction(self) -> Direction {
         if self <= Layer::TxDriver { Direction::Tx } else { Direction::Rx }
     }
 }
 
-/// Which way a byte goes through the layers.
+/// The direction of a byte through the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// Down: sent.
+    /// Down: the byte is sent.
     Tx,
-    /// Up: received.
+    /// Up: the byte is received.
     Rx,
 }
 
 impl Direction {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Direction::Tx => "tx",
@@ -117,36 +117,36 @@ impl Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Segment {
-    /// Waits in the socket's queue until TCP sends it.
+    /// Waiting in the socket's queue until TCP sends the byte.
     SocketTcp = abi::DWELL_SOCKET_TCP,
-    /// Goes through TCP and IP.
+    /// Through TCP and IP.
     TcpIp = abi::DWELL_TCP_IP,
-    /// From IP to the driver, with what is before the queueing discipline.
+    /// From IP to the driver, including what precedes the queueing discipline.
     IpDriver = abi::DWELL_IP_DRIVER,
-    /// The part of it that is in the queueing discipline.
+    /// The part of `IpDriver` within the queueing discipline.
     Queueing = abi::DWELL_QUEUEING,
-    /// From socket to driver.
+    /// From the socket to the driver.
     TxTotal = abi::DWELL_TX_TOTAL,
-    /// What is in the total, and in no segment: where a stamp was missing.
+    /// The part of `TxTotal` in no segment, because a stamp is missing.
     TxUnexplained = abi::DWELL_TX_UNEXPLAINED,
     /// From the driver to IP.
     DriverIp = abi::DWELL_DRIVER_IP,
     /// From IP to TCP.
     IpTcp = abi::DWELL_IP_TCP,
-    /// From TCP until it is read.
+    /// From TCP until the application reads the byte.
     TcpSocket = abi::DWELL_TCP_SOCKET,
-    /// The part of it until all bytes before are there.
+    /// The part of `TcpSocket` until all preceding bytes have arrived.
     Reordering = abi::DWELL_REORDERING,
-    /// The part of it until the application reads.
+    /// The part of `TcpSocket` from then until the application reads.
     Application = abi::DWELL_APPLICATION,
-    /// From driver to socket.
+    /// From the driver to the socket.
     RxTotal = abi::DWELL_RX_TOTAL,
-    /// What is in the total, and in no segment: where a stamp was missing.
+    /// The part of `RxTotal` in no segment, because a stamp is missing.
     RxUnexplained = abi::DWELL_RX_UNEXPLAINED,
 }
 
 impl Segment {
-    /// All of them, in the order of a byte's way.
+    /// All segments, in the order of the path of a byte.
     pub const ALL: [Segment; abi::DWELL_SEGMENTS as usize] = [
         Segment::SocketTcp,
         Segment::TcpIp,
@@ -163,7 +163,7 @@ impl Segment {
         Segment::RxUnexplained,
     ];
 
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Segment::SocketTcp => "socket-tcp",
@@ -180,7 +180,7 @@ impl Segment {
         }
     }
 
-    /// The layers that it lies between.
+    /// Returns the layers where the segment starts and ends.
     pub fn ends(self) -> (Layer, Layer) {
         match self {
             Segment::SocketTcp => (Layer::TxSocket, Layer::TxTcp),
@@ -197,12 +197,12 @@ impl Segment {
         }
     }
 
-    /// Which way bytes go in it.
+    /// Returns the direction of bytes in the segment.
     pub fn direction(self) -> Direction {
         self.ends().0.direction()
     }
 
-    /// The total of its side.
+    /// Returns the total of the same direction.
     pub fn total(self) -> Segment {
         match self.direction() {
             Direction::Tx => Segment::TxTotal,
@@ -210,12 +210,12 @@ impl Segment {
         }
     }
 
-    /// True of what is measured over all layers of a side, and not between two.
+    /// Returns whether the segment spans all layers of a direction, as the total and the unexplained time do.
     pub fn is_whole(self) -> bool {
         matches!(self.name(), "total" | "unexplained")
     }
 
-    /// The segment that it is a part of, if it is: its time is counted there too.
+    /// Returns the segment that includes this one, if any. The time counts in both.
     pub fn part_of(self) -> Option<Segment> {
         match self {
             Segment::Queueing => Some(Segment::IpDriver),
@@ -241,9 +241,9 @@ pub struct SegmentFigures {
 /// One direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ends {
-    /// Who sends.
+    /// The sender.
     pub src: Endpoint,
-    /// Who gets it.
+    /// The receiver.
     pub dst: Endpoint,
 }
 
@@ -253,24 +253,24 @@ impl Ends {
     }
 }
 
-/// What one side of a flow took, as the kernel counted it in one generation.
+/// The segments of one side of a flow, as the kernel counted them in one generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowSide {
-    /// Whose.
+    /// The flow.
     pub ends: Ends,
     /// All segments except the unexplained time. Retransmissions are not counted separately.
     pub segments: Vec<SegmentFigures>,
 }
 
 impl FlowSide {
-    /// Which half of the histograms an entry belongs to, 0 or 1, by its key. `None` of
-    /// bytes that the kernel did not write.
+    /// Returns which half of the histograms an entry belongs to, 0 or 1, given its key. `None` if the kernel did not
+    /// write these bytes.
     pub fn generation_of(key: &[u8]) -> Option<u32> {
         let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
         Some(u32::from(ends.part & abi::DWELL_PART_GENERATION != 0))
     }
 
-    /// As the kernel wrote it, likewise.
+    /// Decodes an entry of the kernel's map. `None` if the kernel did not write these bytes.
     pub fn from_kernel(key: &[u8], value: &[u8]) -> Option<FlowSide> {
         let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
         let (flow, _) = abi::dwell_flow_segments::ref_from_prefix(value).ok()?;
@@ -294,25 +294,25 @@ counters! {
     /// A reason why stamped bytes are in no segment, or in no flow.
     Counter: abi::DWELL_MISSED;
 
-    /// Bytes that reached the driver without a first stamp: they were written before the run started, or another byte
+    /// ByteRange that reached the driver without a first stamp: they were written before the run started, or another byte
     /// took their row.
     TxUnbegun = DWELL_TX_UNBEGUN, "tx_unbegun";
-    /// Bytes that were read without their first stamps.
+    /// ByteRange that were read without their first stamps.
     RxUnbegun = DWELL_RX_UNBEGUN, "rx_unbegun";
-    /// Bytes that reached the driver only after TCP had retransmitted them.
+    /// ByteRange that reached the driver only after TCP had retransmitted them.
     TxAgain = DWELL_TX_AGAIN, "tx_again";
-    /// Bytes that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
+    /// ByteRange that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
     RxAgain = DWELL_RX_AGAIN, "rx_again";
-    /// Bytes that lost their row to another byte before they reached the driver: in no segment.
+    /// ByteRange that lost their row to another byte before they reached the driver: in no segment.
     TxDisplaced = DWELL_TX_DISPLACED, "tx_displaced";
-    /// Bytes that lost their row to another byte before they were read: in no segment.
+    /// ByteRange that lost their row to another byte before they were read: in no segment.
     RxDisplaced = DWELL_RX_DISPLACED, "rx_displaced";
     /// Reads that returned more sampled bytes at once than are examined.
     RxUnwalked = DWELL_RX_UNWALKED, "rx_unwalked";
     /// Byte traces that did not fit into the ring buffer.
-    PassagesLost = DWELL_TRACES_LOST, "passages_lost";
-    /// Bytes of flows that there was no room for: they are in the aggregate only.
-    FlowsUntold = DWELL_FLOWS_LOST, "flows_untold";
+    TracesLost = DWELL_TRACES_LOST, "passages_lost";
+    /// ByteRange of flows that there was no room for: they are in the aggregate only.
+    FlowsOmitted = DWELL_FLOWS_LOST, "flows_untold";
 }
 
 /// What was counted besides the segments.

@@ -1,4 +1,4 @@
-//! How connection IDs of a rotation are made and read.
+//! Encoding and decoding of connection IDs.
 
 use std::{fmt, ops::Deref};
 
@@ -9,35 +9,35 @@ use zeroize::Zeroize;
 use super::{Load, native};
 use crate::abi;
 
-/// Why there is no such layout.
+/// The reason why a layout is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// Three bits, of which 7 says that an ID cannot be routed.
+    /// The rotation has three bits, and 7 marks an ID that cannot be routed.
     #[error("rotation {0}: must be 0 to 6")]
     Rotation(u8),
-    /// Of the server ID.
+    /// The length of the server ID is invalid.
     #[error("a server ID of {0} octets: must have 1 to 15")]
     ServerId(u8),
-    /// Of the nonce.
+    /// The length of the nonce is invalid.
     #[error("a nonce of {0} octets: must have 4 to 18")]
     Nonce(u8),
-    /// Together.
+    /// Server ID and nonce are too long together.
     #[error("server ID and nonce have {0} octets together: must have at most 19")]
     Together(u8),
 }
 
-/// Why there is no such connection ID.
+/// The reason why a connection ID cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EncodeError {
-    /// Of another length than configured.
+    /// The server ID does not have the configured length.
     #[error("the server ID has {0} octets where the configuration has {1}")]
     ServerId(usize, u8),
-    /// Of another length than configured.
+    /// The nonce does not have the configured length.
     #[error("the nonce has {0} octets where the configuration has {1}")]
     Nonce(usize, u8),
 }
 
-/// A connection ID, 5 to 20 octets.
+/// A connection ID of 5 to 20 octets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     octets: [u8; abi::DWELL_CID_MAX_BYTES as usize],
@@ -64,7 +64,7 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// What is in a connection ID.
+/// The content of a connection ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded {
     octets: [u8; abi::DWELL_CID_PLAIN_MAX_BYTES as usize],
@@ -73,49 +73,49 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Whose connection it is.
+    /// Returns the ID of the server.
     pub fn server_id(&self) -> &[u8] {
         &self.octets[..usize::from(self.server_id_bytes)]
     }
 
-    /// What tells its connection IDs apart.
+    /// Returns the nonce, which distinguishes the connection IDs of a server.
     pub fn nonce(&self) -> &[u8] {
         &self.octets[usize::from(self.server_id_bytes)..usize::from(self.bytes)]
     }
 }
 
-/// What a server says in a connection ID of our own layout.
+/// The load report of a server in a connection ID of dwell's own layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp {
-    /// 48 bits: seconds since 1970 (32), and a count that tells IDs of a second apart. It never
-    /// comes again under a key.
+    /// 48 bits: seconds since 1970 (32 bits), and a counter that distinguishes the IDs of one second. It never repeats
+    /// under a key.
     pub freshness: u64,
-    /// How long a request waits there.
+    /// The waiting time of a request at the server.
     pub load: Load,
 }
 
 impl Stamp {
-    /// As one word, of which the largest is the newest.
+    /// Encodes the stamp as a word. Of two stamps, the newer one has the larger word.
     pub fn to_word(self) -> u64 {
         self.freshness << 16 | u64::from(self.load.code())
     }
 
-    /// Of such a word.
+    /// Decodes a word.
     pub fn from_word(word: u64) -> Stamp {
         Stamp { freshness: word >> 16, load: Load::from_code(word as u16) }
     }
 }
 
-/// How connection IDs of one rotation are made. Its key is cleared from memory when it is dropped.
+/// The layout and key of the connection IDs of one rotation. The key is cleared from memory on drop.
 #[derive(Clone)]
 pub struct Config(abi::dwell_cid_config);
 
 impl Config {
-    /// Any layout of the draft; without a key in the clear.
+    /// Creates any layout of the draft. Without a key, connection IDs are not encrypted.
     ///
     /// # Errors
     ///
-    /// If the draft has no such layout.
+    /// The draft does not allow this layout.
     pub fn new(
         rotation: u8,
         server_id_bytes: u8,
@@ -141,11 +141,11 @@ impl Config {
         Ok(Config(config))
     }
 
-    /// Our own layout: a server ID of 2 octets, a nonce of 14 in which a stamp is.
+    /// Creates dwell's own layout: a server ID of 2 octets, and a nonce of 14 that contains a stamp.
     ///
     /// # Errors
     ///
-    /// If the rotation is none.
+    /// The rotation is invalid.
     pub fn own(rotation: u8, key: [u8; 16]) -> Result<Config, ConfigError> {
         let mut config =
             Config::new(rotation, abi::DWELL_CID_OWN_SERVER as u8, abi::DWELL_CID_OWN_NONCE as u8, Some(key))?;
@@ -153,31 +153,31 @@ impl Config {
         Ok(config)
     }
 
-    /// The first three bits of its connection IDs.
+    /// Returns the rotation: the first three bits of the connection IDs.
     pub fn rotation(&self) -> u8 {
         self.0.rotation
     }
 
-    /// Octets of a server ID.
+    /// Returns the length of a server ID in octets.
     pub fn server_id_bytes(&self) -> u8 {
         self.0.server_id_bytes
     }
 
-    /// Octets of a nonce.
+    /// Returns the length of a nonce in octets.
     pub fn nonce_bytes(&self) -> u8 {
         self.0.nonce_bytes
     }
 
-    /// Octets of its connection IDs.
+    /// Returns the length of the connection IDs in octets.
     pub fn cid_bytes(&self) -> usize {
         1 + usize::from(self.0.server_id_bytes) + usize::from(self.0.nonce_bytes)
     }
 
-    /// A connection ID. A nonce must not come again with a key.
+    /// Encodes a connection ID. A nonce must not be used twice with a key.
     ///
     /// # Errors
     ///
-    /// If one is not as long as configured.
+    /// One of the two does not have the configured length.
     pub fn encode(&self, server_id: &[u8], nonce: &[u8]) -> Result<ConnectionId, EncodeError> {
         if server_id.len() != usize::from(self.0.server_id_bytes) {
             return Err(EncodeError::ServerId(server_id.len(), self.0.server_id_bytes));
@@ -188,8 +188,8 @@ impl Config {
         Ok(native::encode(&self.0, server_id, nonce))
     }
 
-    /// What is in a connection ID, if its rotation is this one and it is long enough. Whoever has
-    /// no key gets something too: only its length says that it is none.
+    /// Decodes a connection ID. `None` if its rotation is another one, or it is too short. Decoding with a wrong key is
+    /// not detected.
     pub fn decode(&self, cid: &[u8]) -> Option<Decoded> {
         let octets = native::decode(&self.0, cid)?;
         let mut decoded = Decoded {
@@ -202,18 +202,18 @@ impl Config {
         Some(decoded)
     }
 
-    /// A connection ID of our own layout.
+    /// Encodes a connection ID of dwell's own layout.
     ///
     /// # Panics
     ///
-    /// If the configuration is not of [`Config::own`].
+    /// If the configuration was not created with [`Config::own`].
     pub fn encode_stamped(&self, server: u16, stamp: Stamp) -> ConnectionId {
         assert_eq!(self.0.stamped, 1, "only the own layout has a stamp");
         native::encode_stamped(&self.0, server, stamp.to_word())
     }
 
-    /// The server and what it says; none if it is not of our own layout, or nobody with the key
-    /// made it.
+    /// Decodes the server ID and the stamp. `None` if the connection ID does not have dwell's own layout, or was not
+    /// made with the key.
     pub fn decode_stamped(&self, cid: &[u8]) -> Option<(u16, Stamp)> {
         let first = self.0.rotation << 5 | 16;
         if self.0.stamped == 0 || cid.len() != self.cid_bytes() || cid[0] != first {
@@ -226,12 +226,12 @@ impl Config {
         (*check == [0; 6]).then(|| (server, Stamp::from_word(word)))
     }
 
-    /// Whether its connection IDs carry a stamp.
+    /// Returns whether the connection IDs carry a stamp.
     pub fn is_stamped(&self) -> bool {
         self.0.stamped != 0
     }
 
-    /// As the kernel has it.
+    /// Returns the core's format.
     pub fn to_core(&self) -> &abi::dwell_cid_config {
         &self.0
     }

@@ -1,35 +1,35 @@
-//! A waiting time in 16 bits.
+//! Waiting times encoded in 16 bits.
 
 use std::{fmt, time::Duration};
 
 use super::native;
 
-/// How long a request waits at a server, as a connection ID carries it: exact up to 2 µs, and
-/// then to 0.05 %. What is longer than 73 minutes is taken for that. A longer wait is more; not to
-/// be known is the least.
+/// The waiting time of a request at a server, as a connection ID carries it: exact up to 2 µs, and then to 0.05 %.
+/// Times above 73 minutes are encoded as 73 minutes. Loads are ordered by waiting time, with an unknown load as the
+/// least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Load(u16);
 
 impl Load {
-    /// A server that cannot tell.
+    /// The load of a server that does not know it.
     pub const UNKNOWN: Load = Load(0);
 
-    /// Of a waiting time.
+    /// Encodes a waiting time.
     pub fn from_wait(wait: Duration) -> Load {
         Load(native::wait_code(wait.as_nanos().try_into().unwrap_or(u64::MAX)))
     }
 
-    /// What a connection ID says.
+    /// Wraps the code in a connection ID.
     pub fn from_code(code: u16) -> Load {
         Load(code)
     }
 
-    /// The waiting time, if it is known.
+    /// Returns the waiting time, if it is known.
     pub fn wait(self) -> Option<Duration> {
         (self != Load::UNKNOWN).then(|| Duration::from_nanos(native::wait_ns(self.0)))
     }
 
-    /// As a connection ID has it.
+    /// Returns the code for a connection ID.
     pub fn code(self) -> u16 {
         self.0
     }

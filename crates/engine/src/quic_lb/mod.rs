@@ -1,5 +1,4 @@
-//! Connection IDs that a balancer can route (draft-ietf-quic-load-balancers), and
-//! what a server says of its load in them.
+//! Connection IDs that a balancer can route (draft-ietf-quic-load-balancers), and the load reports of servers in them.
 
 mod config;
 mod load;

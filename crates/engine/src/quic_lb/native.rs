@@ -1,4 +1,4 @@
-//! The codec in the core.
+//! The codec of the core.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -39,22 +39,21 @@ pub(super) fn config(
 
 pub(super) fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> ConnectionId {
     let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
-    // SAFETY: both are as long as the configuration says, by the caller; there is room for the
-    // longest.
+    // SAFETY: the caller ensures that both have the configured lengths; there is room for the longest.
     let bytes = unsafe { abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr()) };
     ConnectionId::new(cid, bytes)
 }
 
 pub(super) fn encode_stamped(config: &abi::dwell_cid_config, server: u16, stamp: u64) -> ConnectionId {
     let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
-    // SAFETY: the configuration is of that layout, by the caller; there is room for the longest.
+    // SAFETY: the caller ensures that the configuration has that layout; there is room for the longest.
     let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
     ConnectionId::new(cid, bytes)
 }
 
 pub(super) fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
     let mut plain = abi::dwell_cid_plain::default();
-    // SAFETY: the connection ID is as long as is said.
+    // SAFETY: the length is that of the connection ID.
     let known = unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
     (known != 0).then_some(plain.octet)
 }

@@ -1,4 +1,4 @@
-//! Picks an estimate by what the flow shows.
+//! The estimator `auto`: selects an estimate by what the flow shows.
 
 use crate::response::{
     Epoch,
@@ -6,32 +6,31 @@ use crate::response::{
     tracks,
 };
 
-/// A client keeps its window full if so many requests in a row come alone, each
-/// after an end.
+/// A client keeps its window full if this number of consecutive requests are alone in a packet, each after the end of a
+/// response,
 const ALONE: u32 = 32;
-/// And if it sends within this part of the time.
+/// and if it waits for no more than this part of the time.
 const PROMPT: f64 = 0.05;
-/// A client that waits for this many times the response latency before it sends
-/// after most of them hides their ends.
+/// A client that waits for this multiple of the response latency before most of its requests hides the ends of
+/// responses.
 const THINKING: f64 = 4.0;
 
-/// What is left in doubt where nothing but the turns of client and server tells
-/// that one request is under way.
+/// The doubt that remains if only the alternation of client and server shows that one request is in progress at a time.
 const UNPROVED: f64 = 0.3;
 
-/// How much larger than one request a packet with several is, headers and all.
+/// The size of a packet with several requests, headers included, relative to a packet with one.
 const JOINED: f64 = 1.4;
 
-/// Of so many requests, at most one may be followed by progress at once.
+/// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
-/// Gaps alone are not to be believed if there are fewer.
+/// Estimates from gaps alone need at least this number of gaps.
 const LEAST_GAPS: u32 = 8;
-/// How many packets in a row, about, come at one pace if a timer sends them.
+/// The approximate number of consecutive packets at one pace that reveals a timer.
 const STEADY: u8 = 16;
 
-/// The estimate of an epoch that `auto` recorded.
-pub(super) fn by_what_it_shows(epoch: &Epoch) -> Estimate {
+/// Returns the estimate of an epoch that `auto` recorded.
+pub(super) fn select(epoch: &Epoch) -> Estimate {
     let chosen = if is_blind(epoch) {
         by_gaps(epoch)
     } else if keeps_window_full(epoch) {
@@ -55,7 +54,7 @@ fn part(count: u32, of: u32) -> f64 {
     f64::from(count) / f64::from(of.max(1))
 }
 
-/// No end was seen but by the request that followed it: nothing tells of them.
+/// Returns whether each end was only inferred from the request that followed it, so that nothing is known about ends.
 fn is_blind(epoch: &Epoch) -> bool {
     epoch.sizes_only == 1 && epoch.hidden + epoch.missed >= epoch.all
 }
@@ -64,9 +63,8 @@ fn keeps_window_full(epoch: &Epoch) -> bool {
     epoch.depth > 1 && epoch.streak >= ALONE && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
 }
 
-/// Without headers, ends more than requests, which come one by one, and progress
-/// lets wait for itself after them: one request is under way at a time, and its
-/// response comes in pieces.
+/// Returns whether, without visible headers, one request is in progress at a time and its response comes in pieces:
+/// there are more ends than requests, requests come one by one, and progress does not follow them at once.
 fn is_single_file(epoch: &Epoch) -> bool {
     epoch.sizes_only == 1
         && epoch.depth == 1
@@ -76,7 +74,7 @@ fn is_single_file(epoch: &Epoch) -> bool {
         && epoch.gaps >= LEAST_GAPS
 }
 
-/// The last progress before a request ended the response to the one before.
+/// Estimates from turns: the last progress before a request ended the response to the previous one.
 fn by_turns(epoch: &Epoch) -> Estimate {
     Estimate::new(Method::SizeRuns, tracks::turns(epoch), UNPROVED)
 }
@@ -86,8 +84,8 @@ fn by_lag(epoch: &Epoch) -> Estimate {
     Estimate::new(Method::Lag, tracks::lag(epoch), bursts)
 }
 
-/// Ends that only a request told of count if the client answers at once to those
-/// that were seen.
+/// Estimates from runs of progress. Ends that were only inferred from the next request count if the client reacts at
+/// once to the ends that were seen.
 fn by_runs(epoch: &Epoch) -> Estimate {
     let method = if epoch.sizes_only == 1 { Method::SizeRuns } else { Method::AckRuns };
     let thinks = waits(epoch) > 0.1;
@@ -98,8 +96,8 @@ fn by_runs(epoch: &Epoch) -> Estimate {
     Estimate::new(method, mean, doubt)
 }
 
-/// The part of ends that were not seen. They do not count where a client waits
-/// for a whole batch: then it is plain that all of it has ended.
+/// Returns the part of ends that were not seen. They are ignored if a client waits for a whole batch, because then all
+/// of it has clearly ended.
 fn guessed(epoch: &Epoch) -> f64 {
     let by_batches = u64::from(epoch.turns) * u64::from(epoch.depth);
     if 2 * by_batches < 3 * u64::from(epoch.requests) {
@@ -108,7 +106,7 @@ fn guessed(epoch: &Epoch) -> f64 {
     part(epoch.missed.saturating_sub(epoch.plain), epoch.requests)
 }
 
-/// Nothing but gaps: half the confidence of what has more to go by.
+/// Estimates from gaps alone, with half the confidence of the other methods.
 fn by_gaps(epoch: &Epoch) -> Estimate {
     let Some((mean, near)) = tracks::log_gap(epoch) else {
         return Estimate::new(Method::LogGap, None, 1.0);
@@ -118,34 +116,34 @@ fn by_gaps(epoch: &Epoch) -> Estimate {
     Estimate { reason: made.reason.or(few.then_some(Reason::TooFew)), ..made }
 }
 
-/// Turns after an end that was seen.
+/// Returns the number of turns after an end that was seen.
 fn seen_turns(epoch: &Epoch) -> u32 {
     epoch.turns.saturating_sub(epoch.hidden)
 }
 
-/// How long the client waits after an end that was seen, in response latencies.
+/// Returns how long the client waits after an end that was seen, in multiples of the response latency.
 fn waits(epoch: &Epoch) -> f64 {
     let wait_ns = epoch.think_ns as f64 / f64::from(seen_turns(epoch).max(1));
     tracks::seen(epoch).map_or(0.0, |seen| wait_ns / seen.ns.max(1.0))
 }
 
-/// Packets that a write goes on with, not requests, are most of what was sent.
+/// Returns the reason if most packets continue a write and are not requests.
 fn upload(epoch: &Epoch) -> Option<Reason> {
     let is_upload = epoch.full >= LEAST_FULL && epoch.full > 3 * epoch.requests && 2 * epoch.full > epoch.packets;
     is_upload.then_some(if epoch.sizes_only == 1 { Reason::Paced } else { Reason::BulkUpload })
 }
 
-/// More requests than can be followed.
+/// Returns the reason if there are more concurrent requests than can be followed.
 fn too_deep(epoch: &Epoch) -> Option<Reason> {
     (epoch.deep == 1 && !is_blind(epoch)).then_some(Reason::TooDeep)
 }
 
-/// Packets come at one pace, over epochs.
+/// Returns the reason if packets come at a constant pace over several epochs.
 fn timer(epoch: &Epoch) -> Option<Reason> {
     (epoch.sizes_only == 1 && epoch.steady >= STEADY).then_some(Reason::TimerDriven)
 }
 
-/// What else speaks against any estimate.
+/// Returns any other reason against an estimate.
 fn fault(epoch: &Epoch) -> Option<Reason> {
     let blind = epoch.sizes_only == 1;
     let surplus = match is_single_file(epoch) {
@@ -168,21 +166,21 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
     is_greeted(epoch).then_some(Reason::Unsure)
 }
 
-/// Requests of which the largest could hold several of the smallest: where nothing
-/// shows what is in a packet, it may.
+/// Returns whether the largest request could contain several of the smallest, where nothing shows the content of a
+/// packet.
 fn is_joined(epoch: &Epoch) -> bool {
     epoch.sizes_only == 1 && epoch.smallest > 0 && f64::from(epoch.largest) > JOINED * f64::from(epoch.smallest)
 }
 
-/// Ends came before their requests, or most requests are far smaller than others
-/// and may be none.
+/// Returns whether ends came before their requests, or most requests are far smaller than others and may not be
+/// requests.
 fn is_mixed(epoch: &Epoch) -> bool {
     let early = epoch.early > 1 && part(epoch.early, epoch.requests) > 0.05;
     early || (epoch.minor >= 8 && 4 * epoch.minor > 3 * epoch.requests)
 }
 
-/// Of two or three packets at the begin of a flow, and then one after the other,
-/// nothing tells whether the first were requests, or a greeting and one request.
+/// Returns whether a flow started with two or three packets and continued one by one: the first packets may have been
+/// requests, or a greeting and one request.
 fn is_greeted(epoch: &Epoch) -> bool {
     epoch.once == 1 && (2..4).contains(&epoch.depth) && epoch.streak >= ALONE
 }

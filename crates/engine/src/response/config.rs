@@ -1,68 +1,67 @@
-//! How response latency is estimated.
+//! Configuration of response latency estimation.
 
 use crate::abi;
 
-/// Which estimator runs.
+/// The estimator to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
-    /// Picks by what the flow shows.
+    /// Selects a method by what the flow shows.
     Auto,
     /// Modes of the gaps between packets (Algorithm 2 of arXiv 2505.14358).
     Pirate,
-    /// Gaps longer than this part batches (Algorithm 1), in nanoseconds.
+    /// Gaps longer than this, in nanoseconds, separate batches (Algorithm 1).
     Gap(u64),
-    /// The round trip of the TCP handshake, once a connection.
+    /// The round trip of the TCP handshake, once per connection.
     SynAck,
 }
 
-/// How near a gap must come to a mode to belong to it.
+/// The tolerance within which a gap belongs to a mode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Epsilon {
-    /// Nanoseconds.
+    /// An absolute tolerance in nanoseconds.
     Absolute(u64),
-    /// A part of the mode's edge, 0 to 16; 1/256 is the finest.
+    /// A part of the mode's edge, 0 to 16, in steps of 1/256.
     Relative(f64),
 }
 
-/// Which modes of the pirate are taken for retransmission timeouts.
+/// The modes that `pirate` treats as retransmission timeouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rto {
-    /// From 200 ms on (the least of Linux) if they are rare: below one gap in twenty.
+    /// Modes from 200 ms on (the minimum of Linux) that are rare: below one gap in twenty.
     Auto,
-    /// From this many nanoseconds on.
+    /// Modes from this number of nanoseconds on.
     From(u64),
 }
 
 /// Configuration of flows and estimates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Which estimator runs.
+    /// The estimator to run.
     pub estimator: Estimator,
-    /// How long an epoch is; at least 1 ms.
+    /// The length of an epoch; at least 1 ms.
     pub epoch_ns: u64,
-    /// What is added to a packet's time before epochs are aligned: the offset of
-    /// the Unix clock, where packets have the time of another.
+    /// The offset that is added to a packet's time before epochs are aligned: that of the Unix clock, if packets are
+    /// stamped by another clock.
     pub phase_ns: u64,
-    /// Modes a flow may have, 1 to 10 (pirate).
+    /// The greatest number of modes of a flow, 1 to 10 (pirate).
     pub modes: u8,
-    /// How near a gap must come to a mode (pirate).
+    /// The tolerance within which a gap belongs to a mode (pirate).
     pub epsilon: Epsilon,
-    /// The largest mode is one that has at least this part of the gaps (pirate).
-    /// 0 is the paper's rule.
+    /// The part of the gaps that a mode needs in order to count as the largest one (pirate). 0 is the paper's rule.
     pub floor: f64,
-    /// Which modes are retransmission timeouts (pirate).
+    /// The modes that are retransmission timeouts (pirate).
     pub rto: Rto,
-    /// A longer gap, or latency, is of an idle client; below 68 s.
+    /// A longer gap or latency means that the client was idle; below 68 s.
     pub idle_ns: u64,
     /// Transport ACKs make no gaps (pirate, gap).
     pub coalesce_acks: bool,
-    /// Only gaps after packets smaller than the MTU part batches (pirate).
+    /// Only gaps after packets smaller than the MTU separate batches (pirate).
     pub mark_small: bool,
-    /// Progress further apart than this is of two responses (auto).
+    /// Progress further apart than this belongs to two responses (auto).
     pub run_gap_ns: u64,
-    /// The largest IP packet of the path.
+    /// The largest IP packet on the path, in bytes.
     pub mtu: u16,
-    /// Without headers, a longer packet is no transport ACK.
+    /// Without visible headers, packets longer than this are not transport ACKs.
     pub ack_bytes: u16,
 }
 
@@ -87,7 +86,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// As the core takes it.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_response_config {
         let (epsilon_ns, epsilon_q8) = match self.epsilon {
             Epsilon::Absolute(ns) => (ns, 0),

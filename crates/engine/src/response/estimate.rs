@@ -1,4 +1,4 @@
-//! From an epoch's record to an estimate, and how far to believe it.
+//! Turns the record of an epoch into an estimate with a confidence.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use crate::{
     response::{Config, Epoch, modes::from_modes, tracks},
 };
 
-/// Which responses an estimate is the mean of.
+/// The responses over which an estimate is the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
-    /// All that ended in the epoch.
+    /// All responses that ended in the epoch.
     All,
-    /// Those whose arrival triggers the next request.
+    /// The responses whose arrival triggered the next request.
     Causal,
 }
 
 impl Truth {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Truth::All => "all",
@@ -26,7 +26,7 @@ impl Truth {
     }
 }
 
-/// How an estimate was made.
+/// The method of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Modes of gaps (Algorithm 2 of the paper).
@@ -35,18 +35,18 @@ pub enum Method {
     Gap,
     /// The TCP handshake.
     SynAck,
-    /// A threshold found in the logarithms of gaps.
+    /// A threshold in the logarithms of gaps.
     LogGap,
     /// From a request to the one sent for its response.
     Lag,
     /// Runs of ACK progress.
     AckRuns,
-    /// The same where ACKs are told by their size.
+    /// Runs of ACK progress, where ACKs are recognized by their size.
     SizeRuns,
 }
 
 impl Method {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Method::Modes => "modes",
@@ -59,7 +59,7 @@ impl Method {
         }
     }
 
-    /// Which responses its estimates are the mean of.
+    /// Returns the responses over which estimates of this method are the mean.
     pub fn truth(self) -> Truth {
         match self {
             Method::Lag | Method::AckRuns | Method::SizeRuns => Truth::All,
@@ -74,34 +74,33 @@ impl fmt::Display for Method {
     }
 }
 
-/// Why an estimate is not to be believed.
+/// The reason why an estimate is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Fewer responses or batches than a mean can be made of.
+    /// Too few responses or batches for a mean.
     TooFew,
-    /// The client sends when it wants, not when a response comes.
+    /// The client sends at its own pace, and not when a response comes.
     ThinkTime,
-    /// Requests come like clockwork.
+    /// Requests come at regular times.
     TimerDriven,
     /// Full packets clocked by the ACKs of the other side.
     BulkUpload,
-    /// The same without headers: the sender spaces its packets, or something does.
+    /// An upload without visible headers: the sender paces its packets, or something on the path does.
     Paced,
-    /// Responses come in several pieces with pauses between.
+    /// Responses come in several pieces with pauses in between.
     Staggered,
-    /// Most ACKs are repeated: what they acknowledge tells of losses, not of ends.
+    /// Most ACKs are repeated: they indicate losses and not ends of responses.
     Lossy,
-    /// Ends do not fit requests in either way: several things are under way, and
-    /// nothing tells them apart.
+    /// Ends do not match requests under any method: several exchanges overlap, and cannot be separated.
     Multiplexed,
-    /// More requests at once than are followed.
+    /// More concurrent requests than are followed.
     TooDeep,
-    /// Nothing of the above, but the confidence is too low.
+    /// No specific reason, but the confidence is too low.
     Unsure,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Reason; 10] = [
         Reason::TooFew,
         Reason::ThinkTime,
@@ -115,7 +114,7 @@ impl Reason {
         Reason::Unsure,
     ];
 
-    /// In words, for output: programs read them, so that they stay.
+    /// Returns the name in output, in words. Programs read it, so it must not change.
     pub fn name(self) -> &'static str {
         match self {
             Reason::TooFew => "too few",
@@ -135,24 +134,24 @@ impl Reason {
 /// An estimate of one flow in one epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// How it was made.
+    /// The method.
     pub method: Method,
-    /// Which responses it is the mean of.
+    /// The responses over which it is the mean.
     pub truth: Truth,
-    /// The mean. None without any response; not to be used if there is a `reason`.
+    /// The mean. `None` without any response; not to be used if there is a `reason`.
     pub response_ns: Option<u64>,
-    /// The mean gap between batches, where there are batches.
+    /// The mean gap between batches, if there are batches.
     pub ibg_ns: Option<u64>,
-    /// Responses or batches that the estimate is the mean of.
+    /// The number of responses or batches over which the estimate is the mean.
     pub batches: u64,
-    /// 0 to 1: how well what was seen agrees with what the method assumes.
+    /// How well the observations agree with the assumptions of the method, 0 to 1.
     pub confidence: f64,
-    /// Why it is not valid.
+    /// The reason why it is not valid, if it is not.
     pub reason: Option<Reason>,
 }
 
 impl Estimate {
-    /// Whether it may be believed.
+    /// Returns whether the estimate is valid.
     pub fn is_valid(&self) -> bool {
         self.response_ns.is_some() && self.reason.is_none()
     }
@@ -165,37 +164,37 @@ impl Estimate {
             response_ns: mean.map(|mean| mean.ns.round() as u64),
             ibg_ns: None,
             batches: batches.into(),
-            confidence: sureness(batches) * (1.0 - doubt.clamp(0.0, 1.0)),
+            confidence: confidence_of(batches) * (1.0 - doubt.clamp(0.0, 1.0)),
             reason: (batches < LEAST_BATCHES).then_some(Reason::TooFew),
         }
     }
 }
 
-/// A mean of fewer is an anecdote.
+/// The least number of batches for a mean.
 const LEAST_BATCHES: u32 = 2;
-/// Where only gaps tell, even one that is none shifts a mean of fewer.
+/// The least number of gaps where only gaps are seen: one false gap distorts a mean of fewer.
 const LEAST_GAPS: u64 = 4;
-/// What is less sure than this has a reason.
+/// An estimate with less confidence than this gets a reason.
 const LEAST_CONFIDENCE: f64 = 0.6;
-/// The same where only gaps, or one handshake, are seen.
+/// The least confidence where only gaps, or one handshake, are seen.
 const LEAST_BLIND: f64 = 0.25;
-/// An upload has more packets of full size than this.
+/// An upload has at least this number of full-size packets.
 pub(super) const LEAST_FULL: u32 = 8;
-/// Above this, the core saw a client that mostly waits after an ACK (0 to 63).
+/// Above this value (0 to 63), the core saw a client that mostly waits after an ACK.
 const WAITS: u8 = 31;
 
-/// How much a count alone lets one believe.
-fn sureness(count: u32) -> f64 {
+/// Returns the confidence that the number of values alone permits.
+fn confidence_of(count: u32) -> f64 {
     f64::from(count) / (f64::from(count) + 1.0)
 }
 
-/// Makes an estimate of an epoch's record.
+/// Estimates the response latency from the record of an epoch.
 pub fn estimate(config: &Config, epoch: &Epoch) -> Estimate {
     let made = match u32::from(epoch.estimator) {
         abi::DWELL_ESTIMATE_PIRATE => by_modes(config, epoch),
         abi::DWELL_ESTIMATE_GAP => by_threshold(epoch),
         abi::DWELL_ESTIMATE_SYN_ACK => by_handshake(epoch),
-        _ => super::auto::by_what_it_shows(epoch),
+        _ => super::auto::select(epoch),
     };
     let floor = match made.method {
         Method::LogGap | Method::SynAck => LEAST_BLIND,
@@ -218,8 +217,7 @@ fn by_threshold(epoch: &Epoch) -> Estimate {
     Estimate { reason: fault_of_gaps(epoch, &made), ..made }
 }
 
-/// What speaks against an estimate by gaps between packets. The figure is told as
-/// the method makes it.
+/// Returns the reason against an estimate from gaps between packets, if any. The estimate itself is unchanged.
 fn fault_of_gaps(epoch: &Epoch, made: &Estimate) -> Option<Reason> {
     if epoch.full >= LEAST_FULL && 4 * epoch.full > 3 * epoch.requests {
         return Some(Reason::BulkUpload);
@@ -230,8 +228,8 @@ fn fault_of_gaps(epoch: &Epoch, made: &Estimate) -> Option<Reason> {
         .or(is_clockwork(epoch).then_some(Reason::TimerDriven))
 }
 
-/// Of at least eight gaps nearly all are of one length, within an octave, and few
-/// ACKs tell of answers.
+/// Returns whether nearly all of at least eight gaps have the same length, within an octave, and few ACKs indicate
+/// responses.
 fn is_clockwork(epoch: &Epoch) -> bool {
     let is_narrow = |mode: &abi::dwell_epoch_mode| mode.max_ns <= 2 * mode.min_ns;
     let acks = epoch.packets.saturating_sub(epoch.requests);
@@ -245,7 +243,7 @@ fn is_clockwork(epoch: &Epoch) -> bool {
     epoch.gaps >= 8 && 20 * most > 19 * epoch.gaps && 2 * acks < epoch.requests
 }
 
-/// One sample is all there is of a connection.
+/// Estimates from the handshake: one sample per connection.
 fn by_handshake(epoch: &Epoch) -> Estimate {
     let mean = tracks::mean(epoch.handshake_ns, u32::from(epoch.handshake_ns > 0));
     Estimate { reason: mean.is_none().then_some(Reason::TooFew), ..Estimate::new(Method::SynAck, mean, 0.0) }

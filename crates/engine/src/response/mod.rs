@@ -1,8 +1,7 @@
 //! Response latency from the client's packets alone.
 //!
-//! The core steps each packet of a flow and leaves a record of each epoch
-//! ([`Epoch`]); [`estimate()`] makes a latency of it, and says how far to
-//! believe it.
+//! The core processes each packet of a flow and leaves a record of each epoch ([`Epoch`]); [`estimate()`] turns it into
+//! a latency with a confidence.
 
 mod auto;
 mod config;
@@ -15,6 +14,6 @@ mod tracks;
 
 pub use config::{Config, Epsilon, Estimator, Rto};
 pub use estimate::{Estimate, Method, Reason, Truth, estimate};
-pub use native::{Epoch, Flow, brief_edges};
+pub use native::{Epoch, Flow, Tracker, brief_edges};
 pub use running::{Running, RunningMeans};
-pub use tracker::{Key, Record, Tracker, Watch};
+pub use tracker::{Key, Record, Watch};

@@ -1,26 +1,26 @@
-//! The estimate that the paper makes of modes.
+//! The paper's estimate from modes of gaps.
 
 use crate::{
     abi::dwell_epoch_mode,
     response::{Config, Epoch, Rto},
 };
 
-/// Linux sends nothing again sooner than this.
+/// The least retransmission timeout of Linux.
 const LEAST_RTO_NS: u64 = 200_000_000;
 
-/// What the modes of an epoch say.
+/// The result of an estimate from modes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FromModes {
-    /// The mean of the gaps of one batch, from its start to the next one's.
+    /// The mean duration of a batch, from its start to the start of the next one.
     pub response_ns: f64,
     /// The mean gap between batches.
     pub ibg_ns: f64,
-    /// How many there were.
+    /// The number of batches.
     pub batches: u32,
 }
 
-/// Drops modes that are timeouts, takes the largest of the rest for the gap
-/// between batches, and adds up what gaps a batch has. None if no mode is left.
+/// Drops modes that are timeouts, takes the largest remaining mode as the gap between batches, and adds up the gaps of
+/// a batch. `None` if no mode remains.
 pub(crate) fn from_modes(config: &Config, epoch: &Epoch) -> Option<FromModes> {
     let modes = &epoch.mode[..usize::from(epoch.modes).min(epoch.mode.len())];
     let total: u64 = modes.iter().map(|mode| u64::from(mode.count)).sum();

@@ -1,4 +1,4 @@
-//! Means that go with the time, a server each: what a load balancer steers by.
+//! Running means of response latency by server, for load balancers.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use super::Estimate;
 /// The running mean of a server's response latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
-    /// The mean over responses, newer ones weighing more.
+    /// The mean over responses, with more weight on recent ones.
     pub mean_ns: u64,
-    /// Responses that it is the mean of, as far as they still weigh.
+    /// The effective number of responses in the mean.
     pub responses: f64,
-    /// Since the newest estimate.
+    /// The age of the latest estimate.
     pub age_ns: u64,
 }
 
-/// Running means by server, or by whatever tells backends apart. An estimate
-/// counts as often as it has responses, and half as much after each half-life.
+/// Running means by server, or by any other key of a backend. An estimate counts once per response, and half as much
+/// after each half-life.
 #[derive(Debug, Clone)]
 pub struct RunningMeans<K> {
     half_life_ns: u64,
@@ -39,13 +39,12 @@ impl Sums {
 }
 
 impl<K: std::hash::Hash + Eq> RunningMeans<K> {
-    /// No means yet. `half_life_ns` is at least 1.
+    /// Creates an empty set. `half_life_ns` is at least 1.
     pub fn new(half_life_ns: u64) -> RunningMeans<K> {
         RunningMeans { half_life_ns: half_life_ns.max(1), means: HashMap::new() }
     }
 
-    /// Adds the estimate of an epoch that ended at `time_ns`, if it is to be
-    /// believed. Times are of one clock, in any order.
+    /// Adds the estimate of an epoch that ended at `time_ns`, if it is valid. Times are of one clock, in any order.
     pub fn add(&mut self, server: K, time_ns: u64, estimate: &Estimate) {
         let (true, Some(mean_ns)) = (estimate.is_valid(), estimate.response_ns) else {
             return;
@@ -60,18 +59,18 @@ impl<K: std::hash::Hash + Eq> RunningMeans<K> {
         *sums = Sums { responses: old.responses + new.responses, sum_ns: old.sum_ns + new.sum_ns, time_ns: now_ns };
     }
 
-    /// The mean of a server at `now_ns`; None while nothing is known of it.
+    /// Returns the mean of a server at `now_ns`, or `None` if there is none.
     pub fn get(&self, server: &K, now_ns: u64) -> Option<Running> {
         let sums = self.means.get(server)?;
         self.running(sums, now_ns)
     }
 
-    /// All of them.
+    /// Returns all means.
     pub fn iter(&self, now_ns: u64) -> impl Iterator<Item = (&K, Running)> {
         self.means.iter().filter_map(move |(server, sums)| Some((server, self.running(sums, now_ns)?)))
     }
 
-    /// Forgets servers of whom nothing was heard for so long.
+    /// Removes the servers without an estimate for `silent_ns`.
     pub fn forget(&mut self, now_ns: u64, silent_ns: u64) {
         self.means.retain(|_, sums| now_ns.saturating_sub(sums.time_ns) <= silent_ns);
     }
@@ -109,11 +108,11 @@ mod tests {
         let mut means = RunningMeans::new(10 * SECOND);
         means.add("a", 100 * SECOND, &estimate(1000, 40));
         means.add("a", 110 * SECOND, &estimate(4000, 10));
-        // 40 that have halved, and 10: (20 · 1000 + 10 · 4000) / 30
+        // 40 responses that have halved, and 10: (20 · 1000 + 10 · 4000) / 30.
         let found = means.get(&"a", 120 * SECOND).unwrap();
         assert_eq!((found.mean_ns, found.age_ns), (2000, 10 * SECOND));
         assert!((found.responses - 15.0).abs() < 1e-9);
-        // in the other order
+        // The same in the other order.
         let mut late = RunningMeans::new(10 * SECOND);
         late.add("a", 110 * SECOND, &estimate(4000, 10));
         late.add("a", 100 * SECOND, &estimate(1000, 40));
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_believed_does_not_count() {
+    fn invalid_estimates_do_not_count() {
         let mut means = RunningMeans::new(SECOND);
         let doubted = Estimate { reason: Some(Reason::ThinkTime), ..estimate(7, 7) };
         means.add("a", SECOND, &doubted);

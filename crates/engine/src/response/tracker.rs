@@ -1,5 +1,4 @@
-//! The per-packet part with its flow table, run in user space.
-#![allow(unsafe_code)]
+//! Configuration of a tracker, and the records that it leaves.
 
 use std::{fmt, mem::offset_of};
 
@@ -8,17 +7,16 @@ use zerocopy::FromBytes;
 use crate::{
     abi,
     measure::{Endpoint, Protocol, endpoint},
-    observe::Observation,
     response::{Config, Epoch},
-    rtt::{Counters, FilterRule},
-    table::{self, Sweep},
+    rtt::FilterRule,
+    table,
 };
 
-/// What tells the packets of a flow.
+/// What identifies a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Key {
-    /// Whatever the packet is: the most telling of the others.
+    /// The most specific of the other keys that the packet allows.
     Auto = abi::DWELL_KEY_AUTO,
     /// Addresses, ports and protocol.
     FiveTuple = abi::DWELL_KEY_5TUPLE,
@@ -28,24 +26,23 @@ pub enum Key {
     Esp = abi::DWELL_KEY_ESP,
     /// Addresses and the receiver index of WireGuard data.
     WireGuard = abi::DWELL_KEY_WIREGUARD,
-    /// Addresses, ports and protocol, and QUIC's destination connection ID where
-    /// they change.
+    /// Addresses, ports and protocol, and QUIC's destination connection ID when they change.
     QuicCid = abi::DWELL_KEY_QUIC_CID,
     /// Addresses and protocol of the outermost IP header.
     Outer = abi::DWELL_KEY_OUTER,
 }
 
 impl Key {
-    /// All of them.
+    /// All keys.
     pub const ALL: [Key; 7] =
         [Key::Auto, Key::FiveTuple, Key::IpPair, Key::Esp, Key::WireGuard, Key::QuicCid, Key::Outer];
 
-    /// Whether flows that it tells have ports.
+    /// Returns whether flows of this key have ports.
     pub fn has_ports(self) -> bool {
         matches!(self, Key::FiveTuple | Key::QuicCid)
     }
 
-    /// Its name in options and output.
+    /// Returns the name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Key::Auto => "auto",
@@ -59,22 +56,22 @@ impl Key {
     }
 }
 
-/// What to watch, and how.
+/// Configuration of a [`Tracker`](super::Tracker).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watch {
     /// How responses are estimated.
     pub config: Config,
-    /// What tells flows apart.
+    /// What identifies a flow.
     pub key: Key,
-    /// Ends that are servers; none: told by the SYN, by ports, or by who sends first.
+    /// Endpoints that are servers. Without any, the server is recognized by the SYN, by ports, or by who sends first.
     pub servers: Vec<FilterRule>,
-    /// Which flows to follow.
+    /// The flows to follow.
     pub filter: Vec<FilterRule>,
-    /// Flows that the table must hold at once.
+    /// The number of flows that the table must be able to hold at once.
     pub max_flows: u32,
-    /// A flow without a packet for so long makes room for others.
+    /// A flow without a packet for this time makes room for others.
     pub idle_timeout_ns: u64,
-    /// Seeds the flow hash, so that nobody can aim at one bucket.
+    /// Seeds the flow hash, so that nobody can target one bucket.
     pub seed: u64,
 }
 
@@ -93,12 +90,12 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Buckets of the flow table.
+    /// Returns the number of buckets of the flow table.
     pub fn buckets(&self) -> u32 {
         table::buckets(self.max_flows)
     }
 
-    /// The same in the core's terms.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_response_program {
         abi::dwell_response_program {
             table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),
@@ -122,32 +119,31 @@ pub struct Record {
     pub src: Endpoint,
     /// The server.
     pub dst: Endpoint,
-    /// The transport, as far as it is known.
+    /// The transport protocol, as far as it is known.
     pub protocol: Protocol,
-    /// What told the flow.
+    /// What identified the flow.
     pub key: Key,
-    /// Security parameter index, receiver index, or a number of the QUIC
-    /// connection that stays when its addresses change; for keys that have one.
+    /// The security parameter index, the receiver index, or a number of the QUIC connection that survives changes of
+    /// its addresses; for keys that have one.
     pub id: Option<u32>,
-    /// The source's number for the interface.
+    /// The source's number of the interface.
     pub interface: u32,
-    /// At a balancer, the number of the backend; else 0.
+    /// At a balancer, the number of the backend; otherwise 0.
     pub real: u32,
-    /// At a balancer, the number of the VIP; else 0.
+    /// At a balancer, the number of the VIP; otherwise 0.
     pub vip: u32,
-    /// What was seen.
+    /// The record of the epoch.
     pub epoch: Box<Epoch>,
 }
 
 impl Record {
-    /// The flow as text: `192.0.2.1:40000 → 198.51.100.1:443`, with the identifier
-    /// that its key has.
+    /// Returns the flow as text: `192.0.2.1:40000 → 198.51.100.1:443`, with the identifier of its key, if any.
     pub fn flow(&self) -> impl fmt::Display + '_ {
         Flow(self)
     }
 
-    /// Decodes a record of the kernel's ring buffer, which may be cut before its
-    /// modes. `None` if it is none of ours, which a user of the crate should count.
+    /// Decodes a record of the kernel's ring buffer, which may end before its modes. Returns `None` if it is not one of
+    /// ours, which callers should count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Record> {
         const MODES: usize = offset_of!(abi::dwell_response_event, epoch) + offset_of!(abi::dwell_epoch, mode);
         let mut whole = [0; size_of::<abi::dwell_response_event>()];
@@ -183,98 +179,5 @@ impl fmt::Display for Flow<'_> {
             Some(id) => write!(f, " {} {id:#010x}", record.key.name()),
             None => Ok(()),
         }
-    }
-}
-
-/// Follows flows and leaves a record of each epoch. The same C steps run in the
-/// kernel.
-pub struct Tracker {
-    seats: Box<abi::dwell_slots>,
-    /// Owned here, used through the pointers in `seats`.
-    _buckets: Vec<u64>,
-    _memory: Vec<u64>,
-    _aliases: Vec<u64>,
-    sweep: Sweep,
-}
-
-// SAFETY: the pointers in `seats` point into the vectors that move with it, and
-// nothing else holds them.
-unsafe impl Send for Tracker {}
-
-impl Tracker {
-    /// Memory is set aside for `max_flows` at once, and used as flows come.
-    pub fn new(watch: &Watch) -> Tracker {
-        // SAFETY: pure functions.
-        let (stride, alias_stride) =
-            unsafe { (abi::dwell_slots_stride() as usize, abi::dwell_slots_alias_stride() as usize) };
-        let program = watch.to_core();
-        let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
-        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut memory = table::zeroed(program.slots, stride);
-        let seats = Box::new(abi::dwell_slots {
-            program,
-            aliases: aliases.as_mut_ptr().cast(),
-            buckets: buckets.as_mut_ptr().cast(),
-            slots: memory.as_mut_ptr().cast(),
-            ..Default::default()
-        });
-        Tracker { seats, _buckets: buckets, _memory: memory, _aliases: aliases, sweep: Sweep::default() }
-    }
-
-    /// Observes one packet and hands on the epochs that it ends.
-    pub fn observe(&mut self, packet: &Observation<'_>, mut emit: impl FnMut(Record)) {
-        // SAFETY: `data` is valid for its length; the tables are as large as
-        // the mask in the program's table says.
-        unsafe {
-            abi::dwell_slots_packet(
-                &mut *self.seats,
-                packet.data.as_ptr().cast(),
-                packet.data.len() as u32,
-                packet.wire_len,
-                packet.link,
-                packet.interface,
-                packet.time_ns,
-            );
-        }
-        self.drain(&mut emit);
-    }
-
-    /// Ends epochs that are over at `time_ns` though no packet said so, and
-    /// flows that are idle: the whole table once a quarter of an epoch of time,
-    /// a part of it at each call.
-    pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Record)) {
-        let program = &self.seats.program;
-        let period_ns = program.response.epoch_ns / 4 / u64::from(Sweep::PARTS);
-        let bucket_mask = program.table.bucket_mask;
-        for bucket in self.sweep.due(time_ns, period_ns, bucket_mask) {
-            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
-        }
-    }
-
-    /// Ends all epochs: the packets have come to an end.
-    pub fn finish(&mut self, time_ns: u64, mut emit: impl FnMut(Record)) {
-        for bucket in 0..=self.seats.program.table.bucket_mask {
-            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_END, &mut emit);
-        }
-    }
-
-    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, reason: u32, emit: &mut impl FnMut(Record)) {
-        // SAFETY: the core masks the index to the table's size.
-        unsafe {
-            abi::dwell_slots_sweep(&mut *self.seats, bucket, time_ns, reason);
-        }
-        self.drain(emit);
-    }
-
-    fn drain(&mut self, emit: &mut impl FnMut(Record)) {
-        for event in &self.seats.event[..self.seats.events as usize] {
-            let bytes = zerocopy::IntoBytes::as_bytes(event);
-            emit(Record::from_kernel(bytes).expect("the core writes only its own events"));
-        }
-    }
-
-    /// What was counted so far.
-    pub fn counters(&self) -> Counters {
-        Counters::sum([&self.seats.counters])
     }
 }

@@ -1,40 +1,40 @@
-//! What to measure, in the terms of a user, and as the core wants it.
+//! Configuration of RTT measurement, and its conversion to the core's format.
 
 use crate::{abi, measure::Method, rtt::FilterRule, table};
 
-/// How often a flow may be sampled, in each direction.
+/// The limit on how often a flow is sampled, in each direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateLimit {
-    /// At most one stamp in so many nanoseconds; 0 for no limit.
+    /// At most one stamp per this number of nanoseconds; 0 means no limit.
     Interval(u64),
-    /// At most one stamp in so many round trips of the flow, and in so many
-    /// nanoseconds while its round trip is not known.
+    /// At most one stamp per this multiple of the flow's round-trip time, and one per this number of nanoseconds while
+    /// the round-trip time is unknown.
     RoundTrips(f64, u64),
 }
 
-/// What to measure.
+/// Configuration of a [`Tracker`](super::Tracker).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The matchers to run. TCP data of a flow with timestamps goes to
-    /// `TcpTimestamp` if that is among them, else to `TcpSeq`.
+    /// The matchers to run. TCP data of a flow with timestamps is measured by `TcpTimestamp` if that is in the list,
+    /// else by `TcpSeq`.
     pub methods: Vec<Method>,
-    /// Which flows to follow.
+    /// The flows to follow.
     pub filter: Vec<FilterRule>,
-    /// How often a flow may be sampled.
+    /// The limit on samples of a flow.
     pub rate_limit: RateLimit,
-    /// Flows that the table must hold at once.
+    /// The number of flows that the table must be able to hold at once.
     pub max_flows: u32,
-    /// A flow without a packet for so long makes room for others.
+    /// A flow without a packet for this time makes room for others.
     pub idle_timeout_ns: u64,
-    /// Spin-bit edges of one side closer than this are taken for reordering.
+    /// Spin-bit edges from one side less than this apart are treated as reordering.
     pub spin_floor_ns: u64,
-    /// Measure SYN and SYN-ACK too.
+    /// Measure SYN and SYN-ACK as well.
     pub include_handshake: bool,
-    /// Stamp pure ACKs too.
+    /// Stamp pure ACKs as well.
     pub stamp_acks: bool,
-    /// Report the opening, the first round trip and the end of flows.
+    /// Report the start, the first round-trip time and the end of flows.
     pub flow_events: bool,
-    /// Seeds the flow hash, so that nobody can aim at one bucket.
+    /// Seeds the flow hash, so that nobody can target one bucket.
     pub seed: u64,
 }
 
@@ -56,17 +56,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Buckets of the flow table.
+    /// Returns the number of buckets of the flow table.
     pub fn buckets(&self) -> u32 {
         table::buckets(self.max_flows)
     }
 
-    /// Places for stamps: a power of two, four for each flow.
+    /// Returns the number of slots for stamps: a power of two, four for each flow.
     pub fn stamps(&self) -> u32 {
         self.max_flows.clamp(16_384, 1 << 24).next_power_of_two() * 4
     }
 
-    /// The same in the core's terms.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_rtt_config {
         let mut core = abi::dwell_rtt_config {
             table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),

@@ -1,4 +1,4 @@
-//! `--filter`: which flows to follow.
+//! The rules of `--filter`: which flows to follow.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -10,32 +10,31 @@ use thiserror::Error;
 
 use crate::abi;
 
-/// An address range and a port range, to follow or to leave out. A flow
-/// matches if one of its endpoints lies in both.
+/// An address range and a port range to include or exclude. A flow matches if one of its endpoints lies in both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterRule {
-    /// The flow is left out, whatever other rules say.
+    /// Matching flows are excluded, whatever the other rules say.
     pub exclude: bool,
-    /// `None` for any address.
+    /// The address range; `None` for any address.
     pub prefix: Option<IpNet>,
-    /// First and last port.
+    /// The first and the last port.
     pub ports: (u16, u16),
 }
 
-/// A filter that cannot be understood.
+/// A filter rule is invalid.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
     "filter '{text}': {what}; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'"
 )]
 pub struct FilterError {
-    /// What was given.
+    /// The invalid rule.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub what: String,
 }
 
 impl FilterRule {
-    /// Parses a list of rules, of which the kernel takes at most 16.
+    /// Parses a list of rules, at most 16.
     pub fn parse_all<S: AsRef<str>>(rules: &[S]) -> Result<Vec<FilterRule>, FilterError> {
         if rules.len() > abi::DWELL_FILTER_RULES as usize {
             return Err(FilterError {
@@ -46,7 +45,7 @@ impl FilterRule {
         rules.iter().map(|rule| rule.as_ref().parse()).collect()
     }
 
-    /// The rules in the core's terms.
+    /// Converts rules to the core's format.
     pub(crate) fn all_to_core(rules: &[FilterRule]) -> abi::dwell_filter {
         let mut core = abi::dwell_filter {
             rules: rules.len() as u32,
@@ -124,7 +123,7 @@ impl FromStr for FilterRule {
             ),
         };
         let port = |text: &str| {
-            // parse() would take "+80" too
+            // `parse` would accept "+80" too.
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<u16>().ok().filter(|_| digits).ok_or_else(|| fail("a port is a number from 0 to 65535"))
         };

@@ -1,5 +1,4 @@
-//! Samples gathered by interface, method and prefix, for replay; the kernel
-//! does the same in its maps.
+//! Groups samples by interface, method and prefix in a replay. The kernel does the same in its maps.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +12,17 @@ use crate::{
     measure::{Method, Sample},
 };
 
-/// A block of addresses.
+/// An IP prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// Its first address.
+    /// The first address.
     pub address: IpAddr,
-    /// Its length in bits.
+    /// The length in bits.
     pub bits: u8,
 }
 
 impl Prefix {
-    /// The block of `bits` bits that an address lies in.
+    /// Returns the prefix of `bits` bits that contains the address.
     pub fn of(address: IpAddr, bits: u8) -> Prefix {
         let address = match address {
             IpAddr::V4(v4) => {
@@ -45,49 +44,49 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// How samples are gathered.
+/// How samples are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aggregate {
-    /// Prefix length of IPv4 groups, 0 to 32.
+    /// The prefix length of IPv4 groups, 0 to 32.
     pub prefix4: u8,
-    /// Prefix length of IPv6 groups, 0 to 128.
+    /// The prefix length of IPv6 groups, 0 to 128.
     pub prefix6: u8,
-    /// Groups kept apart, the one for the rest included; at least 1.
+    /// The greatest number of groups, including the one for all other samples; at least 1.
     pub max_groups: u32,
 }
 
 /// What the samples of a group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey {
-    /// The source's number for the interface.
+    /// The source's number of the interface.
     pub interface: u32,
-    /// How they were measured.
+    /// The method that measured them.
     pub method: Method,
-    /// Where the side that answered is.
+    /// The prefix of the side that answered.
     pub prefix: Prefix,
 }
 
 /// The samples of one group in one interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Whose samples; `None` for those that found no group of their own.
+    /// The key; `None` for the samples that found no group of their own.
     pub key: Option<GroupKey>,
-    /// Their distribution.
+    /// The distribution of the samples.
     pub histogram: Histogram,
 }
 
-/// Gathers samples as the kernel does.
+/// Groups samples as the kernel does.
 #[derive(Debug, Clone)]
 pub struct Groups {
     aggregate: Aggregate,
     histograms: BTreeMap<GroupKey, Histogram>,
     other: Histogram,
-    /// Samples in `other` since the start, over all intervals.
+    /// The samples in `other` since the start, over all intervals.
     other_samples: u64,
 }
 
 impl Groups {
-    /// Nothing gathered yet.
+    /// Creates an empty set of groups.
     pub fn new(aggregate: Aggregate) -> Groups {
         Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default(), other_samples: 0 }
     }
@@ -108,15 +107,14 @@ impl Groups {
         }
     }
 
-    /// Returns the counters of a replay with the samples that found no group of their own, which the kernel counts
-    /// itself.
+    /// Adds the samples that found no group of their own to the counters of a replay. The kernel counts them itself.
     pub fn count(&self, mut counters: Counters) -> Counters {
         counters.0[Counter::AggregateOther as usize] += self.other_samples;
         counters
     }
 
-    /// Ends an interval: the groups that had samples in it, the one for the
-    /// rest last. Groups keep their places.
+    /// Ends an interval. Returns the groups that had samples in it, with the group of all other samples last. Keys stay
+    /// known for the next interval.
     pub fn take(&mut self) -> Vec<Group> {
         let mut taken = Vec::new();
         for (key, histogram) in &mut self.histograms {

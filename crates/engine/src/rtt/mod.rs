@@ -1,4 +1,4 @@
-//! Passive round-trip times.
+//! Passive measurement of round-trip times.
 
 mod config;
 mod filter;

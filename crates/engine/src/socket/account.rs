@@ -1,64 +1,64 @@
-//! What is known of one socket.
+//! The state of one socket.
 
-use super::{Estimator, Observed, Reading, Totals, control::Setting};
+use super::{Delays, Estimator, Reading, Totals, control::Setting};
 use crate::layers::Ends;
 
-/// A TCP connection, as one of its sockets tells it. Counts are since dwell began to watch it.
+/// A TCP connection, as observed at one of its sockets. Counts start when dwell starts to observe it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Account {
     /// The kernel's number of the socket (SO_COOKIE), unique until the host restarts.
     pub cookie: u64,
-    /// A process that has it, if known.
+    /// A process that holds the socket, if known.
     pub pid: Option<u32>,
-    /// Its descriptor there.
+    /// The descriptor of the socket in that process.
     pub fd: Option<i32>,
-    /// This end, and the other.
+    /// The flow from this end to the other.
     pub ends: Ends,
-    /// How it is watched.
-    pub way: Way,
+    /// How the socket is observed.
+    pub viewpoint: Viewpoint,
     /// How delays are estimated.
     pub estimator: Estimator,
-    /// The last look.
+    /// The last poll.
     pub reading: Reading,
     /// The last delay of each direction.
-    pub observed: Observed,
-    /// The longest since this was asked for last.
+    pub delays: Delays,
+    /// The longest delays since they were last read.
     pub peaks: Peaks,
-    /// For how long the oldest byte that has not left has been waiting.
+    /// The age of the oldest byte that has not left.
     pub waiting_ns: Option<u64>,
-    /// What bytes have waited.
+    /// Delays and bytes since the start.
     pub totals: Totals,
     /// What a controller has set.
     pub setting: Setting,
-    /// It is closed, and this is the last of it.
+    /// The socket is closed, and this is its last record.
     pub ended: bool,
 }
 
-/// The longest delays of a time.
+/// The longest delays of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Peaks {
-    /// From being written to leaving TCP.
+    /// From the write to leaving TCP.
     pub sender_ns: Option<u64>,
-    /// From coming into order to being read.
+    /// From arriving in order to being read.
     pub receiver_ns: Option<u64>,
 }
 
-/// How a socket is watched.
+/// How a socket is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Way {
+pub enum Viewpoint {
     /// By libdwell in its process.
     Inside = 0,
     /// By netlink from another process.
     Outside = 1,
 }
 
-impl Way {
-    /// Its name in output.
+impl Viewpoint {
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Inside => "inside",
-            Way::Outside => "outside",
+            Viewpoint::Inside => "inside",
+            Viewpoint::Outside => "outside",
         }
     }
 }

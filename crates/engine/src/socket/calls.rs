@@ -1,14 +1,15 @@
-//! Algorithms 1 and 2 of the paper (ELEMENT, EuroSys 2019), which know of each write and read.
+//! Algorithms 1 and 2 of the paper (ELEMENT, EuroSys 2019), which observe each write and read.
 
 use super::{
-    Delay, Observed, Reading,
+    Delay, Delays, Reading,
     meter::{paper_arrived, paper_left},
 };
 
-/// Calls that are remembered. Where there are more, the oldest is forgotten: a delay less, and no wrong one.
+/// The number of calls that are remembered. If there are more, the oldest is dropped: a delay is lost, but none is
+/// wrong.
 const CALLS: usize = 128;
 
-/// What the application wrote and read, and when: for the estimator `paper`.
+/// The writes and reads of the application with their times, for the estimator `paper`.
 #[derive(Debug, Clone, Default)]
 pub struct Calls {
     writes: Queue,
@@ -20,21 +21,21 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The application wrote: `bytes` in all by now, in a call that began at `time_ns`.
-    pub fn wrote(&mut self, time_ns: u64, bytes: u64) {
+    /// Records a write that started at `time_ns`; `bytes` is the total written so far.
+    pub fn record_write(&mut self, time_ns: u64, bytes: u64) {
         self.has_writes = true;
         self.writes.push(time_ns, bytes);
     }
 
-    /// The application has read: `bytes` in all by now.
-    pub fn read(&mut self, time_ns: u64, bytes: u64) {
+    /// Records a read at `time_ns`; `bytes` is the total read so far.
+    pub fn record_read(&mut self, time_ns: u64, bytes: u64) {
         self.has_reads = true;
         self.read = Some((time_ns, bytes));
     }
 
-    /// The delay of the newest write that has left, and of the newest byte that was read; of a direction without
-    /// calls, what `looks` showed.
-    pub(super) fn observe(&mut self, reading: &Reading, looks: Observed) -> Observed {
+    /// Returns the delay of the latest write that has left, and of the latest byte that was read. For a direction
+    /// without calls it returns the delay that was `polled`.
+    pub(super) fn observe(&mut self, reading: &Reading, polled: Delays) -> Delays {
         let now_ns = reading.time_ns;
         let sender = paper_left(reading).and_then(|left| {
             let (written_ns, _) = self.writes.take_through(left)?;
@@ -49,14 +50,14 @@ impl Calls {
             let (before, arrived_ns) = self.arrivals.take_reaching(bytes)?;
             Some(exactly(read_ns.saturating_sub(arrived_ns), bytes.saturating_sub(before)))
         });
-        Observed {
-            sender: if self.has_writes { sender } else { looks.sender },
-            receiver: if self.has_reads { receiver } else { looks.receiver },
+        Delays {
+            sender: if self.has_writes { sender } else { polled.sender },
+            receiver: if self.has_reads { receiver } else { polled.receiver },
         }
     }
 }
 
-/// The paper gives no bounds.
+/// The paper has no error bounds.
 fn exactly(ns: u64, bytes: u64) -> Delay {
     Delay { ns, least_ns: ns, most_ns: ns, bytes: bytes.max(1) }
 }
@@ -81,8 +82,8 @@ impl Queue {
             self.first = (self.first + 1) % CALLS;
             self.length -= 1;
         }
-        if let Some(place) = self.entries.get_mut((self.first + self.length) % CALLS) {
-            *place = (time_ns, bytes);
+        if let Some(slot) = self.entries.get_mut((self.first + self.length) % CALLS) {
+            *slot = (time_ns, bytes);
             self.length += 1;
         }
     }
@@ -96,7 +97,7 @@ impl Queue {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// Takes all up to `bytes`, and gives the last of them.
+    /// Removes all entries up to `bytes`, and returns the last of them.
     fn take_through(&mut self, bytes: u64) -> Option<(u64, u64)> {
         let mut taken = None;
         while let Some(entry) = self.front().filter(|entry| entry.1 <= bytes) {
@@ -106,7 +107,8 @@ impl Queue {
         taken
     }
 
-    /// Takes all below `bytes`, and gives the count before and the time of the first that has them.
+    /// Removes all entries below `bytes`. Returns the count before, and the time of the first entry that reaches
+    /// `bytes`.
     fn take_reaching(&mut self, bytes: u64) -> Option<(u64, u64)> {
         let below = self.take_through(bytes.saturating_sub(1));
         let (time_ns, _) = self.front()?;

@@ -1,10 +1,10 @@
-//! How many bytes had passed a point at which time, remembered in bounded memory.
+//! Counts of bytes over time, in bounded memory.
 
-/// Points that are kept.
+/// The number of points that are kept.
 const POINTS: usize = 128;
 
-/// A count of bytes over time. It never falls, and takes no memory but its own: where it is full, each second
-/// point is forgotten, and between two points it is taken for a straight line.
+/// A count of bytes over time, which never decreases. Its memory is fixed: when it is full, every second point is
+/// dropped. Between two points, a straight line is assumed.
 #[derive(Debug, Clone)]
 pub struct Curve {
     points: [Point; POINTS],
@@ -17,14 +17,14 @@ struct Point {
     bytes: u64,
 }
 
-/// When a count was reached.
+/// The time at which a count was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct When {
-    /// By a straight line between the two times.
+pub struct CrossingTime {
+    /// The time on the straight line between the two points.
     pub at_ns: u64,
-    /// It was not reached then.
+    /// The count was not yet reached at this time.
     pub after_ns: u64,
-    /// It was reached then.
+    /// The count was reached by this time.
     pub by_ns: u64,
 }
 
@@ -35,13 +35,13 @@ impl Default for Curve {
 }
 
 impl Curve {
-    /// The count is `bytes` at `time_ns`. What is less than before counts as the same.
+    /// Adds a point: the count is `bytes` at `time_ns`. A lower count than before counts as no change.
     pub fn push(&mut self, time_ns: u64, bytes: u64) {
         let point = match self.known().last() {
             Some(last) => Point { time_ns: time_ns.max(last.time_ns), bytes: bytes.max(last.bytes) },
             None => Point { time_ns, bytes },
         };
-        // Of a time in which nothing changes, the begin and the end are enough.
+        // Of a period without change, only the start and the end are kept.
         let level = match self.known() {
             [.., first, second] => first.bytes == point.bytes && second.bytes == point.bytes,
             _ => false,
@@ -51,14 +51,14 @@ impl Curve {
         } else if self.length >= POINTS {
             self.thin();
         }
-        if let Some(place) = self.points.get_mut(self.length) {
-            *place = point;
+        if let Some(slot) = self.points.get_mut(self.length) {
+            *slot = point;
             self.length += 1;
         }
     }
 
-    /// When `bytes` were reached. `None` if that was before the first point, or has not been.
-    pub fn reached(&self, bytes: u64) -> Option<When> {
+    /// Returns when `bytes` were reached. `None` if that was before the first point, or has not happened yet.
+    pub fn reached(&self, bytes: u64) -> Option<CrossingTime> {
         let known = self.known();
         let after = known.partition_point(|point| point.bytes < bytes);
         let to = known.get(after)?;
@@ -66,14 +66,14 @@ impl Curve {
         let time = to.time_ns.saturating_sub(from.time_ns);
         let part = u128::from(time) * u128::from(bytes.saturating_sub(from.bytes))
             / u128::from(to.bytes.saturating_sub(from.bytes).max(1));
-        Some(When {
+        Some(CrossingTime {
             at_ns: from.time_ns.saturating_add(part as u64).min(to.time_ns),
             after_ns: from.time_ns,
             by_ns: to.time_ns,
         })
     }
 
-    /// Nothing below `bytes` will be asked for again.
+    /// Drops points that are no longer needed because nothing below `bytes` will be queried again.
     pub fn forget(&mut self, bytes: u64) {
         let below = self.known().partition_point(|point| point.bytes < bytes);
         let Some(unwanted) = below.checked_sub(1).filter(|&unwanted| unwanted > 0) else {
@@ -85,7 +85,7 @@ impl Curve {
         self.length = self.length.saturating_sub(unwanted);
     }
 
-    /// Forgets all.
+    /// Drops all points.
     pub fn clear(&mut self) {
         self.length = 0;
     }
@@ -94,7 +94,7 @@ impl Curve {
         self.points.get(..self.length).unwrap_or_default()
     }
 
-    /// The first and the last stay.
+    /// Drops every second point, but keeps the first and the last.
     fn thin(&mut self) {
         let mut kept = 0;
         for from in 0..self.length {
@@ -106,12 +106,12 @@ impl Curve {
         self.length = kept;
     }
 
-    /// Nothing here may panic, as `copy_within` can.
+    /// Unlike `copy_within`, this cannot panic.
     fn copy(&mut self, from: usize, to: usize) {
         if let Some(&point) = self.points.get(from)
-            && let Some(place) = self.points.get_mut(to)
+            && let Some(slot) = self.points.get_mut(to)
         {
-            *place = point;
+            *slot = point;
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_pause_came_at_its_end() {
+    fn bytes_after_a_pause_arrived_at_its_end() {
         let mut curve = Curve::default();
         for time in [0, 10, 20, 30, 40] {
             curve.push(time, 100);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_the_rest_as_it_was() {
+    fn dropped_points_leave_the_rest_unchanged() {
         let mut curve = Curve::default();
         for time in 0..100 {
             curve.push(time, time * 10);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_falls_is_taken_for_the_same() {
+    fn a_count_that_falls_counts_as_unchanged() {
         let mut curve = Curve::default();
         curve.push(0, 100);
         curve.push(10, 200);

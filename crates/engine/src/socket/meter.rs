@@ -1,20 +1,20 @@
-//! What bytes wait at a socket, from one look at it after another.
+//! Measures how long bytes wait at a socket, from successive polls.
 
 use super::{Calls, Curve, Reading};
 
-/// How the curves are made of what a socket tells.
+/// How the curves are derived from a socket's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Estimator {
     /// From the kernel's own counts of bytes.
     Exact = 0,
-    /// From segments and their greatest size, as in the paper (ELEMENT, Algorithms 1 and 2), for kernels that do
-    /// not count bytes. It is wrong by the bytes that segments have less than the greatest.
+    /// From the number and maximum size of segments, as in the paper (ELEMENT, Algorithms 1 and 2), for kernels that do
+    /// not count bytes. The error is the number of bytes by which segments are smaller than the maximum.
     Paper = 1,
 }
 
 impl Estimator {
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Estimator::Exact => "exact",
@@ -23,51 +23,51 @@ impl Estimator {
     }
 }
 
-/// How long bytes waited, of those that went on since the last look.
+/// How long bytes waited that moved on since the last poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delay {
-    /// Of the newest of them.
+    /// The delay of the latest of them.
     pub ns: u64,
-    /// It was at least this.
+    /// The lower bound of the delay.
     pub least_ns: u64,
-    /// It was at most this.
+    /// The upper bound of the delay.
     pub most_ns: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-/// What a look has shown. `None`: nothing has gone on since the last one, or it cannot be known.
+/// The delays of one poll. `None` if nothing has moved since the last poll, or if it cannot be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Observed {
-    /// From being written to leaving TCP.
+pub struct Delays {
+    /// From the write to leaving TCP.
     pub sender: Option<Delay>,
-    /// From coming into order to being read.
+    /// From arriving in order to being read.
     pub receiver: Option<Delay>,
 }
 
-/// Since the meter began.
+/// Delays and bytes since the meter started.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
-    /// From being written to leaving TCP.
+    /// From the write to leaving TCP.
     pub sender: Sum,
-    /// From coming into order to being read.
+    /// From arriving in order to being read.
     pub receiver: Sum,
     /// Bytes that the application wrote.
     pub written_bytes: u64,
-    /// Bytes that the other end acknowledged.
+    /// Bytes that the peer acknowledged.
     pub acked_bytes: u64,
-    /// Bytes that came in order.
+    /// Bytes that arrived in order.
     pub received_bytes: u64,
 }
 
-/// Delays, each as often as it has bytes.
+/// A sum of delays, weighted by bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sum {
-    /// Looks that showed one.
+    /// The number of polls that showed a delay.
     pub samples: u64,
-    /// Their bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Delays times bytes.
+    /// The sum of delay times bytes.
     pub ns_bytes: f64,
 }
 
@@ -78,12 +78,12 @@ impl Sum {
         self.ns_bytes += delay.ns as f64 * delay.bytes as f64;
     }
 
-    /// The mean of the bytes, if there are any.
+    /// Returns the mean delay of a byte, or `None` without bytes.
     pub fn mean_ns(&self) -> Option<u64> {
         (self.bytes > 0).then(|| (self.ns_bytes / self.bytes as f64) as u64)
     }
 
-    /// What has been added since it was `earlier`.
+    /// Returns the difference from an `earlier` state of this sum.
     pub fn since(&self, earlier: &Sum) -> Sum {
         Sum {
             samples: self.samples.saturating_sub(earlier.samples),
@@ -93,8 +93,9 @@ impl Sum {
     }
 }
 
-/// Watches one socket. Two curves a direction: how many bytes had been written, or had come, and how many had left,
-/// or were read. What a byte waits is how far they are apart in time. It allocates nothing and does not panic.
+/// Measures the delays at one socket. There are two curves for each direction: how many bytes had been written (or had
+/// arrived), and how many had left (or were read). The delay of a byte is the horizontal distance of the curves. A
+/// meter allocates nothing and does not panic.
 #[derive(Debug, Clone)]
 pub struct Meter {
     estimator: Estimator,
@@ -104,7 +105,7 @@ pub struct Meter {
     totals: Totals,
 }
 
-/// What a look at a socket counts.
+/// The byte counts of one poll.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     written: u64,
@@ -113,23 +114,23 @@ struct Counts {
 }
 
 impl Meter {
-    /// That makes its curves in this way, or in the next best where the kernel does not tell enough.
+    /// Creates a meter with this estimator. It falls back to `Paper` if the kernel does not report enough.
     pub fn new(estimator: Estimator) -> Meter {
         Meter { estimator, sender: Side::default(), receiver: Side::default(), first: None, totals: Totals::default() }
     }
 
-    /// How it makes its curves: not as it was asked to, once a reading had not what that takes.
+    /// Returns the estimator in use, which differs from the requested one after a fallback.
     pub fn estimator(&self) -> Estimator {
         self.estimator
     }
 
-    /// Takes a look at the socket. They must come in the order of their times.
-    pub fn observe(&mut self, reading: &Reading) -> Observed {
+    /// Adds a poll of the socket. Polls must be in the order of their times.
+    pub fn observe(&mut self, reading: &Reading) -> Delays {
         self.observe_calls(reading, None)
     }
 
-    /// The same, of a socket whose writes and reads are known. The estimator `paper` goes by them.
-    pub fn observe_calls(&mut self, reading: &Reading, calls: Option<&mut Calls>) -> Observed {
+    /// Adds a poll of a socket whose writes and reads are known; the estimator `paper` uses them.
+    pub fn observe_calls(&mut self, reading: &Reading, calls: Option<&mut Calls>) -> Delays {
         if self.estimator == Estimator::Exact && exact_sender(reading).is_none() {
             self.estimator = Estimator::Paper;
             self.sender = Side::default();
@@ -139,17 +140,17 @@ impl Meter {
             Estimator::Exact => (exact_sender(reading), exact_receiver(reading)),
             Estimator::Paper => (paper_sender(reading), paper_receiver(reading)),
         };
-        let mut observed = Observed {
+        let mut delays = Delays {
             sender: self.sender.step(reading.time_ns, sender),
             receiver: self.receiver.step(reading.time_ns, receiver),
         };
         if let (Estimator::Paper, Some(calls)) = (self.estimator, calls) {
-            observed = calls.observe(reading, observed);
+            delays = calls.observe(reading, delays);
         }
-        if let Some(delay) = &observed.sender {
+        if let Some(delay) = &delays.sender {
             self.totals.sender.add(delay);
         }
-        if let Some(delay) = &observed.receiver {
+        if let Some(delay) = &delays.receiver {
             self.totals.receiver.add(delay);
         }
         let counts = Counts {
@@ -161,32 +162,32 @@ impl Meter {
         self.totals.written_bytes = counts.written.saturating_sub(first.written);
         self.totals.acked_bytes = counts.acked.saturating_sub(first.acked);
         self.totals.received_bytes = counts.received.saturating_sub(first.received);
-        observed
+        delays
     }
 
-    /// For how long the oldest byte that has not left has been waiting. `None`: none waits, or nobody knows since when.
+    /// Returns the age of the oldest byte that has not left. `None` if no byte waits, or if its age is unknown.
     pub fn waiting_ns(&self, now_ns: u64) -> Option<u64> {
         self.sender.waiting_ns(now_ns)
     }
 
-    /// Since it began.
+    /// Returns the totals since the meter started.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 }
 
-/// Bytes that came to a queue, and those that went on from it.
+/// The bytes that entered a queue, and those that left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passed {
     into: u64,
     out: u64,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Clone, Default)]
 struct Side {
     into: Curve,
-    /// The last look, and what had gone on then.
+    /// The time of the last poll, and the bytes that had left by then.
     last: Option<(u64, u64)>,
 }
 
@@ -230,7 +231,7 @@ fn exact_sender(reading: &Reading) -> Option<Passed> {
             let out = sent.checked_sub(again)?;
             Some(Passed { into: out.checked_add(notsent)?, out })
         }
-        // Kernels from 4.6 to 4.18.
+        // Linux 4.6 to 4.18.
         _ => {
             let into = info.bytes_acked?.checked_add(reading.unacknowledged?)?;
             Some(Passed { into, out: into.checked_sub(notsent)? })
@@ -254,13 +255,13 @@ fn paper_receiver(reading: &Reading) -> Option<Passed> {
     Some(Passed { into, out: into.saturating_sub(reading.readable?) })
 }
 
-/// What has left, as Algorithm 1 estimates it.
+/// Returns the bytes that have left, as Algorithm 1 estimates them.
 pub(super) fn paper_left(reading: &Reading) -> Option<u64> {
     let info = &reading.info;
     info.bytes_acked?.checked_add(u64::from(info.unacked).checked_mul(u64::from(info.send_mss))?)
 }
 
-/// What has come, as Algorithm 2 estimates it.
+/// Returns the bytes that have arrived, as Algorithm 2 estimates them.
 pub(super) fn paper_arrived(reading: &Reading) -> Option<u64> {
     let info = &reading.info;
     u64::from(info.segments_in?).checked_mul(u64::from(info.receive_mss))

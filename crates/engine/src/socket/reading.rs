@@ -1,74 +1,75 @@
-//! What one look at a TCP socket tells, decoded from what the kernel gives.
+//! The state of a TCP socket at one poll, decoded from the kernel's format.
 
-/// One look at a TCP socket.
+/// One poll of a TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
-    /// When, on CLOCK_MONOTONIC.
+    /// The time of the poll, on CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// `TCP_INFO`.
     pub info: TcpInfo,
-    /// Bytes that the application wrote and the other end has not acknowledged: SIOCOUTQ, or
-    /// `idiag_wqueue`. After a FIN was queued one more.
+    /// Bytes that the application wrote and the peer has not acknowledged: SIOCOUTQ, or `idiag_wqueue`. One more after
+    /// a FIN was queued.
     pub unacknowledged: Option<u64>,
-    /// Bytes that the application may read: SIOCINQ, or `idiag_rqueue`.
+    /// Bytes that the application can read: SIOCINQ, or `idiag_rqueue`.
     pub readable: Option<u64>,
 }
 
-/// The fields of `struct tcp_info` (linux/tcp.h) that dwell uses. Those that were added after Linux 3.14 are
-/// `None` where the kernel has none.
+/// The fields of `struct tcp_info` (linux/tcp.h) that dwell uses. Fields that were added after Linux 3.14 are `None` on
+/// kernels without them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpInfo {
-    /// `TCP_ESTABLISHED` and its like.
+    /// The TCP state, such as `TCP_ESTABLISHED`.
     pub state: u8,
-    /// The last delivery rate was of a flow that had nothing more to send.
+    /// The last delivery rate was limited by the application.
     pub app_limited: bool,
-    /// Greatest segment that is sent, in bytes.
+    /// The maximum segment size for sending, in bytes.
     pub send_mss: u32,
-    /// Greatest segment that came, as the kernel guesses it, in bytes.
+    /// The maximum received segment size as estimated by the kernel, in bytes.
     pub receive_mss: u32,
-    /// Segments that are sent and not acknowledged.
+    /// The number of segments in flight.
     pub unacked: u32,
-    /// Smoothed round-trip time; 0 before the first.
+    /// The smoothed round-trip time; 0 before the first sample.
     pub rtt_us: u32,
-    /// Its mean deviation.
+    /// The mean deviation of the round-trip time.
     pub rtt_variation_us: u32,
-    /// Slow-start threshold, in segments; 2^31 - 1 before the first loss.
+    /// The slow-start threshold in segments; 2^31 - 1 before the first loss.
     pub ssthresh: u32,
-    /// Congestion window, in segments.
+    /// The congestion window in segments.
     pub cwnd: u32,
-    /// Segments that were sent again.
+    /// The number of retransmitted segments.
     pub retransmissions: u32,
-    /// Bytes that were acknowledged, and one for the SYN (Linux 4.1).
+    /// The number of acknowledged bytes, plus one for the SYN (Linux 4.1).
     pub bytes_acked: Option<u64>,
-    /// Bytes that came in order, and one for the FIN (4.1).
+    /// The number of bytes that arrived in order, plus one for the FIN (4.1).
     pub bytes_received: Option<u64>,
-    /// Segments that came, with and without data (4.2).
+    /// The number of received segments, with and without data (4.2).
     pub segments_in: Option<u32>,
-    /// Bytes that were written and have not left (4.6).
+    /// The number of bytes that were written and have not left (4.6).
     pub notsent_bytes: Option<u32>,
-    /// Least round-trip time (4.6).
+    /// The minimum round-trip time (4.6).
     pub min_rtt_us: Option<u32>,
-    /// Segments with data that came (4.6).
+    /// The number of received segments with data (4.6).
     pub data_segments_in: Option<u32>,
-    /// Bytes a second, of the last that were acknowledged (4.9).
+    /// The delivery rate of the last acknowledged bytes, in bytes per second (4.9).
     pub delivery_rate: Option<u64>,
-    /// For how long the other end's window was in the way, in microseconds (4.10).
+    /// The time limited by the peer's receive window, in microseconds (4.10).
     pub receiver_limited_us: Option<u64>,
-    /// For how long the send buffer was in the way, in microseconds (4.10).
+    /// The time limited by the send buffer, in microseconds (4.10).
     pub buffer_limited_us: Option<u64>,
-    /// Bytes that have left, again or not (4.19).
+    /// The number of sent bytes, including retransmissions (4.19).
     pub bytes_sent: Option<u64>,
-    /// Bytes that have left again (4.19).
+    /// The number of retransmitted bytes (4.19).
     pub bytes_retransmitted: Option<u64>,
-    /// Segments that came out of order (5.4).
+    /// The number of segments that arrived out of order (5.4).
     pub out_of_order: Option<u32>,
 }
 
 impl TcpInfo {
-    /// The longest that any kernel gives, with room for more.
+    /// A size that exceeds the structure of every kernel.
     pub const LONGEST: usize = 512;
 
-    /// Reads what getsockopt(TCP_INFO) or `INET_DIAG_INFO` gave. `None` if it is shorter than any kernel's.
+    /// Decodes the result of getsockopt(TCP_INFO) or `INET_DIAG_INFO`. `None` if it is shorter than that of any
+    /// supported kernel.
     pub fn parse(bytes: &[u8]) -> Option<TcpInfo> {
         let u32_at = |offset: usize| {
             let field = bytes.get(offset..offset.checked_add(4)?)?;
@@ -104,7 +105,7 @@ impl TcpInfo {
         })
     }
 
-    /// True from the handshake until both ends have closed.
+    /// Returns true from the handshake until both ends have closed.
     pub fn is_connected(&self) -> bool {
         const ESTABLISHED: u8 = 1;
         const TIME_WAIT: u8 = 6;

@@ -1,4 +1,4 @@
-//! How many connections of a server are heavy: as few as send it a wanted part of its packets.
+//! Chooses how many connections of a server are heavy: as few as send a wanted part of its packets.
 
 use super::{
     OutOfRange,
@@ -7,17 +7,17 @@ use super::{
 };
 use crate::abi;
 
-/// What the window of a server's heavy hitters shows.
+/// The window of a server's heavy hitters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeavyWindow {
-    /// Of all connections; 0 until a whole interval was seen.
+    /// The packets of all connections; 0 until a whole interval has passed.
     pub packets: u64,
-    /// Of each connection that is kept, the heaviest first.
+    /// The packets of each recorded connection, the heaviest first.
     pub of_heaviest: Vec<u32>,
 }
 
 impl HeavyWindow {
-    /// Of a table of the kernel's.
+    /// Reads the window of a table of the core.
     pub fn of(table: &abi::dwell_heavy, config: HeavyConfig) -> HeavyWindow {
         let packets = u64::from(table.packets) + u64::from(config.interval);
         HeavyWindow {
@@ -33,22 +33,22 @@ pub struct HeavyShare {
     wanted: f64,
     most: u32,
     top: u32,
-    /// Part of all packets that so many connections of each server, less one, have sent.
+    /// The part of all packets that the n + 1 heaviest connections of each server have sent, by n.
     captured: Option<[f64; MOST_HEAVY as usize]>,
 }
 
-/// The part of the way that what is known goes to what was seen, each time.
+/// The weight of a new observation in the moving average.
 const SMOOTHING: f64 = 1.0 / 8.0;
-/// Fewer are enough only if they have so much more than is wanted: else the number would change all the
-/// time where the wanted part lies between two.
+/// The number is only reduced if fewer connections exceed the wanted part by this factor. Otherwise it would oscillate
+/// if the wanted part lies between two numbers.
 const TO_SPARE: f64 = 1.02;
 
 impl HeavyShare {
     /// The least part that can be wanted.
     pub const LEAST: f64 = 0.0001;
 
-    /// As few connections of a server as have this part of its packets ([`HeavyShare::LEAST`] to 1), and at most so
-    /// many.
+    /// Makes as few connections of a server heavy as send this part of its packets ([`HeavyShare::LEAST`] to 1), and at
+    /// most `most`.
     ///
     /// # Errors
     ///
@@ -59,24 +59,24 @@ impl HeavyShare {
         Ok(HeavyShare { wanted, most, top: most, captured: None })
     }
 
-    /// The part that is wanted.
+    /// Returns the wanted part.
     pub fn wanted(&self) -> f64 {
         self.wanted
     }
 
-    /// How many are heavy: all that may be, until something is known.
+    /// Returns how many connections are heavy: `most` until something is known.
     pub fn top(&self) -> u32 {
         self.top
     }
 
-    /// The part of all servers' packets that those have. It is an estimate, and no less than the truth:
-    /// who takes another's place in a table is counted with it.
+    /// Returns the part of all servers' packets that heavy connections send. It is an estimate that is at least the
+    /// truth, because a connection that replaces another in a table inherits its count.
     pub fn captured(&self) -> Option<f64> {
         Some(self.captured?[self.top as usize - 1])
     }
 
-    /// Looks at the windows of all servers; to be called each interval. A window that is not full tells
-    /// nothing, and without any all stays as it is.
+    /// Updates the number from the windows of all servers, once per interval. Windows that are not full are ignored,
+    /// and without any other the number stays.
     pub fn step(&mut self, windows: impl IntoIterator<Item = HeavyWindow>) -> u32 {
         let mut sums = [0u64; MOST_HEAVY as usize];
         let mut packets = 0;
@@ -90,13 +90,13 @@ impl HeavyShare {
             return self.top;
         }
         let mut sum = 0;
-        let seen = sums.map(|of_rank| {
+        let current = sums.map(|of_rank| {
             sum += of_rank;
             (sum as f64 / packets as f64).min(1.0)
         });
-        let known = self.captured.get_or_insert(seen);
-        for (known, seen) in known.iter_mut().zip(seen) {
-            *known += (seen - *known) * SMOOTHING;
+        let known = self.captured.get_or_insert(current);
+        for (known, current) in known.iter_mut().zip(current) {
+            *known += (current - *known) * SMOOTHING;
         }
         let enough = self.least(self.wanted);
         self.top = match enough < self.top {
@@ -106,7 +106,7 @@ impl HeavyShare {
         self.top
     }
 
-    /// The least number that has this part, or the most that there may be.
+    /// Returns the least number of connections that send this part, or `most`.
     fn least(&self, wanted: f64) -> u32 {
         let captured = self.captured.iter().flatten().take(self.most as usize);
         let fewer = captured.take_while(|part| **part < wanted).count() as u32;

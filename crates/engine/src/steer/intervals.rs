@@ -1,9 +1,9 @@
-//! From estimates of connections to what was seen of each backend in an interval.
+//! Aggregates estimates of connections to statistics of each backend and interval.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{
-    Constant, Latency, OutOfRange, Seen,
+    BackendStats, Constant, Latency, OutOfRange,
     range::{check_all, constants},
 };
 use crate::{
@@ -11,16 +11,16 @@ use crate::{
     response::{Estimate, Reason, Record, Truth},
 };
 
-/// How much of what is needed of a backend.
+/// Configuration of [`Intervals`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IntervalsConfig {
-    /// A latency is of at least so many connections; 2 to 1000. Fewer than two tell
-    /// no standard error.
+    /// The number of connections that a latency needs; 2 to 1000. With fewer than two there is no standard error.
     pub min_connections: u32,
-    /// Where the last interval has fewer, those before it count too, up to so many
-    /// in all; 1 to 1000.
+    /// The number of past intervals that count if the last one has too few connections, including the last one; 1 to
+    /// 1000.
     pub look_back: u32,
-    /// A connection counts as often as it has responses, up to so many; 1 to 1,000,000.
+    /// The greatest weight of one connection, in responses; 1 to 1,000,000. Up to this, a connection counts once per
+    /// response.
     pub most_responses: u32,
 }
 
@@ -31,7 +31,7 @@ impl Default for IntervalsConfig {
 }
 
 impl IntervalsConfig {
-    /// All constants.
+    /// All constants, with their ranges.
     pub const CONSTANTS: [Constant<IntervalsConfig>; 3] = constants! { IntervalsConfig:
         min_connections in 2 ..= 1000 as u32;
         look_back in 1 ..= 1000 as u32;
@@ -50,25 +50,25 @@ impl IntervalsConfig {
 
 /// What only the caller knows of a backend at the end of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Backend {
-    /// Its number.
+pub struct BackendState {
+    /// The number of the backend.
     pub real: u32,
-    /// The weight that it was configured with.
+    /// The configured weight.
     pub configured: f64,
-    /// Connections that were active in the idle time before.
+    /// The number of connections that were active within the active timeout.
     pub active: u64,
-    /// Healthy, and not draining.
+    /// The backend is healthy, and not draining.
     pub is_usable: bool,
 }
 
-/// Collects estimates of epochs, and sums them up an interval at a time.
+/// Collects estimates of epochs, and aggregates them interval by interval.
 #[derive(Debug, Clone)]
 pub struct Intervals {
     config: IntervalsConfig,
     reals: HashMap<u32, Real>,
 }
 
-/// What is remembered of a backend: the newest interval last, which is not over.
+/// The history of a backend. The last interval is the current one.
 #[derive(Debug, Clone)]
 struct Real {
     requests: u64,
@@ -81,19 +81,19 @@ impl Default for Real {
     }
 }
 
-/// Client, server, transport.
+/// A connection: client, server, protocol.
 pub type Connection = (Endpoint, Endpoint, Protocol);
 
-/// Responses of a connection in an epoch.
+/// The responses of a connection in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Responses {
-    /// So many.
+    /// The number of responses.
     pub count: u64,
-    /// How long they took on average.
+    /// The mean response latency.
     pub mean_ns: u64,
 }
 
-/// Of one connection.
+/// The sums of one connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     responses: f64,
@@ -102,31 +102,32 @@ struct Sum {
 }
 
 impl Intervals {
+    /// Creates an empty aggregation.
+    ///
     /// # Errors
     ///
-    /// A number is out of its range.
+    /// A constant is out of its range.
     pub fn new(config: IntervalsConfig) -> Result<Intervals, OutOfRange> {
         config.check()?;
         Ok(Intervals { config, reals: HashMap::new() })
     }
 
-    /// Adds an epoch of a connection to a backend. It counts for the interval in
-    /// which it is told; if its estimate is not to be believed, only its requests do.
-    /// One of a single response is believed, as there are others to it: without such,
-    /// nothing would be known of a backend that takes as long as an epoch.
+    /// Adds an epoch of a connection to a backend. It counts in the current interval; if its estimate is not valid,
+    /// only its requests count. An estimate from a single response is accepted, because there are other connections:
+    /// otherwise nothing would be known of a backend whose responses take as long as an epoch.
     pub fn add(&mut self, real: u32, record: &Record, estimate: &Estimate) {
         let is_of_use = estimate.is_valid() || is_single(record, estimate);
         let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
         let responses = mean_ns.map(|mean_ns| Responses { count: estimate.batches, mean_ns });
-        self.note(real, connection, record.epoch.requests.into(), responses);
+        self.record(real, connection, record.epoch.requests.into(), responses);
     }
 
-    /// The same of what is known to be so: requests of a connection, and its responses, if it had any.
-    pub fn note(&mut self, real: u32, connection: Connection, requests: u64, responses: Option<Responses>) {
-        let seen = self.reals.entry(real).or_default();
-        seen.requests += requests;
-        let (Some(responses), Some(newest)) = (responses, seen.intervals.back_mut()) else {
+    /// Adds requests of a connection, and its responses, if any, that are known exactly.
+    pub fn record(&mut self, real: u32, connection: Connection, requests: u64, responses: Option<Responses>) {
+        let stats = self.reals.entry(real).or_default();
+        stats.requests += requests;
+        let (Some(responses), Some(newest)) = (responses, stats.intervals.back_mut()) else {
             return;
         };
         let sum = newest.entry(connection).or_default();
@@ -135,13 +136,13 @@ impl Intervals {
         sum.samples += 1;
     }
 
-    /// Ends the interval: what was seen of these backends, in their order. All that
-    /// is known of others is forgotten.
-    pub fn end(&mut self, backends: &[Backend]) -> Vec<Seen> {
+    /// Ends the interval. Returns the statistics of these backends, in their order, and drops the history of all
+    /// others.
+    pub fn end(&mut self, backends: &[BackendState]) -> Vec<BackendStats> {
         let mut next = HashMap::with_capacity(backends.len());
-        let seen = backends.iter().map(|backend| {
+        let stats = backends.iter().map(|backend| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
-            let seen = Seen {
+            let stats = BackendStats {
                 real: backend.real,
                 configured: backend.configured,
                 latency: self.config.latency(&real.intervals),
@@ -155,15 +156,15 @@ impl Intervals {
                 real.intervals.pop_front();
             }
             next.insert(backend.real, real);
-            seen
+            stats
         });
-        let seen = seen.collect();
+        let stats = stats.collect();
         self.reals = next;
-        seen
+        stats
     }
 }
 
-/// One response, and nothing against it but that it is one.
+/// Returns whether the estimate is of a single response, with no other objection to it.
 fn is_single(record: &Record, estimate: &Estimate) -> bool {
     let epoch = &record.epoch;
     estimate.reason == Some(Reason::TooFew)
@@ -174,7 +175,7 @@ fn is_single(record: &Record, estimate: &Estimate) -> bool {
 }
 
 impl IntervalsConfig {
-    /// The mean of the newest intervals that have enough connections together.
+    /// Returns the mean over the newest intervals that together have enough connections.
     fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>) -> Option<Latency> {
         let enough = self.min_connections as usize;
         let mut sums: HashMap<Connection, Sum> = HashMap::new();
@@ -193,7 +194,7 @@ impl IntervalsConfig {
     }
 
     fn mean(&self, sums: &HashMap<Connection, Sum>, intervals: u32) -> Latency {
-        // connections in an order of their own, as floating-point sums have one
+        // Sorted, because the result of a floating-point sum depends on the order.
         let mut means: Vec<(f64, f64)> = sums
             .values()
             .filter(|sum| sum.responses > 0.0)

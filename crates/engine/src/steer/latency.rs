@@ -1,45 +1,41 @@
-//! Weights by measured response latency: Appendix C of "Measuring Response
-//! Latencies Under Asymmetric Routing" (arXiv 2505.14358). What the paper leaves
-//! open, and where this differs, is in `docs/method/steering.md`.
+//! Weights from measured response latency: Appendix C of "Measuring Response Latencies Under Asymmetric Routing" (arXiv
+//! 2505.14358). `docs/method/steering.md` says what the paper leaves open, and where this implementation differs.
 
 use std::collections::HashMap;
 
 use super::{
-    Constant, Latency, OutOfRange, Policy, Seen, Share, Why,
+    BackendStats, Constant, Latency, OutOfRange, Policy, Share, ShareReason,
     range::{check_all, constants, in_range},
 };
 
-/// The constants of [`LatencySteering`].
+/// The constants of [`LatencySteering`]. [`LatencyConfig::CONSTANTS`] has their ranges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyConfig {
-    /// A backend above so many times the least latency gives weight away; 1 to 100.
+    /// A backend above this multiple of the least latency loses weight.
     pub alpha_high: f64,
-    /// One below so many times the least takes it; 1 to `alpha_high`.
+    /// A backend below this multiple of the least latency may gain weight; at most `alpha_high`.
     pub alpha_low: f64,
-    /// A slow backend gives this part of its weight an interval, times its latency
-    /// over the least; above 0, up to 1.
+    /// The part of its weight that a slow backend loses per interval, multiplied by its latency over the least.
     pub rate: f64,
-    /// What a backend may take in an interval, as a part of the mean weight; above
-    /// 0, up to 10. Keeps the herd from thundering.
+    /// The greatest gain of a backend per interval, as a part of the mean weight. It prevents a thundering herd.
     pub cap: f64,
-    /// What a backend keeps of its configured weight, however slow; 0.0001 to 1.
+    /// The part of its configured weight that a backend always keeps.
     pub floor: f64,
-    /// After so many intervals in a row without a change of latencies weights
-    /// regress; 1 to 1000.
+    /// The number of consecutive intervals without a change of latencies after which weights regress.
     pub k: u32,
-    /// A latency has changed that differs from the last by more than this part of
-    /// it; 0 to 10. By less than that, latencies of few connections always change.
+    /// The relative difference from the last latency above which a latency has changed. Latencies of few connections
+    /// always vary, so small differences say nothing.
     pub unchanged: f64,
-    /// The part of the way to the mean that a weight regresses in an interval; 0 to 1.
+    /// The part of the distance to its configured share that a weight regresses per interval.
     pub regress: f64,
-    /// Who takes weight is at least this many times as fresh as the freshest slow
-    /// backend; 0 to 1. 1 is the paper's rule.
+    /// The freshness that a backend needs in order to gain weight, relative to the freshest slow backend. 1 is the
+    /// paper's rule.
     pub freshness: f64,
-    /// A backend is slow, or a latency has changed, only if it is so by as many
-    /// standard errors; 0 to 10. 0 is the paper's rule.
+    /// The number of standard errors by which a backend must be slow, or a latency must have changed, to count. 0 is
+    /// the paper's rule.
     pub doubt: f64,
-    /// After so many intervals without an estimate a weight regresses too, as what
-    /// moved it is no longer known; 0: it never does, which is the paper's rule.
+    /// The number of intervals without an estimate after which a weight regresses too, because the reason for it is
+    /// outdated. 0 means never, which is the paper's rule.
     pub forget: u32,
 }
 
@@ -62,7 +58,7 @@ impl Default for LatencyConfig {
 }
 
 impl LatencyConfig {
-    /// All constants. In addition, `alpha_low` must not be above `alpha_high`.
+    /// All constants, with their ranges. In addition, `alpha_low` must not be above `alpha_high`.
     pub const CONSTANTS: [Constant<LatencyConfig>; 11] = constants! { LatencyConfig:
         alpha_high in 1 ..= 100;
         alpha_low in 1 ..= 100;
@@ -88,25 +84,26 @@ impl LatencyConfig {
     }
 }
 
-/// Takes weight from slow backends and gives it to fast ones of which it is fresh
-/// news that they are.
+/// Moves weight from slow backends to fast ones whose latency is recent.
 #[derive(Debug, Clone)]
 pub struct LatencySteering {
     config: LatencyConfig,
     known: HashMap<u32, Known>,
-    /// Intervals in a row in which no latency has changed.
+    /// The number of consecutive intervals in which no latency has changed.
     steady: u32,
 }
 
-/// What is remembered of a backend.
+/// The history of a backend.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     latency: Option<Latency>,
-    /// Intervals since then.
+    /// The number of intervals since the last latency.
     missing: u32,
 }
 
 impl LatencySteering {
+    /// Creates the policy without any history.
+    ///
     /// # Errors
     ///
     /// A constant is out of its range.
@@ -121,9 +118,9 @@ impl Policy for LatencySteering {
         "latency"
     }
 
-    fn step(&mut self, seen: &[Seen], shares: &[Share]) -> Vec<Share> {
-        self.remember(seen);
-        let pool = Pool::of(seen, shares, &self.config);
+    fn step(&mut self, stats: &[BackendStats], shares: &[Share]) -> Vec<Share> {
+        self.remember(stats);
+        let pool = Pool::of(stats, shares, &self.config);
         let mut next = pool.steered();
         if self.steady >= self.config.k {
             self.regress(&pool, &mut next);
@@ -133,11 +130,11 @@ impl Policy for LatencySteering {
 }
 
 impl LatencySteering {
-    /// Compares latencies with those before, and keeps them for the next time.
-    fn remember(&mut self, seen: &[Seen]) {
+    /// Compares latencies with the previous ones, and records them.
+    fn remember(&mut self, stats: &[BackendStats]) {
         let mut has_changed = false;
-        let mut known = HashMap::with_capacity(seen.len());
-        for backend in seen {
+        let mut known = HashMap::with_capacity(stats.len());
+        for backend in stats {
             let before = self.known.get(&backend.real).copied().unwrap_or_default();
             let now = match (backend.latency, before.latency) {
                 (Some(latency), old) => {
@@ -161,8 +158,8 @@ impl LatencySteering {
         by > (self.config.unchanged * old.mean_ns as f64).max(noise)
     }
 
-    /// Moves weights a part of the way to what they would be by configuration,
-    /// among those of which nothing speaks against it. None gets more than the cap.
+    /// Moves weights part of the way to their configured shares, among the backends with no evidence against them. No
+    /// backend gains more than the cap.
     fn regress(&self, pool: &Pool, next: &mut [Share]) {
         let is_forgotten = |real: u32| {
             let missing = self.known.get(&real).map_or(0, |known| known.missing);
@@ -172,70 +169,70 @@ impl LatencySteering {
             .filter(|i| pool.takes_part(*i))
             .filter(|i| match pool.times(*i) {
                 Some(_) => !pool.is_slow(*i),
-                None => is_forgotten(pool.seen[*i].real),
+                None => is_forgotten(pool.stats[*i].real),
             })
             .collect();
         let weight: f64 = members.iter().map(|i| next[*i].weight).sum();
-        let configured: f64 = members.iter().map(|i| pool.seen[*i].configured).sum();
-        let way = |i: usize| {
-            let target = pool.seen[i].configured * weight / configured;
+        let configured: f64 = members.iter().map(|i| pool.stats[*i].configured).sum();
+        let step = |i: usize| {
+            let target = pool.stats[i].configured * weight / configured;
             self.config.regress * (target - next[i].weight)
         };
-        let farthest = members.iter().map(|i| way(*i)).fold(0.0, f64::max);
+        let farthest = members.iter().map(|i| step(*i)).fold(0.0, f64::max);
         let part = (self.config.cap * pool.mean / farthest).min(1.0);
-        let ways: Vec<(usize, f64)> = members.iter().map(|i| (*i, way(*i) * part)).collect();
-        for (i, by) in ways {
+        let steps: Vec<(usize, f64)> = members.iter().map(|i| (*i, step(*i) * part)).collect();
+        for (i, by) in steps {
             next[i].weight += by;
-            if matches!(next[i].why, Why::Kept | Why::NoEstimate) && by.abs() > 1e-6 * pool.mean {
-                next[i].why = Why::Regressed;
+            if matches!(next[i].reason, ShareReason::Kept | ShareReason::NoEstimate) && by.abs() > 1e-6 * pool.mean {
+                next[i].reason = ShareReason::Regressed;
             }
         }
     }
 }
 
-/// What an interval says of all backends together.
+/// The statistics of all backends in an interval.
 struct Pool<'a> {
-    seen: &'a [Seen],
+    stats: &'a [BackendStats],
     shares: &'a [Share],
     config: &'a LatencyConfig,
-    /// The least latency of them, at least 1 ns.
+    /// The least latency, at least 1 ns.
     least: Option<Latency>,
-    /// Of all weights.
+    /// The mean of all weights.
     mean: f64,
-    /// What a backend needs in order to take weight.
+    /// The freshness that a backend needs in order to gain weight.
     needed: f64,
 }
 
 impl<'a> Pool<'a> {
-    fn of(seen: &'a [Seen], shares: &'a [Share], config: &'a LatencyConfig) -> Pool<'a> {
+    fn of(stats: &'a [BackendStats], shares: &'a [Share], config: &'a LatencyConfig) -> Pool<'a> {
         let mut pool = Pool {
-            seen,
+            stats,
             shares,
             config,
             least: None,
-            mean: shares.iter().map(|share| share.weight).sum::<f64>() / seen.len().max(1) as f64,
+            mean: shares.iter().map(|share| share.weight).sum::<f64>() / stats.len().max(1) as f64,
             needed: 0.0,
         };
-        let measured = (0..seen.len()).filter(|i| pool.takes_part(*i));
-        pool.least = measured.filter_map(|i| seen[i].latency).min_by_key(|latency| latency.mean_ns);
-        let slow = (0..seen.len()).filter(|i| pool.is_slow(*i));
-        let freshest = slow.map(|i| seen[i].freshness()).fold(0.0, f64::max);
+        let measured = (0..stats.len()).filter(|i| pool.takes_part(*i));
+        pool.least = measured.filter_map(|i| stats[i].latency).min_by_key(|latency| latency.mean_ns);
+        let slow = (0..stats.len()).filter(|i| pool.is_slow(*i));
+        let freshest = slow.map(|i| stats[i].freshness()).fold(0.0, f64::max);
         pool.needed = config.freshness * freshest;
         pool
     }
 
     fn takes_part(&self, i: usize) -> bool {
-        self.seen[i].is_usable && self.seen[i].configured > 0.0
+        self.stats[i].is_usable && self.stats[i].configured > 0.0
     }
 
-    /// A backend's latency over the least.
+    /// Returns a backend's latency over the least.
     fn times(&self, i: usize) -> Option<f64> {
-        let latency = self.takes_part(i).then_some(self.seen[i].latency)??;
+        let latency = self.takes_part(i).then_some(self.stats[i].latency)??;
         Some(latency.mean_ns as f64 / self.least?.mean_ns.max(1) as f64)
     }
 
     fn is_slow(&self, i: usize) -> bool {
-        let (Some(latency), Some(least)) = (self.seen[i].latency, self.least) else {
+        let (Some(latency), Some(least)) = (self.stats[i].latency, self.least) else {
             return false;
         };
         let surely = latency.mean_ns as f64 - errors(self.config.doubt, latency.error_ns);
@@ -248,66 +245,66 @@ impl<'a> Pool<'a> {
     }
 
     fn is_fresh(&self, i: usize) -> bool {
-        self.seen[i].freshness() >= self.needed
+        self.stats[i].freshness() >= self.needed
     }
 
-    /// What a slow backend has to give.
+    /// Returns the weight that a slow backend must give away.
     fn gives(&self, i: usize) -> f64 {
         let weight = self.shares[i].weight;
         let part = (self.config.rate * self.times(i).unwrap_or(0.0)).min(1.0);
-        let floor = self.config.floor * self.seen[i].configured;
+        let floor = self.config.floor * self.stats[i].configured;
         (weight * part).min(weight - floor).max(0.0)
     }
 
     /// Moves weight from slow backends to fast ones.
     fn steered(&self) -> Vec<Share> {
-        let all = 0..self.seen.len();
+        let all = 0..self.stats.len();
         let slow: Vec<usize> = all.clone().filter(|i| self.is_slow(*i)).collect();
         let takers = all.clone().filter(|i| self.is_fast(*i) && self.is_fresh(*i));
         let takers = takers.count() as f64;
         let given: f64 = slow.iter().map(|i| self.gives(*i)).sum();
         let most = self.config.cap * self.mean;
         let each = if takers > 0.0 { (given / takers).min(most) } else { 0.0 };
-        // what nobody may take stays where it is
+        // Weight that no backend may take stays where it is.
         let part = if given > 0.0 { each * takers / given } else { 0.0 };
         all.map(|i| {
             let share = self.shares[i];
             let Some(times) = self.times(i) else {
-                return Share { why: self.why_not(i), ..share };
+                return Share { reason: self.reason_of_unmeasured(i), ..share };
             };
-            let (by, why) = match () {
+            let (by, reason) = match () {
                 () if self.is_slow(i) => {
                     let by = -self.gives(i) * part;
-                    let why = match by < 0.0 {
-                        true => Why::Slow { times },
-                        false if self.gives(i) > 0.0 => Why::NoTaker { times },
-                        false => Why::Floor { times },
+                    let reason = match by < 0.0 {
+                        true => ShareReason::Slow { times },
+                        false if self.gives(i) > 0.0 => ShareReason::NoTaker { times },
+                        false => ShareReason::Floor { times },
                     };
-                    (by, why)
+                    (by, reason)
                 }
-                () if slow.is_empty() || !self.is_fast(i) || given <= 0.0 => (0.0, Why::Kept),
+                () if slow.is_empty() || !self.is_fast(i) || given <= 0.0 => (0.0, ShareReason::Kept),
                 () if !self.is_fresh(i) => {
-                    let (freshness, needed) = (self.seen[i].freshness(), self.needed);
-                    (0.0, Why::NotFresh { freshness, needed })
+                    let (freshness, needed) = (self.stats[i].freshness(), self.needed);
+                    (0.0, ShareReason::NotFresh { freshness, needed })
                 }
-                () if each >= most => (each, Why::Capped { times }),
-                () => (each, Why::Fast { times }),
+                () if each >= most => (each, ShareReason::Capped { times }),
+                () => (each, ShareReason::Fast { times }),
             };
-            Share { weight: share.weight + by, why }
+            Share { weight: share.weight + by, reason }
         })
         .collect()
     }
 
-    fn why_not(&self, i: usize) -> Why {
-        match self.seen[i] {
-            Seen { is_usable: false, .. } => Why::Unusable,
-            _ if !self.takes_part(i) => Why::Kept,
-            _ => Why::NoEstimate,
+    fn reason_of_unmeasured(&self, i: usize) -> ShareReason {
+        match self.stats[i] {
+            BackendStats { is_usable: false, .. } => ShareReason::Unusable,
+            _ if !self.takes_part(i) => ShareReason::Kept,
+            _ => ShareReason::NoEstimate,
         }
     }
 }
 
-/// So many standard errors; 0 if none are asked for, though the error be infinite.
+/// Returns this multiple of the standard error; 0 for a multiple of 0, even if the error is infinite.
 fn errors(times: f64, error_ns: f64) -> f64 {
     if times > 0.0 { times * error_ns } else { 0.0 }
 }

@@ -1,39 +1,36 @@
 //! Maglev hashing (NSDI 2016, section 3.4) with weights.
 //!
-//! Each member walks the table along a permutation of its own and takes the
-//! first free entry that it meets; members take turns, as often as they have
-//! weight. The table depends on the set of members alone: neither on their order
-//! nor on the table before.
+//! Each member walks the table along its own permutation and takes the first free entry; members take turns in
+//! proportion to their weights. The table depends only on the set of members, and neither on their order nor on the
+//! previous table.
 
 use std::array;
 
 use crate::hash::split_mix;
 
-/// Entries of a table, unless configured otherwise: the smaller size of the
-/// Maglev paper. A prime.
+/// The default size of a table: the smaller size in the Maglev paper. A prime.
 pub const DEFAULT_SIZE: u32 = 65_537;
 
-/// Tables are no larger than this.
+/// The greatest size of a table.
 pub const MAX_SIZE: u32 = 1 << 24;
 
 /// A backend that may have entries of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Member {
-    /// A hash of its name: where its entries are depends on this alone, so that
-    /// balancers agree. Distinct among the members of a table.
+    /// A hash of its name, distinct among the members of a table. The positions of its entries depend only on this, so
+    /// that balancers agree.
     pub id: u64,
-    /// Entries are had in proportion to it. A member with 0, or with what is no
-    /// positive finite number, has none.
+    /// The number of entries is proportional to the weight. A member whose weight is not a positive finite number has
+    /// none.
     pub weight: f64,
-    /// What its entries hold.
+    /// The value of its entries.
     pub real: u32,
 }
 
-/// Builds a table: each entry holds the `real` of a member, or 0 if there is no
-/// member with weight.
+/// Builds a table: each entry holds the `real` of a member, or 0 if no member has weight.
 ///
-/// Members have their part of the entries to within two of them, and each with
-/// weight has at least one as long as entries are no fewer than members.
+/// The number of entries of a member differs from its share by at most two. A member with weight has at least one
+/// entry, provided that there are at least as many entries as members.
 ///
 /// # Panics
 ///
@@ -52,8 +49,8 @@ pub fn table(size: u32, members: &[Member]) -> Vec<u32> {
     }
 }
 
-/// The part of entries in which two tables of the same size differ, 0 to 1: of
-/// connections that are not remembered, so many go elsewhere.
+/// Returns the part of entries in which two tables of the same size differ, 0 to 1: this part of the unknown
+/// connections goes to another backend.
 ///
 /// # Panics
 ///
@@ -64,7 +61,7 @@ pub fn disruption(old: &[u32], new: &[u32]) -> f64 {
     changed as f64 / old.len().max(1) as f64
 }
 
-/// Whether a table may have so many entries, as far as that goes by divisors.
+/// Returns whether a table may have this size, as far as divisors are concerned.
 pub fn is_prime(size: u32) -> bool {
     let mut divisors = (2..).take_while(|d: &u32| d * d <= size);
     (2..=1 << 30).contains(&size) && divisors.all(|divisor| !size.is_multiple_of(divisor))
@@ -74,28 +71,28 @@ fn has_weight(member: &Member) -> bool {
     member.weight.is_finite() && member.weight > 0.0
 }
 
-/// Where a member is on its way through its permutation.
+/// The position of a member in its permutation.
 struct Walk {
     offset: u32,
     skip: u32,
-    /// How far the entries are that it looks at in one go.
+    /// The distances to the entries that are examined at once.
     steps: [u32; AHEAD],
-    /// The entry that it looks at next.
+    /// The next entry to examine.
     at: u32,
-    /// Turns that it has saved up, and how many it gets a round; in 2^-32.
+    /// The accumulated turns, and the turns per round, in units of 2^-32.
     turns: u64,
     per_round: u64,
 }
 
 const TURN: u64 = 1 << 32;
 
-/// Entries that a walk looks at in one go.
+/// The number of entries that a walk examines at once.
 const AHEAD: usize = 8;
 
 struct Filling {
     size: u32,
     walks: Vec<Walk>,
-    /// A bit an entry: 1 if it is free. Small enough for the first cache.
+    /// One bit per entry: 1 if it is free. Small enough for the first-level cache.
     free: Vec<u64>,
     left: u32,
     entries: Vec<u32>,
@@ -103,11 +100,11 @@ struct Filling {
 
 impl Filling {
     fn new(size: u32, members: &[Member]) -> Filling {
-        // of all weights by the greatest, so that no sum is infinite
+        // Weights are divided by the greatest one, so that no sum is infinite.
         let greatest = members.iter().map(|m| m.weight).fold(0.0, f64::max);
         let total: f64 = members.iter().map(|m| m.weight / greatest).sum();
-        // the heaviest has a turn each round; where most are far lighter, rounds
-        // are longer, as each is a look at all members
+        // The heaviest member has a turn in each round. If most are far lighter, rounds are longer, because each round
+        // visits all members.
         let round = total.max(members.len() as f64 / 4.0);
         let walk = |member: &Member| {
             let part = member.weight / greatest / total;
@@ -118,12 +115,12 @@ impl Filling {
                 skip: skip as u32,
                 steps: array::from_fn(|step| (skip * step as u64 % u64::from(size)) as u32),
                 at: offset,
-                // rounded to the nearest, but up to the first
+                // Rounded to the nearest, but up for the first entry.
                 turns: if part * f64::from(size) < 1.0 { TURN - 1 } else { TURN / 2 },
                 per_round: ((part * round * TURN as f64).round() as u64).max(1),
             }
         };
-        // a power of two, so that an index can be masked instead of checked
+        // A power of two, so that an index can be masked instead of checked.
         let words = size.div_ceil(64).next_power_of_two();
         let free = |word: u32| match size.saturating_sub(word * 64) {
             left @ 0..64 => (1 << left) - 1,
@@ -139,9 +136,8 @@ impl Filling {
     }
 
     fn fill(mut self, members: &[Member]) -> Vec<u32> {
-        // As the table fills, walks meet taken entries mostly: the last one costs
-        // as many steps as there are entries. From here on it is cheaper to put
-        // the free ones in each member's order.
+        // As the table fills, walks mostly meet taken entries: the last one costs as many steps as there are entries.
+        // From here on it is cheaper to sort the free ones in each member's order.
         let sparse = self.size / (8 * members.len() as u32);
         self.rounds(members, sparse, |filling, walk| filling.walk(walk));
         let mut orders: Vec<_> = self.walks.iter().map(|walk| self.in_order(walk)).collect();
@@ -152,7 +148,7 @@ impl Filling {
         self.entries
     }
 
-    /// Lets members take turns, whole rounds, until no more than `until` entries are free.
+    /// Lets members take turns in whole rounds, until at most `until` entries are free.
     fn rounds(&mut self, members: &[Member], until: u32, mut next: impl FnMut(&mut Filling, usize) -> u32) {
         while self.left > until {
             for (index, member) in members.iter().enumerate() {
@@ -168,14 +164,14 @@ impl Filling {
         }
     }
 
-    /// The first free entry on the way of a member. Several are looked at in one go:
-    /// whether one of many is free can be foreseen, by the processor too.
+    /// Returns the first free entry on the walk of a member. Several entries are examined at once, because the
+    /// processor predicts well whether one of many is free.
     fn walk(&mut self, index: usize) -> u32 {
         let walk = &mut self.walks[index];
         let words = &self.free[..];
         let mask = words.len() - 1;
         let is_free = |at: u32| words[(at as usize / 64) & mask] >> (at % 64) & 1 == 1;
-        // while most are free, the next one is
+        // While most entries are free, the next one usually is.
         if 2 * self.left > self.size {
             while !is_free(walk.at) {
                 walk.at = wrapped(walk.at + walk.skip, self.size);
@@ -200,7 +196,7 @@ impl Filling {
         self.free[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
-    /// The free entries, in the order of a member's permutation.
+    /// Returns the free entries in the order of a member's permutation.
     fn in_order(&self, walk: &Walk) -> std::vec::IntoIter<u32> {
         let size = u64::from(self.size);
         let inverse = inverse(walk.skip.into(), size);
@@ -218,7 +214,7 @@ impl Filling {
     }
 }
 
-/// `at`, or where that is once around: it is less than twice the size.
+/// Reduces `at` modulo `size`; it must be less than twice the size.
 fn wrapped(at: u32, size: u32) -> u32 {
     at.min(at.wrapping_sub(size))
 }
@@ -231,7 +227,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// x with x * value = 1 modulo a prime: value to the power of prime - 2.
+/// Returns the inverse of `value` modulo a prime: `value` to the power of `prime` - 2.
 fn inverse(value: u64, prime: u64) -> u64 {
     let (mut base, mut power, mut product) = (value % prime, prime - 2, 1);
     while power > 0 {
@@ -244,5 +240,5 @@ fn inverse(value: u64, prime: u64) -> u64 {
     product
 }
 
-/// Tells the hash for the skip from the one for the offset.
+/// Makes the hash of the skip differ from the hash of the offset.
 const SKIP: u64 = 0x6d61_676c_6576_5f32;

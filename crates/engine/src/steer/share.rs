@@ -1,4 +1,4 @@
-//! What policies are told, and what they tell.
+//! The input and output of policies.
 
 use std::fmt;
 
@@ -7,165 +7,164 @@ use std::fmt;
 pub struct Latency {
     /// The mean over responses.
     pub mean_ns: u64,
-    /// Its standard error, from how far connections differ. Infinite if there is
-    /// one connection only.
+    /// The standard error of the mean, from the differences between connections. Infinite for a single connection.
     pub error_ns: f64,
-    /// Connections that it is of.
+    /// The number of connections.
     pub connections: u32,
-    /// Samples that it is of: one a connection and epoch.
+    /// The number of samples: one per connection and epoch.
     pub samples: u64,
-    /// Intervals that had to be looked back on to have enough connections; 1: the
-    /// last one was enough.
+    /// The number of past intervals that were needed to have enough connections; 1 if the last one was enough.
     pub intervals: u32,
 }
 
-/// What was seen of a backend in an interval.
+/// The statistics of a backend in an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
-    /// Its number. What a policy remembers of a backend, it remembers by this.
+pub struct BackendStats {
+    /// The number of the backend. Policies identify a backend by it from interval to interval.
     pub real: u32,
-    /// The weight that it was configured with; at least 0.
+    /// The configured weight, at least 0.
     pub configured: f64,
-    /// None if nothing that is to be believed is known.
+    /// The response latency; `None` if there is no valid estimate.
     pub latency: Option<Latency>,
-    /// Requests, or batches of them, in the interval.
+    /// The number of requests, or batches of requests, in the interval.
     pub requests: u64,
-    /// Connections active at its end.
+    /// The number of active connections at the end of the interval.
     pub active: u64,
-    /// Healthy, and not draining.
+    /// The backend is healthy, and not draining.
     pub is_usable: bool,
 }
 
-impl Seen {
-    /// Requests in the interval over connections active at its end: how soon what
-    /// is known of the latency would show a change. Where none is active, all that was
-    /// asked has been answered: that counts as one.
+impl BackendStats {
+    /// Returns the requests in the interval per active connection: how soon the latency would show a change. Without an
+    /// active connection every request has been answered, which counts as one connection.
     pub fn freshness(&self) -> f64 {
         self.requests as f64 / self.active.max(1) as f64
     }
 }
 
-/// How much of a VIP's new connections a backend gets, and why.
+/// A backend's share of a VIP's new connections, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
-    /// In the unit of configured weights.
+    /// The weight, in the unit of configured weights.
     pub weight: f64,
-    /// What the last step was led by.
-    pub why: Why,
+    /// The reason of the last step.
+    pub reason: ShareReason,
 }
 
 impl Share {
-    /// What a backend begins with.
+    /// Returns the initial share of a backend.
     pub fn initial(configured: f64) -> Share {
-        Share { weight: configured, why: Why::Initial }
+        Share { weight: configured, reason: ShareReason::Initial }
     }
 }
 
-/// Why a share is what it is.
+/// The reason of a share.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Why {
-    /// As configured; nothing was measured yet.
+pub enum ShareReason {
+    /// As configured; nothing has been measured yet.
     Initial,
     /// As configured: the policy does not measure.
     Configured,
-    /// Set by hand.
+    /// Set by an operator.
     Manual,
-    /// Not healthy, or draining: it keeps its weight for when it is back.
+    /// Unhealthy or draining: the weight is kept for when the backend is back.
     Unusable,
-    /// No valid estimate: it keeps its weight.
+    /// No valid estimate: the weight is kept.
     NoEstimate,
-    /// Neither slow nor asked to take more.
+    /// Neither slow nor selected to take more weight.
     Kept,
-    /// Gave weight away.
+    /// Slow: gave weight away.
     Slow {
-        /// Its latency over the least.
+        /// The latency over the least.
         times: f64,
     },
-    /// Would have to give weight away, but has no more than the floor.
+    /// Slow, but at the floor.
     Floor {
-        /// Its latency over the least.
+        /// The latency over the least.
         times: f64,
     },
-    /// Slow, but those that could take more have taken all they may, or there is none.
+    /// Slow, but no other backend may take more weight.
     NoTaker {
-        /// Its latency over the least.
+        /// The latency over the least.
         times: f64,
     },
-    /// Took weight from slow ones.
+    /// Fast: took weight from slow backends.
     Fast {
-        /// Its latency over the least.
+        /// The latency over the least.
         times: f64,
     },
-    /// Took as much as it may in an interval.
+    /// Fast: took as much weight as it may per interval.
     Capped {
-        /// Its latency over the least.
+        /// The latency over the least.
         times: f64,
     },
-    /// Fast, but less is heard of it than of a slow one: it may be slow by now.
+    /// Fast, but with less recent data than a slow backend: it may be slow by now.
     NotFresh {
-        /// Its freshness.
+        /// The freshness of the backend.
         freshness: f64,
-        /// What it would need.
+        /// The freshness that it would need.
         needed: f64,
     },
-    /// Nothing has changed for long: a little nearer to what was configured.
+    /// Latencies have been steady: moved towards the configured weight.
     Regressed,
 }
 
-impl Why {
-    /// In one word, for output: programs read them, so that they stay.
+impl ShareReason {
+    /// Returns the name in output. Programs read it, so it must not change.
     pub fn name(&self) -> &'static str {
         match self {
-            Why::Initial => "initial",
-            Why::Configured => "configured",
-            Why::Manual => "manual",
-            Why::Unusable => "unusable",
-            Why::NoEstimate => "no_estimate",
-            Why::Kept => "kept",
-            Why::Slow { .. } => "slow",
-            Why::Floor { .. } => "floor",
-            Why::NoTaker { .. } => "no_taker",
-            Why::Fast { .. } => "fast",
-            Why::Capped { .. } => "capped",
-            Why::NotFresh { .. } => "not_fresh",
-            Why::Regressed => "regressed",
+            ShareReason::Initial => "initial",
+            ShareReason::Configured => "configured",
+            ShareReason::Manual => "manual",
+            ShareReason::Unusable => "unusable",
+            ShareReason::NoEstimate => "no_estimate",
+            ShareReason::Kept => "kept",
+            ShareReason::Slow { .. } => "slow",
+            ShareReason::Floor { .. } => "floor",
+            ShareReason::NoTaker { .. } => "no_taker",
+            ShareReason::Fast { .. } => "fast",
+            ShareReason::Capped { .. } => "capped",
+            ShareReason::NotFresh { .. } => "not_fresh",
+            ShareReason::Regressed => "regressed",
         }
     }
 }
 
-impl fmt::Display for Why {
-    /// In plain words.
+impl fmt::Display for ShareReason {
+    /// Writes the reason in plain words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Initial => f.write_str("as configured, nothing measured yet"),
-            Why::Configured => f.write_str("as configured"),
-            Why::Manual => f.write_str("set by hand"),
-            Why::Unusable => f.write_str("keeps its weight for when it is usable again"),
-            Why::NoEstimate => f.write_str("no valid estimate, keeps its weight"),
-            Why::Kept => f.write_str("unchanged"),
-            Why::Slow { times } => write!(f, "slow ({times:.2} times the least), gave weight"),
-            Why::Floor { times } => write!(f, "slow ({times:.2} times the least), at the floor"),
-            Why::NoTaker { times } => {
+            ShareReason::Initial => f.write_str("as configured, nothing measured yet"),
+            ShareReason::Configured => f.write_str("as configured"),
+            ShareReason::Manual => f.write_str("set by hand"),
+            ShareReason::Unusable => f.write_str("keeps its weight for when it is usable again"),
+            ShareReason::NoEstimate => f.write_str("no valid estimate, keeps its weight"),
+            ShareReason::Kept => f.write_str("unchanged"),
+            ShareReason::Slow { times } => write!(f, "slow ({times:.2} times the least), gave weight"),
+            ShareReason::Floor { times } => write!(f, "slow ({times:.2} times the least), at the floor"),
+            ShareReason::NoTaker { times } => {
                 write!(f, "slow ({times:.2} times the least), but nobody may take more")
             }
-            Why::Fast { times } => write!(f, "fast ({times:.2} times the least), took weight"),
-            Why::Capped { times } => write!(f, "fast ({times:.2} times the least), took as much as it may at once"),
-            Why::NotFresh { freshness, needed } => {
+            ShareReason::Fast { times } => write!(f, "fast ({times:.2} times the least), took weight"),
+            ShareReason::Capped { times } => {
+                write!(f, "fast ({times:.2} times the least), took as much as it may at once")
+            }
+            ShareReason::NotFresh { freshness, needed } => {
                 write!(f, "fast, but not fresh: {freshness:.2} requests a connection, {needed:.2} needed")
             }
-            Why::Regressed => f.write_str("steady, back towards what is configured"),
+            ShareReason::Regressed => f.write_str("steady, back towards what is configured"),
         }
     }
 }
 
-/// How shares follow from what is seen.
+/// Derives shares from statistics.
 pub trait Policy: Send {
-    /// As in configuration.
+    /// Returns the name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The shares for the next interval. `seen` and `shares` are of the same
-    /// backends in the same order, as is what it returns. The sum of weights stays.
-    fn step(&mut self, seen: &[Seen], shares: &[Share]) -> Vec<Share>;
+    /// Returns the shares for the next interval. `stats` and `shares` are of the same backends in the same order, as is
+    /// the result. The sum of weights is preserved.
+    fn step(&mut self, stats: &[BackendStats], shares: &[Share]) -> Vec<Share>;
 }
 
 /// Plain Maglev: weights are as configured.
@@ -177,12 +176,12 @@ impl Policy for Maglev {
         "maglev"
     }
 
-    fn step(&mut self, _: &[Seen], shares: &[Share]) -> Vec<Share> {
-        kept(shares, Why::Configured)
+    fn step(&mut self, _: &[BackendStats], shares: &[Share]) -> Vec<Share> {
+        kept(shares, ShareReason::Configured)
     }
 }
 
-/// Weights are what an operator sets while it runs.
+/// Weights are set by an operator at run time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manual;
 
@@ -191,12 +190,12 @@ impl Policy for Manual {
         "weights"
     }
 
-    fn step(&mut self, _: &[Seen], shares: &[Share]) -> Vec<Share> {
-        kept(shares, Why::Manual)
+    fn step(&mut self, _: &[BackendStats], shares: &[Share]) -> Vec<Share> {
+        kept(shares, ShareReason::Manual)
     }
 }
 
-fn kept(shares: &[Share], why: Why) -> Vec<Share> {
-    let kept = |share: &Share| Share { why, ..*share };
+fn kept(shares: &[Share], reason: ShareReason) -> Vec<Share> {
+    let kept = |share: &Share| Share { reason, ..*share };
     shares.iter().map(kept).collect()
 }

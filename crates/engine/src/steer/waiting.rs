@@ -1,50 +1,47 @@
-//! How long what comes to a server now will wait, as the server can tell of itself.
+//! Estimates the waiting time of new requests at a server, from what the server itself observes.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Of the last requests: how far apart they came and how long they were served.
+/// Estimates the waiting time from the intervals between the last requests and their service times.
 ///
-/// With load ρ between 0.5 and 1 the mean wait in a queue is by Kingman's formula
-/// ρ / (1 - ρ) · (c_a² + c_s²) / 2 · T_s, with T_s the mean service time, and c² the
-/// variance of a time over the square of its mean. Below, the formula says little more
-/// than noise, and beyond there is no such mean: there it is L · T_s, by Little's law,
-/// with L the requests that are there.
+/// With a load ρ between 0.5 and 1, the mean wait in a queue is given by Kingman's formula ρ / (1 - ρ) · (c_a² + c_s²)
+/// / 2 · T_s, where T_s is the mean service time and c² the variance of a time over the square of its mean. Below, the
+/// formula yields little more than noise, and above there is no such mean: there the estimate is L · T_s, by Little's
+/// law, where L is the number of requests that are present.
 ///
-/// A server that works at several at once divides the work: then it is the formula of
-/// Allen and Cunneen, ρ^(√(2 (c + 1)) - 1) / (c (1 - ρ)) · (c_a² + c_s²) / 2 · T_s, which
-/// is Kingman's for c = 1.
+/// For a server with several workers it is the formula of Allen and Cunneen, ρ^(√(2 (c + 1)) - 1) / (c (1 - ρ)) · (c_a²
+/// + c_s²) / 2 · T_s, which is Kingman's for c = 1.
 #[derive(Debug, Clone)]
 pub struct WaitingEstimator {
     workers: f64,
     gaps: Window,
     services: Window,
     last_arrival_ns: Option<u64>,
-    here: u64,
+    present: u64,
 }
 
-/// Which formula an estimate is by.
+/// The formula of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Formula {
-    /// Kingman's.
+    /// Kingman's formula.
     Kingman,
     /// Little's law.
     Little,
 }
 
-/// What is estimated.
+/// An estimate of the waiting time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
-    /// Before service begins, on average.
+    /// The mean time until service starts.
     pub wait: Duration,
-    /// By this.
+    /// The formula that was used.
     pub formula: Formula,
-    /// ρ: the part of the time in which a worker is busy; above 1 if more comes than
-    /// can be served.
+    /// The load ρ: the part of the time in which a worker is busy; above 1 if more requests arrive than can be served.
     pub load: f64,
 }
 
 impl WaitingEstimator {
-    /// Over a window of so many requests, of a server with so many workers.
+    /// Creates an estimator with a window of this number of requests, for a server with this number of workers.
     ///
     /// # Panics
     ///
@@ -57,40 +54,40 @@ impl WaitingEstimator {
             gaps: Window::new(requests),
             services: Window::new(requests),
             last_arrival_ns: None,
-            here: 0,
+            present: 0,
         }
     }
 
-    /// A request came. Times do not go back.
+    /// Records the arrival of a request. Times must not decrease.
     pub fn arrived(&mut self, now_ns: u64) {
         if let Some(last) = self.last_arrival_ns {
             self.gaps.add(now_ns.saturating_sub(last));
         }
         self.last_arrival_ns = Some(now_ns);
-        self.here += 1;
+        self.present += 1;
     }
 
-    /// A request that came is done, after service that took so long.
+    /// Records that a request is done, after this service time.
     pub fn served(&mut self, service_ns: u64) {
         self.services.add(service_ns);
-        self.here = self.here.saturating_sub(1);
+        self.present = self.present.saturating_sub(1);
     }
 
-    /// A request that came is gone without service.
+    /// Records that a request left without service.
     pub fn left(&mut self) {
-        self.here = self.here.saturating_sub(1);
+        self.present = self.present.saturating_sub(1);
     }
 
-    /// Requests that came and are not done.
-    pub fn here(&self) -> u64 {
-        self.here
+    /// Returns the number of requests that are present.
+    pub fn present(&self) -> u64 {
+        self.present
     }
 
-    /// None until something has been served.
+    /// Returns the estimate, or `None` until something has been served.
     pub fn waiting(&self, now_ns: u64) -> Option<Waiting> {
         let service = self.services.mean()?;
         let little = Waiting {
-            wait: to_duration(self.here as f64 * service / self.workers),
+            wait: to_duration(self.present as f64 * service / self.workers),
             formula: Formula::Little,
             load: 0.0,
         };
@@ -107,8 +104,8 @@ impl WaitingEstimator {
         Some(Waiting { wait: to_duration(queue * variation * service), formula: Formula::Kingman, load })
     }
 
-    /// The mean time between requests. One that is not over counts if it is longer:
-    /// nothing comes any more.
+    /// Returns the mean time between requests. The current gap counts if it is longer, because requests may have
+    /// stopped.
     fn gap(&self, now_ns: u64) -> Option<f64> {
         let mean = self.gaps.mean()?;
         let open = now_ns.saturating_sub(self.last_arrival_ns?) as f64;
@@ -124,7 +121,7 @@ fn to_duration(ns: f64) -> Duration {
     Duration::from_nanos(ns.round() as u64)
 }
 
-/// The last times, with sums that never drift.
+/// The last times, with integer sums, which never drift.
 #[derive(Debug, Clone)]
 struct Window {
     values: VecDeque<u64>,
@@ -133,7 +130,7 @@ struct Window {
     squares: u128,
 }
 
-/// Longer times count as this, 73 minutes: so squares have room.
+/// Longer times count as this, 73 minutes, so that their squares fit.
 const LONGEST_NS: u64 = 1 << 42;
 
 impl Window {
@@ -159,7 +156,7 @@ impl Window {
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
-    /// (σ / T)², of at least two.
+    /// Returns (σ / T)²; `None` with fewer than two values.
     fn variation(&self) -> Option<f64> {
         let count = self.values.len() as u128;
         if count < 2 || self.sum == 0 {

@@ -1,63 +1,62 @@
-//! Where new QUIC connections go so that 0-RTT works: to the server that their
-//! client's address hashes to, unless that is overloaded and the client is one of
-//! those who load it ("TrafficGrinder: A 0-RTT-Aware QUIC Load Balancer"). The
-//! steps are the C core's, as in the kernel.
-#![allow(unsafe_code)]
+//! Placement of new QUIC connections so that 0-RTT works: each goes to the server that its client's address hashes to,
+//! unless that server is overloaded and the client is one of those that load it ("TrafficGrinder: A 0-RTT-Aware QUIC
+//! Load Balancer"). The steps are the core's, as in the kernel.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use super::{
-    Constant, HeavyWindow, OutOfRange,
+    Constant, HeavyWindow, OutOfRange, native,
     range::{check_all, constants, in_range},
 };
 use crate::{
     abi,
-    balance::to_core,
     measure::{self, Endpoint},
     quic_lb::{Load, Stamp},
 };
 
-/// Servers that a VIP may have.
+/// The greatest number of servers of a VIP.
 pub const MOST_SERVERS: usize = abi::DWELL_SERVERS_MAX as usize;
 
-/// Connections that can be kept of a server.
+/// The greatest number of connections that are recorded of a server.
 pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MAX;
 
 /// Which connections of a server are heavy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeavyConfig {
-    /// So many are kept; 1 to [`MOST_HEAVY`].
+    /// The number of connections that are recorded; 1 to [`MOST_HEAVY`].
     pub most: u32,
-    /// And of these so many are heavy, those with most packets; from 1, beyond `most` all.
+    /// The number of recorded connections that are heavy, those with most packets; from 1. Above `most`, all are heavy.
     pub top: u32,
-    /// By packets in a window of two intervals of so many packets; 16 to 2^30. It
-    /// ends as an interval does, and so is one to two of them long.
+    /// The number of packets in an interval; 16 to 2^30. Connections are ranked by their packets in a window that ends
+    /// with the current packet and is one to two intervals long.
     pub interval: u32,
 }
 
 impl Default for HeavyConfig {
-    /// The paper's 20. Its interval is not known: see `docs/method/simulation.md`.
+    /// The paper's number of connections, 20. The paper does not give the interval: see `docs/method/simulation.md`.
     fn default() -> HeavyConfig {
         HeavyConfig { most: 20, top: MOST_HEAVY, interval: 1000 }
     }
 }
 
 impl HeavyConfig {
-    /// All constants.
+    /// All constants, with their ranges.
     pub const CONSTANTS: [Constant<HeavyConfig>; 3] = constants! { HeavyConfig:
         most in 1 ..= MOST_HEAVY as u32;
         top in 1 ..= MOST_HEAVY as u32;
         interval in 16 ..= 0x4000_0000 as u32;
     };
 
+    /// Checks that all constants are in their ranges.
+    ///
     /// # Errors
     ///
-    /// The first number that is out of its range.
+    /// The first constant that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         check_all(&Self::CONSTANTS, self)
     }
 
-    /// For the kernel.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_heavy_config {
         abi::dwell_heavy_config { most: self.most, interval: self.interval, top: self.top, reserved: 0 }
     }
@@ -66,9 +65,9 @@ impl HeavyConfig {
 /// A heavy connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heavy {
-    /// The client's end, as far as the balancer keeps it apart.
+    /// The client's endpoint, as far as the balancer distinguishes it.
     pub client: Endpoint,
-    /// In the window. Those of whom it took the place are counted with it.
+    /// The number of packets in the window, including those of connections that it replaced.
     pub packets: u32,
 }
 
@@ -86,15 +85,17 @@ impl fmt::Debug for HeavyHitters {
 }
 
 impl HeavyHitters {
+    /// Creates an empty table.
+    ///
     /// # Errors
     ///
-    /// A number of the configuration is out of its range.
+    /// A constant is out of its range.
     pub fn new(config: HeavyConfig) -> Result<HeavyHitters, OutOfRange> {
         config.check()?;
         Ok(HeavyHitters { core: Box::default(), config })
     }
 
-    /// Of the connections that are kept so many are heavy from now on.
+    /// Sets how many of the recorded connections are heavy.
     ///
     /// # Errors
     ///
@@ -106,39 +107,35 @@ impl HeavyHitters {
         Ok(())
     }
 
-    /// What its window shows.
+    /// Returns the window.
     pub fn window(&self) -> HeavyWindow {
         HeavyWindow::of(&self.core, self.config)
     }
 
-    /// A packet of a client to this server. `random` is uniform.
-    pub fn note(&mut self, client: IpAddr, port: u16, random: u32) {
-        // SAFETY: the core writes within the table and keeps no pointer.
-        unsafe {
-            abi::dwell_steer_heavy_count(&mut *self.core, &to_core(client), port, random, &self.config.to_core());
-        }
+    /// Counts a packet of a client to this server. `random` must be uniform.
+    pub fn count(&mut self, client: IpAddr, port: u16, random: u32) {
+        native::count(&mut self.core, client, port, random, &self.config.to_core());
     }
 
-    /// Whether a connection of this client is heavy.
-    pub fn has(&self, client: IpAddr) -> bool {
-        // SAFETY: the core reads within the table and keeps no pointer.
-        unsafe { abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config.to_core()) != 0 }
+    /// Returns whether a connection of this client is heavy.
+    pub fn contains(&self, client: IpAddr) -> bool {
+        native::contains(&self.core, client, &self.config.to_core())
     }
 
-    /// All of them, the heaviest first.
+    /// Returns all heavy connections, the heaviest first.
     pub fn connections(&self) -> Vec<Heavy> {
         heavy_of(&self.core)
     }
 }
 
-/// The heavy connections in a table of the kernel's, the heaviest first.
+/// Returns the heavy connections in a table of the core, the heaviest first.
 pub fn heavy_of(table: &abi::dwell_heavy) -> Vec<Heavy> {
-    let is_taken = |place: &usize| table.tags[place / 4] >> (16 * (place % 4)) & 0xffff != 0;
-    let places = (0..MOST_HEAVY as usize).filter(is_taken);
-    let mut heavy: Vec<Heavy> = places
-        .map(|place| Heavy {
-            client: measure::endpoint(table.client[place].address, table.client[place].port),
-            packets: table.count[place].saturating_add(table.before[place]),
+    let is_used = |slot: &usize| table.tags[slot / 4] >> (16 * (slot % 4)) & 0xffff != 0;
+    let slots = (0..MOST_HEAVY as usize).filter(is_used);
+    let mut heavy: Vec<Heavy> = slots
+        .map(|slot| Heavy {
+            client: measure::endpoint(table.client[slot].address, table.client[slot].port),
+            packets: table.count[slot].saturating_add(table.before[slot]),
         })
         .collect();
     heavy.sort_by_key(|heavy| (std::cmp::Reverse(heavy.packets), heavy.client));
@@ -148,13 +145,13 @@ pub fn heavy_of(table: &abi::dwell_heavy) -> Vec<Heavy> {
 /// When a server is overloaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OverloadConfig {
-    /// Its wait is above this percentile of all servers' waits; 0 to 1.
+    /// Its wait must exceed this percentile of all servers' waits; 0 to 1.
     pub percentile: f64,
-    /// And above the least of them by more than this: a multiple of the mean RTT.
+    /// Its wait must also exceed the shortest wait by this much (a multiple of the mean RTT).
     pub margin: Duration,
-    /// After so long without news of a server nothing is known of it; whole seconds, none: never.
+    /// The time without a report after which the load of a server is unknown, in whole seconds; `None` for never.
     pub stale: Option<Duration>,
-    /// By how much clocks of servers and balancer may differ; whole seconds.
+    /// The greatest difference between the clocks of servers and balancer, in whole seconds.
     pub slack: Duration,
 }
 
@@ -177,9 +174,11 @@ impl OverloadConfig {
     /// The range of `slack`.
     pub const SLACK: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
+    /// Checks that all constants are in their ranges.
+    ///
     /// # Errors
     ///
-    /// The first number that is out of its range.
+    /// The first constant that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         in_range("percentile", self.percentile, 0.0, 1.0)?;
         let seconds = |name, value: Duration, range: RangeInclusive<Duration>| {
@@ -192,7 +191,7 @@ impl OverloadConfig {
         seconds("slack", self.slack, Self::SLACK)
     }
 
-    /// For the kernel.
+    /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_overload_config {
         abi::dwell_overload_config {
             margin_ns: self.margin.as_nanos() as u64,
@@ -204,34 +203,34 @@ impl OverloadConfig {
     }
 }
 
-/// What became of what a server said.
+/// The result of a load report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
-    /// It is the newest.
+pub enum LoadUpdate {
+    /// The report is the newest.
     Newest,
-    /// Not newer than what is known.
+    /// The report is not newer than what is known.
     Old,
-    /// Of a time that is still to come: refused.
+    /// The report is from the future: refused.
     Ahead,
-    /// So old that it says nothing: refused.
+    /// The report is too old to be useful: refused.
     Stale,
 }
 
-/// What the servers of a VIP say of their load.
+/// The load reports of the servers of a VIP.
 #[derive(Debug, Clone)]
 pub struct Loads {
-    /// As many as the core may touch.
+    /// As many as the core may access.
     servers: Vec<abi::dwell_server_load>,
     count: u32,
     config: abi::dwell_overload_config,
 }
 
 impl Loads {
-    /// Of so many servers, at most [`MOST_SERVERS`]; nothing is known of them.
+    /// Creates the loads of this number of servers, at most [`MOST_SERVERS`], all unknown.
     ///
     /// # Errors
     ///
-    /// A number is out of its range.
+    /// A constant is out of its range.
     pub fn new(servers: usize, config: OverloadConfig) -> Result<Loads, OutOfRange> {
         config.check()?;
         let count = u32::try_from(servers).unwrap_or(u32::MAX);
@@ -239,25 +238,22 @@ impl Loads {
         Ok(Loads { servers: vec![abi::dwell_server_load::default(); MOST_SERVERS], count, config: config.to_core() })
     }
 
-    /// A server has said this, at a time since the epoch of Unix.
+    /// Records the report of a server, at a Unix time.
     ///
     /// # Panics
     ///
     /// If there is no such server.
-    pub fn note(&mut self, server: usize, stamp: Stamp, now: Duration) -> Noted {
+    pub fn update(&mut self, server: usize, stamp: Stamp, now: Duration) -> LoadUpdate {
         let load = &mut self.servers[..self.count as usize][server];
-        let now_s = now.as_secs();
-        // SAFETY: the core writes the one entry and keeps no pointer.
-        let noted = unsafe { abi::dwell_steer_load_update(load, stamp.to_word(), now_s, now_s as u32, &self.config) };
-        match noted {
-            abi::DWELL_LOAD_ACCEPTED => Noted::Newest,
-            abi::DWELL_LOAD_FUTURE => Noted::Ahead,
-            abi::DWELL_LOAD_STALE => Noted::Stale,
-            _ => Noted::Old,
+        match native::update(load, stamp, now, &self.config) {
+            abi::DWELL_LOAD_ACCEPTED => LoadUpdate::Newest,
+            abi::DWELL_LOAD_FUTURE => LoadUpdate::Ahead,
+            abi::DWELL_LOAD_STALE => LoadUpdate::Stale,
+            _ => LoadUpdate::Old,
         }
     }
 
-    /// Whether a server gets anything new: one that is down or drained does not.
+    /// Sets whether a server gets new connections: one that is down or drained does not.
     ///
     /// # Panics
     ///
@@ -267,41 +263,25 @@ impl Loads {
         load.flags = if is_usable { 0 } else { abi::DWELL_SERVER_OUT };
     }
 
-    /// What is known of a server: how long one waits there, if it can be given anything.
+    /// Returns the load of a server, unknown if the server gets no new connections.
     ///
     /// # Panics
     ///
     /// If there is no such server.
     pub fn load(&self, server: usize, now: Duration) -> Load {
         let load = &self.servers[..self.count as usize][server];
-        // SAFETY: the core reads the one entry and keeps no pointer.
-        let code = unsafe { abi::dwell_steer_load(load, now.as_secs() as u32, &self.config) };
-        Load::from_code(code)
+        native::load(load, now, &self.config)
     }
 
-    /// The server that should be given a heavy client's connection instead of this
-    /// one, if this one is overloaded. Where several wait least, the first of them from
-    /// `from` on.
+    /// Returns the server that a heavy client's new connection should go to instead, if this one is overloaded: the one
+    /// with the shortest wait, and of several the first from `from` on.
     ///
     /// # Panics
     ///
-    /// If there is no server of one of these numbers.
+    /// If there is no server with one of these numbers.
     pub fn divert(&self, server: usize, from: usize, now: Duration) -> Option<usize> {
         let count = self.count as usize;
         assert!(server < count && from < count, "a server of {count}");
-        let mut least = 0;
-        // SAFETY: there are as many entries as the core may read.
-        let diverts = unsafe {
-            abi::dwell_steer_divert(
-                self.servers.as_ptr(),
-                self.count,
-                server as u32,
-                from as u32,
-                now.as_secs() as u32,
-                &self.config,
-                &mut least,
-            )
-        };
-        (diverts != 0).then_some(least as usize)
+        native::divert(&self.servers, (self.count, server, from), now, &self.config)
     }
 }

@@ -1,4 +1,4 @@
-//! Captures from elsewhere against what other programs measured in them.
+//! Captures from other sources, compared with what other programs measured in them.
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 

@@ -1,4 +1,4 @@
-//! Captures made to break programs: each packet is counted, once, whatever it is.
+//! Captures made to break programs: each packet is counted exactly once, whatever it is.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Packet, Replay, folder, only, packets, replay};
 
-/// Packets that were passed over for some reason.
+/// Returns the number of packets that were skipped for any reason.
 fn passed_over(replay: &Replay) -> u64 {
     [
         Counter::NotIp,

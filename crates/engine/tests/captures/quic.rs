@@ -1,4 +1,4 @@
-//! quic-spin and quic-handshake against edges listed by other programs.
+//! quic-spin and quic-handshake, compared with edges listed by other programs.
 
 use dwell_engine::measure::{Method, Sample};
 use serde_json::Value;
@@ -37,30 +37,29 @@ fn a06_genuine_spin_is_measured_once_it_is_proven() {
     let Some(a06) = capture("A06") else { return };
     let samples = a06.samples(&SPIN);
     assert_listed(&a06, &samples);
-    // The client sends two packets a loop: six loops of sixteen go by until it
-    // is trusted.
+    // The client sends two packets per loop: it takes six loops of sixteen until it is trusted.
     let loops = of(&samples, Method::QuicSpinLoop);
     assert_eq!((loops.len(), listed_loops(&a06).len()), (20, 31));
     let ours = Stats::of(loops);
-    // The references: 23.2 to 43.2 ms, half of them below 31.0 ms. The client's
-    // own log says 32 to 47 ms: it adds what the hosts wait with an ACK.
+    // The references are 23.2 to 43.2 ms, half of them below 31.0 ms. The client's own log says 32 to 47 ms, because it
+    // includes the delay of ACKs at the hosts.
     assert!((ours.p50 - 30.9).abs() < 1.5, "{ours}");
     assert!(ours.min > 23.18 && ours.max < 43.18, "{ours}");
     let halves = of(&samples, Method::QuicSpin);
     let (to_server, to_client): (Vec<_>, Vec<_>) = halves.into_iter().partition(|sample| sample.dst.port == 4433);
     assert_eq!((to_server.len(), to_client.len()), (10, 10));
-    // an emulated 10 ms each way between vantage point and server
+    // An emulated path of 10 ms in each direction between vantage point and server.
     let to_server = Stats::of(to_server);
     assert!(to_server.min > 20.0 && to_server.max < 25.0, "{to_server}");
-    // the client is next to it and waits with its ACKs
+    // The client is next to the vantage point and delays its ACKs.
     assert!(Stats::of(to_client).min < 1.0);
 }
 
 #[test]
 fn a07_connections_of_two_edges_give_no_artefact() {
     let Some(a07) = capture("A07") else { return };
-    // 15 packets cannot prove a rule; three have edges of 15 to 20 ms that come
-    // from a new connection ID, on a path of 160 ms
+    // 15 packets cannot establish a rule; three have edges of 15 to 20 ms that come from a new connection ID, on a path
+    // of 160 ms.
     let listed = listed_loops(&a07);
     assert!(listed.iter().any(|ms| (15.0..20.0).contains(ms)));
     assert!(a07.samples(&SPIN).is_empty());
@@ -78,7 +77,7 @@ fn a11_a_change_of_connection_id_gives_no_artefact() {
     let Some(a11) = capture("A11") else { return };
     let samples = a11.samples(&SPIN);
     assert_listed(&a11, &samples);
-    // the edge of 7 µs comes from the packet that uses the new ID first
+    // The edge of 7 µs comes from the packet that uses the new ID first.
     assert!(listed_loops(&a11).iter().any(|ms| *ms < 0.01));
     let loops = Stats::of(of(&samples, Method::QuicSpinLoop));
     assert_eq!((loops.n, loops.min), (1, 79.033));
@@ -91,7 +90,7 @@ fn a14_a_draft_is_measured_at_its_end() {
     let Some(a14) = capture("A14") else { return };
     let samples = a14.samples(&SPIN);
     assert_listed(&a14, &samples);
-    // five intervals, and the client's twelve packets prove it for the last
+    // There are five intervals, and the client's twelve packets establish the rule for the last one.
     let loops = Stats::of(of(&samples, Method::QuicSpinLoop));
     assert_eq!((loops.n, loops.min), (1, 22.208));
     let right = Stats::from_json(&a14.reference["ref"]["spindump"]["QUIC Right_rtt"]);
@@ -102,8 +101,8 @@ fn a14_a_draft_is_measured_at_its_end() {
 
 #[test]
 fn each_connection_has_its_handshake() {
-    // read off the first two long headers of each; those of A07 that begin with
-    // a greased version count from the Initial that follows
+    // Read from the first two long headers of each; those of A07 that start with a greased version count from the
+    // Initial that follows.
     for (id, ms) in [
         ("A06", &[49.641][..]),
         ("A07", &[175.216, 249.324, 159.232, 161.509, 236.946, 209.990]),

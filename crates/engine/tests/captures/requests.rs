@@ -1,4 +1,4 @@
-//! icmp and dns against tshark: every request has its answer.
+//! icmp and dns, compared with tshark: every request has its answer.
 
 use dwell_engine::measure::Method;
 

@@ -1,4 +1,4 @@
-//! Captures from elsewhere, and what other programs measured in them.
+//! Captures from other sources, and what other programs measured in them.
 
 use std::{
     fmt, fs,
@@ -17,7 +17,7 @@ use crate::skip::skip;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
-/// The folder with the captures, which are not part of this repository.
+/// Returns the folder with the captures, which are not part of this repository.
 pub fn folder() -> Option<PathBuf> {
     let folder = Path::new(FOLDER);
     if folder.is_dir() {
@@ -27,13 +27,13 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// A capture, and its references.
+/// A capture with its references.
 pub struct Capture {
     pub path: PathBuf,
     pub reference: Value,
 }
 
-/// The capture of this name, as "A01".
+/// Opens the capture with this name, such as "A01".
 pub fn capture(id: &str) -> Option<Capture> {
     let folder = folder()?;
     let text = fs::read(folder.join(format!("refs/{id}.json"))).unwrap();
@@ -52,7 +52,7 @@ pub struct Packet {
     pub wire_len: u32,
 }
 
-/// All that can be read; damage ends it.
+/// Reads all packets up to the first damaged one.
 pub fn packets(path: &Path) -> Vec<Packet> {
     let mut packets = Vec::new();
     let Ok(mut reader) = Reader::open(path) else {
@@ -100,13 +100,13 @@ pub fn only(methods: &[Method]) -> Config {
 }
 
 impl Capture {
-    /// What these methods measure in it.
+    /// Returns what these methods measure in the capture.
     pub fn samples(&self, methods: &[Method]) -> Vec<Sample> {
         replay(&only(methods), &packets(&self.path)).samples
     }
 }
 
-/// Count and distribution, in milliseconds.
+/// The count and distribution of latencies, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
     pub n: usize,
@@ -130,7 +130,7 @@ impl Stats {
         }
     }
 
-    /// A reference such as `{"n": 3, "min": 1.0, …}`.
+    /// Parses a reference such as `{"n": 3, "min": 1.0, …}`.
     pub fn from_json(value: &Value) -> Stats {
         let number = |name: &str| value[name].as_f64().unwrap_or(f64::NAN);
         Stats {
@@ -142,7 +142,7 @@ impl Stats {
         }
     }
 
-    /// Equal to the microsecond, to which references are rounded.
+    /// Asserts equality to the microsecond, to which references are rounded.
     #[track_caller]
     pub fn assert_is(&self, reference: Stats, what: &str) {
         let same = |x: f64, y: f64| (x - y).abs() < 0.0011;
@@ -164,7 +164,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// Samples by who answered.
+/// Selects the samples that this endpoint answered.
 pub fn to<'a>(samples: &'a [Sample], endpoint: &str) -> Vec<&'a Sample> {
     samples.iter().filter(|sample| sample.dst.to_string() == endpoint).collect()
 }

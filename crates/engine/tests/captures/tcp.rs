@@ -1,21 +1,21 @@
-//! tcp-seq against tshark's ack_rtt and tcptrace, tcp-timestamp against pping.
+//! tcp-seq, compared with tshark's ack_rtt and tcptrace; tcp-timestamp, compared with pping.
 
 use dwell_engine::{measure::Method, rtt::Config};
 use serde_json::Value;
 
 use crate::support::{Capture, Stats, capture, only, packets, replay, to};
 
-/// tcp-seq as tshark counts: with the SYNs, timestamps or not.
+/// Configures tcp-seq to count as tshark does: with the SYNs, whether or not there are timestamps.
 fn by_seq() -> Config {
     Config { include_handshake: true, ..only(&[Method::TcpSeq]) }
 }
 
-/// tcp-timestamp as pping counts: with the SYNs and pure ACKs.
+/// Configures tcp-timestamp to count as pping does: with the SYNs and pure ACKs.
 fn as_pping() -> Config {
     Config { include_handshake: true, stamp_acks: true, ..only(&[Method::TcpTimestamp]) }
 }
 
-/// The reference flow: both ends and tshark's figures for the data of each.
+/// Returns the reference flow: both endpoints and tshark's figures for the data of each.
 fn tshark_flow(capture: &Capture) -> (String, String, Stats, Stats) {
     let flow = &capture.reference["ref"]["tshark"]["flows"][0];
     let end = |name: &str| {
@@ -46,7 +46,7 @@ fn a01_without_loss_is_tsharks_list_to_the_microsecond() {
     let Some(a01) = capture("A01") else { return };
     let (client, server, of_client, of_server) = tshark_flow(&a01);
     measured(&a01, &by_seq(), &server).assert_is(of_client, "data of the client");
-    // theirs are the SYN-ACK's and a lone FIN's, which is not stamped
+    // The other samples are of the SYN-ACK and of a lone FIN, which is not stamped.
     let ours = measured(&a01, &by_seq(), &client);
     assert_eq!((ours.n, of_server.n), (1, 2));
     assert_near(ours.max, of_server.max, 0.001);
@@ -57,13 +57,13 @@ fn a02_with_loss_leaves_out_what_karn_forbids() {
     let Some(a02) = capture("A02") else { return };
     let (_, server, of_client, _) = tshark_flow(&a02);
     let ours = measured(&a02, &by_seq(), &server);
-    // 13 retransmissions and 152 duplicate ACKs: 45 of tshark's 358 were on
-    // their way meanwhile. Its maximum of 1179 ms is a retransmission.
+    // There are 13 retransmissions and 152 duplicate ACKs, and 45 of tshark's 358 samples were in flight meanwhile. Its
+    // maximum of 1179 ms is a retransmission.
     assert_eq!((ours.n, of_client.n), (313, 358));
     assert_near(ours.min, of_client.min, 0.001);
     assert_near(ours.p50, of_client.p50, 0.1);
     let tcptrace = &a02.reference["ref"]["tcptrace"]["top"][0];
-    // tcptrace leaves out retransmissions too; rounded to 0.1 ms
+    // tcptrace skips retransmissions too; it rounds to 0.1 ms.
     assert_near(ours.max, tcptrace["RTT max"][0].as_f64().unwrap(), 0.06);
     let mean = tcptrace["RTT avg"][0].as_f64().unwrap();
     assert_near(ours.mean, mean, mean / 100.0);
@@ -81,9 +81,8 @@ fn a03_many_flows_agree_but_for_fins_and_losses() {
     let to_initiator = Stats::of(samples.iter().filter(initiator));
     let to_responder = Stats::of(samples.iter().filter(|sample| !initiator(sample)));
     let theirs = Stats::from_json(&totals["acks_by_responder"]);
-    // 47 of theirs answer a lone FIN, some twenty what is on its way while a
-    // SACK or a duplicate ACK comes; 4 of ours are ACKs of data and FIN at once,
-    // or of what the capture lacks
+    // 47 of their samples answer a lone FIN, and about twenty were in flight when a SACK or a duplicate ACK came; 4 of
+    // ours are ACKs of data and FIN together, or of segments that the capture lacks.
     assert_eq!((to_responder.n, theirs.n), (177, 207));
     assert_near(to_responder.min, theirs.min, 0.001);
     assert_near(to_responder.p50, theirs.p50, theirs.p50 / 10.0);
@@ -125,16 +124,15 @@ fn a10_begins_in_the_middle_and_lacks_its_first_segments() {
 fn a12_cooked_and_half_missing_gives_what_can_be_known() {
     let Some(a12) = capture("A12") else { return };
     let samples = replay(&by_seq(), &packets(&a12.path)).samples;
-    // Each of 21 connections begins in the middle: 28 of tshark's 106 answer
-    // the first segment seen of a side, and one of 2.06 s comes from a side that
-    // is first seen then. 14 of ours are ACKs of more than was captured, which
-    // tshark passes over.
+    // Each of 21 connections starts in the middle: 28 of tshark's 106 samples answer the first captured segment of a
+    // side, and one of 2.06 s comes from a side that is first captured then. 14 of ours are ACKs of more than was
+    // captured, which tshark skips.
     assert_eq!(samples.len(), 91);
     let ours = Stats::of(&samples);
     let theirs = &a12.reference["ref"];
     let least = Stats::from_json(&theirs["tshark"]["ack_rtt_ms"]["acks_by_initiator"]).min;
     assert_near(ours.min, least, 0.001);
-    // a page that was read for 21 seconds before its last byte was acknowledged
+    // A page that was read for 21 seconds before its last byte was acknowledged.
     let think = Stats::from_json(&theirs["request_response"]["think_ms"]);
     assert_near(ours.max, think.max, 0.001);
 }
@@ -147,7 +145,7 @@ fn a13_one_direction_gives_nothing_at_all() {
     assert!(replay(&by_seq(), &packets(&a13.path)).samples.is_empty());
 }
 
-/// pping names a flow by who answers: "src+dst" of the packet with the echo.
+/// Returns pping's samples. It names a flow by the answering side: "src+dst" of the packet with the echo.
 fn pping_to(capture: &Capture, answered_by: &str) -> Stats {
     let plain = answered_by.replace(['[', ']'], "");
     let flows = capture.reference["ref"]["pping"]["top"].as_array().unwrap();
@@ -160,8 +158,8 @@ fn pping_to(capture: &Capture, answered_by: &str) -> Stats {
 
 #[test]
 fn pping_measures_the_same_if_asked_for_the_same() {
-    // the SYN, which pping does not report of the initiator's side, and the
-    // retransmissions of A02, whose echo it takes for a repeated one
+    // The SYN, which pping does not report for the initiator, and the retransmissions of A02, whose echo it treats as a
+    // repetition.
     for (id, more_of_client, more_of_server) in [("A01", 0, 1), ("A02", 4, 1), ("A09", 0, 0), ("A10", 0, 1)] {
         let Some(capture) = capture(id) else { return };
         let (client, server, ..) = tshark_flow(&capture);
@@ -179,7 +177,7 @@ fn pping_measures_the_same_if_asked_for_the_same() {
 
 #[test]
 fn timestamps_agree_with_the_truth_of_the_link() {
-    // emulated round trips without queues: 100 ms and 10 ms
+    // Emulated round trips without queues: 100 ms and 10 ms.
     for (id, base_ms, samples) in [("A01", 100.0, 175), ("A02", 10.0, 271)] {
         let Some(capture) = capture(id) else { return };
         let (client, server, of_client, _) = tshark_flow(&capture);
@@ -187,7 +185,7 @@ fn timestamps_agree_with_the_truth_of_the_link() {
         let ours = measured(&capture, &config, &server);
         assert_eq!(ours.n, samples);
         assert!(ours.min >= base_ms && ours.min < base_ms * 1.05, "{ours}");
-        // a clock of 100 Hz marks each third packet: the spread is the same
+        // A clock of 100 Hz marks every third packet, so the spread is the same.
         let pping = pping_to(&capture, &server);
         assert_near(ours.p50, pping.p50, 0.001);
         assert_near(ours.mean, pping.mean, 0.01);
@@ -199,7 +197,7 @@ fn timestamps_agree_with_the_truth_of_the_link() {
 }
 
 #[test]
-fn a10_timestamps_and_numbers_tell_the_same() {
+fn a10_timestamps_and_sequence_numbers_agree() {
     let Some(a10) = capture("A10") else { return };
     let (client, server, of_client, of_server) = tshark_flow(&a10);
     let config = only(&[Method::TcpTimestamp]);

@@ -1,4 +1,4 @@
-//! Sequence numbers and TSvals made to wrap in the middle: the same samples.
+//! Sequence numbers and TSvals that are made to wrap in the middle give the same samples.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use dwell_engine::{measure::Method, rtt::Config};
 
 use crate::support::{Packet, capture, only, packets, replay};
 
-/// Where things are in an Ethernet frame with TCP.
+/// Offsets in an Ethernet frame with TCP.
 struct Tcp {
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Of the TCP header.
+    /// The offset of the TCP header.
     at: usize,
-    /// Of TSval.
+    /// The offset of TSval.
     ts: Option<usize>,
     has_ack: bool,
 }
@@ -58,7 +58,7 @@ fn add(packet: &mut Packet, at: usize, more: u32) {
     packet.data[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// What to add to a sender's numbers, that its median becomes zero.
+/// Returns the number to add to each sender's values so that their median becomes zero.
 fn offsets(values: &BTreeMap<Vec<u8>, Vec<u32>>) -> BTreeMap<Vec<u8>, u32> {
     values.iter().map(|(end, values)| (end.clone(), 0u32.wrapping_sub(values[values.len() / 2]))).collect()
 }

@@ -1,4 +1,4 @@
-//! Offset and drift from exchanges between clocks that the test has made.
+//! Estimates of offset and drift from exchanges between simulated clocks.
 
 use dwell_engine::clock::{Assumptions, Clock, Exchange, Fit, best, pause};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const SECOND: u64 = 1_000_000_000;
 const UPTIME_NS: u64 = 40 * 86_400 * SECOND;
 
-/// A host whose clock is ahead and runs fast.
+/// A host with a clock that is ahead and fast.
 #[derive(Debug, Clone, Copy)]
 struct Host {
     offset_ns: i64,
@@ -14,7 +14,7 @@ struct Host {
 }
 
 impl Host {
-    /// Its clock when the own one shows this.
+    /// Returns the host's clock at a local time.
     fn at(self, own_ns: u64) -> u64 {
         let elapsed = i128::from(own_ns) - i128::from(UPTIME_NS);
         let drifted = elapsed * i128::from(self.drift_ppb) / i128::from(SECOND);
@@ -31,7 +31,7 @@ impl Host {
         }
     }
 
-    /// Alike in both directions.
+    /// Returns a round of exchanges with symmetric paths.
     fn round(self, at_ns: u64) -> Vec<Exchange> {
         vec![self.exchange(at_ns, 1_000, 1_000)]
     }
@@ -41,14 +41,14 @@ fn at(seconds: u64) -> u64 {
     UPTIME_NS + seconds * SECOND
 }
 
-/// How far a conversion is from the truth, and how far it says it may be.
+/// Returns the error of a conversion, and its error bound.
 fn error(clock: &Clock, host: Host, own_ns: u64) -> (u64, u64) {
     let converted = clock.convert(host.at(own_ns)).unwrap();
     (converted.ns.abs_diff(own_ns), converted.bound_ns)
 }
 
 #[test]
-fn the_exchange_with_the_least_round_trip_is_taken() {
+fn the_exchange_with_the_shortest_round_trip_is_selected() {
     let host = Host { offset_ns: 5_000, drift_ppb: 0 };
     let slow = host.exchange(at(0), 9_000, 500);
     let fast = host.exchange(at(0), 700, 600);
@@ -76,7 +76,7 @@ fn offset_and_drift_come_out_of_rounds() {
         for second in [100, 128, 160, 191] {
             let (error, bound) = error(&clock, host, at(second));
             assert!(error <= 5, "{error} at {second} s");
-            // Half the round trip, and what the drift may have become.
+            // Half the round trip, plus the possible drift since then.
             assert!(bound < 8_000, "{bound} at {second} s");
             let there = clock.to_host(at(second)).unwrap();
             assert!(there.ns.abs_diff(host.at(at(second))) <= 5);
@@ -89,7 +89,7 @@ fn the_bound_grows_with_the_time_since_the_last_round() {
     let host = Host { offset_ns: 1, drift_ppb: 10 };
     let mut clock = Clock::default();
     clock.add(&host.round(at(0)));
-    // Nothing is known of the drift: as much as may be is assumed.
+    // The drift is unknown: the greatest possible drift is assumed.
     let (_, bound) = error(&clock, host, at(1));
     assert!((500_000..502_500).contains(&bound), "{bound}");
     clock.add(&host.round(at(64)));
@@ -111,7 +111,7 @@ fn a_clock_that_is_stepped_begins_anew() {
     };
     assert!((249_900_000..=250_000_000).contains(&by_ns), "{by_ns}");
     assert_eq!(clock.steps(), 1);
-    // What was stamped before it is still converted, and what came between is not.
+    // Times before the step are still converted, and times during it are not.
     assert!(error(&clock, before, at(3)).0 < 100);
     assert_eq!(clock.convert(before.at(at(6))), None);
     assert!(error(&clock, after, at(8) + 5_000).0 < 100);
@@ -126,7 +126,7 @@ fn a_rate_that_changes_at_once_is_a_step() {
     for second in [0, 1, 2, 64, 128] {
         clock.add(&host.round(at(second)));
     }
-    // 50 ppm more from 128 s on.
+    // A drift of 50 ppm more from 128 s on.
     let faster = Host { offset_ns: -128 * 50_000, drift_ppb: 50_000 };
     assert!(matches!(clock.add(&faster.round(at(192))), Fit::Stepped { .. }));
 }
@@ -159,7 +159,7 @@ fn nonsense_of_an_agent_does_no_harm() {
     }
 }
 
-/// The ways there and back of some exchanges, each as unlike the other as may be.
+/// Generates the path delays of some exchanges, with as much asymmetry as possible.
 fn ways() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let way = prop_oneof![500..3_000u64, 500..200_000u64];
     prop::collection::vec((way.clone(), way), 1..10)
@@ -168,7 +168,7 @@ fn ways() -> impl Strategy<Value = Vec<(u64, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the network does, as long as the drift stays within what is assumed.
+    /// The bounds hold whatever the network does, as long as the drift stays within the assumption.
     #[test]
     fn the_bound_holds(
         offset_ns in -(10 * SECOND as i64)..10 * SECOND as i64,
@@ -200,14 +200,14 @@ proptest! {
         }
     }
 
-    /// The drift changes all the time, as fast as is assumed.
+    /// The drift changes continuously, as fast as is assumed.
     #[test]
     fn the_bound_holds_while_the_drift_wanders(
         bends in prop::collection::vec((-1.0..1.0f64, ways()), 2..30),
     ) {
         let assumptions = Assumptions::default();
         let mut clock = Clock::new(assumptions);
-        // The truth: pieces of parabolas, each 64 s long.
+        // The true offset consists of parabolas of 64 s.
         let (mut offset, mut drift) = (0.0, 1e-5);
         let mut own_ns = UPTIME_NS;
         for (bend, ways) in bends {

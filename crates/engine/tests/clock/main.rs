@@ -1,4 +1,4 @@
-//! Clocks compared: the packets, and what is made of their times.
+//! Comparison of clocks: the packets, and the estimates from their times.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod estimate;

@@ -1,10 +1,10 @@
-//! Requests and replies in frames, at times that the test chooses.
+//! Requests and replies in frames, at times that the test sets.
 
 use std::net::SocketAddr;
 
 use dwell_engine::clock::{
     Exchange, Experiment, Key, MESSAGE_BYTES, Session, Stamper, answer,
-    native::{Agent, Asker, Verdict},
+    native::{Agent, Prober, Verdict},
     read_reply, request,
 };
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
@@ -16,7 +16,7 @@ fn session() -> Session {
     Session { id: 7, key: Key([9; 16]) }
 }
 
-/// Of the collector and the agent.
+/// Returns the endpoints of the collector and the agent.
 fn ends(is_ipv6: bool) -> (SocketAddr, SocketAddr) {
     match is_ipv6 {
         false => ("192.0.2.1:40000".parse().unwrap(), "192.0.2.2:4711".parse().unwrap()),
@@ -29,7 +29,7 @@ fn agent(is_ipv6: bool) -> Agent {
     Agent::new(&session(), collector.ip(), PORT, Experiment::default())
 }
 
-/// As the collector's socket sends it to itself.
+/// Returns the frame as the collector's socket sends it to itself.
 fn looped(is_ipv6: bool, payload: &[u8]) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([0; 6], [0; 6]);
     let ip = match is_ipv6 {
@@ -44,17 +44,16 @@ fn looped(is_ipv6: bool, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// As it leaves the collector.
-fn sent(is_ipv6: bool, sequence: u64, now_ns: u64) -> (Asker, Vec<u8>) {
+/// Returns the frame as it leaves the collector.
+fn sent(is_ipv6: bool, sequence: u64, now_ns: u64) -> (Prober, Vec<u8>) {
     let (collector, there) = ends(is_ipv6);
-    let mut asker = Asker::new(&session(), collector, there);
+    let mut prober = Prober::new(&session(), collector, there);
     let mut frame = looped(is_ipv6, &request(&session(), sequence));
-    assert!(asker.send(&mut frame, sequence, now_ns));
-    (asker, frame)
+    assert!(prober.send(&mut frame, sequence, now_ns));
+    (prober, frame)
 }
 
-/// What a receiver that is not of this project sees: addresses, and checksums that
-/// are right.
+/// Returns what an independent receiver sees: addresses, with checksums verified.
 fn seen(frame: &[u8]) -> (SocketAddr, SocketAddr) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let Some(TransportSlice::Udp(udp)) = packet.transport else {
@@ -83,7 +82,7 @@ fn seen(frame: &[u8]) -> (SocketAddr, SocketAddr) {
 fn an_exchange_has_the_four_times() {
     for is_ipv6 in [false, true] {
         let (collector, there) = ends(is_ipv6);
-        let (mut asker, mut frame) = sent(is_ipv6, 1, 1_000);
+        let (mut prober, mut frame) = sent(is_ipv6, 1, 1_000);
         assert_eq!(seen(&frame), (collector, there));
         assert_eq!(frame[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
 
@@ -94,8 +93,8 @@ fn an_exchange_has_the_four_times() {
         assert_eq!(frame[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
 
         let exchange = Exchange { t1_ns: 1_000, t2_ns: 50_000, t3_ns: 50_000, t4_ns: 4_000 };
-        assert_eq!(asker.take(&mut frame, 4_000), Some((exchange, Stamper::Xdp)));
-        assert_eq!(asker.take(&mut frame, 4_000), None, "a reply counts once");
+        assert_eq!(prober.receive(&mut frame, 4_000), Some((exchange, Stamper::Xdp)));
+        assert_eq!(prober.receive(&mut frame, 4_000), None, "a reply counts once");
         assert_eq!(exchange.round_trip_ns(), Some(3_000));
         assert_eq!(exchange.offset_ns(), 47_500);
     }
@@ -109,7 +108,7 @@ fn what_was_answered_is_not_answered_again() {
         (1, Verdict::Answered),
         (1, Verdict::Refused),
         (3, Verdict::Answered),
-        // It was overtaken on its way: lost, rather than taken for a replay.
+        // The packet was overtaken on the path: it is lost rather than treated as a replay.
         (2, Verdict::Refused),
     ] {
         let mut frame = frames[number - 1].clone();
@@ -125,7 +124,7 @@ fn what_is_not_from_the_collector_is_refused_and_counted() {
         let session = Session { id, key: Key(key) };
         let (collector, there) = ends(false);
         let mut frame = looped(false, &request(&session, 1));
-        assert!(Asker::new(&session, collector, there).send(&mut frame, 1, 0));
+        assert!(Prober::new(&session, collector, there).send(&mut frame, 1, 0));
         frame
     };
     let mut agent = agent(false);
@@ -134,14 +133,14 @@ fn what_is_not_from_the_collector_is_refused_and_counted() {
     assert_eq!(agent.frame(&mut other(8, [9; 16]), 1), Verdict::Refused);
     assert_eq!(agent.counters().unknown, 1);
 
-    // From another address.
+    // A packet from another address.
     let (_, mut frame) = sent(false, 1, 0);
     frame[29] += 1;
     assert_eq!(agent.frame(&mut frame, 1), Verdict::Refused);
     assert_eq!(agent.counters().stranger, 1);
     assert_eq!(agent.counters().refused(), 3);
 
-    // All this took no sequence from the collector.
+    // None of these packets used up a sequence number of the collector.
     assert_eq!(agent.frame(&mut sent(false, 1, 0).1, 1), Verdict::Answered);
 }
 
@@ -196,10 +195,10 @@ fn a_sockets_reply_is_read_like_one_of_xdp() {
 }
 
 proptest! {
-    /// Each bit of both kinds is authenticated.
+    /// Each bit of both kinds of messages is authenticated.
     #[test]
-    fn a_bit_that_flips_on_the_way_is_seen(bit in 0..MESSAGE_BYTES * 8) {
-        let (mut asker, frame) = sent(false, 1, 1);
+    fn a_bit_that_flips_in_transit_is_detected(bit in 0..MESSAGE_BYTES * 8) {
+        let (mut prober, frame) = sent(false, 1, 1);
         let mut asked = frame.clone();
         asked[42 + bit / 8] ^= 1 << (bit % 8);
         prop_assert_ne!(agent(false).frame(&mut asked, 2), Verdict::Answered);
@@ -207,7 +206,7 @@ proptest! {
         let mut reply = frame;
         prop_assert_eq!(agent(false).frame(&mut reply, 2), Verdict::Answered);
         reply[42 + bit / 8] ^= 1 << (bit % 8);
-        prop_assert_eq!(asker.take(&mut reply, 3), None);
+        prop_assert_eq!(prober.receive(&mut reply, 3), None);
         prop_assert_eq!(read_reply(&session(), &reply[42..]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Against the paper's vector, and another implementation.
+//! SipHash, compared with the paper's vector and with another implementation.
 
 #[allow(deprecated, reason = "nothing else in std is SipHash-2-4 by contract")]
 use std::hash::{Hasher, SipHasher};
@@ -14,7 +14,7 @@ fn the_papers_example_comes_out() {
     assert_eq!(siphash(&key, &message), 0xa129_ca61_49be_45e5);
 }
 
-/// The first of the vectors that come with the authors' own implementation.
+/// The first of the vectors from the authors' own implementation.
 #[test]
 fn short_messages_come_out() {
     let key = Key(std::array::from_fn(|at| at as u8));

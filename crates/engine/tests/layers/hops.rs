@@ -1,13 +1,13 @@
-//! From device to device.
+//! Hops from device to device.
 
-use dwell_engine::layers::{Bytes, Hop, Place, Point};
+use dwell_engine::layers::{ByteRange, DevicePoint, Hop, Point};
 
 use crate::support::{GRID, Host};
 
-const BYTE: Bytes = Bytes { seq: GRID, bytes: 100 };
+const BYTE: ByteRange = ByteRange { seq: GRID, bytes: 100 };
 
-fn place(namespace: u32, device: u32, point: Point) -> Place {
-    Place { namespace, device, point }
+fn place(namespace: u32, device: u32, point: Point) -> DevicePoint {
+    DevicePoint { namespace, device, point }
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn a_byte_is_timed_from_each_device_to_the_next() {
     assert_eq!(hops, [(hop(0), 4_000), (hop(1), 1_000), (hop(2), 10_000)]);
 }
 
-/// The wait for the second copy is no hop from the last device to the first.
+/// The wait for the second copy is not a hop from the last device to the first.
 #[test]
-fn a_byte_that_is_sent_again_begins_its_way_anew() {
+fn a_byte_that_is_sent_again_starts_its_path_anew() {
     let mut host = Host::new();
     let [first, second] = [place(7, 2, Point::Out), place(1, 9, Point::In)];
     host.path.cross(host.flow, BYTE, first, 1_000);
@@ -44,7 +44,7 @@ fn other_bytes_and_the_same_place_are_no_hop() {
     let mut host = Host::new();
     let [first, second] = [place(7, 2, Point::Out), place(1, 9, Point::In)];
     host.path.cross(host.flow, BYTE, first, 1_000);
-    let other = Bytes { seq: 2 * GRID, bytes: 100 };
+    let other = ByteRange { seq: 2 * GRID, bytes: 100 };
     assert_eq!(host.path.cross(host.flow, other, second, 2_000), []);
     assert_eq!(host.path.cross(host.flow, BYTE, second, 2_000).len(), 1);
     assert_eq!(host.path.cross(host.flow, BYTE, second, 3_000), []);

@@ -1,11 +1,11 @@
-//! Bytes that two hosts tell of. The times are those of a common clock, which begins at T.
+//! Bytes that two hosts report. All times are those of a common clock, which starts at T.
 
 use std::num::NonZeroU64;
 
 use dwell_engine::{
     layers::{
-        Direction, Ends, Layer, Leg, Passage, Segment,
-        join::{Config, Half, Joiner, PathKey, Told, Window},
+        ByteTrace, Direction, Ends, Layer, PathSegment, Segment,
+        join::{Checkpoint, Config, HostTrace, Joiner, PathKey, Window},
     },
     measure::Endpoint,
 };
@@ -21,9 +21,9 @@ fn ends(sport: u16) -> Ends {
     Ends { src: end([192, 0, 2, 1], sport), dst: end([192, 0, 2, 2], 443) }
 }
 
-/// Of the byte `seq`, stamped at these times in ns after T, on a clock that began elsewhere.
-fn passage(seq: u32, stamps: &[(Layer, u64)]) -> Passage {
-    let mut passage = Passage {
+/// Returns the trace of the byte `seq`, with stamps in ns after T, on a clock with another origin.
+fn byte_trace(seq: u32, stamps: &[(Layer, u64)]) -> ByteTrace {
+    let mut byte_trace = ByteTrace {
         ends: ends(40_000),
         seq,
         direction: stamps[0].0.direction(),
@@ -32,15 +32,16 @@ fn passage(seq: u32, stamps: &[(Layer, u64)]) -> Passage {
         stamps: [None; Layer::ALL.len()],
     };
     for (layer, ns) in stamps {
-        passage.stamps[*layer as usize] = NonZeroU64::new(77 * S + ns);
+        byte_trace.stamps[*layer as usize] = NonZeroU64::new(77 * S + ns);
     }
-    passage
+    byte_trace
 }
 
-/// Down in 1, 2 and 30 µs, of which 25 queued; reaches the driver at `edge_ns` after T.
-fn sent(seq: u32, edge_ns: u64) -> Half {
+/// Returns a trace of 1, 2 and 30 µs through the layers, 25 of them queued; the byte reaches the driver at `edge_ns`
+/// after T.
+fn sent(seq: u32, edge_ns: u64) -> HostTrace {
     let at = |layer, before_ns: u64| (layer, edge_ns + S - before_ns);
-    let passage = passage(
+    let byte_trace = byte_trace(
         seq,
         &[
             at(Layer::TxSocket, 33_000),
@@ -50,13 +51,13 @@ fn sent(seq: u32, edge_ns: u64) -> Half {
             at(Layer::TxDriver, 0),
         ],
     );
-    half(A, passage, edge_ns)
+    trace(A, byte_trace, edge_ns)
 }
 
-/// Up in 4, 5 and 600 µs, of which 100 out of order.
-fn read(seq: u32, edge_ns: u64) -> Half {
+/// Returns a trace of 4, 5 and 600 µs through the layers, 100 of them out of order.
+fn read(seq: u32, edge_ns: u64) -> HostTrace {
     let at = |layer, after_ns: u64| (layer, edge_ns + S + after_ns);
-    let passage = passage(
+    let byte_trace = byte_trace(
         seq,
         &[
             at(Layer::RxDriver, 0),
@@ -66,19 +67,19 @@ fn read(seq: u32, edge_ns: u64) -> Half {
             at(Layer::RxSocket, 609_000),
         ],
     );
-    half(B, passage, edge_ns)
+    trace(B, byte_trace, edge_ns)
 }
 
-fn half(host: u32, passage: Passage, edge_ns: u64) -> Half {
-    Half { host, passage, edge_ns: T + edge_ns, bound_ns: 500, arrived_ns: T + edge_ns + 10 * MS }
+fn trace(host: u32, byte_trace: ByteTrace, edge_ns: u64) -> HostTrace {
+    HostTrace { host, trace: byte_trace, edge_ns: T + edge_ns, bound_ns: 500, arrived_ns: T + edge_ns + 10 * MS }
 }
 
 fn joiner() -> Joiner {
-    Joiner::new(Config::default(), Told::default())
+    Joiner::new(Config::default(), Checkpoint::default())
 }
 
 fn all(joiner: &mut Joiner) -> Vec<Window> {
-    joiner.take(T + 10 * S, T + 100 * S)
+    joiner.take_finished(T + 10 * S, T + 100 * S)
 }
 
 fn key(flow: Option<Ends>, resent: bool) -> PathKey {
@@ -86,16 +87,16 @@ fn key(flow: Option<Ends>, resent: bool) -> PathKey {
 }
 
 #[test]
-fn the_legs_of_a_byte_add_up_to_its_way_from_end_to_end() {
+fn the_segments_of_a_path_add_up_to_its_time_from_end_to_end() {
     for first_half in [A, B] {
         let mut joiner = joiner();
         let (down, up) = (sent(0, MS), read(0, 6 * MS));
         match first_half {
-            A => [down, up].map(|half| joiner.add(half)),
+            A => [down, up].map(|trace| joiner.add(trace)),
             _ => {
-                // The sender's agent is late.
+                // The sender's agent reports late.
                 let arrived_ns = up.arrived_ns + 1;
-                [up, Half { arrived_ns, ..down }].map(|half| joiner.add(half))
+                [up, HostTrace { arrived_ns, ..down }].map(|trace| joiner.add(trace))
             }
         };
         let windows = all(&mut joiner);
@@ -105,30 +106,30 @@ fn the_legs_of_a_byte_add_up_to_its_way_from_end_to_end() {
         assert_eq!(keys, [key(None, false), key(Some(ends(40_000)), false)]);
         for (_, path) in &windows[0].paths {
             let took = |leg| {
-                let histogram = path.leg(leg);
+                let histogram = path.segment(leg);
                 assert!(histogram.count() <= 1, "{leg:?}");
                 histogram.max_ns()
             };
             for (leg, ns) in [
-                (Leg::Host(Segment::SocketTcp), 1_000),
-                (Leg::Host(Segment::TcpIp), 2_000),
-                (Leg::Host(Segment::IpDriver), 30_000),
-                (Leg::Host(Segment::Queueing), 25_000),
-                (Leg::Host(Segment::TxTotal), 33_000),
-                (Leg::Network, 5_000_000),
-                (Leg::Host(Segment::DriverIp), 4_000),
-                (Leg::Host(Segment::IpTcp), 5_000),
-                (Leg::Host(Segment::TcpSocket), 600_000),
-                (Leg::Host(Segment::Reordering), 100_000),
-                (Leg::Host(Segment::Application), 500_000),
-                (Leg::Host(Segment::RxTotal), 609_000),
-                (Leg::EndToEnd, 5_642_000),
+                (PathSegment::Host(Segment::SocketTcp), 1_000),
+                (PathSegment::Host(Segment::TcpIp), 2_000),
+                (PathSegment::Host(Segment::IpDriver), 30_000),
+                (PathSegment::Host(Segment::Queueing), 25_000),
+                (PathSegment::Host(Segment::TxTotal), 33_000),
+                (PathSegment::Network, 5_000_000),
+                (PathSegment::Host(Segment::DriverIp), 4_000),
+                (PathSegment::Host(Segment::IpTcp), 5_000),
+                (PathSegment::Host(Segment::TcpSocket), 600_000),
+                (PathSegment::Host(Segment::Reordering), 100_000),
+                (PathSegment::Host(Segment::Application), 500_000),
+                (PathSegment::Host(Segment::RxTotal), 609_000),
+                (PathSegment::EndToEnd, 5_642_000),
             ] {
                 assert_eq!(took(leg), Some(ns), "{leg:?}");
             }
-            assert_eq!(took(Leg::Host(Segment::TxUnexplained)), None);
-            let sum: u64 = Leg::ALL.into_iter().filter(|leg| leg.is_addend()).filter_map(took).sum();
-            assert_eq!(Some(sum), took(Leg::EndToEnd));
+            assert_eq!(took(PathSegment::Host(Segment::TxUnexplained)), None);
+            let sum: u64 = PathSegment::ALL.into_iter().filter(|leg| leg.is_addend()).filter_map(took).sum();
+            assert_eq!(Some(sum), took(PathSegment::EndToEnd));
             assert_eq!((path.bound_ns, path.clamped), (1_000, 0));
         }
         assert_eq!(joiner.counters().matched, 1);
@@ -139,26 +140,26 @@ fn the_legs_of_a_byte_add_up_to_its_way_from_end_to_end() {
 fn what_a_missing_stamp_leaves_open_is_unexplained_and_still_adds_up() {
     let mut joiner = joiner();
     let mut up = read(0, 6 * MS);
-    up.passage.stamps[Layer::RxTcp as usize] = None;
+    up.trace.stamps[Layer::RxTcp as usize] = None;
     let mut down = sent(0, MS);
-    down.passage.stamps[Layer::TxTcp as usize] = None;
+    down.trace.stamps[Layer::TxTcp as usize] = None;
     joiner.add(down);
     joiner.add(up);
     let windows = all(&mut joiner);
     let (_, path) = &windows[0].paths[0];
-    let took = |leg| path.leg(leg).max_ns();
-    assert_eq!(took(Leg::Host(Segment::SocketTcp)), Some(3_000), "up to IP");
-    assert_eq!(took(Leg::Host(Segment::IpTcp)), None);
-    assert_eq!(took(Leg::Host(Segment::RxUnexplained)), Some(605_000));
-    assert_eq!(took(Leg::EndToEnd), Some(5_642_000));
-    let addends = Leg::ALL.into_iter().filter(|leg| leg.is_addend());
+    let took = |leg| path.segment(leg).max_ns();
+    assert_eq!(took(PathSegment::Host(Segment::SocketTcp)), Some(3_000), "up to IP");
+    assert_eq!(took(PathSegment::Host(Segment::IpTcp)), None);
+    assert_eq!(took(PathSegment::Host(Segment::RxUnexplained)), Some(605_000));
+    assert_eq!(took(PathSegment::EndToEnd), Some(5_642_000));
+    let addends = PathSegment::ALL.into_iter().filter(|leg| leg.is_addend());
     assert_eq!(addends.filter_map(took).sum::<u64>(), 5_642_000);
 }
 
 #[test]
 fn a_byte_belongs_to_the_interval_in_which_it_was_read() {
     let mut joiner = joiner();
-    // Read 0.6 ms after it came, in the next interval.
+    // The byte was read 0.6 ms after it arrived, in the next interval.
     joiner.add(sent(0, 999 * MS));
     joiner.add(read(0, S - MS / 2));
     joiner.add(sent(1 << 14, 999 * MS));
@@ -168,17 +169,17 @@ fn a_byte_belongs_to_the_interval_in_which_it_was_read() {
 }
 
 #[test]
-fn an_interval_is_told_once_and_what_comes_late_is_told_after() {
+fn an_interval_is_reported_once_and_late_traces_are_reported_after() {
     let mut joiner = joiner();
     joiner.add(sent(0, MS));
     joiner.add(read(0, 2 * MS));
-    assert_eq!(joiner.take(T + S, T + S), [], "it may be sent again still");
-    assert_eq!(joiner.take(T + 2 * S, T + S).len(), 1);
-    assert_eq!(joiner.take(T + 3 * S, T + 2 * S), []);
-    let late = |half: Half| Half { arrived_ns: T + 4 * S, ..half };
+    assert_eq!(joiner.take_finished(T + S, T + S), [], "it may be sent again still");
+    assert_eq!(joiner.take_finished(T + 2 * S, T + S).len(), 1);
+    assert_eq!(joiner.take_finished(T + 3 * S, T + 2 * S), []);
+    let late = |trace: HostTrace| HostTrace { arrived_ns: T + 4 * S, ..trace };
     joiner.add(late(sent(1 << 14, MS)));
     joiner.add(late(read(1 << 14, 2 * MS)));
-    let windows = joiner.take(T + 6 * S, T + 5 * S);
+    let windows = joiner.take_finished(T + 6 * S, T + 5 * S);
     assert_eq!(windows[0].end_ns, T + S);
 }
 
@@ -192,31 +193,31 @@ fn below_zero_within_the_bound_is_zero_and_beyond_it_a_fault_of_a_clock() {
     let windows = all(&mut joiner);
     let (_, path) = &windows[0].paths[0];
     assert_eq!(path.clamped, 1);
-    assert_eq!(path.leg(Leg::Network).count(), 1);
-    assert_eq!(path.leg(Leg::Network).max_ns(), Some(0));
-    assert_eq!(path.leg(Leg::EndToEnd).max_ns(), Some(642_000));
+    assert_eq!(path.segment(PathSegment::Network).count(), 1);
+    assert_eq!(path.segment(PathSegment::Network).max_ns(), Some(0));
+    assert_eq!(path.segment(PathSegment::EndToEnd).max_ns(), Some(642_000));
     let counters = joiner.counters();
     assert_eq!((counters.matched, counters.clamped, counters.clock_faults), (1, 1, 1));
 }
 
 #[test]
-fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first_arrival() {
-    let again = |half: Half| {
-        let mut half = half;
-        (half.passage.again, half.passage.sent) = (true, 2);
-        half
+fn a_byte_that_was_lost_and_sent_again_counts_by_its_first_copy_and_first_arrival() {
+    let again = |trace: HostTrace| {
+        let mut trace = trace;
+        (trace.trace.again, trace.trace.sent) = (true, 2);
+        trace
     };
     let mut joiner = joiner();
-    // Byte 0: told in the order in which it happened. Byte 1: the receiver's agent is faster than
-    // the sender's, which tells of the second copy last.
+    // Byte 0 is reported in the order of events. For byte 1, the receiver's agent is faster than the sender's, which
+    // reports the second copy last.
     for (seq, order) in [(0, [0, 1, 2]), (1 << 14, [0, 2, 1])] {
-        let halves = [sent(seq, MS), again(sent(seq, 201 * MS)), read(seq, 206 * MS)];
+        let traces = [sent(seq, MS), again(sent(seq, 201 * MS)), read(seq, 206 * MS)];
         for index in order {
             let arrived_ns = T + 300 * MS;
-            joiner.add(Half { arrived_ns, ..halves[index] });
+            joiner.add(HostTrace { arrived_ns, ..traces[index] });
         }
     }
-    // Byte 2: a copy that was not needed, and left after the first had come.
+    // Byte 2: an unnecessary copy, which left after the first one had arrived.
     joiner.add(sent(2 << 14, 400 * MS));
     joiner.add(read(2 << 14, 405 * MS));
     joiner.add(again(sent(2 << 14, 420 * MS)));
@@ -227,7 +228,7 @@ fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first
     let network = |resent| {
         let mut paths = windows[0].paths.iter();
         let (_, path) = paths.find(|(it, _)| *it == key(None, resent)).unwrap();
-        let network = path.leg(Leg::Network);
+        let network = path.segment(PathSegment::Network);
         (network.count(), network.min_ns(), network.max_ns())
     };
     assert_eq!(network(true), (3, Some(5 * MS), Some(205 * MS)));
@@ -235,24 +236,24 @@ fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first
     assert_eq!((joiner.counters().matched, joiner.counters().resent), (4, 3));
 }
 
-/// 4 GiB later the same numbers come again: of the byte before, one host has missed its half.
+/// The same sequence numbers come again 4 GiB later. Of the earlier byte, one host has no trace.
 #[test]
-fn a_half_that_is_alone_gives_way_to_the_byte_that_has_its_number_next() {
+fn a_trace_without_counterpart_yields_to_the_next_byte_with_its_number() {
     let mut joiner = joiner();
     joiner.add(sent(0, MS));
-    // The sender tells first, or the receiver.
+    // Either the sender or the receiver reports first.
     joiner.add(sent(0, 400 * MS));
     joiner.add(read(0, 405 * MS));
     joiner.add(sent(1 << 14, MS));
     joiner.add(read(1 << 14, 405 * MS));
-    let late = Half { arrived_ns: T + 416 * MS, ..sent(1 << 14, 400 * MS) };
+    let late = HostTrace { arrived_ns: T + 416 * MS, ..sent(1 << 14, 400 * MS) };
     joiner.add(late);
     joiner.add(read(2 << 14, MS));
     joiner.add(read(2 << 14, 405 * MS));
     joiner.add(sent(2 << 14, 400 * MS));
     let windows = all(&mut joiner);
     let (_, path) = &windows[0].paths[0];
-    let network = path.leg(Leg::Network);
+    let network = path.segment(PathSegment::Network);
     assert_eq!((network.count(), network.max_ns()), (3, Some(5 * MS)));
     let counters = joiner.counters();
     assert_eq!((counters.unmatched_tx, counters.unmatched_rx), (2, 1));
@@ -270,21 +271,21 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
     assert_eq!((counters.unmatched_tx, counters.unmatched_rx), (1, 1));
     assert_eq!(counters.crowded, 0);
 
-    let config = Config { halves: 100, ..Config::default() };
-    let mut few = Joiner::new(config, Told::default());
+    let config = Config { max_waiting: 100, ..Config::default() };
+    let mut few = Joiner::new(config, Checkpoint::default());
     for seq in 0..1000 {
         few.add(sent(seq, MS));
     }
     let counters = few.counters();
     assert!((900..1000).contains(&counters.crowded), "{counters:?}");
     assert_eq!(counters.unmatched_tx, counters.crowded);
-    // The last ones are still there.
+    // The last bytes are still present.
     few.add(read(999, 2 * MS));
     few.advance(T + 2 * S);
     assert_eq!(few.counters().matched, 1);
 
-    // Both halves are there: making room does not lose them.
-    let mut pairs = Joiner::new(config, Told::default());
+    // Both traces are present: making room does not lose them.
+    let mut pairs = Joiner::new(config, Checkpoint::default());
     for seq in 0..1000 {
         pairs.add(sent(seq, MS));
         pairs.add(read(seq, 2 * MS));
@@ -297,24 +298,23 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
 #[test]
 fn flows_beyond_the_bound_are_in_the_sums() {
     let config = Config { flows: 4, ..Config::default() };
-    let mut joiner = Joiner::new(config, Told::default());
+    let mut joiner = Joiner::new(config, Checkpoint::default());
     for sport in 0..10 {
-        for mut half in [sent(0, MS), read(0, 2 * MS)] {
-            half.passage.ends = ends(sport);
-            joiner.add(half);
+        for mut trace in [sent(0, MS), read(0, 2 * MS)] {
+            trace.trace.ends = ends(sport);
+            joiner.add(trace);
         }
     }
     let windows = all(&mut joiner);
     assert_eq!(windows[0].paths.len(), 4);
-    assert_eq!(windows[0].paths[0].1.leg(Leg::EndToEnd).count(), 10);
-    assert_eq!(joiner.counters().flows_untold, 7);
+    assert_eq!(windows[0].paths[0].1.segment(PathSegment::EndToEnd).count(), 10);
+    assert_eq!(joiner.counters().flows_omitted, 7);
 }
 
-/// A collector that is killed at any time, and is given again what it had put aside, tells each
-/// byte once.
+/// A collector that is killed at any time, and then replays what it had stored, reports each byte exactly once.
 #[test]
-fn what_was_told_before_a_restart_is_not_told_again() {
-    let halves: Vec<_> = (0..4000u64)
+fn what_was_reported_before_a_restart_is_not_reported_again() {
+    let traces: Vec<_> = (0..4000u64)
         .flat_map(|number| {
             let (seq, at_ns) = (number as u32, number * MS);
             let late_ms = if number % 7 == 0 { 1800 } else { 0 };
@@ -323,48 +323,48 @@ fn what_was_told_before_a_restart_is_not_told_again() {
             [sent(seq, at_ns), up]
         })
         .collect();
-    let mut halves = halves;
-    halves.sort_by_key(|half| half.arrived_ns);
+    let mut traces = traces;
+    traces.sort_by_key(|trace| trace.arrived_ns);
     for killed_ms in (1500..6000).step_by(333) {
         let killed_ns = T + killed_ms * MS;
-        let mut told = Told::default();
+        let mut checkpoint = Checkpoint::default();
         let mut bytes = 0;
-        let mut run = |joiner: &mut Joiner, told: &mut Told, now_ns: u64| {
+        let mut run = |joiner: &mut Joiner, checkpoint: &mut Checkpoint, now_ns: u64| {
             let until_ns = (now_ns - 2 * S) / S * S;
-            for window in joiner.take(now_ns, until_ns) {
-                bytes += window.paths[0].1.leg(Leg::EndToEnd).count();
+            for window in joiner.take_finished(now_ns, until_ns) {
+                bytes += window.paths[0].1.segment(PathSegment::EndToEnd).count();
             }
-            *told = Told { at_ns: now_ns, until_ns };
+            *checkpoint = Checkpoint { settled_ns: now_ns, end_ns: until_ns };
         };
-        let mut first = Joiner::new(Config::default(), told);
+        let mut first = Joiner::new(Config::default(), checkpoint);
         let mut next_ns = T + S + 123;
-        for half in halves.iter().filter(|half| half.arrived_ns < killed_ns) {
-            while half.arrived_ns >= next_ns {
-                run(&mut first, &mut told, next_ns);
+        for trace in traces.iter().filter(|trace| trace.arrived_ns < killed_ns) {
+            while trace.arrived_ns >= next_ns {
+                run(&mut first, &mut checkpoint, next_ns);
                 next_ns += S;
             }
-            first.add(*half);
+            first.add(*trace);
         }
-        let mut second = Joiner::new(Config::default(), told);
-        for half in &halves {
-            second.add(*half);
+        let mut second = Joiner::new(Config::default(), checkpoint);
+        for trace in &traces {
+            second.add(*trace);
         }
-        run(&mut second, &mut told, T + 20 * S);
+        run(&mut second, &mut checkpoint, T + 20 * S);
         assert_eq!(bytes, 4000, "killed at {killed_ms} ms");
     }
 }
 
 #[test]
-fn a_passage_without_the_stamp_at_the_driver_has_no_edge() {
-    let passage = passage(0, &[(Layer::RxIp, 5), (Layer::RxSocket, 9)]);
-    assert_eq!(passage.direction, Direction::Rx);
-    assert_eq!(Half::edge_of(&passage), None);
-    assert!(Half::edge_of(&sent(0, MS).passage).is_some());
+fn a_trace_without_a_stamp_at_the_driver_has_no_edge() {
+    let byte_trace = byte_trace(0, &[(Layer::RxIp, 5), (Layer::RxSocket, 9)]);
+    assert_eq!(byte_trace.direction, Direction::Rx);
+    assert_eq!(HostTrace::edge_of(&byte_trace), None);
+    assert!(HostTrace::edge_of(&sent(0, MS).trace).is_some());
 }
 
-/// Its other half was lost on the way to the collector: the number comes round 4 GiB later.
+/// The other trace was lost on the path to the collector, and the sequence number comes again 4 GiB later.
 #[test]
-fn what_came_alone_is_not_joined_with_what_left_long_after() {
+fn a_lone_arrival_is_not_joined_with_what_left_long_after() {
     let mut joiner = joiner();
     joiner.add(read(0, MS));
     joiner.add(sent(0, 4 * S));
@@ -374,31 +374,31 @@ fn what_came_alone_is_not_joined_with_what_left_long_after() {
     assert_eq!(counters.clock_faults, 0);
     assert_eq!((counters.matched, counters.unmatched_rx), (1, 1));
     let (_, path) = &windows[0].paths[0];
-    assert_eq!(path.leg(Leg::Network).sum_ns(), u128::from(5 * MS));
+    assert_eq!(path.segment(PathSegment::Network).sum_ns(), u128::from(5 * MS));
 }
 
 #[test]
-fn after_a_restart_with_another_interval_each_byte_is_told_once() {
+fn after_a_restart_with_another_interval_each_byte_is_reported_once() {
     let bytes = [100, 900, 1_100, 1_900, 2_100].map(|ms| ms * MS);
-    let with = |window_ns, told| {
+    let with = |window_ns, checkpoint| {
         let config = Config { window_ns, ..Config::default() };
-        let mut joiner = Joiner::new(config, told);
+        let mut joiner = Joiner::new(config, checkpoint);
         for (seq, edge_ns) in bytes.into_iter().enumerate() {
             joiner.add(sent(seq as u32, edge_ns));
             joiner.add(read(seq as u32, edge_ns + MS));
         }
         joiner
     };
-    let told_of = |windows: Vec<Window>| -> u64 {
+    let reported = |windows: Vec<Window>| -> u64 {
         let paths = windows.iter().flat_map(|window| &window.paths);
         let sums = paths.filter(|(key, _)| key.flow.is_none());
-        sums.map(|(_, path)| path.leg(Leg::EndToEnd).count()).sum()
+        sums.map(|(_, path)| path.segment(PathSegment::EndToEnd).count()).sum()
     };
-    let told = Told { at_ns: T + 4 * S, until_ns: T + 2 * S };
-    let mut before = with(S, Told::default());
-    assert_eq!(told_of(before.take(told.at_ns, told.until_ns)), 4);
+    let checkpoint = Checkpoint { settled_ns: T + 4 * S, end_ns: T + 2 * S };
+    let mut before = with(S, Checkpoint::default());
+    assert_eq!(reported(before.take_finished(checkpoint.settled_ns, checkpoint.end_ns)), 4);
     for window_ns in [S, 2 * S, 3 * S, 10 * S, S / 2] {
-        let mut after = with(window_ns, told);
-        assert_eq!(told_of(all(&mut after)), 1, "{window_ns}");
+        let mut after = with(window_ns, checkpoint);
+        assert_eq!(reported(all(&mut after)), 1, "{window_ns}");
     }
 }

@@ -1,6 +1,6 @@
-//! What is lost, sent again, or not stamped.
+//! Bytes that are lost, retransmitted, or not stamped.
 
-use dwell_engine::layers::{Bytes, Config, Counter, Layer, Segment};
+use dwell_engine::layers::{ByteRange, Config, Counter, Layer, Segment};
 
 use crate::support::{GRID, Host};
 
@@ -14,8 +14,7 @@ fn a_byte_that_is_sent_again_after_it_left_counts_once() {
     assert_eq!(host.sum_ns(Segment::TxTotal), 4_000);
 }
 
-/// The queueing discipline dropped the first copy: what the second took is no
-/// delay of a queue.
+/// The queueing discipline dropped the first copy: the delay of the second copy is not a queueing delay.
 #[test]
 fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
     let mut host = Host::new();
@@ -30,8 +29,8 @@ fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
     assert_eq!(host.path.counters().get(Counter::TxAgain), 1, "once a byte");
 }
 
-/// As behind a queueing discipline that paces: the time of the first copy is the one
-/// at which it shall leave, and the second copy's is no time of the first.
+/// A pacing queueing discipline: the time in the first copy is its departure time, which says nothing about the second
+/// copy.
 #[test]
 fn a_second_copy_gives_a_paced_packet_no_time() {
     let mut host = Host::new();
@@ -43,7 +42,7 @@ fn a_second_copy_gives_a_paced_packet_no_time() {
     assert_eq!(host.path.counters().get(Counter::TxAgain), 1);
 }
 
-/// TCP lost patience while the byte was in a long queue.
+/// TCP retransmitted the byte while it was in a long queue.
 #[test]
 fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() {
     let mut host = Host::new();
@@ -59,7 +58,7 @@ fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() 
     assert_eq!(host.path.counters().get(Counter::TxAgain), 0);
 }
 
-/// A program that paces by EDT writes a time of its own into packets.
+/// A program that paces by EDT writes its own time into packets.
 #[test]
 fn a_packet_whose_time_was_changed_is_no_second_copy() {
     let mut host = Host::new();
@@ -69,9 +68,9 @@ fn a_packet_whose_time_was_changed_is_no_second_copy() {
     assert_eq!(host.sum_ns(Segment::TxTotal), 59_000);
 }
 
-/// Lost in the network: its way up begins when it arrives.
+/// The byte was lost in the network: its receive path starts when it arrives.
 #[test]
-fn on_the_way_up_the_first_arrival_counts() {
+fn on_the_receive_path_the_first_arrival_counts() {
     let mut host = Host::new();
     host.arrive(2 * GRID, GRID, 1_000_000);
     host.arrive(GRID, GRID, 300_000_000);
@@ -97,7 +96,7 @@ fn what_no_stamp_explains_is_unexplained_and_the_layer_is_named() {
     assert_eq!(host.path.counters().missed(Layer::RxDriver), 0);
 }
 
-/// Written, or arrived, before the run began.
+/// The byte was written, or arrived, before the run started.
 #[test]
 fn without_its_first_stamp_a_byte_is_of_no_segment() {
     let mut host = Host::new();
@@ -112,7 +111,7 @@ fn without_its_first_stamp_a_byte_is_of_no_segment() {
     assert_eq!(host.path.counters().get(Counter::RxUnbegun), 1);
 }
 
-/// On a router: no socket of this host sent it.
+/// On a router, no socket of the host sent the byte.
 #[test]
 fn what_is_forwarded_is_not_missed() {
     let mut host = Host::new();
@@ -124,7 +123,7 @@ fn what_is_forwarded_is_not_missed() {
     assert_eq!(host.count(Segment::TxTotal), 0);
 }
 
-/// A kernel without a hook at the socket's entry: the figures begin at the next.
+/// On a kernel without a hook at the socket's entry, the figures start at the next layer.
 #[test]
 fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
     let layers = Layer::ALL[1..].to_vec();
@@ -139,8 +138,7 @@ fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
     assert_eq!(host.path.counters().missed(Layer::TxSocket), 0);
 }
 
-/// A firewall, or a full backlog, dropped the first copy: the wait for the second is no time of a
-/// layer.
+/// A firewall or a full backlog dropped the first copy: the wait for the second copy does not count for any layer.
 #[test]
 fn what_this_host_dropped_and_got_again_is_counted_apart() {
     let mut host = Host::with(&Config { again: true, ..Config::default() });
@@ -157,7 +155,7 @@ fn what_this_host_dropped_and_got_again_is_counted_apart() {
     assert_eq!((apart.count(), apart.sum_ns()), (1, 200_004_000));
 }
 
-/// A bridge and what is below it: the same packet at two devices.
+/// A bridge and the device below it see the same packet.
 #[test]
 fn a_packet_that_passes_two_devices_came_once() {
     let mut host = Host::new();
@@ -166,7 +164,7 @@ fn a_packet_that_passes_two_devices_came_once() {
     }
     host.pass(GRID, 100, Layer::RxIp, 3_000);
     host.pass(GRID, 100, Layer::RxTcp, 4_000);
-    // and once more when TCP has it: a copy that it throws away
+    // Once more when TCP already has it: a copy that TCP discards.
     host.path.arrive(host.flow, grid_byte(), 2, 5_000);
     host.reach(GRID + 100, Layer::RxSocket, 6_000);
     assert_eq!(host.path.counters().get(Counter::RxAgain), 0);
@@ -174,7 +172,7 @@ fn a_packet_that_passes_two_devices_came_once() {
 }
 
 #[test]
-fn a_way_up_that_no_hook_saw_at_the_driver_begins_at_ip() {
+fn a_receive_path_without_a_hook_at_the_driver_starts_at_ip() {
     let mut host = Host::new();
     host.pass(GRID, 100, Layer::RxIp, 2_000);
     host.pass(GRID, 100, Layer::RxTcp, 3_000);
@@ -184,7 +182,7 @@ fn a_way_up_that_no_hook_saw_at_the_driver_begins_at_ip() {
     assert_eq!(host.path.counters().missed(Layer::RxDriver), 1);
 }
 
-/// All rows are one: the second flow's byte takes the first one's place.
+/// All bytes share one row: the byte of the second flow replaces that of the first.
 #[test]
 fn bytes_that_lose_their_place_are_counted() {
     let mut host = Host::with(&Config { rows: 1, sample_bytes: 1 << 24, ..Config::default() });
@@ -198,12 +196,12 @@ fn bytes_that_lose_their_place_are_counted() {
     assert_eq!((counters.get(Counter::TxDisplaced), counters.get(Counter::RxDisplaced)), (1, 1));
 }
 
-/// Each copy of a byte that leaves is told; only the first one is of a segment.
+/// Each copy of a byte that leaves is reported; only the first one counts in a segment.
 #[test]
-fn passages_tell_of_each_copy() {
-    let mut host = Host::with(&Config { passages: true, again: true, ..Config::default() });
+fn each_copy_has_a_trace() {
+    let mut host = Host::with(&Config { traces: true, again: true, ..Config::default() });
     host.send(GRID, 100, 1_000);
-    let first: Vec<_> = host.path.passages().collect();
+    let first: Vec<_> = host.path.traces().collect();
     assert_eq!(first.len(), 1);
     assert_eq!((first[0].seq, first[0].sent, first[0].again), (GRID, 1, false));
     assert_eq!(first[0].segment_ns(Segment::TxTotal), Some(4_000));
@@ -211,7 +209,7 @@ fn passages_tell_of_each_copy() {
 
     host.leave_ip(GRID, 100, 200_000_000, 200_001_000);
     host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_003_000);
-    let second: Vec<_> = host.path.passages().collect();
+    let second: Vec<_> = host.path.traces().collect();
     assert_eq!(second.len(), 1);
     assert_eq!((second[0].seq, second[0].sent, second[0].again), (GRID, 2, true));
     assert_eq!(second[0].segment_ns(Segment::SocketTcp), Some(199_999_000));
@@ -222,7 +220,7 @@ fn passages_tell_of_each_copy() {
     assert_eq!(host.path.segment_again(Segment::TxTotal).count(), 1);
 }
 
-/// Behind `fq`, where the packet brings the time at which it shall leave.
+/// Behind `fq`, where the packet carries its departure time.
 #[test]
 fn without_tcps_time_the_sockets_segment_ends_at_ip() {
     let mut host = Host::new();
@@ -236,6 +234,6 @@ fn without_tcps_time_the_sockets_segment_ends_at_ip() {
     assert_eq!(host.path.counters().missed(Layer::TxTcp), 1);
 }
 
-fn grid_byte() -> Bytes {
-    Bytes { seq: GRID, bytes: 100 }
+fn grid_byte() -> ByteRange {
+    ByteRange { seq: GRID, bytes: 100 }
 }

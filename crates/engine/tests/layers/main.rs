@@ -1,4 +1,4 @@
-//! Bytes that go through layers at times that the test chooses.
+//! Bytes that pass layers at times that the test sets.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod hops;

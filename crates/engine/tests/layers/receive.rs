@@ -1,11 +1,11 @@
-//! The way up.
+//! The receive path.
 
 use dwell_engine::layers::{Layer, Segment};
 
 use crate::support::{GRID, Host};
 
 #[test]
-fn the_two_parts_of_waiting_in_the_socket_are_told_apart() {
+fn the_two_parts_of_waiting_in_the_socket_are_distinguished() {
     let mut host = Host::new();
     // The second packet overtakes the first.
     host.arrive(2 * GRID, GRID, 1_000_000);
@@ -23,9 +23,9 @@ fn the_two_parts_of_waiting_in_the_socket_are_told_apart() {
     assert_eq!(host.count(Segment::RxUnexplained), 0);
 }
 
-/// GRO joins packets between driver and IP.
+/// GRO merges packets between the driver and IP.
 #[test]
-fn packets_that_are_joined_on_their_way_are_matched_byte_by_byte() {
+fn packets_that_are_merged_on_the_path_are_matched_byte_by_byte() {
     let mut host = Host::new();
     for (slot, now_ns) in [(1, 1_000), (2, 2_000), (3, 3_000)] {
         host.pass(slot * GRID, GRID, Layer::RxDriver, now_ns);
@@ -52,7 +52,7 @@ fn a_read_of_a_part_counts_what_was_read() {
     assert_eq!(host.sum_ns(Segment::RxTotal), 4_000 + 2 * 6_000);
 }
 
-/// A hole that is filled sets much free at once.
+/// Filling a hole releases many bytes at once.
 #[test]
 fn all_that_comes_into_order_at_once_is_stamped() {
     let mut host = Host::new();
@@ -66,7 +66,7 @@ fn all_that_comes_into_order_at_once_is_stamped() {
     assert!(host.path.segment(Segment::Reordering).min_ns().unwrap() > 900_000);
 }
 
-/// The kernel may miss an event: other bytes are not concerned.
+/// The kernel may miss an event: other bytes are not affected.
 #[test]
 fn rows_that_are_missing_do_not_end_a_walk_at_once() {
     let mut host = Host::new();

@@ -1,4 +1,4 @@
-//! The way down.
+//! The send path.
 
 use dwell_engine::layers::{Config, Counter, Layer, Segment};
 
@@ -22,20 +22,20 @@ fn each_segment_is_the_time_between_its_layers_and_they_add_up() {
 }
 
 #[test]
-fn a_packet_between_two_grid_bytes_costs_and_counts_nothing() {
+fn a_packet_between_two_sampled_bytes_costs_and_counts_nothing() {
     let mut host = Host::new();
     host.send(GRID + 1, GRID - 1, 1_000);
     host.send(GRID, 0, 1_000);
     assert_eq!(host.count(Segment::TxTotal), 0);
-    // the last byte of the packet is the grid byte
+    // The last byte of the packet is the sampled byte.
     host.send(GRID + 1, GRID, 1_000);
     assert_eq!(host.count(Segment::TxTotal), 1);
 }
 
-/// Four grid bytes in one packet of TCP's, that the device gets in packets of
-/// its own size: each of them passes when the packet does that carries it.
+/// Four sampled bytes in one packet of TCP, which the device receives in smaller packets: each byte passes with the
+/// packet that carries it.
 #[test]
-fn a_segment_that_is_split_on_its_way_is_matched_byte_by_byte() {
+fn a_segment_that_is_split_on_the_path_is_matched_byte_by_byte() {
     let mut host = Host::new();
     let mss = 1448;
     host.pass(0, 4 * GRID, Layer::TxSocket, 1_000);
@@ -46,11 +46,11 @@ fn a_segment_that_is_split_on_its_way_is_matched_byte_by_byte() {
         host.pass(seq, bytes, Layer::TxDriver, 10_000 + index as u64);
     }
     assert_eq!(host.count(Segment::IpDriver), 4);
-    // 0, 16384, 32768 and 49152 are in packets 0, 11, 22 and 33
+    // Bytes 0, 16384, 32768 and 49152 are in packets 0, 11, 22 and 33.
     assert_eq!(host.sum_ns(Segment::IpDriver), 4 * 7_000 + 11 + 22 + 33);
 }
 
-/// Two writes that go out as one packet.
+/// Two writes that leave as one packet.
 #[test]
 fn writes_that_are_joined_keep_their_own_times() {
     let mut host = Host::new();
@@ -61,7 +61,7 @@ fn writes_that_are_joined_keep_their_own_times() {
     assert_eq!(host.sum_ns(Segment::SocketTcp), 5_000 + 1_000);
 }
 
-/// What a write was told to copy, and had to wait for, is stamped again.
+/// A write that had to wait for memory is stamped again.
 #[test]
 fn a_byte_is_written_when_it_was_copied_at_last() {
     let mut host = Host::new();
@@ -77,7 +77,7 @@ fn sequence_numbers_wrap_in_a_packet_and_in_a_flow() {
     let mut host = Host::new();
     host.send(u32::MAX - 99, 200, 1_000);
     assert_eq!(host.count(Segment::TxTotal), 1, "byte 0 is in it");
-    // All of a cycle, and the same numbers again: 4 GiB later they are other bytes.
+    // All bytes of a cycle, and then the same sequence numbers again: 4 GiB later they are other bytes.
     for cycle in 0..2u64 {
         for slot in 0..1u32 << 18 {
             host.send(slot << 14, 1, 10_000 + cycle);
@@ -86,7 +86,7 @@ fn sequence_numbers_wrap_in_a_packet_and_in_a_flow() {
     assert_eq!(host.count(Segment::TxTotal), 1 + 2 * (1 << 18));
 }
 
-/// Also where the table has more rows than the sequence space has grid bytes.
+/// Also if the table has more rows than there are sampled bytes in the sequence space.
 #[test]
 fn bytes_of_the_last_cycle_are_not_taken_for_retransmissions() {
     for sample_bytes in [1 << 14, 1 << 20, 1 << 24] {
@@ -121,7 +121,7 @@ fn flows_share_the_rows_and_keep_apart() {
     assert_eq!(host.sum_ns(Segment::TxTotal), 2 * 10_000);
 }
 
-/// More bytes are on their way than there are rows: the later ones have them.
+/// More bytes are in flight than there are rows: the later ones own them.
 #[test]
 fn a_row_that_went_to_another_flow_gives_no_figure() {
     let mut host = Host::with(&Config { rows: 64, ..Config::default() });
@@ -132,7 +132,7 @@ fn a_row_that_went_to_another_flow_gives_no_figure() {
         host.flow = *flow;
         host.pass(GRID, 1, Layer::TxSocket, 1_000 + now_ns);
     }
-    // The last ones still have theirs.
+    // The last bytes still own their rows.
     for (index, flow) in flows.iter().enumerate().rev() {
         let now_ns = 100 * index as u64;
         host.flow = *flow;
@@ -147,7 +147,7 @@ fn a_row_that_went_to_another_flow_gives_no_figure() {
 }
 
 #[test]
-fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
+fn all_sampled_bytes_of_a_large_packet_are_stamped_up_to_the_last_1024() {
     let config = Config { sample_bytes: 64, ..Config::default() };
     let mut host = Host::with(&config);
     host.send(0, 1 << 16, 1_000);
@@ -164,9 +164,9 @@ fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
     assert_eq!(host.path.counters().get(Counter::TxUnbegun), 1);
 }
 
-/// On both sides, and on both hosts, the same ones are left.
+/// The same bytes remain in both directions, and on both hosts.
 #[test]
-fn a_thinner_grid_has_each_second_byte_of_the_one_before() {
+fn a_thinner_sampling_grid_has_every_second_byte_of_the_previous_one() {
     let mut host = Host::new();
     host.path.thin(1);
     host.send(0, 4 * GRID, 1_000);
@@ -180,9 +180,9 @@ fn a_thinner_grid_has_each_second_byte_of_the_one_before() {
     assert_eq!(host.count(Segment::RxTotal), 3);
 }
 
-/// As when programs were away for a while: the rest of its way is not seen.
+/// As if programs were detached for a while: the rest of the byte's path is not observed.
 #[test]
-fn what_was_begun_before_the_grid_changed_is_not_ended_after() {
+fn what_was_started_before_the_sampling_grid_changed_is_not_finished_after() {
     let mut host = Host::new();
     host.pass(0, 100, Layer::TxSocket, 1_000);
     host.arrive(GRID, 100, 1_000);
@@ -195,7 +195,7 @@ fn what_was_begun_before_the_grid_changed_is_not_ended_after() {
 }
 
 #[test]
-fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
+fn with_a_pace_the_first_layer_selects_and_the_others_follow() {
     let mut host = Host::with(&Config { pace_ns: 1_000_000, ..Config::default() });
     for (byte, now_ns) in [(0, 1_000), (1, 500_000), (2, 1_100_000)] {
         host.send(byte * GRID, 100, now_ns);
@@ -204,7 +204,7 @@ fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
     assert_eq!(host.path.counters().get(Counter::TxUnbegun), 0, "not chosen is not missed");
 }
 
-/// A sequence number comes round, and its row was taken by no other byte.
+/// A sequence number comes again, and no other byte used its row.
 #[test]
 fn with_a_pace_a_byte_is_not_taken_for_the_one_4_gib_before() {
     let mut host = Host::with(&Config { pace_ns: 1_000_000, ..Config::default() });
@@ -218,7 +218,7 @@ fn with_a_pace_a_byte_is_not_taken_for_the_one_4_gib_before() {
     assert_eq!(host.count(Segment::RxTotal), 2);
     assert_eq!(host.sum_ns(Segment::RxTotal), 10_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
-    // due, as on loopback the way up followed the way down; then it is not
+    // The second byte is due because on loopback the receive path follows the send path; then it is not.
     for (after_ns, count) in [(2_100_000, 3), (2_200_000, 3)] {
         host.arrive(GRID, 100, long_after + after_ns);
         host.reach(GRID + 100, Layer::RxSocket, long_after + after_ns + 5_000);

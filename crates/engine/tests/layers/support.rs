@@ -1,11 +1,11 @@
-//! A host, and what a segment has.
+//! A simulated host.
 
-use dwell_engine::layers::{Bytes, Config, Flow, Layer, Path, Segment};
+use dwell_engine::layers::{ByteRange, Config, Flow, HostLayers, Layer, Segment};
 
 pub const GRID: u32 = 1 << 14;
 
 pub struct Host {
-    pub path: Path,
+    pub path: HostLayers,
     pub flow: Flow,
 }
 
@@ -15,16 +15,16 @@ impl Host {
     }
 
     pub fn with(config: &Config) -> Host {
-        let path = Path::new(config);
+        let path = HostLayers::new(config);
         let flow = path.flow("192.0.2.1:5201".parse().unwrap(), "192.0.2.2:40000".parse().unwrap());
         Host { path, flow }
     }
 
     pub fn pass(&mut self, seq: u32, bytes: u32, layer: Layer, now_ns: u64) {
-        self.path.pass(self.flow, Bytes { seq, bytes }, layer, now_ns);
+        self.path.pass(self.flow, ByteRange { seq, bytes }, layer, now_ns);
     }
 
-    /// From the socket to the driver, a microsecond a layer.
+    /// Passes the layers from the socket to the driver, with a microsecond per layer.
     pub fn send(&mut self, seq: u32, bytes: u32, now_ns: u64) {
         self.pass(seq, bytes, Layer::TxSocket, now_ns);
         self.leave_ip(seq, bytes, now_ns + 1_000, now_ns + 2_000);
@@ -36,12 +36,12 @@ impl Host {
         self.pass_packet(seq, bytes, Layer::TxIp, tcp_ns, now_ns);
     }
 
-    /// One that TCP handed down at `tcp_ns`.
+    /// Passes a layer with a packet that TCP handed down at `tcp_ns`.
     pub fn pass_packet(&mut self, seq: u32, bytes: u32, layer: Layer, tcp_ns: u64, now_ns: u64) {
-        self.path.pass_packet(self.flow, Bytes { seq, bytes }, layer, tcp_ns, now_ns);
+        self.path.pass_packet(self.flow, ByteRange { seq, bytes }, layer, tcp_ns, now_ns);
     }
 
-    /// From the driver to TCP, a microsecond a layer.
+    /// Passes the layers from the driver to TCP, with a microsecond per layer.
     pub fn arrive(&mut self, seq: u32, bytes: u32, now_ns: u64) {
         self.pass(seq, bytes, Layer::RxDriver, now_ns);
         self.pass(seq, bytes, Layer::RxIp, now_ns + 1_000);
@@ -56,7 +56,7 @@ impl Host {
         self.path.segment(segment).count()
     }
 
-    /// The sum, which is exact.
+    /// Returns the exact sum of a segment.
     pub fn sum_ns(&self, segment: Segment) -> u64 {
         self.path.segment(segment).sum_ns() as u64
     }

@@ -1,4 +1,4 @@
-//! dns: a query and its answer, by transaction, question and 5-tuple.
+//! dns: a query and its answer, matched by transaction, question and 5-tuple.
 
 use dwell_engine::rtt::Counter;
 
@@ -40,7 +40,7 @@ impl Message {
         frame(at_ms, ETHERNET, ethernet(&ip))
     }
 
-    /// The same question with the response bit, from the server's `port`.
+    /// Returns the same question with the response bit, from the server's `port`.
     fn answered_from(&self, at_ms: f64, port: u16) -> Frame {
         let mut bytes = self.bytes();
         bytes[2] |= 0x80;
@@ -112,7 +112,7 @@ fn letters_fold() {
 fn an_answer_from_another_port_is_no_answer() {
     let question = query(7, "example.org");
     assert!(measured([question.asked(0.0), question.answered_from(20.0, 54)]).is_empty());
-    // between two servers, both of which use port 53
+    // Between two servers that both use port 53.
     let between = |mut frame: Frame, at: usize| {
         frame.data[at..at + 2].copy_from_slice(&53u16.to_be_bytes());
         frame
@@ -124,7 +124,7 @@ fn an_answer_from_another_port_is_no_answer() {
 }
 
 #[test]
-fn several_queries_on_one_port_are_told_apart() {
+fn several_queries_on_one_port_are_distinguished() {
     let (a, b) = (query(7, "a.example"), query(8, "b.example"));
     assert_eq!(
         measured([a.asked(0.0), b.asked(3.0), b.answered(10.0), a.answered(20.0)]),

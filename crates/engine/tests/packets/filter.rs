@@ -9,8 +9,7 @@ fn scene(ipv6: bool) -> Vec<Segment> {
     scene.into_iter().map(|packet| if ipv6 { packet.ipv6() } else { packet }).collect()
 }
 
-/// True if the flow between 10.0.0.1:40000 and 10.0.0.2:80, or fd00::1 and
-/// fd00::2, is followed.
+/// Returns whether the flow between 10.0.0.1:40000 and 10.0.0.2:80, or fd00::1 and fd00::2, is followed.
 fn followed(rules: &[&str], ipv6: bool) -> bool {
     let config = Config { filter: FilterRule::parse_all(rules).unwrap(), ..small() };
     let run = run(&config, scene(ipv6));

@@ -1,4 +1,4 @@
-//! `--flow-events`: what becomes of flows.
+//! `--flow-events`: changes of flows.
 
 use dwell_engine::{
     measure::Method,
@@ -21,7 +21,7 @@ fn connection() -> Vec<Segment> {
 }
 
 #[test]
-fn nothing_is_told_unless_it_is_asked_for() {
+fn no_event_is_reported_unless_requested() {
     assert!(run(&small(), connection()).flows.is_empty());
 }
 
@@ -38,7 +38,7 @@ fn a_flow_opens_has_its_first_round_trip_and_closes_with_the_second_fin() {
 }
 
 #[test]
-fn the_first_packet_tells_who_is_source() {
+fn the_first_packet_determines_the_source() {
     let scene = [server(0.0).data(500, 10).ack(100), client(5.0).seq(100).ack(510)];
     let run = run(&watching(), scene);
     assert_eq!((run.flows[0].src.port, run.flows[0].dst.port), (80, 40_000));
@@ -107,7 +107,7 @@ fn figures_of_a_sample_are_those_of_the_flow_so_far() {
     assert_eq!(run.samples[2].bytes, 6 * (14 + 20 + 32) + 3 * 50);
 }
 
-/// Sweeps each 100 ms from the last packet on.
+/// Sweeps every 100 ms after the last packet.
 fn swept(config: &Config, scene: Vec<Segment>, until_ms: u64) -> Vec<String> {
     let mut tracker = Tracker::new(config);
     let mut lines = Vec::new();

@@ -1,27 +1,24 @@
-//! The buckets of C and Rust are the same, and fine enough.
+//! The buckets of C and Rust agree, and are narrow enough.
 
 use dwell_engine::{abi, histogram::Histogram};
 use proptest::prelude::*;
 
-/// What the kernel would have counted.
+/// Counts values as the kernel does, without the code under test.
 fn kernel(values: &[u64]) -> abi::dwell_histogram {
-    let mut bucketed = Histogram::default();
-    let mut raw =
-        abi::dwell_histogram { count: 0, sum_ns: 0, min_ns: 0, max_ns: 0, bucket: [0; abi::DWELL_BUCKETS as usize] };
-    for value in values {
-        bucketed.record(*value);
-    }
-    raw.count = bucketed.count();
-    raw.sum_ns = bucketed.sum_ns() as u64;
-    raw.min_ns = bucketed.min_ns().unwrap_or(0);
-    raw.max_ns = bucketed.max_ns().unwrap_or(0);
+    let mut raw = abi::dwell_histogram {
+        count: values.len() as u64,
+        sum_ns: values.iter().sum(),
+        min_ns: values.iter().copied().min().unwrap_or(0),
+        max_ns: values.iter().copied().max().unwrap_or(0),
+        bucket: [0; abi::DWELL_BUCKETS as usize],
+    };
     for value in values {
         raw.bucket[index(*value)] += 1;
     }
     raw
 }
 
-/// The definition of `core/base/histogram.h`, written anew.
+/// Returns the bucket of a value: an independent implementation of the definition in `core/base/histogram.h`.
 fn index(value: u64) -> usize {
     if value < 128 {
         return value as usize;
@@ -35,7 +32,7 @@ fn index(value: u64) -> usize {
 }
 
 #[test]
-fn the_range_of_the_issue_is_covered() {
+fn buckets_are_at_most_1_6_percent_wide_from_a_microsecond_to_a_minute() {
     let mut h = Histogram::default();
     h.record(1_000);
     h.record(60_000_000_000);

@@ -1,4 +1,4 @@
-//! icmp, icmpv6: echo request and reply.
+//! icmp and icmpv6: echo request and reply.
 
 use dwell_engine::rtt::{Config, Counter, RateLimit};
 use etherparse::PacketBuilder;
@@ -40,7 +40,7 @@ fn ports_of_a_sample_are_the_identifier() {
 }
 
 #[test]
-fn many_on_their_way_are_told_apart() {
+fn many_in_flight_are_distinguished() {
     assert_eq!(
         measured([ask(0.0, 1), ask(10.0, 2), ask(20.0, 3), reply(50.0, 3), reply(51.0, 1), reply(52.0, 2),]),
         ["icmp to server: 30 ms at 50", "icmp to server: 51 ms at 51", "icmp to server: 42 ms at 52",]
@@ -79,7 +79,7 @@ fn a_reply_without_a_request_is_nothing() {
 
 #[test]
 fn duplicates_change_nothing() {
-    // as on a loopback device, which shows each packet twice
+    // As on a loopback device, which shows each packet twice.
     assert_eq!(measured([ask(0.0, 1), ask(0.5, 1), reply(20.0, 1), reply(20.5, 1)]), ["icmp to server: 20 ms at 20"]);
 }
 
@@ -97,7 +97,7 @@ fn a_sequence_that_comes_round_under_a_rate_limit_is_not_taken_for_the_old_one()
     let scene = [
         // never answered
         ask(0.0, 1),
-        // the rate limit keeps this lap's request 1 from being stamped
+        // The rate limit prevents a stamp for request 1 of this round.
         ask(59_900.0, 0),
         ask(60_000.0, 1),
         reply(60_020.0, 1),

@@ -1,10 +1,10 @@
-//! `--rate-limit` and `--rtt-rate`.
+//! The limits `--rate-limit` and `--rtt-rate`.
 
 use dwell_engine::rtt::{Config, Counter, RateLimit};
 
 use crate::wire::{Run, Segment, Side, client, run, segment, server, small};
 
-/// Data of `from` each millisecond, each answered after `rtt_ms`.
+/// Sends data from one side every millisecond, each answered after `rtt_ms`.
 fn stream(from: Side, count: u32, rtt_ms: u32) -> Vec<Segment> {
     let mut scene = Vec::new();
     for n in 0..count {
@@ -85,7 +85,7 @@ fn a_rate_in_round_trips_begins_with_its_interval() {
 #[test]
 fn a_syn_waits_for_either_answer_under_a_limit_too() {
     let config = Config { include_handshake: true, rate_limit: RateLimit::Interval(100_000_000), ..small() };
-    // the client offers timestamps, the server has none
+    // The client offers timestamps, but the server does not support them.
     let scene = [client(0.0).syn(99).ts(7, 0), server(20.0).syn(499).ack(100)];
     assert_eq!(run(&config, scene).lines(), ["tcp-seq handshake to server: 20 ms at 20"]);
 }

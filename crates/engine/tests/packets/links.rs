@@ -1,11 +1,11 @@
-//! What is around an IP packet: link headers, tags, tunnels, options.
+//! Headers around an IP packet: link headers, tags, tunnels, options.
 
 use dwell_engine::rtt::Counter;
 use etherparse::PacketBuilder;
 
 use crate::wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, run, server, small};
 
-/// A capture link type and the frame around an IP packet.
+/// The link type of a capture, and the frame around an IP packet.
 pub type Wrapped = (u32, Vec<u8>);
 type Wrap = fn(&[u8]) -> Wrapped;
 
@@ -21,7 +21,7 @@ fn framed(parts: &[&[u8]]) -> Wrapped {
     (ETHERNET, [&[&[2; 12][..]], parts].concat().concat())
 }
 
-/// `payload` in an IPv4 packet of two routers.
+/// Returns `payload` in an IPv4 packet between two routers.
 fn within_ipv4(proto: u8, payload: &[u8]) -> Vec<u8> {
     let total = (20 + payload.len()) as u16;
     let mut header = vec![0x45, 0];
@@ -50,7 +50,7 @@ fn ip_in_ip(outer: u8, ip: &[u8]) -> Vec<u8> {
     if outer == 4 { within_ipv4(proto, ip) } else { within_ipv6(proto, ip) }
 }
 
-/// The link types and encapsulations of the manual.
+/// The documented link types and encapsulations.
 pub const WRAPS: [(&str, Wrap); 30] = [
     ("Ethernet", |ip| framed(&[&ethertype(ip), ip])),
     ("Ethernet with padding", |ip| framed(&[&ethertype(ip), ip, &[0; 9]])),
@@ -125,7 +125,7 @@ fn wrapped(packet: &Segment, wrap: Wrap) -> Frame {
 }
 
 #[test]
-fn each_encapsulation_is_looked_into() {
+fn each_encapsulation_is_parsed() {
     for (name, wrap) in WRAPS {
         for ipv6 in [false, true] {
             let scene = [client(10.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5)]
@@ -172,8 +172,7 @@ fn ipv4_options_are_stepped_over() {
     assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
-/// Extension headers between the IPv6 header and TCP: number, bytes with the
-/// next header left open.
+/// Extension headers between the IPv6 header and TCP: the number, and the bytes with the next header left open.
 pub const EXTENSIONS: [(u8, &[u8]); 6] = [
     (0, &[0, 0, 5, 2, 0, 0, 1, 0]),
     (43, &[0, 2, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]),
@@ -184,7 +183,7 @@ pub const EXTENSIONS: [(u8, &[u8]); 6] = [
     (44, &[0, 0, 0, 0, 9, 9, 9, 9]),
 ];
 
-/// The IPv6 packet with these extension headers in between.
+/// Returns the IPv6 packet with these extension headers inserted.
 pub fn extended(packet: &Segment, headers: &[(u8, &[u8])]) -> Vec<u8> {
     let mut ip = packet.clone().ipv6().ip_packet();
     for (number, bytes) in headers.iter().rev() {

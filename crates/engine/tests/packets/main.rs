@@ -1,4 +1,4 @@
-//! Packets computed by hand, and what the engine must make of them.
+//! Packets built by hand, and what the engine must make of them.
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 

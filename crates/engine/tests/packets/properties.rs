@@ -1,4 +1,4 @@
-//! What must hold for any packets in any order.
+//! Properties that hold for any packets in any order.
 
 use dwell_engine::{
     measure::{Endpoint, Sample},
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::wire::{Frame, Run, Segment, Side, run, segment, small};
 
-/// Segments that often answer each other: few ports, numbers and TSvals.
+/// Generates segments that often answer each other: few ports, sequence numbers and TSvals.
 fn segments() -> impl Strategy<Value = Vec<Segment>> {
     let one = (
         any::<bool>(),
@@ -61,7 +61,7 @@ fn span_ns(scene: &[Segment]) -> u64 {
     times().max().unwrap() - times().min().unwrap()
 }
 
-/// All that does not depend on when, and by which numbers, it happened.
+/// Returns everything that does not depend on times and sequence numbers.
 fn outline(run: &Run) -> Vec<(u64, u64, Endpoint, Endpoint, bool, String)> {
     run.samples
         .iter()
@@ -72,8 +72,7 @@ fn outline(run: &Run) -> Vec<(u64, u64, Endpoint, Endpoint, bool, String)> {
         .collect()
 }
 
-/// Stamps that fall on one place are lost, and the places follow from what the
-/// tests change: such scenes prove nothing.
+/// Returns whether stamps collided in a slot. The slots depend on what the tests change, so such scenes prove nothing.
 fn lost_stamps(run: &Run) -> bool {
     run.count(Counter::StampsOverwritten) > 0
 }
@@ -83,7 +82,7 @@ proptest! {
 
     #[test]
     fn no_sample_is_longer_than_the_time_that_passed(scene in segments(), config in configs()) {
-        // in arbitrary order: times step back as well
+        // In arbitrary order: times also step back.
         let run = run(&config, scene.clone());
         for sample in &run.samples {
             prop_assert!(sample.rtt_ns <= span_ns(&scene));
@@ -143,7 +142,7 @@ proptest! {
     #[test]
     fn exchanging_the_hosts_mirrors_the_samples(scene in segments(), config in configs()) {
         let scene = in_order(scene);
-        // exchanging addresses and leaving the ports where they are
+        // Exchanges the addresses, but not the ports.
         let exchanged = scene.iter().cloned().map(|packet| {
             let mut frame = Frame::from(packet);
             for at in [26 + 3, 30 + 3] {

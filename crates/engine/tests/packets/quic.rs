@@ -121,8 +121,8 @@ fn what_is_no_quic_is_counted_and_passed_over() {
     }
 }
 
-/// 40 ms to the server and back, 10 ms to the client and back; the value in
-/// loop `n` is odd or even. Three packets of each side between its edges.
+/// Generates loops of 40 ms to the server and back, and 10 ms to the client and back, with the spin value of loop `n`.
+/// There are three packets of each side between its edges.
 fn spinning(loops: u32, value: impl Fn(Side, u32) -> bool) -> Vec<Frame> {
     let mut scene = Vec::new();
     for n in 0..loops {
@@ -141,7 +141,7 @@ fn genuine(_: Side, n: u32) -> bool {
     n.is_multiple_of(2)
 }
 
-/// A handshake 100 ms before the first loop.
+/// A connection with a handshake 100 ms before the first loop.
 fn connection(loops: u32, value: impl Fn(Side, u32) -> bool) -> Vec<Frame> {
     let mut scene =
         vec![long(0.0, Client, V1, INITIAL), long(40.0, Server, V1, INITIAL), long(50.0, Client, V1, HANDSHAKE)];
@@ -157,7 +157,7 @@ fn edges_give_both_halves_and_the_loop() {
     let lines = measured(connection(10, genuine));
     assert_eq!(lines[0], "quic-handshake handshake to server: 40 ms at 40");
     let mut expected = Vec::new();
-    // Three loops pass until both sides kept still six times out of turn.
+    // It takes three loops until both sides have kept still six times out of turn.
     for n in 4..10 {
         let at_ms = 100 + 50 * n;
         expected.extend([
@@ -183,7 +183,7 @@ fn halves_and_loops_can_be_had_apart_and_are_the_same() {
 
 #[test]
 fn a_fixed_bit_that_is_greased_hides_no_packet() {
-    // RFC 9287: drawn for each packet, as quinn and others do
+    // RFC 9287: a random value for each packet, as in quinn and others.
     let mut dice = crate::quic_path::Dice(5);
     let scene = connection(10, genuine).into_iter().map(|mut packet| {
         if packet.data[42] & 0x80 == 0 && dice.flip() {
@@ -214,7 +214,7 @@ fn a_connection_in_the_middle_is_followed_on_port_443_only() {
 
 #[test]
 fn who_is_client_is_learnt_when_its_initial_was_not_seen() {
-    // the server's Initial looks like a client's first
+    // The server's Initial looks like the first packet of a client.
     let scene = connection(20, genuine).into_iter().skip(1);
     let run = run(&small(), scene);
     let spin = run.samples.iter().filter(|sample| sample.method == Method::QuicSpin);
@@ -241,13 +241,13 @@ fn a_constant_on_either_side_gives_nothing() {
 fn a_late_packet_around_an_edge_is_rejected_and_counted() {
     let undisturbed = measured(connection(10, genuine));
     let mut scene = connection(10, genuine);
-    // the last packet of the old value, 1 ms after the client's eighth edge
+    // The last packet with the old value, 1 ms after the client's eighth edge.
     scene.push(short(100.0 + 7.0 * 50.0 + 1.0, Client, true));
     scene.sort_by_key(|packet| packet.time_ns);
     let run = run(&small(), scene);
     assert_eq!(run.count(Counter::SpinEarly), 1);
     assert_eq!(run.count(Counter::SpinOrder), 0);
-    // until it kept still often enough again, the client is not trusted
+    // Until it has kept still often enough again, the client is not trusted.
     let lines = run.lines();
     assert!(lines.len() > 10);
     assert!(lines.iter().all(|line| undisturbed.contains(line)));
@@ -255,8 +255,8 @@ fn a_late_packet_around_an_edge_is_rejected_and_counted() {
 
 #[test]
 fn a_change_of_connection_id_makes_no_sample_of_its_reset() {
-    // RFC 9000 section 17.4: the value starts again with 0; here the server
-    // does so while it had the turn to keep 1, and echoes rightly after it
+    // RFC 9000 section 17.4: the value starts again with 0; here the server does this while it had to keep 1, and
+    // echoes correctly afterwards.
     let mut scene = Vec::new();
     for packet in connection(60, genuine) {
         let reset_ns = packet.time_ns - crate::wire::START_NS;

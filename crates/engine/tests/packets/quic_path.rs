@@ -1,4 +1,4 @@
-//! A QUIC connection between two hosts, seen by a vantage point between them.
+//! A QUIC connection between two hosts, seen at a vantage point between them.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::OnceLock};
 
@@ -7,7 +7,7 @@ use crate::wire::{ETHERNET, Frame, Side, ethernet, frame, udp};
 pub const V1: u32 = 1;
 pub const V2: u32 = 0x6b33_43cf;
 
-/// A datagram that begins with a long header.
+/// Returns a datagram that starts with a long header.
 pub fn long(at_ms: f64, from: Side, version: u32, kind: u8) -> Frame {
     let mut payload = vec![0xc0 | kind << 4];
     payload.extend(version.to_be_bytes());
@@ -16,7 +16,7 @@ pub fn long(at_ms: f64, from: Side, version: u32, kind: u8) -> Frame {
     datagram(at_ms, from, &payload)
 }
 
-/// A datagram of one short-header packet.
+/// Returns a datagram of one short-header packet.
 pub fn short(at_ms: f64, from: Side, spin: bool) -> Frame {
     static MADE: OnceLock<[Frame; 2]> = OnceLock::new();
     let made = MADE.get_or_init(|| SIDES.map(|side| datagram(0.0, side, &[0x40; 60])));
@@ -60,7 +60,7 @@ impl Dice {
 pub enum Spin {
     Genuine,
     Constant(bool),
-    /// Anew for each packet.
+    /// A new random value for each packet.
     Random,
 }
 
@@ -68,21 +68,21 @@ pub enum Spin {
 pub enum Traffic {
     /// The server sends steadily, the client acknowledges every second packet.
     Download { gap_us: u64 },
-    /// The other way round.
+    /// The client sends steadily, the server acknowledges every second packet.
     Upload { gap_us: u64 },
-    /// A request, an answer of some packets, a pause. With one packet only one
-    /// is on its way at any time.
+    /// A request, an answer of some packets, a pause. With one packet per answer, only one packet is in flight at any
+    /// time.
     Requests { packets: u64, think_us: u64 },
-    /// Both send steadily, as in a call.
+    /// Both sides send steadily, as in a call.
     Call { gap_us: u64 },
 }
 
 #[derive(Clone, Copy)]
 pub struct Path {
-    /// One way, from the vantage point.
+    /// The one-way delay from the vantage point.
     pub to_client_us: u64,
     pub to_server_us: u64,
-    /// One packet in so many reaches the vantage point late; 0 for none.
+    /// One packet in this number reaches the vantage point late; 0 for none.
     pub late_one_in: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct Connection {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Some packets in a row, the last of which may ask for an answer.
+    /// Consecutive packets, the last of which may request an answer.
     Send {
         from: usize,
         more: u64,
@@ -121,7 +121,7 @@ struct Host {
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
-/// What the vantage point sees of the connection, handshake included.
+/// Returns what the vantage point sees of the connection, including the handshake.
 pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
     let Path { to_client_us, to_server_us, late_one_in } = connection.path;
     let way_us = [to_client_us, to_server_us];

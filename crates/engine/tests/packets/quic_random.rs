@@ -1,5 +1,4 @@
-//! quic-spin over many connections: what is genuine is measured, what is drawn
-//! is not.
+//! quic-spin over many connections: genuine spin bits are measured, random ones are not.
 
 use dwell_engine::{
     measure::{Method, Sample},
@@ -20,10 +19,10 @@ const TRAFFICS: [Traffic; 6] = [
     Traffic::Call { gap_us: 20_000 },
 ];
 
-/// In the middle, next to the client, next to the server.
+/// A vantage point in the middle, next to the client, and next to the server.
 const PATHS: [(u64, u64); 3] = [(10_000, 2_500), (50, 12_000), (12_000, 50)];
 
-/// Each traffic on each path, `times` each.
+/// Runs each kind of traffic on each path, `times` each.
 fn runs(client: Spin, server: Spin, late_one_in: u64, times: u64) -> Vec<(Connection, Run)> {
     let mut runs = Vec::new();
     for traffic in TRAFFICS {
@@ -55,14 +54,13 @@ fn halves(run: &Run, to: Side) -> impl Iterator<Item = &Sample> {
     run.samples.iter().filter(spin)
 }
 
-/// Connections of which a spin sample was given.
+/// Returns the number of connections with a spin sample.
 fn measured(runs: &[(Connection, Run)]) -> usize {
     runs.iter().filter(|(_, run)| loops(run).next().is_some() || halves(run, Side::Client).next().is_some()).count()
 }
 
-/// Loops that must have been measured. In a call next to one of the hosts
-/// there is about one packet in a loop, which may never prove that it is no
-/// chance.
+/// Returns the number of loops that must be measured. In a call next to one of the hosts there is about one packet per
+/// loop, which may never be distinguishable from chance.
 fn enough(connection: &Connection) -> usize {
     match connection.traffic {
         Traffic::Call { .. } => 0,
@@ -74,7 +72,7 @@ fn enough(connection: &Connection) -> usize {
 fn genuine_spin_is_measured_whatever_the_traffic_and_never_too_short() {
     for (connection, run) in runs(Spin::Genuine, Spin::Genuine, 0, 3) {
         let Path { to_client_us, to_server_us, .. } = connection.path;
-        // the clock of a loop starts anew with the jitter of 20 µs on each way
+        // The clock of a loop starts anew with the jitter of 20 µs in each direction.
         let jitter_ns = 40_000;
         let least = |us: u64| (2 * us * 1000).saturating_sub(jitter_ns);
         assert!(loops(&run).count() >= enough(&connection));
@@ -86,7 +84,7 @@ fn genuine_spin_is_measured_whatever_the_traffic_and_never_too_short() {
         all(halves(&run, Side::Client).collect(), to_client);
         let server = all(halves(&run, Side::Server).collect(), to_server);
         all(loops(&run).collect(), least(to_client_us + to_server_us));
-        // Of a server that answers at once, the least is the path's.
+        // If the server answers at once, the minimum is that of the path.
         if matches!(connection.traffic, Traffic::Requests { packets: 1, .. }) {
             assert!(server.unwrap() < 2 * to_server_us * 1000 + 200_000);
         }

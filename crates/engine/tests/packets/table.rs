@@ -1,4 +1,4 @@
-//! A full table: it keeps measuring, and says what it could not follow.
+//! A full table continues to measure, and reports what it could not follow.
 
 use dwell_engine::{
     measure::{CloseReason, Event, FlowChange},
@@ -37,7 +37,7 @@ impl Table {
         self.tracker.counters().get(counter)
     }
 
-    /// A request and its answer after 1 ms.
+    /// Sends a request, and its answer after 1 ms.
     fn exchange(&mut self, at_ms: f64, port: u16, round: u32) {
         for packet in exchange(at_ms, port, round) {
             self.see(packet);
@@ -56,7 +56,7 @@ fn exchange(at_ms: f64, port: u16, round: u32) -> [Segment; 2] {
 #[test]
 fn established_flows_survive_a_flood_of_flows_that_nobody_answers() {
     let mut table = Table::new();
-    // the first round establishes them
+    // The first round establishes the flows.
     for round in 0..60 {
         let now_ms = f64::from(round) * 500.0;
         for port in 0..6 {
@@ -76,14 +76,14 @@ fn established_flows_survive_a_flood_of_flows_that_nobody_answers() {
 #[test]
 fn what_is_idle_goes_before_what_waits_for_an_answer() {
     let mut table = Table::new();
-    // answered flows that fall silent fill the table
+    // Answered flows that fall silent fill the table.
     for port in 0..200 {
         table.exchange(f64::from(port), 1000 + port, 0);
     }
     let tracked = table.count(Counter::FlowsOpened);
     assert!((12..=16).contains(&tracked), "{tracked} of 16 places");
     assert_eq!(table.closed, []);
-    // eleven seconds later all of them are idle, and a newcomer finds room
+    // Eleven seconds later all of them are idle, and a new flow finds room.
     table.exchange(11_500.0, 5000, 0);
     assert_eq!(table.closed, [CloseReason::Idle]);
     assert_eq!(table.count(Counter::FlowsExpired), 1);
@@ -139,15 +139,15 @@ fn a_table_that_is_full_of_live_flows_refuses_and_counts() {
 }
 
 #[test]
-fn there_are_at_least_five_places_for_four_flows() {
+fn there_are_at_least_five_slots_for_four_flows() {
     for max_flows in [4, 16, 52_428, 65_536, 1_000_000] {
         let config = Config { max_flows, ..Config::default() };
         assert!(config.buckets() * 4 >= max_flows / 4 * 5);
     }
 }
 
-/// How many of as many flows as the table was made for find a place: their
-/// clients differ in the port, or in the address.
+/// Returns how many of the flows that the table was made for find a slot, if their clients differ in the port or in the
+/// address.
 fn held(max_flows: u32, by_address: bool) -> u64 {
     let mut tracker = Tracker::new(&Config { max_flows, ..Config::default() });
     for number in 0..max_flows as u16 {
@@ -165,11 +165,11 @@ fn held(max_flows: u32, by_address: bool) -> u64 {
 fn a_table_holds_the_flows_it_was_made_for() {
     for by_address in [false, true] {
         for max_flows in [16, 256, 4096, 32_768] {
-            // two full buckets for one flow are rare
+            // It is rare that both buckets of a flow are full.
             let missing = u64::from(max_flows) - held(max_flows, by_address);
             assert!(missing * 1000 <= u64::from(max_flows), "{missing} of {max_flows}");
         }
-        // four places of five, as full as rounding up ever leaves it
+        // Four slots of five are used, the fullest that rounding up ever leaves a table.
         assert!(held(52_428, by_address) > 51_500);
     }
 }

@@ -1,4 +1,4 @@
-//! tcp-seq: data, and the ACK that first covers its last byte.
+//! tcp-seq: data, and the first ACK that covers its last byte.
 
 use dwell_engine::{
     measure::Method,
@@ -7,8 +7,8 @@ use dwell_engine::{
 
 use crate::wire::{Frame, Segment, client, run, server, small};
 
-/// The client's data up to byte 100 was sent and acknowledged before: what
-/// comes first in a flow is never measured.
+/// Measures a scene in which the client's data up to byte 100 was acknowledged before, because the first data of a flow
+/// is never measured.
 fn measured(scene: impl IntoIterator<Item = Segment>) -> Vec<String> {
     run(&small(), opened().into_iter().chain(scene)).lines()
 }
@@ -108,8 +108,8 @@ fn karn_a_retransmitted_range_gives_nothing_until_new_data_is_acked() {
 
 #[test]
 fn karn_holds_for_an_ack_that_covers_more_than_what_was_sent_again() {
-    // 150 to 200 goes out after the retransmission, and its ACK comes in the
-    // middle of it: the oldest that waits is the retransmitted one
+    // 150 to 200 is sent after the retransmission, and its ACK arrives in the middle of it: the oldest pending stamp is
+    // of the retransmitted range.
     for ack in [170, 900] {
         assert_eq!(
             measured([
@@ -138,13 +138,13 @@ fn karn_a_range_that_overlaps_what_was_sent_gives_nothing() {
 }
 
 #[test]
-fn karn_a_sack_makes_all_that_is_on_its_way_ambiguous() {
+fn karn_a_sack_makes_everything_in_flight_ambiguous() {
     assert_eq!(
         measured([
             client(10.0).data(100, 50).ack(500),
             client(11.0).data(150, 50).ack(500),
             client(12.0).data(200, 50).ack(500),
-            // 150 to 200 is missing
+            // 150 to 200 is missing.
             server(31.0).ack(150).sack(200, 250),
             client(32.0).data(150, 50).ack(500),
             server(52.0).ack(250),
@@ -156,7 +156,7 @@ fn karn_a_sack_makes_all_that_is_on_its_way_ambiguous() {
 }
 
 #[test]
-fn karn_a_duplicate_ack_makes_all_that_is_on_its_way_ambiguous() {
+fn karn_a_duplicate_ack_makes_everything_in_flight_ambiguous() {
     let scene = [
         client(10.0).data(100, 50).ack(500),
         // lost before the vantage point: 150 to 200
@@ -289,7 +289,7 @@ fn the_ack_of_a_reset_answers_nothing() {
     assert_eq!(measured([client(10.0).data(100, 50).ack(500), server(3000.0).rst().ack(150),]), [] as [&str; 0]);
 }
 
-/// A segment that offload made longer than its header can say.
+/// Returns a segment that offload made longer than its header can express.
 fn giant(segment: Segment, bytes: u32) -> Frame {
     let mut frame = Frame::from(segment);
     frame.data[16..18].fill(0);
@@ -300,11 +300,11 @@ fn giant(segment: Segment, bytes: u32) -> Frame {
 #[test]
 fn a_number_that_comes_round_after_four_gigabytes_is_not_taken_for_the_old_one() {
     assert_eq!(around_the_numbers(100_000_000).last(), Some(&"tcp-seq to server: 20 ms at 1870".to_owned()));
-    // the limit lets no second stamp be made
+    // The limit prevents a second stamp.
     assert_eq!(around_the_numbers(100_000_000_000), ["tcp-seq to server: 20 ms at 30"]);
 }
 
-/// What is measured while a direction sends 4 GiB and a bit.
+/// Returns what is measured while one direction sends slightly more than 4 GiB.
 fn around_the_numbers(rate_limit_ns: u64) -> Vec<String> {
     const GIANT: u32 = 1 << 28;
     let config = Config { rate_limit: RateLimit::Interval(rate_limit_ns), ..small() };
@@ -312,7 +312,7 @@ fn around_the_numbers(rate_limit_ns: u64) -> Vec<String> {
         client(0.0).syn(99),
         server(1.0).syn(499).ack(100),
         client(10.0).data(100, 50).ack(500),
-        // not stamped; the stamp of byte 150 stays where it is
+        // Not stamped; the stamp of byte 150 stays in its slot.
         client(11.0).data(150, 50).ack(500),
         server(30.0).ack(200),
     ]
@@ -359,7 +359,7 @@ fn a_probe_of_a_closed_window_is_not_taken_for_the_data() {
         measured([
             client(10.0).data(100, 50).ack(500),
             server(30.0).ack(150).window(0),
-            // one byte, which the receiver has no room for
+            // One byte, for which the receiver has no room.
             client(1000.0).data(150, 1).ack(500),
             server(1020.0).ack(150).window(0),
             server(5000.0).ack(150).window(1000),
@@ -447,7 +447,7 @@ fn flows_with_timestamps_can_be_measured_by_their_numbers_alone() {
 
 #[test]
 fn one_direction_alone_gives_nothing() {
-    // whose acknowledgments happen to be its own numbers
+    // The acknowledgment numbers happen to equal the sender's own sequence numbers.
     let data = (0..50).map(|n| {
         let (at_ms, seq) = (f64::from(n), 100 + 50 * n);
         client(at_ms).data(seq, 50).ack(seq)
@@ -485,7 +485,7 @@ fn what_the_last_connection_left_waiting_is_forgotten() {
     // data without an ACK, ended by a RST
     let cut = [client(10.0).data(100, 50).ack(500), client(31.0).rst().seq(150)];
     assert_eq!(measured(cut.into_iter().chain(second())), ["tcp-seq to server: 20 ms at 5041"]);
-    // an ACK of a connection whose data nobody saw
+    // An ACK of a connection whose data was not captured.
     let stray = [server(0.0).seq(500).ack(9_999)];
     assert_eq!(run(&small(), stray.into_iter().chain(second())).lines(), ["tcp-seq to server: 20 ms at 5041"]);
 }

@@ -41,7 +41,7 @@ fn only_the_first_echo_of_a_tsval_counts() {
 }
 
 #[test]
-fn each_tsval_gives_its_own_sample_even_with_many_on_their_way() {
+fn each_tsval_gives_its_own_sample_even_with_many_in_flight() {
     assert_eq!(
         measured([
             client(10.0).data(100, 50).ack(1).ts(5, 1),
@@ -152,8 +152,8 @@ fn a_capture_that_starts_in_the_middle_measures_from_its_first_own_tsval() {
         measured([
             // an echo of something before the capture
             server(5.0).ack(60).ts(8, 3),
-            // shares its TSval with data before the capture: the ACK of that
-            // data echoes it too, and says nothing of this packet
+            // It shares its TSval with data before the capture: the ACK of that data echoes it too, and says nothing
+            // about this packet.
             client(6.0).data(100, 50).ack(1).ts(5, 8),
             server(7.0).ack(100).ts(9, 5),
             server(26.0).ack(150).ts(10, 5),
@@ -180,7 +180,7 @@ fn a_side_that_comes_into_view_late_answers_nothing_old() {
 fn an_echo_that_acknowledges_nothing_of_the_stamped_data_is_refused() {
     assert_eq!(
         measured([
-            // the pure ACK is not stamped; data of the same tick is
+            // The pure ACK is not stamped, but data of the same tick is.
             client(10.0).seq(100).ack(1).ts(5, 1),
             client(15.0).data(100, 50).ack(1).ts(5, 1),
             // answers the pure ACK
@@ -191,7 +191,7 @@ fn an_echo_that_acknowledges_nothing_of_the_stamped_data_is_refused() {
     );
 }
 
-/// A request each `gap_ms`, answered after 20 ms, under clocks of `hz`.
+/// Generates a request every `gap_ms`, answered after 20 ms, with clocks of `hz`.
 fn requests(hz: f64, gap_ms: f64, count: u32) -> Vec<Segment> {
     let tick = |at_ms: f64| (at_ms * hz / 1000.0) as u32 + 1000;
     let mut echo = 1;

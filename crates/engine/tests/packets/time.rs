@@ -1,4 +1,4 @@
-//! A clock that steps back, or far ahead.
+//! Clocks that step back, or far ahead.
 
 use dwell_engine::rtt::{Config, Counter};
 use etherparse::PacketBuilder;

@@ -1,4 +1,4 @@
-//! Whatever the bytes are, each packet is counted exactly once.
+//! Each packet is counted exactly once, whatever its bytes are.
 
 use dwell_engine::rtt::{Config, Counter, Tracker};
 use proptest::prelude::*;
@@ -8,8 +8,8 @@ use crate::{
     wire::{ETHERNET, Frame, Side, client, ethernet, frame, observe, small, udp},
 };
 
-/// How often the packet was counted: passed over for some reason, without a
-/// place, or as the packet that opened its flow.
+/// Returns how often the packet was counted: skipped for some reason, without a slot, or as the packet that opened its
+/// flow.
 fn times_counted(frame: &Frame) -> u64 {
     let config = Config { max_flows: 4, ..small() };
     let mut tracker = Tracker::new(&config);
@@ -84,7 +84,7 @@ fn a_header_that_is_cut_off_is_called_truncated() {
             observe(&mut tracker, &cut, |_| ());
             reasons.push(tracker.counters().get(Counter::Truncated));
         }
-        // truncated up to some length, and from there on whole enough
+        // The packet is truncated up to some length, and complete enough from there on.
         let enough = reasons.iter().position(|count| *count == 0).unwrap();
         assert!(enough > 14 + 20, "{enough}");
         assert!(reasons[enough..].iter().all(|count| *count == 0));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{self, Balancer, Forward, NextHop, Protocol, Real, Vip, VipKey, Why},
+    balance::{self, Balancer, Forward, NextHop, Protocol, Real, Reason, Vip, VipKey},
     observe::Observation,
     response::{Key, Tracker, Watch},
     rtt::Counter,
@@ -55,8 +55,8 @@ fn balancer_calls_it_malformed(bytes: &[u8], address: IpAddr) -> bool {
     let key = VipKey { address, protocol: Protocol::Udp, port: Some(PORT) };
     balancer.set_vip(&key, &Vip { number: 1, ..Vip::default() }, &[1]);
     let (decision, _) = balancer.packet(bytes, 2, 1, false, |_| {});
-    assert!([Why::New, Why::Malformed].contains(&decision.why), "{decision:?}");
-    decision.why == Why::Malformed
+    assert!([Reason::New, Reason::Malformed].contains(&decision.reason), "{decision:?}");
+    decision.reason == Reason::Malformed
 }
 
 #[track_caller]

@@ -1,7 +1,7 @@
-//! Packets as sentences, and what the engine said of them as lines.
+//! A small language for packets, and for the results of the engine as lines.
 //!
-//! Times are milliseconds since the first second of the scene. `client(10.0)`
-//! is a packet that the client sends and the vantage point sees then.
+//! Times are milliseconds since the first second of the scene. `client(10.0)` is a packet that the client sends and the
+//! vantage point sees then.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub const ETHERNET: u32 = 1;
 const CLIENT_PORT: u16 = 40_000;
 const SERVER_PORT: u16 = 80;
 
-/// Bytes on a link at a time.
+/// Bytes on a link at some time.
 #[derive(Debug, Clone)]
 pub struct Frame {
     pub time_ns: u64,
@@ -109,7 +109,7 @@ pub fn segment(from: Side, at_ms: f64) -> Segment {
 }
 
 impl Segment {
-    /// `bytes` of data that begin at `seq`.
+    /// Adds `bytes` of data that start at `seq`.
     pub fn data(self, seq: u32, bytes: usize) -> Segment {
         Segment { seq, payload: bytes, ..self }
     }
@@ -122,7 +122,7 @@ impl Segment {
         Segment { ack: Some(ack), ..self }
     }
 
-    /// Carries this TSval and echoes this one.
+    /// Adds a TSval, and the TSval that it echoes.
     pub fn ts(self, value: u32, echo: u32) -> Segment {
         Segment { ts: Some((value, echo)), ..self }
     }
@@ -147,7 +147,7 @@ impl Segment {
         Segment { window, ..self }
     }
 
-    /// Of another connection of the same hosts.
+    /// Moves the segment to another connection of the same hosts.
     pub fn port(self, port: u16) -> Segment {
         Segment { port, ..self }
     }
@@ -156,7 +156,7 @@ impl Segment {
         Segment { ipv6: true, ..self }
     }
 
-    /// From the IP header on.
+    /// Returns the packet from the IP header on.
     pub fn ip_packet(&self) -> Vec<u8> {
         let ports = match self.from {
             Side::Client => (self.port, SERVER_PORT),
@@ -193,13 +193,13 @@ impl From<Segment> for Frame {
     }
 }
 
-/// An IP packet of either version in an Ethernet frame.
+/// Returns an Ethernet frame with an IP packet of either version.
 pub fn ethernet(ip: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if ip[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
     [&[2; 12][..], &ethertype, ip].concat()
 }
 
-/// An UDP datagram, from the IP header on.
+/// Returns a UDP datagram, from the IP header on.
 pub fn udp(from: Side, source_port: u16, destination_port: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     PacketBuilder::ipv4(from.address(), from.peer().address(), 64)
@@ -209,7 +209,7 @@ pub fn udp(from: Side, source_port: u16, destination_port: u16, payload: &[u8]) 
     bytes
 }
 
-/// What a scene caused.
+/// The results of a scene.
 pub struct Run {
     pub samples: Vec<Sample>,
     pub flows: Vec<FlowEvent>,
@@ -251,7 +251,7 @@ fn ms(ns: u64) -> f64 {
 }
 
 impl Run {
-    /// A line a sample, as in "tcp-seq to server: 20 ms at 30".
+    /// Returns one line per sample, as in "tcp-seq to server: 20 ms at 30".
     pub fn lines(&self) -> Vec<String> {
         self.samples
             .iter()
@@ -271,7 +271,7 @@ impl Run {
             .collect()
     }
 
-    /// A line a change, as in "close fin at 40".
+    /// Returns one line per change, as in "close fin at 40".
     pub fn flow_lines(&self) -> Vec<String> {
         self.flows
             .iter()

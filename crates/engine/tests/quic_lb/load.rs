@@ -1,4 +1,4 @@
-//! Waiting times in 16 bits.
+//! Waiting times encoded in 16 bits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Connection IDs: the draft's vectors, all its layouts, and our own.
+//! Connection IDs: the draft's vectors, all its layouts, and dwell's own layout.
 
 mod load;
 mod vectors;

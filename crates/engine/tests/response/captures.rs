@@ -1,5 +1,5 @@
-//! Captures of others, where they are present: a client whose responses trigger
-//! its requests, one that thinks, and one that uploads.
+//! Captures from other sources, if they are present: a client whose responses trigger its requests, one that thinks,
+//! and one that uploads.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,7 +12,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captu
 
 const ESTIMATORS: [Estimator; 3] = [Estimator::Auto, Estimator::Pirate, Estimator::Gap(300_000)];
 
-/// Estimates of the side of a TCP connection over Ethernet that sends to `port`.
+/// Returns estimates for the side of a TCP connection over Ethernet that sends to `port`.
 fn estimates(file: &str, port: u16, estimator: Estimator) -> Option<Vec<Estimate>> {
     let path = Path::new(FOLDER).join(file);
     if !path.is_file() {

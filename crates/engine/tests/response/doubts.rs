@@ -1,5 +1,5 @@
-//! Flows that look like requests and responses and are not, or are more than can
-//! be followed: found by reviewers, each with packets made by hand.
+//! Flows that look like requests and responses but are not, or that cannot be followed, each with packets built by
+//! hand.
 
 use dwell_engine::{
     abi::{self, dwell_arrival},
@@ -10,7 +10,7 @@ use crate::support::{MS, SECOND, START, US, epochs, sealed, syn, tcp};
 
 const PUSH: u8 = 8;
 
-/// The estimates of all epochs, the last one left out: it is cut short.
+/// Returns the estimates of all epochs except the last one, which is incomplete.
 pub fn made(estimator: Estimator, packets: &[dwell_arrival]) -> Vec<Estimate> {
     let config = Config { estimator, ..Config::default() };
     let mut ended = epochs(&config, packets);
@@ -72,7 +72,7 @@ impl Client {
         self
     }
 
-    /// Acknowledges so many bytes more.
+    /// Acknowledges this number of additional bytes.
     fn receive(&mut self, bytes: u32) -> &mut Client {
         self.ack += bytes;
         self.send(0)
@@ -110,7 +110,7 @@ fn a_stream_of_any_packet_size() {
 
 #[test]
 fn an_upload_in_bursts_that_a_capture_joined() {
-    // what leaves a host that has its card cut segments: any multiple of 1440
+    // The result of segmentation offload: any multiple of 1440.
     let mut client = Client::new();
     for i in 0..2000 {
         client.send(1440 * (1 + i * 7 % 40)).wait(MS);
@@ -153,7 +153,7 @@ fn large_requests_one_by_one_are_no_upload() {
 
 #[test]
 fn ends_before_their_requests_are_no_latencies_of_zero() {
-    // nothing but requests, all after the only progress
+    // Nothing but requests, all after the only progress.
     let mut client = Client::new();
     client.receive(5000);
     for _ in 0..2000 {
@@ -166,7 +166,7 @@ fn ends_before_their_requests_are_no_latencies_of_zero() {
     assert!(made.iter().all(|made| !made.is_valid()), "{made:?}");
 }
 
-/// A client that keeps `depth` outstanding, or waits for a whole batch of them.
+/// Generates a client that keeps `depth` requests outstanding, or waits for a whole batch of them.
 fn deep(depth: u32, in_batches: bool) -> Vec<dwell_arrival> {
     let mut client = Client::new();
     while client.seconds() < 6 {
@@ -209,8 +209,7 @@ fn the_end_of_a_tls_handshake_waits_for_nothing() {
     assert_near(&made(Estimator::Auto, &client.packets), 20 * MS);
 }
 
-/// A burst, and then one after the other; the client pauses each `pause_each`
-/// requests.
+/// Generates a burst, and then one request after the other; the client pauses after every `pause_each` requests.
 fn greeting(burst: u32, pause_each: u64) -> Vec<dwell_arrival> {
     let mut client = Client::new();
     for _ in 1..burst {
@@ -228,7 +227,7 @@ fn greeting(burst: u32, pause_each: u64) -> Vec<dwell_arrival> {
 }
 
 #[test]
-fn nothing_tells_a_greeting_from_a_window_of_two() {
+fn a_greeting_cannot_be_distinguished_from_a_window_of_two() {
     for burst in [2, 3] {
         let made = made(Estimator::Auto, &greeting(burst, 0));
         assert_all(&made[2..], Reason::Unsure);
@@ -245,7 +244,7 @@ fn a_client_that_waits_for_one_at_a_time_is_not_held_to_its_first_burst() {
 
 #[test]
 fn window_updates_amid_a_response_are_no_requests() {
-    // full segments come all the time; every 10 ms the client gives room for more
+    // Full segments arrive continuously; every 10 ms the client opens its window.
     let mut client = Client::new();
     while client.seconds() < 5 {
         client.send(300).wait(9 * MS);
@@ -258,7 +257,7 @@ fn window_updates_amid_a_response_are_no_requests() {
 }
 
 #[test]
-fn small_frames_in_most_of_a_connection_are_told() {
+fn small_frames_in_most_of_a_connection_are_recognized() {
     let mut client = Client::new();
     while client.seconds() < 5 {
         client.send(300).wait(9 * MS);
@@ -274,7 +273,7 @@ fn small_frames_in_most_of_a_connection_are_told() {
 
 #[test]
 fn small_requests_between_large_ones_count() {
-    // as memcached's GET and SET
+    // Sizes of memcached's GET and SET.
     let mut client = Client::new();
     while client.seconds() < 3 {
         client.send_flags(1200, PUSH).wait(2 * MS).receive(8).wait(10 * US);
@@ -312,7 +311,7 @@ fn an_upload_that_was_merged_is_one_request() {
 #[test]
 fn timers_of_any_pace() {
     let jitter = |i: u64| (i * 7919 % 101) * 60 * US; // up to 6 ms
-    // heartbeats, 30 and 60 frames a second, voice whose small packets look like ACKs
+    // Heartbeats, 30 and 60 frames per second, voice whose small packets look like ACKs.
     let heartbeat: Vec<_> = (0..50).map(|i| sealed(START + i * 200 * MS, 300)).collect();
     let video = |period_ns: u64, share: u64| -> Vec<_> {
         let at = |i| START + i * period_ns + jitter(i) / share;
@@ -373,8 +372,8 @@ fn a_flow_that_began_with_a_small_packet_learns_its_acks() {
 }
 
 #[test]
-fn ends_that_no_ack_told_of_make_no_depth() {
-    // two answers in a row so small that the next request acknowledges them
+fn ends_that_no_ack_showed_make_no_depth() {
+    // Two consecutive answers so small that the next request acknowledges them.
     let mut packets = Vec::new();
     let mut now = START;
     for i in 0..600 {
@@ -391,7 +390,7 @@ fn ends_that_no_ack_told_of_make_no_depth() {
 
 #[test]
 fn datagrams_that_can_be_seen_are_no_acks() {
-    // small queries, then a large one, as of memcached over UDP
+    // Small queries, then a large one, as in memcached over UDP.
     let packets: Vec<_> = (0..20)
         .map(|i| {
             let payload = if i % 5 == 0 { 1000 } else { 40 };
@@ -410,7 +409,7 @@ fn datagrams_that_can_be_seen_are_no_acks() {
 
 #[test]
 fn a_request_before_the_progress_that_it_follows_is_no_pause() {
-    // packets of two CPUs: the third request is timed before the ACK that came first
+    // Packets of two CPUs: the third request has an earlier time than the ACK that was processed first.
     let mut client = Client::new();
     client.send(300).wait(10 * US).send(300).wait(10 * US).send(300);
     client.wait(5 * MS).receive(5000);
@@ -481,7 +480,7 @@ fn gaps_alone_do_not_believe_timers_and_thinkers_either() {
 
 #[test]
 fn a_nearly_empty_epoch_is_too_few_whatever_else_it_is() {
-    // progress without requests, and one request after a long pause
+    // Progress without requests, and one request after a long pause.
     let mut client = Client::new();
     client.send(300).wait(10 * MS).receive(5000);
     for _ in 0..4 {
@@ -533,7 +532,7 @@ fn names_of_reasons_stay() {
 
 #[test]
 fn a_request_that_fills_a_hole_was_sent_when_the_hole_was_seen() {
-    // the second of three is lost before us, and sent again after 200 ms
+    // The second of three is lost before the vantage point, and retransmitted after 200 ms.
     let mut client = Client::new();
     client.send(300).wait(10 * US);
     let lost = tcp(client.now_ns, client.seq, 300, 1);

@@ -1,4 +1,4 @@
-//! Borders of epochs, and clocks that misbehave.
+//! Boundaries of epochs, and clocks that misbehave.
 
 use dwell_engine::{
     abi,
@@ -78,18 +78,18 @@ fn a_late_packet_of_the_last_epoch_is_counted_in_this_one() {
 }
 
 #[test]
-fn no_epoch_is_told_twice() {
+fn no_epoch_is_reported_twice() {
     let mut flow = Flow::new(&second(Estimator::Pirate));
     assert!(flow.step(&sealed(START + 990 * MS, 300)).is_none());
     let told = flow.end(START + SECOND).unwrap();
-    // on another CPU it took longer
+    // It took longer on another CPU.
     assert!(flow.step(&sealed(START + 995 * MS, 300)).is_none());
     assert!(flow.end(START + SECOND + MS).is_none());
     assert!(flow.step(&sealed(START + 1010 * MS, 300)).is_none());
     let next = flow.end(START + 2 * SECOND).unwrap();
     assert_eq!((told.start_ns, told.packets), (START, 1));
     assert_eq!((next.start_ns, next.packets), (START + SECOND, 2));
-    // nor one that is long past, as long as the clock was not set
+    // Nor one that is long past, as long as the clock was not set.
     assert!(flow.step(&sealed(START + 2700 * MS, 300)).is_none());
     let last = flow.end(START + 3 * SECOND).unwrap();
     assert!(flow.step(&sealed(START + 1900 * MS, 300)).is_none());

@@ -1,4 +1,4 @@
-//! What is not to be believed says so.
+//! Invalid estimates have a reason.
 
 use dwell_engine::{
     abi::dwell_arrival,
@@ -36,7 +36,7 @@ fn a_timer() {
     assert!(made.response_ns.unwrap().abs_diff(10 * MS) < US);
 }
 
-/// Answers come after `service_ns`, the next request `think_ns` later.
+/// Generates requests that are answered after `service_ns`, with the next request `think_ns` later.
 fn one_by_one(service_ns: u64, think_ns: u64) -> Vec<dwell_arrival> {
     let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
     let mut now = START + 2 * MS;
@@ -66,8 +66,7 @@ fn a_client_that_thinks_a_little_is_fine() {
 
 #[test]
 fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
-    // every other response is so small that only the next request, 10 ms later,
-    // acknowledges it
+    // Every other response is so small that only the next request, 10 ms later, acknowledges it.
     let (mut packets, mut now) = (vec![syn(START, 0), tcp(START + MS, 1, 0, 1)], START + 2 * MS);
     for i in 0..150u32 {
         packets.push(tcp(now, 1 + 300 * i, 300, 1 + 5000 * i));

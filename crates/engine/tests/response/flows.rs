@@ -1,4 +1,4 @@
-//! Which packets make a flow, and which flows stay.
+//! Which packets belong to a flow, and which flows stay in the table.
 
 use dwell_engine::{
     observe::Observation,
@@ -9,7 +9,7 @@ use etherparse::PacketBuilder;
 
 use crate::support::{MS, START};
 
-/// A datagram of the client 10.0.0.1 to its server.
+/// Returns a datagram of the client 10.0.0.1 to its server.
 fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(port, 443);
     let mut bytes = Vec::new();
@@ -17,14 +17,14 @@ fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A packet with a short header; what follows the connection ID is as if encrypted.
+/// Returns a packet with a short header; what follows the connection ID looks encrypted.
 fn short(port: u16, cid: &[u8], number: u64) -> Vec<u8> {
     let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let payload = [&[0x40], cid, &noise, &[7; 200]].concat();
     datagram(port, &payload)
 }
 
-/// The first of a connection.
+/// Returns the first packet of a connection.
 fn initial(port: u16) -> Vec<u8> {
     let mut payload = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8];
     payload.resize(1200, 0);
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// Two connection IDs one after the other, then another port.
+/// Uses two connection IDs one after the other, and then another port.
 fn migrating(key: Key, begin: &[u8], cids: [&[u8]; 2], pause_ms: u64) -> Vec<Record> {
     let mut seen = Seen::new(key, 64);
     seen.packet(START, begin);
@@ -85,7 +85,7 @@ fn a_connection_keeps_its_flow_when_id_and_ends_change() {
         };
         assert_eq!((record.key, record.epoch.packets), (Key::QuicCid, 61));
         assert_eq!(record.src.port, 5001);
-        // the gap over the change of ends belongs to the connection too
+        // The gap over the change of endpoints belongs to the connection too.
         assert_eq!(record.epoch.gaps_ns, 160 * MS);
     }
 }
@@ -114,13 +114,13 @@ fn connections_are_not_mistaken_for_one_another() {
         packets
     };
     let apart = [(5000, 41), (5001, 20)];
-    // too short to tell, and then other bytes follow each time
+    // Too short to be recognized, and then followed by different bytes each time.
     let short_ids = migrating(Key::Auto, &initial(5000), [b"aaaa", b"bbbb"], 100);
     assert_eq!(packets(short_ids), apart);
-    // both ends are in use: what they share is the begin of an ID
+    // Both endpoints are in use: what they share is the start of an ID.
     let both = migrating(Key::Auto, &initial(5000), [b"aaaaaaaa", b"bbbbbbbb"], 0);
     assert_eq!(packets(both), apart);
-    // nothing says that this is QUIC
+    // Nothing indicates that this is QUIC.
     let other = short(5000, b"aaaaaaaa", 0);
     let other = migrating(Key::Auto, &other, [b"aaaaaaaa", b"bbbbbbbb"], 100);
     assert!(other.iter().all(|record| record.key == Key::FiveTuple));
@@ -147,7 +147,7 @@ fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
         .unwrap();
         bytes
     };
-    // 500 clients; a request now and then, and a pause of more than a second
+    // 500 clients with occasional requests, and pauses of more than a second.
     let (seconds, clients) = (8, 500u16);
     let mut number = 0;
     for tick in 0..seconds * 1000 {
@@ -155,7 +155,7 @@ fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
         for client in (0..clients).filter(|client| u64::from(*client) % 1300 == tick % 1300) {
             seen.packet(now_ns, &request(client));
         }
-        // after four seconds a million others
+        // A million other flows after four seconds.
         if tick >= 5000 {
             for _ in 0..334 {
                 number += 1;
@@ -175,7 +175,7 @@ fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
             *seen = (seen.0 + record.epoch.requests, seen.1 + record.epoch.gaps);
         }
     }
-    // an eviction would cost a gap
+    // An eviction would cost a gap.
     let broken = seen_of.iter().filter(|seen| seen.0 != seen.1 + 1).count();
     assert_eq!(broken, 0, "of {clients}: {:?}", seen_of[0]);
     assert!(seen_of.iter().all(|(requests, _)| *requests >= 6));

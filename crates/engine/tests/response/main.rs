@@ -1,5 +1,4 @@
-//! Response latency: the modes of the paper, epochs, and estimates of synthetic
-//! workloads whose truth is known.
+//! Response latency: the modes of the paper, epochs, and estimates of synthetic workloads with known latencies.
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 

@@ -1,4 +1,4 @@
-//! Algorithm 2 and what is made of its modes.
+//! Algorithm 2, and the estimates from its modes.
 
 use dwell_engine::response::{Config, Epoch, Epsilon, Estimator, Flow, Reason, Rto, brief_edges, estimate};
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn a_full_mode_discards_and_keeps_its_mean() {
 
 #[test]
 fn modes_that_come_to_touch_become_one() {
-    // 100 and 130 are apart by more than 20; 115 is near both
+    // 100 and 130 are more than 20 apart; 115 is close to both.
     let epoch = one(&pirate(20), &[100, 130, 500, 115]);
     assert_eq!(counts(&epoch), [3, 1]);
     let merged = epoch.mode[0];
@@ -137,7 +137,7 @@ fn transport_acks_make_no_gaps() {
 }
 
 #[test]
-fn without_headers_acks_are_told_by_size() {
+fn without_headers_acks_are_recognized_by_size() {
     let packets = [300, 52, 300, 52, 300].iter().zip(0u64..);
     let packets: Vec<_> = packets.map(|(bytes, i)| sealed(START + i * MS, *bytes)).collect();
     let epoch = epochs(&pirate(US), &packets)[0];
@@ -146,8 +146,7 @@ fn without_headers_acks_are_told_by_size() {
 
 #[test]
 fn only_gaps_after_small_packets_part_batches() {
-    // an upload of three packets a request: 1500, 1500, 700; the link pauses
-    // after a full packet once
+    // An upload with three packets per request: 1500, 1500, 700; the link pauses after a full packet once.
     let mut now = START;
     let mut packets = Vec::new();
     for i in 0..20 {
@@ -168,14 +167,13 @@ fn only_gaps_after_small_packets_part_batches() {
 #[test]
 fn a_fixed_threshold_measures_from_start_to_start() {
     let config = Config { estimator: Estimator::Gap(300 * US), ..pirate(0) };
-    // batches of three; the first start is not known to be one
+    // Batches of three; it is unknown whether the first packet starts one.
     let epoch = one(&config, &[100 * US, 100 * US, 5 * MS].repeat(10));
     assert_eq!((epoch.gaps, epoch.gaps_ns), (10, 52 * MS));
     assert_eq!(estimate(&config, &epoch).response_ns, Some(5_200 * US));
 }
 
-/// Algorithm 2 as plainly as it can be written, with edges rounded as the core
-/// rounds them.
+/// Algorithm 2 in its simplest form, with edges rounded as in the core.
 #[derive(Debug, Clone, PartialEq)]
 struct Plain {
     min: u64,

@@ -8,19 +8,19 @@ use crate::support::{MS, START, US, syn, tcp};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Client {
-    /// Sends `depth`, waits for all.
+    /// Sends `depth` requests, and waits for all responses.
     Batch,
-    /// One more for each response.
+    /// Sends one request for each response.
     Window,
-    /// A root, then 1 to 12 that it names, at most `depth` at once.
+    /// Requests a root document, then the 1 to 12 documents that it names, at most `depth` at once.
     Page,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Server {
-    /// One request after another.
+    /// Serves one request after another.
     Serial,
-    /// All at once, answered in order.
+    /// Serves all requests at once, and answers in order.
     Concurrent,
 }
 
@@ -29,15 +29,15 @@ pub struct Workload {
     pub client: Client,
     pub depth: usize,
     pub server: Server,
-    /// Of the service, uniform.
+    /// The range of the service time, uniform.
     pub service_ns: (u64, u64),
     pub rtt_ns: u64,
-    /// Before a page or batch.
+    /// The think time before a page or batch.
     pub think_ns: u64,
-    /// Full segments of both sides.
+    /// The size of full segments of both sides.
     pub segment: u32,
     pub request: u32,
-    /// Median of the log-normal sizes of responses.
+    /// The median of the log-normal sizes of responses.
     pub response: u32,
     pub seed: u64,
 }
@@ -59,20 +59,20 @@ impl Workload {
     }
 }
 
-/// When a response ended, its latency, and whether a request followed.
+/// The end of a response, its latency, and whether a request followed.
 pub struct Response {
     pub done_ns: u64,
     pub latency_ns: u64,
     pub causal: bool,
 }
 
-/// What the client sent, and what it measured.
+/// What the client sent, and the true latencies.
 pub struct Traffic {
     pub packets: Vec<dwell_arrival>,
     pub responses: Vec<Response>,
 }
 
-/// A response is received in pieces of at most this many bytes (GRO), in segments.
+/// A response is received in pieces of at most this number of bytes (GRO), in segments.
 const PIECE: u32 = 65_160;
 const PUSH: u8 = 8;
 /// 1 Gbit/s.
@@ -90,15 +90,15 @@ struct Simulation {
     random: u64,
     traffic: Traffic,
     waiting: VecDeque<Waiting>,
-    /// When the server has nothing left to do, when the line is free.
+    /// The times at which the server is idle, and at which the line is free.
     server_ns: u64,
     line_ns: u64,
     seq: u32,
-    /// Received; acknowledged; since when the difference waits.
+    /// The bytes received and acknowledged, and since when the difference is pending.
     received: u32,
     acked: u32,
     unacked_ns: Option<u64>,
-    /// Requests of the page that are still to be sent; it is the root's turn.
+    /// The requests of the page that are still to be sent; whether it is the root's turn.
     left: usize,
     is_root: bool,
 }
@@ -139,7 +139,7 @@ impl Simulation {
         (self.random >> 11) % limit.max(1)
     }
 
-    /// Log-normal, sigma 0.8.
+    /// Draws a log-normal size with sigma 0.8.
     fn size(&mut self) -> u32 {
         let uniform: f64 = (0..12).map(|_| self.below(1 << 20) as f64 / (1 << 20) as f64).sum();
         (f64::from(self.workload.response) * ((uniform - 6.0) * 0.8).exp()) as u32
@@ -184,7 +184,7 @@ impl Simulation {
         }
     }
 
-    /// A page, a batch, a window.
+    /// Starts a page, a batch or a window.
     fn begin(&mut self, now_ns: u64) {
         let count = if self.workload.client == Client::Page { 1 } else { self.workload.depth };
         self.is_root = true;
@@ -218,7 +218,7 @@ impl Simulation {
         }
     }
 
-    /// True if it sent something.
+    /// Returns whether it sent something.
     fn react(&mut self, now_ns: u64) -> bool {
         match self.workload.client {
             Client::Window => self.burst(now_ns, 1),

@@ -1,4 +1,4 @@
-//! Packets of a client, made by hand.
+//! Packets of a client, built by hand.
 
 use dwell_engine::{
     abi::{self, dwell_arrival},
@@ -8,15 +8,15 @@ use dwell_engine::{
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
-/// Where test time begins: within an epoch, far from 0.
+/// The start of test time: within an epoch, far from 0.
 pub const START: u64 = 1_000 * SECOND;
 
-/// An encrypted packet of `bytes`.
+/// Returns an encrypted packet of `bytes`.
 pub fn sealed(time_ns: u64, bytes: u32) -> dwell_arrival {
     dwell_arrival { time_ns, bytes, segments: 1, visible: abi::DWELL_VISIBLE_NONE as u8, ..Default::default() }
 }
 
-/// A TCP packet with 52 bytes of headers.
+/// Returns a TCP packet with 52 bytes of headers.
 pub fn tcp(time_ns: u64, seq: u32, payload_bytes: u32, ack: u32) -> dwell_arrival {
     dwell_arrival {
         time_ns,
@@ -31,12 +31,12 @@ pub fn tcp(time_ns: u64, seq: u32, payload_bytes: u32, ack: u32) -> dwell_arriva
     }
 }
 
-/// The SYN of a connection that begins at sequence number `seq`.
+/// Returns the SYN of a connection that starts at sequence number `seq`.
 pub fn syn(time_ns: u64, seq: u32) -> dwell_arrival {
     dwell_arrival { tcp_flags: 2, ..tcp(time_ns, seq, 0, 0) }
 }
 
-/// The records that packets leave behind, the last one included.
+/// Returns the records of all epochs, including the last one.
 pub fn epochs(config: &Config, packets: &[dwell_arrival]) -> Vec<Epoch> {
     let mut flow = Flow::new(config);
     let mut ended: Vec<Epoch> = packets.iter().filter_map(|p| flow.step(p)).collect();
@@ -44,7 +44,7 @@ pub fn epochs(config: &Config, packets: &[dwell_arrival]) -> Vec<Epoch> {
     ended
 }
 
-/// Requests at START and after each gap.
+/// Returns requests at START and after each gap.
 pub fn at_gaps(gaps_ns: &[u64]) -> Vec<dwell_arrival> {
     let mut now = START;
     let mut packets = vec![sealed(now, 300)];
@@ -55,8 +55,7 @@ pub fn at_gaps(gaps_ns: &[u64]) -> Vec<dwell_arrival> {
     packets
 }
 
-/// The paper's algorithm with an absolute epsilon, no floor, and an epoch that
-/// holds all.
+/// Configures the paper's algorithm with an absolute epsilon, no floor, and an epoch that contains everything.
 pub fn pirate(epsilon_ns: u64) -> Config {
     Config {
         estimator: Estimator::Pirate,

@@ -1,4 +1,4 @@
-//! Without headers: answers in pieces, several requests in a packet.
+//! Flows without visible headers: answers in pieces, and several requests in a packet.
 
 use dwell_engine::{
     abi::dwell_arrival,
@@ -10,8 +10,8 @@ use crate::{
     support::{MS, SECOND, START, US, sealed},
 };
 
-/// Sealed requests one after the other, each answered in four pieces 8 ms apart,
-/// the first after 10 ms; the client sends 50 us after the last. `sizes` in turn.
+/// Generates encrypted requests one after the other, each answered in four pieces 8 ms apart, the first after 10 ms;
+/// the client sends 50 us after the last. The `sizes` alternate.
 fn in_pieces(begin_ns: u64, sizes: &[u32], first_ms: u64) -> Vec<dwell_arrival> {
     let mut packets = Vec::new();
     let mut now_ns = begin_ns;
@@ -32,13 +32,12 @@ fn in_pieces(begin_ns: u64, sizes: &[u32], first_ms: u64) -> Vec<dwell_arrival> 
 
 #[test]
 fn answers_in_pieces_end_with_the_last_before_the_next_request() {
-    // 10 ms, three pauses of 8, twelve ACKs 100 us apart but for the last
+    // 10 ms, three pauses of 8, and twelve ACKs 100 us apart except for the last.
     let truth_ns = 34 * MS + 1100 * US;
     assert_near(&made(Estimator::Auto, &in_pieces(START, &[160, 170], 10)), truth_ns);
 }
 
-/// Ticks are 32 bits of the clock: what is before a flow's first request is not
-/// a time.
+/// Ticks are 32 bits of the clock: there is no time before a flow's first request.
 #[test]
 fn the_clock_of_the_first_request_does_not_matter() {
     for minutes in 0..20 {
@@ -58,13 +57,13 @@ fn a_pause_is_no_part_of_a_response() {
 }
 
 #[test]
-fn progress_right_behind_requests_means_that_others_are_under_way() {
+fn progress_right_behind_requests_means_that_others_are_in_progress() {
     let made = made(Estimator::Auto, &in_pieces(START, &[160], 0));
     assert_all(&made, Reason::Staggered);
 }
 
 #[test]
-fn packets_that_may_hold_several_requests_are_told_from_one() {
+fn packets_that_may_hold_several_requests_are_distinguished_from_one() {
     let made = made(Estimator::Auto, &in_pieces(START, &[160, 160, 260], 10));
     assert_all(&made, Reason::Multiplexed);
 }

@@ -1,4 +1,4 @@
-//! Estimates of workloads whose truth is known. Bounds are of errors an epoch.
+//! Estimates of workloads with known latencies. Bounds apply to the errors per epoch.
 
 use dwell_engine::{
     abi,
@@ -17,7 +17,7 @@ fn truth(traffic: &Traffic, epoch: &Epoch, which: Truth) -> Option<f64> {
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }
 
-/// Relative errors of valid estimates, sorted by size, and their methods.
+/// Returns the sorted relative errors of valid estimates, and the estimates.
 fn errors(traffic: &Traffic) -> (Vec<f64>, Vec<Estimate>) {
     let config = Config::default();
     let mut ended = epochs(&config, &traffic.packets);
@@ -91,22 +91,22 @@ fn a_window_that_is_kept_full_is_measured_by_its_own_requests() {
 fn a_server_that_answers_several_at_once() {
     let server = Server::Concurrent;
     assert_within(Workload { server, ..Workload::new(Client::Batch, 4) }, 0.06, 0.1);
-    // ends that come at once, without a pause between pages, are the worst case
+    // Ends that come at once, without a pause between pages, are the worst case.
     let made = assert_within(Workload { server, ..Workload::new(Client::Page, 4) }, 0.2, 0.35);
     let sure: f64 = made.iter().map(|made| made.confidence).sum::<f64>() / made.len() as f64;
     assert!(sure < 0.9, "{sure}");
 }
 
 #[test]
-fn a_way_of_ten_milliseconds() {
+fn a_path_of_ten_milliseconds() {
     let workload = Workload { rtt_ns: 10 * MS, ..Workload::new(Client::Page, 4) };
     assert_within(workload, 0.01, 0.03);
 }
 
-/// Shapes and seeds that no threshold was chosen by.
+/// Shapes and seeds that were not used to select thresholds.
 #[test]
 fn held_out_paths() {
-    // segments that --mtu does not say cost the tail; of jumbo ones few are acknowledged
+    // Segments that exceed --mtu cost accuracy in the tail; few jumbo segments are acknowledged.
     let (usual, jumbo) = ((0.01, 0.08), (0.2, 0.3));
     for (segment, seed, bounds) in [(1440, 101, usual), (1388, 102, usual), (8948, 103, jumbo)] {
         for (client, depth) in [(Client::Page, 4), (Client::Batch, 4), (Client::Window, 6)] {
@@ -128,8 +128,7 @@ fn held_out_requests_of_several_packets() {
 
 #[test]
 fn held_out_services_and_sizes() {
-    // short services: ends within 500 us of others are missed; short answers: their
-    // ACKs are delayed
+    // Short services: ends within 500 us of others are missed; short answers: their ACKs are delayed.
     let (usual, brief) = ((0.03, 0.1), (0.15, 0.25));
     for (service_ns, response, seed, bounds) in [
         ((200 * US, 900 * US), 4_000, 121, brief),
@@ -145,7 +144,7 @@ fn held_out_services_and_sizes() {
 }
 
 #[test]
-fn held_out_ways_and_pauses() {
+fn held_out_paths_and_pauses() {
     for (rtt_ns, think_ns, seed) in [(30 * MS, 0, 131), (2 * MS, 7 * MS, 132), (MS / 2, 100 * MS, 133)] {
         for (client, depth) in [(Client::Page, 2), (Client::Page, 6), (Client::Batch, 5)] {
             let workload = Workload { rtt_ns, think_ns, seed, ..Workload::new(client, depth) };
@@ -170,7 +169,7 @@ fn thirty_two_outstanding_are_too_many() {
     }
 }
 
-/// The same packets as an encrypted tunnel shows them.
+/// Turns the packets into those that an encrypted tunnel shows.
 fn seal(traffic: &mut Traffic) {
     for packet in &mut traffic.packets {
         *packet =
@@ -179,7 +178,7 @@ fn seal(traffic: &mut Traffic) {
 }
 
 #[test]
-fn without_headers_size_tells_requests_from_acks() {
+fn without_headers_size_distinguishes_requests_from_acks() {
     for client in [Client::Page, Client::Batch] {
         let mut traffic = simulate(Workload::new(client, 4), 30 * SECOND);
         seal(&mut traffic);

@@ -1,4 +1,4 @@
-//! Controllers, each with a socket and a network that the test makes.
+//! Controllers with a simulated socket and network.
 
 use dwell_engine::socket::{
     Estimator, Meter, Reading, TcpInfo,
@@ -9,18 +9,18 @@ const MS: u64 = 1_000_000;
 const MSS: u32 = 1448;
 const RTT_US: u32 = 50_000;
 
-/// A sender whose bytes leave at a rate, and an application that comes late.
+/// A sender whose bytes leave at a rate, and an application that reacts late.
 struct Sender {
     rate: u64,
-    /// The application writes so long after there is room.
+    /// The application writes this long after there is room.
     late_us: u64,
     lowat: u64,
     buffer: u64,
     written: u64,
     left: u64,
-    /// What could leave and was not there.
+    /// The bytes that could have left but were not there.
     lost: u64,
-    /// The kernel says for a round trip that the application was late.
+    /// For a round trip, the kernel reports that the application was the limit.
     limited_until_us: u64,
     room_since: Option<u64>,
     now_us: u64,
@@ -42,12 +42,12 @@ impl Sender {
         }
     }
 
-    /// A tenth of a millisecond.
+    /// Advances by a tenth of a millisecond.
     fn tick(&mut self) {
         self.now_us += 100;
         let now_us = self.now_us;
         let unsent = self.written - self.left;
-        // As the kernel does: woken at half, written until full.
+        // As in the kernel: woken at half, then writes until full.
         if 2 * unsent < self.lowat.min(self.buffer) {
             self.room_since.get_or_insert(now_us);
         }
@@ -84,7 +84,7 @@ impl Sender {
     }
 }
 
-/// For some seconds; the mean delay of the last half of them, and the part of the rate that was lost in it.
+/// Runs for some seconds. Returns the mean delay in their second half, and the part of the rate that was lost in it.
 fn run(sender: &mut Sender, controller: &mut dyn Controller, seconds: u64) -> (f64, f64) {
     let mut meter = Meter::new(Estimator::Exact);
     let ticks = seconds * 10_000;
@@ -122,7 +122,7 @@ fn a_slow_link_is_kept_busy_by_a_few_segments() {
 
 #[test]
 fn an_application_that_comes_late_gets_more_room_and_loses_little() {
-    // At 200 Mbit/s four segments are a quarter of a millisecond.
+    // At 200 Mbit/s, four segments are a quarter of a millisecond.
     let mut sender = Sender::new(200_000_000, 3_000);
     let (delay, lost) = run(&mut sender, &mut Lowat::new(25 * MS), 10);
     assert!(lost < 0.05, "{lost}");
@@ -139,7 +139,7 @@ fn an_application_that_was_late_once_gets_twice_the_room() {
     let mut sender = Sender::new(100_000_000, 0);
     let mut set = Vec::new();
     for look in 0..10 {
-        // Four looks in the round trip after it, of which the kernel says the same.
+        // Four polls in the following round trip, for which the kernel reports the same.
         sender.limited_until_us = if (1..5).contains(&look) { u64::MAX } else { 0 };
         let reading = sender.reading(1 + look * 10_000);
         let delay = None;
@@ -147,7 +147,7 @@ fn an_application_that_was_late_once_gets_twice_the_room() {
         let state = State { reading: &reading, delay, waiting_ns };
         set.extend(controller.update(&state).notsent_lowat);
     }
-    // Half a millisecond of 100 Mbit/s: it begins there, and is doubled at once.
+    // Half a millisecond of 100 Mbit/s: it starts there, and is doubled at once.
     assert_eq!(set.iter().max(), Some(&(2 * set[0])), "{set:?}");
 }
 
@@ -175,7 +175,7 @@ fn while_the_network_has_a_queue_nobody_is_late() {
 
 #[test]
 fn no_more_waits_than_leaves_in_the_targets_time() {
-    // It could never come in time: 60 ms late.
+    // It could never be in time: 60 ms late.
     let mut sender = Sender::new(50_000_000, 60_000);
     let (delay, _) = run(&mut sender, &mut Lowat::new(25 * MS), 10);
     assert!(delay < 27.0, "{delay} ms");
@@ -229,7 +229,7 @@ fn element_holds_writes_above_an_aim_that_falls_while_the_delay_is_too_long() {
     // β congestion windows, less Δ.
     assert_eq!(first.unsent_bytes, (2.1 * 100.0 * 1448.0 * 0.75) as u64);
     assert_eq!((first.times, first.factor_permille), (8, 1500));
-    // An update each round-trip time of 50 ms.
+    // One update per round-trip time of 50 ms.
     for look in 1..5 {
         assert_eq!(aim(&mut controller, look, 100), Setting::default());
     }
@@ -245,7 +245,7 @@ fn element_holds_writes_above_an_aim_that_falls_while_the_delay_is_too_long() {
     assert_eq!(last.unsent_bytes, (2.1 * 100.0 * 1448.0) as u64);
 }
 
-/// Leaves the socket as it is.
+/// A controller that leaves the socket as it is.
 struct Nothing;
 
 impl Controller for Nothing {

@@ -1,44 +1,44 @@
-//! A socket's counts, made by the test.
+//! The counts of a simulated socket.
 
 use dwell_engine::socket::{Reading, TcpInfo};
 
-/// Which fields the kernel has.
+/// The fields that the kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// All.
+    /// All fields.
     Now,
-    /// 4.6 to 4.18: what is unsent, and not what was sent.
+    /// Linux 4.6 to 4.18: the unsent bytes, but not the sent ones.
     Unsent,
-    /// 4.2 to 4.5: what was acknowledged.
+    /// Linux 4.2 to 4.5: the acknowledged bytes.
     Acked,
 }
 
 pub const MSS: u64 = 1448;
 
-/// Counts of bytes, and when each was reached, a step a change.
+/// A count of bytes over time, with one step per change.
 #[derive(Debug, Clone, Default)]
 pub struct Steps(Vec<(u64, u64)>);
 
 impl Steps {
-    /// From `time_ns` on the count is `bytes`.
+    /// Sets the count from `time_ns` on.
     pub fn push(&mut self, time_ns: u64, bytes: u64) {
         self.0.push((time_ns, bytes));
     }
 
-    /// The count at a time.
+    /// Returns the count at a time.
     pub fn at(&self, time_ns: u64) -> u64 {
         let before = self.0.partition_point(|step| step.0 <= time_ns);
         before.checked_sub(1).map_or(0, |n| self.0[n].1)
     }
 
-    /// When `bytes` were reached.
+    /// Returns when `bytes` were reached.
     pub fn reached(&self, bytes: u64) -> Option<u64> {
         let below = self.0.partition_point(|step| step.1 < bytes);
         self.0.get(below).map(|step| step.0)
     }
 }
 
-/// What the counts of a socket are.
+/// The counts of a socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub written: u64,
@@ -50,7 +50,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// As the kernel of that age tells them.
+    /// Returns a poll as a kernel of that age reports it.
     pub fn reading(&self, time_ns: u64, age: Age) -> Reading {
         let Counts { written, left, acked, again, arrived, read } = *self;
         Reading {

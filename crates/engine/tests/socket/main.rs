@@ -1,4 +1,4 @@
-//! Sockets, of which the test knows when each byte was written, left, came and was read.
+//! Simulated sockets, for which the test knows when each byte was written, left, arrived and was read.
 
 mod control;
 mod kernel;

@@ -5,8 +5,8 @@ use crate::kernel::{Age, Counts, MSS, Steps};
 
 const MS: u64 = 1_000_000;
 
-/// An application writes 128 KB whenever they fit into 512 KB, and 10 Mbit/s leave: after a while each byte waits for
-/// about as long as the buffer takes.
+/// An application writes 128 KB whenever they fit into 512 KB, and 10 Mbit/s leave: after a while the delay of each
+/// byte is about the duration of the buffer.
 fn bulk(age: Age, estimator: Estimator) -> (Meter, Steps, Steps, Vec<(u64, u64)>) {
     let (mut written, mut left) = (Steps::default(), Steps::default());
     let (mut into, mut out) = (0, 0);
@@ -52,7 +52,7 @@ fn accuracy(delays: &[(u64, u64)], written: &Steps, left: &Steps) -> f64 {
 }
 
 #[test]
-fn a_full_buffer_is_measured_by_every_way_that_kernels_have() {
+fn a_full_buffer_is_measured_by_every_method_that_kernels_support() {
     for (age, estimator, least) in
         [(Age::Now, Estimator::Exact, 0.98), (Age::Unsent, Estimator::Exact, 0.98), (Age::Now, Estimator::Paper, 0.97)]
     {
@@ -66,7 +66,7 @@ fn a_full_buffer_is_measured_by_every_way_that_kernels_have() {
 }
 
 #[test]
-fn a_kernel_that_counts_no_bytes_is_estimated_as_in_the_paper_and_that_is_told() {
+fn a_kernel_that_counts_no_bytes_is_estimated_as_in_the_paper_and_says_so() {
     let (meter, _, _, delays) = bulk(Age::Acked, Estimator::Exact);
     assert_eq!(meter.estimator(), Estimator::Paper);
     assert!(!delays.is_empty());
@@ -101,7 +101,7 @@ fn what_cannot_leave_is_waiting_and_has_no_delay_yet() {
     for at in 1..30 {
         assert_eq!(look(&mut meter, at * 10, 1000, 0), None);
     }
-    // The first of 1,000 bytes that were written in the 10 ms before the first look.
+    // The first of 1,000 bytes that were written in the 10 ms before the first poll.
     assert_eq!(meter.waiting_ns(290 * MS).unwrap() / MS, 289);
     let delay = look(&mut meter, 300, 1000, 1000).unwrap();
     assert_eq!(delay.ns, 290 * MS);
@@ -109,7 +109,7 @@ fn what_cannot_leave_is_waiting_and_has_no_delay_yet() {
 }
 
 #[test]
-fn what_was_in_the_buffer_before_the_first_look_has_no_delay() {
+fn what_was_in_the_buffer_before_the_first_poll_has_no_delay() {
     let mut meter = Meter::new(Estimator::Exact);
     let looks = [(0, 100_000, 0), (10, 100_000, 50_000), (20, 100_000, 100_000)];
     for (at, written, left) in looks {
@@ -143,8 +143,8 @@ fn a_reader_that_pauses_is_where_bytes_wait() {
 fn algorithm_1_gives_a_delay_a_write_that_has_left() {
     let mut meter = Meter::new(Estimator::Paper);
     let mut calls = Calls::default();
-    calls.wrote(5 * MS, 2 * MSS);
-    calls.wrote(7 * MS, 4 * MSS);
+    calls.record_write(5 * MS, 2 * MSS);
+    calls.record_write(7 * MS, 4 * MSS);
     let mut looks = Vec::new();
     for look in 1..10_u64 {
         let counts = Counts { written: 4 * MSS, left: look.saturating_sub(2).min(4) * MSS, ..Counts::default() };
@@ -152,7 +152,7 @@ fn algorithm_1_gives_a_delay_a_write_that_has_left() {
         let observed = meter.observe_calls(&reading, Some(&mut calls));
         looks.push(observed.sender.map(|delay| delay.ns / MS));
     }
-    // SYN's one byte makes 2 MSS left at the fourth look, and 4 at the sixth.
+    // The one byte of the SYN makes 2 MSS left at the fourth poll, and 4 at the sixth.
     let expected = [None, None, None, Some(35), None, Some(53), None, None, None];
     assert_eq!(looks, expected);
 }
@@ -164,7 +164,7 @@ fn algorithm_2_is_when_what_was_read_had_come() {
     let mut looks = Vec::new();
     for look in 1..8_u64 {
         if look == 5 {
-            calls.read(48 * MS, 2 * MSS);
+            calls.record_read(48 * MS, 2 * MSS);
         }
         let counts = Counts { arrived: look * MSS, ..Counts::default() };
         let reading = counts.reading(look * 10 * MS, Age::Now);
@@ -201,8 +201,8 @@ fn nothing_is_made_of_counts_that_make_no_sense() {
 }
 
 proptest! {
-    /// Whatever an application and a network do, and however seldom they are looked at, the delay of the newest byte
-    /// that went on is within its bounds.
+    /// Whatever an application and a network do, and however rarely they are polled, the delay of the latest byte that
+    /// moved on is within its bounds.
     #[test]
     fn the_truth_is_within_the_bounds(
         steps in proptest::collection::vec((1..30_u64, 0..40_000_u64, 0..40_000_u64, any::<bool>()), 1..900),

@@ -1,5 +1,5 @@
-//! Latency steering with servers whose latency depends on what they are given:
-//! service takes 2 ms on average, intervals are half a second.
+//! Latency steering with servers whose latency depends on their load: service takes 2 ms on average, intervals are half
+//! a second.
 
 use dwell_engine::steer::{LatencyConfig, LatencySteering, Maglev};
 
@@ -7,13 +7,13 @@ use crate::queues::{Cluster, Outcome, SERVERS};
 
 const SEEDS: std::ops::Range<u64> = 1..5;
 
-/// With latency steering and without.
+/// Runs with latency steering and without.
 fn both(cluster: &Cluster) -> (Outcome, Outcome) {
     let mut steering = LatencySteering::new(LatencyConfig::default()).unwrap();
     (cluster.run(&mut steering), cluster.run(&mut Maglev))
 }
 
-/// The least and the greatest of a server's weights from an interval on.
+/// Returns the least and the greatest weight of a server from an interval on.
 fn range(outcome: &Outcome, server: usize, from: usize) -> (f64, f64) {
     let weights = outcome.weights[from..].iter().map(|weights| weights[server]);
     let least = weights.clone().fold(f64::INFINITY, f64::min);
@@ -30,9 +30,9 @@ fn a_slow_server_is_left_with_little_and_the_tail_is_cut() {
             ..Cluster::default()
         };
         let (steered, plain) = both(&cluster);
-        // a quarter of 0.5 · 4 is half of what the others can do: without steering
-        // it has twice the work that it can do, with it at most a tenth of the mean
-        // in steady state beside what regressing tries now and then
+        // A quarter of 0.5 · 4 is half of what the others can do. Without steering the server has twice the work that
+        // it can do; with steering it has at most a tenth of the mean in steady state, plus what regression tries from
+        // time to time.
         let mean: f64 = steered.weights[40..].iter().map(|w| w[0]).sum::<f64>() / 80.0;
         assert!(mean < 0.35, "{mean}");
         let tail = |outcome: &Outcome| outcome.percentile(0.99, 20.0, 60.0);
@@ -51,7 +51,7 @@ fn the_weights_of_a_slow_server_do_not_swing() {
             ..Cluster::default()
         };
         let (steered, _) = both(&cluster);
-        // of a weight of 1 each
+        // Each has a weight of 1.
         for server in 0..SERVERS {
             let (least, most) = range(&steered, server, 40);
             assert!(most - least < 0.75, "{server}: {least} to {most}");
@@ -59,14 +59,14 @@ fn the_weights_of_a_slow_server_do_not_swing() {
     }
 }
 
-/// As `dwell lab lb tail`: service takes 5 ms on average, intervals are 0.2 s.
+/// As in `dwell lab lb tail`: service takes 5 ms on average, intervals are 0.2 s.
 #[test]
 fn a_different_slow_server_every_quarter_of_a_minute() {
     let loads = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
     let cuts = loads.map(|load| {
         let tails = SEEDS.map(|seed| {
             let (steered, plain) = both(&Cluster {
-                // the slow one does half of what the others do
+                // The slow server does half of what the others do.
                 load: load * 3.5 / 4.0,
                 service: 0.005,
                 slowness: |server, time| match [1, 3, 0, 2][(time / 15.0) as usize % 4] == server {
@@ -120,14 +120,13 @@ fn a_server_that_was_slow_gets_its_share_back() {
         let (steered, plain) = both(&cluster);
         let at = |seconds: usize| steered.weights[2 * seconds - 1][0];
         assert!(at(10) > 0.8 && at(20) < 0.2 && at(55) > 0.8);
-        // the ten seconds and what they leave in the queues
+        // The ten seconds and the queues that they leave behind.
         let tail = |outcome: &Outcome| outcome.percentile(0.99, 10.0, 30.0);
         assert!(tail(&steered) < 0.7 * tail(&plain));
     }
 }
 
-/// A third of what one server answers seems 50 ms slower than it is: 15 ms on
-/// average, where 4 ms is true.
+/// A third of the answers of one server seem 50 ms slower than they are: 15 ms on average, where 4 ms is true.
 #[test]
 fn lies_about_one_server_cost_no_more_than_running_without_it() {
     for (load, p99_times) in [(0.3, 1.4), (0.5, 1.7)] {
@@ -151,7 +150,7 @@ fn lies_about_one_server_cost_no_more_than_running_without_it() {
     }
 }
 
-/// All clients think for some time that is taken for the servers', which are alike.
+/// All clients have a think time that is mistaken for latency of the servers, which are alike.
 #[test]
 fn think_time_that_all_clients_have_does_no_harm() {
     let mut sums = (0.0, 0.0);

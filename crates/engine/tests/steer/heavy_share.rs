@@ -1,4 +1,4 @@
-//! How many connections are heavy, by the part of packets that they have.
+//! The number of heavy connections, chosen by their part of the packets.
 
 use dwell_engine::steer::{
     HeavyShare, HeavyWindow,
@@ -12,14 +12,14 @@ fn window(packets: u64, of_heaviest: &[u32]) -> HeavyWindow {
     HeavyWindow { packets, of_heaviest: of_heaviest.to_vec() }
 }
 
-/// The number after so many intervals of the same.
+/// Returns the number after some intervals with the same windows.
 fn settled(share: &mut HeavyShare, windows: &[HeavyWindow]) -> u32 {
     (0..100).map(|_| share.step(windows.to_vec())).last().unwrap()
 }
 
 #[test]
 fn as_few_as_have_the_wanted_part_on_average() {
-    // of 200 packets the first has 80, the second 60, the third 30
+    // Of 200 packets the first connection has 80, the second 60, the third 30.
     let windows = [window(100, &[50, 20, 10]), window(100, &[30, 40, 20])];
     for (wanted, top, captured) in
         [(0.3, 1, 0.4), (0.39, 1, 0.4), (0.5, 2, 0.7), (0.72, 3, 0.85), (0.9, 20, 0.85), (1.0, 20, 0.85)]
@@ -35,7 +35,7 @@ fn as_few_as_have_the_wanted_part_on_average() {
 }
 
 #[test]
-fn windows_that_are_not_full_tell_nothing() {
+fn windows_that_are_not_full_are_ignored() {
     let mut share = HeavyShare::new(0.5, 20).unwrap();
     assert_eq!(share.step([window(0, &[3, 1])]), 20);
     assert_eq!(share.captured(), None);
@@ -44,18 +44,18 @@ fn windows_that_are_not_full_tell_nothing() {
     assert_eq!(share.captured(), Some(0.6));
 }
 
-/// Who comes in place of a heavy connection that is gone may not be taken up at once.
+/// A connection that replaces a heavy one may not be heavy at once.
 #[test]
 fn a_window_is_full_though_nobody_in_it_is_kept() {
     let config = HeavyConfig { most: 1, interval: 1000, top: 1 };
     let mut table = HeavyHitters::new(config).unwrap();
     let fill = |table: &mut HeavyHitters, number, packets| {
         for _ in 0..packets {
-            table.note(client(number), 1, u32::MAX);
+            table.count(client(number), 1, u32::MAX);
         }
         table.window()
     };
-    table.note(client(1), 1, 0);
+    table.count(client(1), 1, 0);
     assert_eq!(table.window().packets, 0, "not an interval yet");
     assert_eq!(fill(&mut table, 1, 999), window(1000, &[1000]));
     assert_eq!(fill(&mut table, 2, 1000), window(1000, &[]));
@@ -73,7 +73,7 @@ fn on_the_edge_the_number_stays_and_a_change_that_lasts_is_followed() {
         let now = [&less, &more][round % 2].clone();
         assert_eq!(share.step([now]), 2);
     }
-    // one interval is no reason
+    // One interval is not enough.
     assert_eq!(share.step([window(1000, &[60; 10])]), 2);
     let other = [window(1000, &[60; 10])];
     assert_eq!(settled(&mut share, &other), 9);
@@ -89,8 +89,7 @@ fn what_is_out_of_range_is_refused() {
     }
 }
 
-/// Of the connections that a table keeps those count that are among its heaviest: as many as wanted,
-/// and the share of those in the stream is the one that was asked for.
+/// The heavy connections are the heaviest ones in the table, and their share of the stream is the requested one.
 #[test]
 fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
     let zipf = Zipf::new(5000, 1.2);
@@ -104,19 +103,19 @@ fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
         let mut table = HeavyHitters::new(config).unwrap();
         let mut share = HeavyShare::new(wanted, 32).unwrap();
         for packet in 1..200_000 {
-            table.note(client(zipf.draw(&mut random)), 443, random.next_u32());
+            table.count(client(zipf.draw(&mut random)), 443, random.next_u32());
             if packet % 2000 == 0 {
                 table.set_top(share.step([table.window()])).unwrap();
             }
         }
         let top = share.top();
-        // counts of those who took another's place are too high
+        // The counts of connections that replaced another are too high.
         assert!(exact(top) > wanted - 0.06, "{wanted}: {top} have {}", exact(top));
         assert!(exact(top - 1) < wanted + 0.03, "{wanted}: {top}");
-        let heaviest = (0..5000).filter(|number| table.has(client(*number))).count();
+        let heaviest = (0..5000).filter(|number| table.contains(client(*number))).count();
         assert_eq!(heaviest, top as usize, "{wanted}");
         for number in 0..top / 2 {
-            assert!(table.has(client(number)), "{wanted}: {number} of {top}");
+            assert!(table.contains(client(number)), "{wanted}: {number} of {top}");
         }
     }
 }
@@ -127,14 +126,14 @@ fn an_address_has_the_rank_of_its_heaviest_connection() {
     let config = HeavyConfig { most: 8, top: 2, interval: 1 << 20 };
     let mut table = HeavyHitters::new(config).unwrap();
     let mut note = |number, port, packets| {
-        (0..packets).for_each(|_| table.note(client(number), port, 0));
+        (0..packets).for_each(|_| table.count(client(number), port, 0));
     };
     note(1, 1, 3); // a light one first, at a place before the others
     note(2, 1, 20);
     note(3, 1, 10);
     note(1, 2, 15);
     note(4, 1, 5);
-    let heavy = |table: &HeavyHitters| (1..6).filter(|n| table.has(client(*n))).collect::<Vec<_>>();
+    let heavy = |table: &HeavyHitters| (1..6).filter(|n| table.contains(client(*n))).collect::<Vec<_>>();
     assert_eq!(heavy(&table), [1, 2]);
     table.set_top(1).unwrap();
     assert_eq!(heavy(&table), [2]);

@@ -1,8 +1,8 @@
-//! What is seen of a backend in an interval.
+//! Statistics of a backend in an interval.
 
 use dwell_engine::{
     response::{Estimate, Method, Reason, Truth},
-    steer::{Backend, Intervals, IntervalsConfig, Latency, Seen},
+    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency},
 };
 
 use crate::queues::record;
@@ -19,8 +19,8 @@ fn estimate(response_ns: u64, batches: u64) -> Estimate {
     }
 }
 
-fn backend(real: u32) -> Backend {
-    Backend { real, configured: 1.0, active: 4, is_usable: true }
+fn backend(real: u32) -> BackendState {
+    BackendState { real, configured: 1.0, active: 4, is_usable: true }
 }
 
 fn intervals(min_connections: u32) -> Intervals {
@@ -31,8 +31,7 @@ fn intervals(min_connections: u32) -> Intervals {
 #[test]
 fn a_connection_counts_by_its_responses_up_to_a_limit() {
     let mut intervals = intervals(2);
-    // two epochs of one connection: 2 of 1000 ns and 2 of 3000 ns; and 1000 of
-    // 10000 ns on another, which count as 16
+    // Two epochs of one connection: 2 of 1000 ns and 2 of 3000 ns; and 1000 of 10000 ns on another, which count as 16.
     intervals.add(1, &record(1, 2), &estimate(1_000, 2));
     intervals.add(1, &record(1, 2), &estimate(3_000, 2));
     intervals.add(1, &record(2, 1_000), &estimate(10_000, 1_000));
@@ -41,13 +40,13 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
     // 25600: sqrt(2 · 25600² · 2/1) / 20
     let latency = Latency { mean_ns: 8_400, error_ns: 2_560.0, connections: 2, samples: 3, intervals: 1 };
     let expected =
-        Seen { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
+        BackendStats { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
     assert_eq!(seen, [expected]);
     assert_eq!(seen[0].freshness(), 251.0);
 }
 
 #[test]
-fn too_few_connections_are_no_latency_and_earlier_intervals_are_looked_back_on() {
+fn too_few_connections_make_no_latency_and_earlier_intervals_are_added() {
     let mut intervals = intervals(3);
     let mut end = |add: &[(u32, u64)]| {
         for (connection, ns) in add {
@@ -57,13 +56,13 @@ fn too_few_connections_are_no_latency_and_earlier_intervals_are_looked_back_on()
         seen[0].latency.map(|l| (l.mean_ns, l.connections, l.intervals))
     };
     assert_eq!(end(&[(1, 100), (2, 200)]), None);
-    // the same connection again is no other one
+    // The same connection again does not count as another.
     assert_eq!(end(&[(2, 400)]), None);
     // 100, (200 + 400) / 2 with twice as many responses, 900
     assert_eq!(end(&[(3, 900)]), Some((400, 3, 3)));
-    // the first interval is out of sight
+    // The first interval is no longer used.
     assert_eq!(end(&[]), None);
-    // enough by themselves: what was before does not count
+    // Enough by themselves: earlier intervals do not count.
     assert_eq!(end(&[(4, 10), (5, 20), (6, 30), (7, 40)]), Some((25, 4, 1)));
 }
 
@@ -76,7 +75,7 @@ fn what_is_not_to_be_believed_counts_as_requests_only() {
     }
     let seen = intervals.end(&[backend(1)]);
     assert_eq!((seen[0].latency, seen[0].requests), (None, 15));
-    // and requests are of one interval
+    // Requests are those of one interval.
     assert_eq!(intervals.end(&[backend(1)])[0].requests, 0);
 }
 
@@ -91,7 +90,7 @@ fn a_single_response_counts_unless_the_client_waits() {
             intervals.add(1, &record, estimate);
         }
         let seen = intervals.end(&[backend(1)]);
-        // nothing of this interval is looked back on
+        // Nothing of this interval is used later.
         for _ in 0..3 {
             intervals.end(&[backend(1)]);
         }
@@ -107,19 +106,19 @@ fn a_single_response_counts_unless_the_client_waits() {
 }
 
 #[test]
-fn backends_are_told_apart_and_forgotten() {
+fn backends_are_kept_apart_and_dropped() {
     let mut intervals = intervals(2);
     for connection in 0..2 {
         intervals.add(1, &record(connection, 2), &estimate(10, 2));
         intervals.add(2, &record(connection, 2), &estimate(20, 2));
     }
     let seen = intervals.end(&[backend(2), backend(3)]);
-    let mean = |seen: &Seen| seen.latency.map(|latency| latency.mean_ns);
+    let mean = |seen: &BackendStats| seen.latency.map(|latency| latency.mean_ns);
     assert_eq!((seen[0].real, mean(&seen[0])), (2, Some(20)));
     assert_eq!((seen[1].real, mean(&seen[1])), (3, None));
-    // 1 was not asked for
+    // Backend 1 was not in the list.
     assert_eq!(mean(&intervals.end(&[backend(1)])[0]), None);
-    let idle = Backend { active: 0, ..backend(2) };
+    let idle = BackendState { active: 0, ..backend(2) };
     assert_eq!(intervals.end(&[idle])[0].freshness(), 0.0);
 }
 

@@ -1,11 +1,11 @@
 //! Steps of latency steering, computed by hand.
 
 use dwell_engine::steer::{
-    IntervalsConfig, Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Seen, Share, Why,
+    BackendStats, IntervalsConfig, Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Share, ShareReason,
 };
 use proptest::prelude::*;
 
-/// The paper's rules alone.
+/// Only the rules of the paper.
 fn paper() -> LatencyConfig {
     LatencyConfig {
         doubt: 0.0,
@@ -19,8 +19,8 @@ fn paper() -> LatencyConfig {
 }
 
 /// Backends of weight 1 with these latencies in milliseconds, all equally fresh.
-fn seen(ms: &[Option<f64>]) -> Vec<Seen> {
-    let seen = ms.iter().enumerate().map(|(n, ms)| Seen {
+fn seen(ms: &[Option<f64>]) -> Vec<BackendStats> {
+    let seen = ms.iter().enumerate().map(|(n, ms)| BackendStats {
         real: n as u32 + 1,
         configured: 1.0,
         latency: ms.map(latency),
@@ -45,10 +45,10 @@ fn weights(shares: &[Share]) -> Vec<f64> {
 }
 
 fn names(shares: &[Share]) -> Vec<&'static str> {
-    shares.iter().map(|share| share.why.name()).collect()
+    shares.iter().map(|share| share.reason.name()).collect()
 }
 
-fn step(config: LatencyConfig, seen: &[Seen], before: &[f64]) -> Vec<Share> {
+fn step(config: LatencyConfig, seen: &[BackendStats], before: &[f64]) -> Vec<Share> {
     LatencySteering::new(config).unwrap().step(seen, &shares(before))
 }
 
@@ -60,8 +60,8 @@ fn a_slow_backend_gives_in_proportion_to_its_latency_and_fast_ones_share_alike()
     let next = step(paper(), &seen, &[1.0; 5]);
     assert_eq!(weights(&next), [1.3, 0.6, 1.3, 1.0, 0.8]);
     assert_eq!(names(&next), ["fast", "slow", "fast", "kept", "slow"]);
-    assert_eq!(next[1].why, Why::Slow { times: 4.0 });
-    assert_eq!(next[1].why.to_string(), "slow (4.00 times the least), gave weight");
+    assert_eq!(next[1].reason, ShareReason::Slow { times: 4.0 });
+    assert_eq!(next[1].reason.to_string(), "slow (4.00 times the least), gave weight");
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn the_bounds_are_as_configured() {
 
 #[test]
 fn nobody_takes_more_than_the_cap_and_what_is_left_stays() {
-    // 0.4 and 0.2 to give; each of two takes 0.1 of the mean weight 1 at most. The
-    // 0.2 that go are 2/3 from the first.
+    // 0.4 and 0.2 to give; each of two takes at most 0.1 of the mean weight of 1. Of the 0.2 that move, 2/3 come from
+    // the first.
     let config = LatencyConfig { cap: 0.1, ..paper() };
     let seen = seen(&[Some(10.0), Some(40.0), Some(10.0), Some(20.0)]);
     let next = step(config, &seen, &[1.0; 4]);
@@ -93,7 +93,7 @@ fn a_weight_stops_at_the_floor() {
     let next = step(paper(), &seen, &weights(&next));
     assert_eq!(weights(&next), [1.98, 0.02]);
     assert_eq!(names(&next), ["kept", "floor"]);
-    // of what is configured, and below it nothing more is taken
+    // The floor is relative to the configured weight, and below it no weight is taken.
     let mut light = seen.clone();
     light[1].configured = 0.5;
     let next = step(paper(), &light, &[1.0, 0.005]);
@@ -103,22 +103,22 @@ fn a_weight_stops_at_the_floor() {
 #[test]
 fn only_as_fresh_as_the_freshest_slow_one_receives() {
     let mut seen = seen(&[Some(10.0), Some(10.0), Some(30.0), Some(40.0)]);
-    // 10, 5, 5.5 and 4 requests a connection
+    // 10, 5, 5.5 and 4 requests per connection.
     seen[1].requests = 50;
     seen[2].requests = 55;
     seen[3].requests = 40;
     let next = step(paper(), &seen, &[1.0; 4]);
     assert_eq!(weights(&next), [1.7, 1.0, 0.7, 0.6]);
-    let why = Why::NotFresh { freshness: 5.0, needed: 5.5 };
-    assert_eq!(next[1].why, why);
+    let why = ShareReason::NotFresh { freshness: 5.0, needed: 5.5 };
+    assert_eq!(next[1].reason, why);
     // 5 is nine tenths of 5.5
     let config = LatencyConfig { freshness: 0.9, ..paper() };
     assert_eq!(weights(&step(config, &seen, &[1.0; 4])), [1.35, 1.35, 0.7, 0.6]);
-    // nothing active is no less fresh than one that is
+    // A backend without active connections is not less fresh than one with one.
     seen[0].active = 0;
     let next = step(paper(), &seen, &[1.0; 4]);
     assert_eq!(weights(&next), [1.7, 1.0, 0.7, 0.6]);
-    // nobody is fresh: nobody gives
+    // No backend is fresh, so none gives weight away.
     seen[0].requests = 0;
     let next = step(paper(), &seen, &[1.0; 4]);
     assert_eq!(weights(&next), [1.0; 4]);
@@ -143,7 +143,7 @@ fn weights_regress_after_k_intervals_without_change() {
     let mut policy = LatencySteering::new(paper()).unwrap();
     let mut current = shares(&[1.6, 0.4, 1.0]);
     let ms = |third| seen(&[Some(10.0), Some(11.0), Some(third)]);
-    // the first is a change from nothing; then three without
+    // The first is a change from nothing; then there are three without.
     for third in [12.0, 12.5, 12.0] {
         current = policy.step(&ms(third), &current);
         assert_eq!(weights(&current), [1.6, 0.4, 1.0]);
@@ -154,7 +154,7 @@ fn weights_regress_after_k_intervals_without_change() {
     assert_eq!(names(&current), ["regressed", "regressed", "kept"]);
     current = policy.step(&ms(12.0), &current);
     assert_eq!(weights(&current), [1.486, 0.514, 1.0]);
-    // one that changes by more than a tenth starts it anew
+    // A change by more than a tenth starts the count anew.
     for third in [13.4, 13.4, 13.4] {
         current = policy.step(&ms(third), &current);
         assert_eq!(weights(&current), [1.486, 0.514, 1.0]);
@@ -200,7 +200,7 @@ fn regressing_is_no_faster_than_the_cap() {
     for _ in 0..4 {
         current = policy.step(&seen(&[Some(10.0); 3]), &current);
     }
-    // half of the way would be 0.4 up, and 0.3 and 0.1 down: a quarter of it
+    // Half of the distance would be 0.4 up, and 0.3 and 0.1 down: this is a quarter of it.
     assert_eq!(weights(&current), [0.3, 1.525, 1.175]);
 }
 
@@ -223,12 +223,13 @@ fn a_difference_within_the_error_is_none() {
 fn maglev_and_manual_leave_weights_alone() {
     let seen = seen(&[Some(10.0), Some(90.0)]);
     let before = shares(&[0.3, 0.7]);
-    for (policy, name, why) in
-        [(&mut Maglev as &mut dyn Policy, "maglev", Why::Configured), (&mut Manual, "weights", Why::Manual)]
-    {
+    for (policy, name, why) in [
+        (&mut Maglev as &mut dyn Policy, "maglev", ShareReason::Configured),
+        (&mut Manual, "weights", ShareReason::Manual),
+    ] {
         let next = policy.step(&seen, &before);
         assert_eq!((policy.name(), weights(&next)), (name, vec![0.3, 0.7]));
-        assert!(next.iter().all(|share| share.why == why));
+        assert!(next.iter().all(|share| share.reason == why));
     }
 }
 
@@ -281,13 +282,13 @@ fn the_method_page_has_the_range_of_each_constant() {
     }
 }
 
-fn any_seen() -> impl Strategy<Value = (Seen, f64)> {
+fn any_seen() -> impl Strategy<Value = (BackendStats, f64)> {
     let latency = prop::option::weighted(0.8, (1u64..1_000_000_000, 0.0..1e8));
     let rest = (0.1..4.0, 0u64..1000, 0u64..100, prop::bool::weighted(0.9));
     (latency, rest, 0.1..4.0).prop_map(|(latency, rest, weight)| {
         let (configured, requests, active, is_usable) = rest;
         let latency = latency.map(|(mean_ns, error_ns)| Latency { mean_ns, error_ns, ..self::latency(1.0) });
-        let seen = Seen { real: 0, configured, latency, requests, active, is_usable };
+        let seen = BackendStats { real: 0, configured, latency, requests, active, is_usable };
         (seen, weight)
     })
 }
@@ -307,10 +308,10 @@ proptest! {
         let configured: Vec<f64> = current.iter().map(|share| share.weight).collect();
         let total: f64 = configured.iter().sum();
         for interval in &intervals {
-            let seen: Vec<Seen> = interval
+            let seen: Vec<BackendStats> = interval
                 .iter()
                 .enumerate()
-                .map(|(n, (seen, _))| Seen {
+                .map(|(n, (seen, _))| BackendStats {
                     real: n as u32 + 1,
                     configured: configured[n],
                     ..*seen
@@ -324,10 +325,10 @@ proptest! {
                 prop_assert!(new.weight >= floor * 0.999, "{} < {}", new.weight, floor);
                 let is_fixed = !seen.is_usable;
                 prop_assert!(!is_fixed || new.weight == old.weight);
-                // by steering, and by regressing
+                // By steering, and by regressing.
                 let most = 2.0 * config.cap * total / 6.0 + 1e-9;
                 prop_assert!(new.weight - old.weight <= most);
-                if matches!(new.why, Why::Kept | Why::NoEstimate | Why::NotFresh { .. }) {
+                if matches!(new.reason, ShareReason::Kept | ShareReason::NoEstimate | ShareReason::NotFresh { .. }) {
                     prop_assert!(new.weight <= old.weight + config.regress * total);
                 }
             }
@@ -336,16 +337,16 @@ proptest! {
     }
 
     #[test]
-    fn who_is_not_fresh_never_receives(interval in prop::collection::vec(any_seen(), 2..9)) {
-        let seen: Vec<Seen> = interval
+    fn a_backend_without_fresh_data_never_gains_weight(interval in prop::collection::vec(any_seen(), 2..9)) {
+        let seen: Vec<BackendStats> = interval
             .iter()
             .enumerate()
-            .map(|(n, (seen, _))| Seen { real: n as u32 + 1, ..*seen })
+            .map(|(n, (seen, _))| BackendStats { real: n as u32 + 1, ..*seen })
             .collect();
         let before: Vec<f64> = interval.iter().map(|(_, weight)| *weight).collect();
         let next = step(paper(), &seen, &before);
         let slow = seen.iter().zip(&next).filter(|(_, share)| {
-            matches!(share.why, Why::Slow { .. } | Why::NoTaker { .. } | Why::Floor { .. })
+            matches!(share.reason, ShareReason::Slow { .. } | ShareReason::NoTaker { .. } | ShareReason::Floor { .. })
         });
         let needed = slow.map(|(seen, _)| seen.freshness()).fold(0.0, f64::max);
         for ((seen, new), old) in seen.iter().zip(&next).zip(&before) {

@@ -19,8 +19,8 @@ fn counts(table: &[u32]) -> HashMap<u32, u32> {
 
 #[test]
 fn a_small_table_is_as_by_hand() {
-    // The turns by hand: each member's first entry that is free, in the order of
-    // their ids, from permutations that the test makes by the definition.
+    // The turns by hand: each member's first free entry, in the order of their ids, from permutations that the test
+    // makes by the definition.
     let members = members([1.0, 1.0, 1.0]);
     let size = 13;
     let permutations: Vec<Vec<u32>> = members.iter().map(|m| permutation(m.id, size)).collect();
@@ -33,7 +33,7 @@ fn a_small_table_is_as_by_hand() {
     assert_eq!(table(size, &members), entries);
 }
 
-/// By the definition of section 3.4, with the hashes of `maglev.rs`.
+/// Returns the permutation by the definition of section 3.4, with the hashes of `maglev.rs`.
 fn permutation(id: u64, size: u32) -> Vec<u32> {
     let mix = |value: u64| {
         let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -98,12 +98,12 @@ fn without_weight_there_is_no_entry() {
     let counts = counts(&table(DEFAULT_SIZE, &members(weights)));
     let mut reals: Vec<_> = counts.keys().copied().collect();
     reals.sort_unstable();
-    // the smallest weight there is has one entry
+    // The smallest possible weight has one entry.
     assert_eq!((reals, counts[&6]), (vec![1, 6, 7], 1));
     assert!(table(7, &[]).iter().all(|real| *real == 0));
     assert!(table(7, &members([0.0])).iter().all(|real| *real == 0));
     assert!(table(7, &members([0.3])).iter().all(|real| *real == 1));
-    // and where there are fewer entries than members, all are used
+    // If there are fewer entries than members, all entries are used.
     assert!(table(2, &members([1.0; 5])).iter().all(|real| *real > 0));
 }
 
@@ -122,7 +122,7 @@ fn a_size_that_is_no_prime_is_refused() {
     table(65_536, &members([1.0]));
 }
 
-/// The part of all weight that is elsewhere.
+/// Returns the part of all weight that has moved.
 fn shifted(old: &[Member], new: &[Member]) -> f64 {
     let sum = |members: &[Member]| members.iter().map(|m| m.weight).sum::<f64>();
     let (all_old, all_new) = (sum(old), sum(new));
@@ -163,8 +163,7 @@ proptest! {
         }
     }
 
-    /// The bound that `docs/method/steering.md` states: twice the part of weight
-    /// that moves, and 4 %.
+    /// The bound that `docs/method/steering.md` states: twice the part of weight that moves, plus 4 %.
     #[test]
     fn shares_that_change_a_little_move_little(
         changes in prop::collection::vec((0.05..2.0, 0.8..1.25), 2..64),

@@ -1,5 +1,4 @@
-//! Maglev tables, latency steering in the open and in a closed loop, and what is
-//! seen of backends in an interval.
+//! Maglev tables, latency steering step by step and in a closed loop, and statistics of backends in an interval.
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 

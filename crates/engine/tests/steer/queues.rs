@@ -1,5 +1,5 @@
-//! A cluster of servers with a queue and a worker each, and clients that open short
-//! connections to them by weight, on a clock of its own.
+//! A simulated cluster of servers with one queue and one worker each, and clients that open short connections to them
+//! by weight.
 
 use std::{
     cmp::Reverse,
@@ -9,7 +9,7 @@ use std::{
 use dwell_engine::{
     abi,
     response::{Estimate, Method, Record, Truth},
-    steer::{Backend, Intervals, IntervalsConfig, Policy, Seen, Share},
+    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Policy, Share},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use zerocopy::IntoBytes;
@@ -18,14 +18,13 @@ pub const SERVERS: usize = 4;
 
 #[derive(Clone)]
 pub struct Cluster {
-    /// Requests a second over what all servers do at their usual speed.
+    /// The request rate relative to the capacity of all servers at their usual speed.
     pub load: f64,
-    /// Mean of the exponential service times, in seconds.
+    /// The mean of the exponential service times, in seconds.
     pub service: f64,
-    /// How many times slower a server is at a time.
+    /// The factor by which a server is slower at a time.
     pub slowness: fn(server: usize, time: f64) -> f64,
-    /// What is added to each latency that the balancer is told: what a client that
-    /// thinks adds, where nobody notices.
+    /// An error that is added to each latency that the balancer sees, such as an unnoticed think time.
     pub lie: fn(server: usize, random: f64) -> f64,
     pub requests: u32,
     pub seconds: u32,
@@ -48,16 +47,16 @@ impl Default for Cluster {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Outcome {
-    /// When each response came, and how long after its request.
+    /// The time of each response, and its latency.
     pub latencies: Vec<(f64, f64)>,
-    /// By interval.
+    /// The weights by interval.
     pub weights: Vec<[f64; SERVERS]>,
 }
 
 impl Outcome {
-    /// Of the latencies of responses from a time to another, in seconds.
+    /// Returns a percentile of the latencies of responses between two times, in seconds.
     pub fn percentile(&self, part: f64, from: f64, to: f64) -> f64 {
         let in_time = |(time, _): &&(f64, f64)| (from..to).contains(time);
         let mut sorted: Vec<f64> = self.latencies.iter().filter(in_time).map(|l| l.1).collect();
@@ -86,7 +85,7 @@ enum Event {
 struct Connection {
     server: usize,
     left: u32,
-    /// In this interval: requests, responses, and the latencies of these.
+    /// The current interval: requests, responses, and the sum of their latencies.
     epoch: (u32, u32, f64),
 }
 
@@ -190,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    /// As the epoch of a connection comes from the kernel.
+    /// Reports the epoch of a connection as the kernel does.
     fn tell(&mut self, number: u32, connection: &Connection) {
         let (requests, responses, latency) = connection.epoch;
         let estimate = Estimate {
@@ -220,16 +219,16 @@ impl Run<'_> {
             connection.epoch = (0, 0, 0.0);
             self.tell(number, &ended);
         }
-        let backends: Vec<Backend> = (0..SERVERS)
-            .map(|server| Backend {
+        let backends: Vec<BackendState> = (0..SERVERS)
+            .map(|server| BackendState {
                 real: server as u32 + 1,
                 configured: 1.0,
                 active: self.active[server],
                 is_usable: true,
             })
             .collect();
-        let seen: Vec<Seen> = self.intervals.end(&backends);
-        // the idle time is the interval: who was seen in it counts
+        let seen: Vec<BackendStats> = self.intervals.end(&backends);
+        // The idle time is the interval: the connections seen in it count.
         self.active = [0; SERVERS];
         for connection in self.connections.values() {
             self.active[connection.server] += 1;
@@ -240,7 +239,7 @@ impl Run<'_> {
     }
 }
 
-/// A record of so many requests on a connection of its own.
+/// Returns a record of this number of requests on a connection of its own.
 pub fn record(connection: u32, requests: u32) -> Record {
     let event = abi::dwell_response_event {
         event: abi::DWELL_EVENT_RESPONSE as u8,

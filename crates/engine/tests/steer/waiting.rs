@@ -1,4 +1,4 @@
-//! Estimates of waiting times against what queues really do.
+//! Estimates of waiting times, compared with simulated queues.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ fn exponential(random: &mut StdRng, mean: f64) -> u64 {
 
 const SERVICE_NS: f64 = 1e6;
 
-/// The mean of estimates, and the mean wait, of a queue with one worker: both over
-/// all requests but the first.
+/// Returns the mean of the estimates, and the mean wait, of a queue with one worker, both over all requests except the
+/// first.
 fn queue(load: f64, service: impl Fn(&mut StdRng) -> u64) -> (f64, f64) {
     let mut random = StdRng::seed_from_u64(7);
     let mut estimator = WaitingEstimator::new(2000, 1);
@@ -66,7 +66,7 @@ fn it_is_kingman_between_half_and_full_load_and_else_little() {
             estimator.arrived(i * gap);
         }
         (0..10).for_each(|_| estimator.served(1_000_000));
-        // nothing varies, so that nothing need wait, but for what is here
+        // Nothing varies, so nothing has to wait except for what is present.
         let waiting = estimator.waiting(12 * gap).unwrap();
         assert_eq!((waiting.formula, waiting.wait), (formula, Duration::from_nanos(wait_ns)), "{gap}");
     }
@@ -138,8 +138,8 @@ fn nothing_is_known_before_anything_was_served() {
     estimator.arrived(5);
     assert_eq!(estimator.waiting(10), None);
     estimator.served(100);
-    // who is left waits for one service
+    // Whoever is left waits for one service.
     assert_eq!(estimator.waiting(10).unwrap().wait, Duration::from_nanos(100));
     estimator.left();
-    assert_eq!((estimator.here(), estimator.waiting(10).unwrap().wait), (0, Duration::ZERO));
+    assert_eq!((estimator.present(), estimator.waiting(10).unwrap().wait), (0, Duration::ZERO));
 }

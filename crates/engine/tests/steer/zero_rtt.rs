@@ -1,4 +1,4 @@
-//! Heavy hitters against exact counts, loads, and when a server is overloaded.
+//! Heavy hitters compared with exact counts, load reports, and when a server is overloaded.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 
 use dwell_engine::{
     quic_lb::{Load, Stamp},
-    steer::zero_rtt::{HeavyConfig, HeavyHitters, Loads, Noted, OverloadConfig},
+    steer::zero_rtt::{HeavyConfig, HeavyHitters, LoadUpdate, Loads, OverloadConfig},
 };
 use proptest::prelude::*;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
@@ -21,7 +21,7 @@ fn heavy(most: u32, interval: u32) -> HeavyHitters {
     HeavyHitters::new(HeavyConfig { most, interval, ..HeavyConfig::default() }).unwrap()
 }
 
-/// Numbers from 0 on, the n-th as likely as (n + 1)^-skew.
+/// Numbers from 0 on, where the n-th has a probability proportional to (n + 1)^-skew.
 pub struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -39,7 +39,7 @@ impl Zipf {
         self.0.partition_point(|sum| *sum <= at) as u32
     }
 
-    /// The probability of a number.
+    /// Returns the probability of a number.
     pub fn part(&self, number: u32) -> f64 {
         let at = number as usize;
         let before = if at == 0 { 0.0 } else { self.0[at - 1] };
@@ -58,7 +58,7 @@ fn the_heaviest_of_a_skewed_stream_are_found() {
         let (mut right, mut heaviest, mut captured, mut possible) = (0, 0, 0, 0);
         for i in 0..60_000 {
             let number = zipf.draw(&mut random);
-            table.note(client(number), 443, random.next_u32());
+            table.count(client(number), 443, random.next_u32());
             *exact.entry(number).or_default() += 1;
             window.push_back(number);
             if window.len() > 7500 {
@@ -67,10 +67,10 @@ fn the_heaviest_of_a_skewed_stream_are_found() {
             if i > 10_000 && i % 500 == 0 {
                 let mut order: Vec<(u32, u32)> = exact.iter().map(|(n, c)| (*c, *n)).collect();
                 order.sort_unstable_by_key(|(count, number)| (u32::MAX - count, *number));
-                right += order[..20].iter().filter(|o| table.has(client(o.1))).count();
-                heaviest += order[..5].iter().filter(|o| table.has(client(o.1))).count();
+                right += order[..20].iter().filter(|o| table.contains(client(o.1))).count();
+                heaviest += order[..5].iter().filter(|o| table.contains(client(o.1))).count();
                 possible += order[..20].iter().map(|o| o.0).sum::<u32>();
-                captured += order.iter().filter(|o| table.has(client(o.1))).map(|o| o.0).sum::<u32>();
+                captured += order.iter().filter(|o| table.contains(client(o.1))).map(|o| o.0).sum::<u32>();
             }
         }
         let looks = 99.0;
@@ -85,7 +85,7 @@ fn counts_of_few_are_exact() {
     let mut table = heavy(4, 100);
     for (number, packets) in [(1, 5), (2, 30), (3, 1)] {
         for _ in 0..packets {
-            table.note(client(number), 7, u32::MAX);
+            table.count(client(number), 7, u32::MAX);
         }
     }
     let counts: Vec<_> = table.connections().iter().map(|h| (h.client.address, h.client.port, h.packets)).collect();
@@ -95,14 +95,14 @@ fn counts_of_few_are_exact() {
 #[test]
 fn connections_of_a_client_are_kept_apart_by_port_and_found_by_address() {
     let mut table = heavy(2, 1000);
-    table.note(client(1), 5, 0);
-    table.note(client(1), 6, 0);
+    table.count(client(1), 5, 0);
+    table.count(client(1), 6, 0);
     assert_eq!(table.connections().len(), 2);
-    assert!(table.has(client(1)) && !table.has(client(2)));
-    // the place of the one with port 5 goes, and the client is still there
-    table.note(client(1), 6, 0);
-    table.note(client(2), 5, 0);
-    assert!(table.has(client(1)) && table.has(client(2)));
+    assert!(table.contains(client(1)) && !table.contains(client(2)));
+    // The slot of the connection with port 5 is replaced, but the client is still there.
+    table.count(client(1), 6, 0);
+    table.count(client(2), 5, 0);
+    assert!(table.contains(client(1)) && table.contains(client(2)));
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn who_comes_late_takes_the_lightest_place_with_one_over_its_count_and_one() {
         for _ in 0..20_000 {
             let mut table = heavy(1, 1 << 20);
             for _ in 0..packets {
-                table.note(client(1), 1, 0);
+                table.count(client(1), 1, 0);
             }
-            table.note(client(2), 1, random.next_u32());
-            if table.has(client(2)) {
+            table.count(client(2), 1, random.next_u32());
+            if table.contains(client(2)) {
                 assert_eq!(table.connections()[0].packets, packets + 1);
                 taken += 1;
             }
@@ -129,20 +129,20 @@ fn who_comes_late_takes_the_lightest_place_with_one_over_its_count_and_one() {
 #[test]
 fn who_is_silent_for_two_intervals_is_not_heavy() {
     let mut table = heavy(8, 50);
-    (0..49).for_each(|_| table.note(client(1), 1, 0));
+    (0..49).for_each(|_| table.count(client(1), 1, 0));
     for i in 0..50 {
-        table.note(client(2), 1, 0);
-        assert!(table.has(client(1)), "{i}");
+        table.count(client(2), 1, 0);
+        assert!(table.contains(client(1)), "{i}");
     }
-    (0..50).for_each(|_| table.note(client(2), 1, 0));
-    assert!(!table.has(client(1)) && table.has(client(2)));
+    (0..50).for_each(|_| table.count(client(2), 1, 0));
+    assert!(!table.contains(client(1)) && table.contains(client(2)));
 }
 
 #[test]
 fn fewer_places_than_the_table_has_are_used_if_so_configured() {
     for most in [1, 3, 4, 5, 20, 31, 32] {
         let mut table = heavy(most, 1 << 20);
-        (0..100).for_each(|number| table.note(client(number), 1, 1 << 31));
+        (0..100).for_each(|number| table.count(client(number), 1, 1 << 31));
         assert_eq!(table.connections().len() as u32, most);
     }
 }
@@ -156,12 +156,12 @@ proptest! {
     ) {
         let mut table = heavy(most, interval);
         for (number, port, random) in &packets {
-            table.note(client(*number), *port, *random);
+            table.count(client(*number), *port, *random);
             let heavy = table.connections();
             prop_assert!(heavy.len() <= most as usize);
             let sum: u32 = heavy.iter().map(|h| h.packets).sum();
             prop_assert!(sum <= 2 * interval);
-            prop_assert!(heavy.iter().all(|h| table.has(h.client.address)));
+            prop_assert!(heavy.iter().all(|h| table.contains(h.client.address)));
         }
     }
 }
@@ -176,12 +176,12 @@ fn config(margin_ms: u64) -> OverloadConfig {
     OverloadConfig { margin: Duration::from_millis(margin_ms), ..OverloadConfig::default() }
 }
 
-/// Servers that wait so many ms; none: nothing is known.
+/// Servers with these waits in ms; `None` for an unknown wait.
 fn loads(waits: &[Option<u64>], config: OverloadConfig) -> Loads {
     let mut loads = Loads::new(waits.len(), config).unwrap();
     for (server, wait) in waits.iter().enumerate() {
         if let Some(wait) = wait {
-            assert_eq!(loads.note(server, stamp(1_000_000, 1, *wait), NOW), Noted::Newest);
+            assert_eq!(loads.update(server, stamp(1_000_000, 1, *wait), NOW), LoadUpdate::Newest);
         }
     }
     loads
@@ -191,16 +191,16 @@ fn loads(waits: &[Option<u64>], config: OverloadConfig) -> Loads {
 fn the_newest_that_a_server_said_counts_and_nothing_else() {
     let mut loads = loads(&[Some(100), Some(0), Some(10)], config(20));
     assert_eq!(loads.divert(0, 0, NOW), Some(1));
-    assert_eq!(loads.note(0, stamp(1_000_000, 0, 5), NOW), Noted::Old);
-    assert_eq!(loads.note(0, stamp(1_000_000, 1, 5), NOW), Noted::Old);
-    assert_eq!(loads.note(0, stamp(1_000_006, 0, 5), NOW), Noted::Ahead);
-    assert_eq!(loads.note(0, stamp(u64::MAX >> 16, 0, 5), NOW), Noted::Ahead);
+    assert_eq!(loads.update(0, stamp(1_000_000, 0, 5), NOW), LoadUpdate::Old);
+    assert_eq!(loads.update(0, stamp(1_000_000, 1, 5), NOW), LoadUpdate::Old);
+    assert_eq!(loads.update(0, stamp(1_000_006, 0, 5), NOW), LoadUpdate::Ahead);
+    assert_eq!(loads.update(0, stamp(u64::MAX >> 16, 0, 5), NOW), LoadUpdate::Ahead);
     assert_eq!(loads.divert(0, 0, NOW), Some(1));
-    assert_eq!(loads.note(0, stamp(1_000_005, 0, 5), NOW), Noted::Newest);
+    assert_eq!(loads.update(0, stamp(1_000_005, 0, 5), NOW), LoadUpdate::Newest);
     assert_eq!(loads.divert(0, 0, NOW), None);
     let mut fresh = Loads::new(1, config(20)).unwrap();
-    assert_eq!(fresh.note(0, stamp(999_984, 9, 5), NOW), Noted::Stale);
-    assert_eq!(fresh.note(0, stamp(999_985, 9, 5), NOW), Noted::Newest);
+    assert_eq!(fresh.update(0, stamp(999_984, 9, 5), NOW), LoadUpdate::Stale);
+    assert_eq!(fresh.update(0, stamp(999_985, 9, 5), NOW), LoadUpdate::Newest);
 }
 
 #[test]
@@ -208,23 +208,23 @@ fn equation_1_by_table() {
     let of = |waits: &[u64]| -> Vec<Option<u64>> { waits.iter().copied().map(Some).collect() };
     let ten = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
     for (waits, server, margin, expected) in [
-        // above the percentile: 9 and 10 of ten
+        // Above the percentile: 9 and 10 of ten.
         (of(&ten), 9, 20, Some(0)),
         (of(&ten), 8, 20, Some(0)),
         (of(&ten), 7, 20, None),
-        // by more than the margin
+        // By more than the margin.
         (of(&ten), 9, 89, Some(0)),
         (of(&ten), 9, 91, None),
-        // few servers: the highest is above
+        // With few servers, the highest is above.
         (of(&[0, 30]), 1, 20, Some(0)),
         (of(&[0, 30]), 0, 20, None),
         (of(&[5, 90, 5, 5]), 1, 20, Some(0)),
         (of(&[50]), 0, 20, None),
-        // all alike, or nearly so many
+        // All are alike, or nearly all.
         (of(&[50; 10]), 3, 0, None),
         (of(&[50, 50, 50, 50, 50, 50, 50, 90, 90, 90]), 8, 20, None),
         (of(&[50, 50, 50, 50, 50, 50, 50, 50, 90, 90]), 8, 20, Some(0)),
-        // what is not known counts for nothing
+        // Unknown loads do not count.
         (vec![None, Some(90), None, Some(10), None], 1, 20, Some(3)),
         (vec![None, Some(90), None, Some(10), None], 0, 20, None),
         (vec![None, Some(90), None, None], 1, 20, None),
@@ -257,15 +257,15 @@ fn what_was_heard_long_ago_is_not_known() {
     let later = NOW + Duration::from_secs(8);
     assert_eq!(loads.load(1, later), Load::from_wait(Duration::ZERO));
     assert_eq!(loads.load(1, later + Duration::from_secs(3)), Load::UNKNOWN);
-    loads.note(0, stamp(1_000_008, 0, 90), later);
-    loads.note(2, stamp(1_000_008, 0, 40), later);
+    loads.update(0, stamp(1_000_008, 0, 90), later);
+    loads.update(2, stamp(1_000_008, 0, 40), later);
     assert_eq!(loads.divert(0, 0, NOW + Duration::from_secs(10)), Some(1));
     assert_eq!(loads.divert(0, 0, NOW + Duration::from_secs(11)), Some(2));
     assert_eq!(loads.divert(0, 0, NOW + Duration::from_secs(19)), None);
 }
 
 #[test]
-fn all_places_are_looked_at() {
+fn all_slots_are_examined() {
     for count in [1usize, 2, 63, 1023, 1024] {
         for server in [0, count / 2, count - 1] {
             let mut waits = vec![Some(50); count];

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64};
 
-use dwell_engine::layers::{Direction, Ends, Layer, Passage};
+use dwell_engine::layers::{ByteTrace, Direction, Ends, Layer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::fields;
@@ -12,7 +12,7 @@ const MAX_TRACES: usize = 1 << 16;
 
 /// Traces of bytes that have passed all layers of one direction, in the order in which the probe reported them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct ByteTraces(pub Vec<Passage>);
+pub struct ByteTraces(pub Vec<ByteTrace>);
 
 #[derive(Serialize, Deserialize)]
 struct Packed {
@@ -71,7 +71,7 @@ impl<'a> Deserialize<'a> for ByteTraces {
 }
 
 impl PackedTrace {
-    fn pack(trace: &Passage, flow: u32) -> PackedTrace {
+    fn pack(trace: &ByteTrace, flow: u32) -> PackedTrace {
         let stamps = trace.stamps.iter().zip(0..);
         let layers = stamps.fold(0, |bits, (stamp, layer)| bits | u16::from(stamp.is_some()) << layer);
         let mut stamps = trace.stamps.iter().flatten().map(|stamp| stamp.get());
@@ -89,12 +89,12 @@ impl PackedTrace {
     }
 
     /// Returns `None` for a trace that no agent would write.
-    fn unpack(&self, ends: Ends) -> Option<Passage> {
+    fn unpack(&self, ends: Ends) -> Option<ByteTrace> {
         let direction = match self.is_up {
             false => Direction::Tx,
             true => Direction::Rx,
         };
-        let mut trace = Passage {
+        let mut trace = ByteTrace {
             ends,
             seq: self.seq,
             direction,

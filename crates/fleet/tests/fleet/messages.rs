@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Direction, Ends, Layer, Passage, Segment},
+    layers::{ByteTrace, Direction, Ends, Layer, Segment},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
@@ -20,8 +20,8 @@ fn ends(sport: u16) -> Ends {
     }
 }
 
-fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> Passage {
-    let mut trace = Passage {
+fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
+    let mut trace = ByteTrace {
         ends: ends(seq as u16 % 3),
         seq,
         direction,
@@ -36,7 +36,7 @@ fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> Passage {
     trace
 }
 
-fn batch(traces: Vec<Passage>) -> Batch {
+fn batch(traces: Vec<ByteTrace>) -> Batch {
     let mut histogram = Histogram::default();
     histogram.record(1_000);
     let segment = FlowSegment { segment: Segment::Application, histogram: histogram.clone() };

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use dwell_engine::{
-    layers::{Direction, Ends, Layer, Passage},
+    layers::{ByteTrace, Direction, Ends, Layer},
     measure::Endpoint,
 };
 use dwell_fleet::{
@@ -161,7 +161,7 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     for seq in 0..10_000 {
-        batcher.push_trace(Passage { ends: ends(1), seq, direction: Direction::Tx, sent: 1, again: false, stamps });
+        batcher.push_trace(ByteTrace { ends: ends(1), seq, direction: Direction::Tx, sent: 1, again: false, stamps });
     }
     let report = IntervalReport {
         end_ns: 5,

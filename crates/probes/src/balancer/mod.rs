@@ -11,7 +11,7 @@ mod zero_rtt;
 
 pub use decap::{Decap, DecapCounters};
 pub use dwell_engine::balance::{
-    Counters, Decision, Forward, Load, Mac, NextHop, Protocol, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
+    CidEvent, Counters, Decision, Forward, Load, Mac, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey,
     ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;

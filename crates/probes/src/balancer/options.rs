@@ -132,7 +132,7 @@ impl PlaneOptions {
     pub(super) fn layout(&self) -> abi::dwell_balance_layout {
         abi::dwell_balance_layout {
             layout: abi::DWELL_BALANCE_LAYOUT,
-            slot_bytes: balance::seat_bytes(),
+            slot_bytes: balance::slot_bytes(),
             table_seed: self.table_seed,
             estimator: self.program().response.estimator.into(),
             chain_slot: self.chain.as_ref().map_or(0, |chain| chain.slot + 1),
@@ -169,7 +169,7 @@ mod tests {
         let options = PlaneOptions::default();
         let entries = |map: &str| u64::from(options.entries(map).unwrap_or_default());
         let bytes = entries("buckets") * size_of::<abi::dwell_slot_bucket>() as u64
-            + entries("seats") * u64::from(balance::seat_bytes())
+            + entries("seats") * u64::from(balance::slot_bytes())
             + entries("events");
         assert!(entries("seats") >= 1_000_000);
         assert!((300_000_000..400_000_000).contains(&bytes), "{bytes}");

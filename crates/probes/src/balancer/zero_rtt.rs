@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    balance::{Seating, ServerId, VipKey, ZeroState, ZeroVip},
+    balance::{ServerId, ServerSlots, VipKey, ZeroState, ZeroVip},
     steer::{
         HeavyWindow,
         zero_rtt::{Heavy, HeavyConfig, heavy_of},
@@ -37,34 +37,34 @@ impl Plane {
     pub fn set_zero(&mut self, key: &VipKey, slot: u16, wanted: &ZeroVip) -> Result<(), Error> {
         let most = u32::from(self.options().max_zero_vips);
         self.check("slot", slot.into(), most)?;
-        let before = self.seating(slot)?;
+        let before = self.server_slots(slot)?;
         let taken = self.heavies_of_others(slot)?;
         let most = self.options().max_zero_servers;
         let stays = |real: u32| wanted.servers.iter().any(|server| server.real == real);
-        let mine = before.places.iter().filter(|(real, _)| stays(*real));
+        let mine = before.slots.iter().filter(|(real, _)| stays(*real));
         let mine: Vec<u32> = mine.map(|(_, heavy)| *heavy).collect();
         let free = (1..=most).filter(|number| !taken.contains(number) && !mine.contains(number));
         let number = wanted.servers.len() as u32;
-        let (seating, new) = before.seat(&wanted.servers, free).ok_or(Error::NoNumber {
+        let (slots, new) = before.assign(&wanted.servers, free).ok_or(Error::NoNumber {
             what: "server with a connection ID",
             number,
             most,
         })?;
         let at = u32::from(slot).to_ne_bytes();
         for place in &new {
-            let heavy = seating.places[*place].1;
+            let heavy = slots.slots[*place].1;
             let none = abi::dwell_heavy::default();
             maps::write(&self.map("heavies"), "heavies", &heavy.to_ne_bytes(), &none)?;
         }
-        self.write_loads(slot, wanted, &seating, &new)?;
-        let mut core = wanted.to_core(&seating);
+        self.write_loads(slot, wanted, &slots, &new)?;
+        let mut core = wanted.to_core(&slots);
         let written = maps::write(&self.map("zero_vips"), "zero_vips", &at, &*core);
         core.as_mut_bytes().zeroize();
         written?;
-        let (ids, names) = wanted.ids(slot, &seating);
+        let (ids, names) = wanted.ids(slot, &slots);
         maps::write(&self.map("zero_ids"), "zero_ids", &at, &*ids)?;
         self.write_names(slot, &names)?;
-        for (place, (real, _)) in seating.places.iter().enumerate() {
+        for (place, (real, _)) in slots.slots.iter().enumerate() {
             if *real != 0 {
                 let value = place as u32 + 1;
                 let map = self.map("zero_places");
@@ -73,8 +73,8 @@ impl Plane {
         }
         let mut state = self.zero_state()?;
         state.set_offset(unix_offset_s());
-        state.may_be(key);
-        state.forget();
+        state.mark_possible(key);
+        state.invalidate();
         self.write_state(&state)
     }
 
@@ -91,7 +91,7 @@ impl Plane {
         maps::write(&self.map("zero_ids"), "zero_ids", &at, &*none)?;
         self.write_names(slot, &[])?;
         let mut state = self.zero_state()?;
-        state.forget();
+        state.invalidate();
         self.write_state(&state)
     }
 
@@ -129,10 +129,10 @@ impl Plane {
     /// # Errors
     ///
     /// If the map cannot be read.
-    pub fn seating(&mut self, slot: u16) -> Result<Seating, Error> {
+    pub fn server_slots(&mut self, slot: u16) -> Result<ServerSlots, Error> {
         let at = u32::from(slot).to_ne_bytes();
         let found: Option<abi::dwell_zero_vip> = maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
-        Ok(found.map_or_else(Seating::default, |vip| Seating::from_core(&vip)))
+        Ok(found.map_or_else(ServerSlots::default, |vip| ServerSlots::from_core(&vip)))
     }
 
     /// Returns the server IDs of a slot, with the number of each backend.
@@ -141,20 +141,20 @@ impl Plane {
     ///
     /// If a map cannot be read.
     pub fn server_ids(&mut self, slot: u16) -> Result<Vec<(u32, ServerId)>, Error> {
-        let seating = self.seating(slot)?;
+        let slots = self.server_slots(slot)?;
         let at = u32::from(slot).to_ne_bytes();
         let own: Option<abi::dwell_zero_ids> = maps::read(&self.map("zero_ids"), "zero_ids", &at)?;
         let own = own.iter().flat_map(|ids| ids.server.iter().enumerate());
         let mut ids: Vec<(u32, ServerId)> = own
             .filter_map(|(id, place)| {
-                let (real, _) = seating.places.get(usize::from(*place).checked_sub(1)?)?;
+                let (real, _) = slots.slots.get(usize::from(*place).checked_sub(1)?)?;
                 Some((*real, ServerId(id as u128)))
             })
             .collect();
         for (name, place) in self.names(slot)? {
             let octets = &name.id[..name.id.len().min(name.bytes.into())];
             let id = octets.iter().fold(0, |id, octet| id << 8 | u128::from(*octet));
-            let (real, _) = seating.places.get(place as usize).copied().unwrap_or_default();
+            let (real, _) = slots.slots.get(place as usize).copied().unwrap_or_default();
             ids.push((real, ServerId(id)));
         }
         ids.retain(|(real, _)| *real != 0);
@@ -169,9 +169,9 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn server_loads(&mut self, slot: u16) -> Result<Vec<(u32, ServerLoad)>, Error> {
-        let seating = self.seating(slot)?;
+        let slots = self.server_slots(slot)?;
         let loads = self.read_loads(slot)?;
-        let seats = seating.places.iter().zip(&loads.server);
+        let seats = slots.slots.iter().zip(&loads.server);
         Ok(seats
             .filter(|((real, _), _)| *real != 0)
             .map(|((real, _), load)| {
@@ -191,11 +191,11 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn heavy_hitters(&mut self, slot: u16, real: u32) -> Result<Vec<Heavy>, Error> {
-        let seating = self.seating(slot)?;
-        let Some(place) = seating.place(real) else {
+        let slots = self.server_slots(slot)?;
+        let Some(place) = slots.slot_of(real) else {
             return Ok(Vec::new());
         };
-        let number = seating.places[place].1;
+        let number = slots.slots[place].1;
         let found: Option<abi::dwell_heavy> = maps::read(&self.map("heavies"), "heavies", &number.to_ne_bytes())?;
         Ok(found.as_ref().map(heavy_of).unwrap_or_default())
     }
@@ -206,10 +206,10 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn heavy_windows(&mut self, slot: u16, config: HeavyConfig) -> Result<Vec<HeavyWindow>, Error> {
-        let seating = self.seating(slot)?;
+        let slots = self.server_slots(slot)?;
         let map = self.map("heavies");
         let mut windows = Vec::new();
-        for (real, number) in seating.places {
+        for (real, number) in slots.slots {
             if real == 0 {
                 continue;
             }
@@ -222,8 +222,8 @@ impl Plane {
     fn heavies_of_others(&mut self, slot: u16) -> Result<Vec<u32>, Error> {
         let mut taken = Vec::new();
         for other in (1..=self.options().max_zero_vips).filter(|other| *other != slot) {
-            let seating = self.seating(other)?;
-            taken.extend(seating.places.iter().map(|(_, heavy)| *heavy));
+            let slots = self.server_slots(other)?;
+            taken.extend(slots.slots.iter().map(|(_, heavy)| *heavy));
         }
         Ok(taken)
     }
@@ -235,12 +235,12 @@ impl Plane {
     }
 
     /// Writes the load table of a slot. A report that arrives meanwhile may be lost; the next one is as good.
-    fn write_loads(&mut self, slot: u16, wanted: &ZeroVip, seating: &Seating, new: &[usize]) -> Result<(), Error> {
+    fn write_loads(&mut self, slot: u16, wanted: &ZeroVip, slots: &ServerSlots, new: &[usize]) -> Result<(), Error> {
         let mut loads = self.read_loads(slot)?;
         for place in new {
             loads.server[*place] = abi::dwell_server_load::default();
         }
-        for (load, (real, _)) in loads.server.iter_mut().zip(&seating.places) {
+        for (load, (real, _)) in loads.server.iter_mut().zip(&slots.slots) {
             let server = wanted.servers.iter().find(|server| server.real == *real);
             let is_out = server.is_none_or(|server| server.is_out);
             load.flags = if is_out { abi::DWELL_SERVER_OUT } else { 0 };

@@ -11,7 +11,7 @@ use std::{
 
 use dwell_engine::layers::{
     Segment, SegmentFigures,
-    baseline::{Compared, Figures, Interval, LEAST_BASELINE, MOST_RECENT, compare},
+    baseline::{Figures, Interval, LEAST_BASELINE, MOST_RECENT, SegmentComparison, compare},
 };
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -150,7 +150,7 @@ pub struct Comparison {
     baseline: Vec<Interval>,
     recent: VecDeque<Interval>,
     settings: Settings,
-    last: Vec<Compared>,
+    last: Vec<SegmentComparison>,
 }
 
 impl Baseline {
@@ -175,7 +175,7 @@ impl Baseline {
 
     /// Adds an interval of this run. Returns how the segments compare with the baseline, where there is one. An
     /// interval that was cut short is not counted.
-    pub fn add(&mut self, segments: &[SegmentFigures], length: Duration) -> Option<&[Compared]> {
+    pub fn add(&mut self, segments: &[SegmentFigures], length: Duration) -> Option<&[SegmentComparison]> {
         let with_bytes = segments.iter().filter(|one| one.first.count() > 0);
         let interval: Interval = with_bytes.map(|one| (one.segment, Figures::from(&one.first))).collect();
         let is_whole = |settings: &Settings| length.as_nanos() * 10 >= u128::from(settings.interval_ns) * 9;

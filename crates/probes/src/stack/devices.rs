@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use dwell_engine::layers::{Config, HopTime, Place};
+use dwell_engine::layers::{Config, DevicePoint, HopTime};
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
@@ -91,7 +91,7 @@ impl Devices {
             hops.delete(&key).map_err(failed("write", HOPS))?;
             times.push(time);
         }
-        let mut bytes = BTreeMap::<Place, u64>::new();
+        let mut bytes = BTreeMap::<DevicePoint, u64>::new();
         for time in &times {
             let most = bytes.entry(time.hop.origin).or_default();
             *most = time.histogram.count().max(*most);
@@ -104,7 +104,7 @@ impl Devices {
     }
 
     /// The name of the device at a point, if a packet has passed it.
-    pub fn name(&mut self, place: Place) -> Result<Option<String>, Error> {
+    pub fn name(&mut self, place: DevicePoint) -> Result<Option<String>, Error> {
         let key = place.to_core();
         let name =
             load::map(&mut self.object, NAMES).lookup(key.as_bytes(), MapFlags::ANY).map_err(failed("read", NAMES))?;

@@ -23,7 +23,7 @@ use std::{
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, SegmentFigures, next_grid},
+    layers::{ByteTrace, Config, Counters, Ends, FlowSide, Layer, PidNamespace, Segment, SegmentFigures, next_grid},
 };
 use hooks::Attach;
 use kernel::Kernel;
@@ -94,16 +94,16 @@ pub struct Probe {
     hooks: Vec<&'static Hook>,
     generation: u32,
     grid: u32,
-    passages: Events<Passage>,
+    passages: Events<ByteTrace>,
 }
 
 impl Probe {
     /// Loads the programs. Nothing is attached yet.
     pub fn load(options: &Options) -> Result<Probe, Error> {
-        Probe::load_with(options, Passage::from_kernel)
+        Probe::load_with(options, ByteTrace::from_kernel)
     }
 
-    fn load_with(options: &Options, decode: fn(&[u8]) -> Option<Passage>) -> Result<Probe, Error> {
+    fn load_with(options: &Options, decode: fn(&[u8]) -> Option<ByteTrace>) -> Result<Probe, Error> {
         let kernel = Kernel::of_this_host();
         let hooks = options.profile.select(&kernel)?;
         let at_kprobe = |hook: &&Hook| matches!(hook.attach, Attach::Kprobe(_));
@@ -132,7 +132,7 @@ impl Probe {
                 FLOWS => options.max_flows,
                 "chosen" => is_picky.then_some(SELECTED),
                 "processes" => of_processes.then_some(options.processes.len() as u32),
-                PASSAGES => config.passages.then_some(PASSAGES_BYTES),
+                PASSAGES => config.traces.then_some(PASSAGES_BYTES),
                 _ => None,
             };
             if let Some(entries) = entries {
@@ -188,7 +188,7 @@ impl Probe {
 
     /// Hands on the bytes that have passed all layers of a direction since the last call, if [`Config::passages`] asks
     /// for them. The kernel does not wake its reader: poll at least ten times per second.
-    pub fn drain(&mut self, emit: impl FnMut(Passage)) -> Result<(), Error> {
+    pub fn drain(&mut self, emit: impl FnMut(ByteTrace)) -> Result<(), Error> {
         self.passages.drain(emit)
     }
 
@@ -389,7 +389,7 @@ mod tests {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
             let namespace = Some(own_namespace().unwrap());
-            let config = Config { sample_bytes: 64, passages: true, namespace, ..Config::default() };
+            let config = Config { sample_bytes: 64, traces: true, namespace, ..Config::default() };
             let mut probe = Probe::load_with(&Options::new(config, &PROFILES[0]), |_| None).unwrap();
             probe.attach().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

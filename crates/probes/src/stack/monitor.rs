@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::{Counters, Ends, Passage, SegmentFigures};
+use dwell_engine::layers::{ByteTrace, Counters, Ends, SegmentFigures};
 use dwell_socket::clock::monotonic_ns;
 
 use super::{Hook, Options, Probe, budget::BudgetControl};
@@ -39,7 +39,7 @@ pub trait Observer {
     type Error: From<Error>;
 
     /// Receives the times of one byte that has passed all layers of its direction.
-    fn passage(&mut self, passage: &Passage) -> Result<(), Self::Error>;
+    fn passage(&mut self, passage: &ByteTrace) -> Result<(), Self::Error>;
 
     /// Is called when all bytes of a poll have been received: the moment to flush or send them.
     fn end_poll(&mut self) -> Result<(), Self::Error>;

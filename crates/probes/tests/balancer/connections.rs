@@ -1,6 +1,6 @@
 //! Where a connection is, and when it goes elsewhere.
 
-use dwell_probes::balancer::{Plane, Protocol, Real, Vip, VipKey, Why};
+use dwell_probes::balancer::{Plane, Protocol, Real, Reason, Vip, VipKey};
 
 use crate::{
     fixtures::{ask, l2, pass, plane, why},
@@ -11,55 +11,55 @@ use crate::{
 fn root_connections_stay_until_they_are_over() {
     let Some(mut plane) = plane(l2()) else { return };
     let client = v4();
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::New));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::New));
     plane.set_table(1, &[2; 7]).unwrap();
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
     // a backend that is down keeps what is established, and gets nothing new
     let down = Real { down: true, ..l2() };
     plane.set_real(1, &down).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Reason::Connection));
     let told = plane.sweep(drop).unwrap();
     assert_eq!((told.of(1), told.tracked(1)), (0, 1));
     // its last ACK still goes there, and its ends may be used again
-    assert_eq!(pass(&mut plane, &client.data(0)), (Some(1), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Moved));
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.data(0)), (Some(1), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Reason::Moved));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::Connection));
     // a forged RST ends nothing that goes on, and a SYN after it moves nothing
     plane.set_table(1, &[1; 7]).unwrap();
     plane.set_real(1, &l2()).unwrap();
-    assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(2), 1);
     // one that is out of reach for a while keeps what is established
     let second = Real { next_hop: None, ..l2() };
     plane.set_real(2, &second).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::NoRoute));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::NoRoute));
     // a backend that is gone keeps nothing
     plane.remove_real(2).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Moved));
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Moved));
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
 }
 
 #[test]
 fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
     let Some(mut plane) = plane(l2()) else { return };
     let (tcp, udp) = (v4(), v6());
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::New));
-    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(1), Why::New));
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Reason::New));
+    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(1), Reason::New));
     plane.set_real(1, &Real { down: true, ..l2() }).unwrap();
     // while the table still leads there, nothing is better
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Reason::Connection));
     let mixed: Vec<u32> = (0..101).map(|at| 1 + u32::from(at >= 3)).collect();
     for vip in [1, 2] {
         plane.set_table(vip, &mixed).unwrap();
     }
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(2), Why::Moved));
-    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(2), Why::Moved));
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(2), Reason::Moved));
+    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(2), Reason::Moved));
     // 97 % of the table is up: the rest is tried again elsewhere
     for port in 1000..1300 {
         let client = Client { port, ..v4() };
@@ -71,14 +71,14 @@ fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
 fn root_unknown_connections_are_taken_up_but_not_for_a_rst() {
     let Some(mut plane) = plane(l2()) else { return };
     let client = v4();
-    assert_eq!(pass(&mut plane, &client.rst()), (Some(1), Why::Fallback));
+    assert_eq!(pass(&mut plane, &client.rst()), (Some(1), Reason::Fallback));
     assert_eq!(plane.sweep(drop).unwrap().total(), 0);
-    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Fallback));
+    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Reason::Fallback));
     plane.set_table(1, &[2; 7]).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Reason::Connection));
     let asked = Client { port: 9, ..v4() };
-    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
-    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
+    assert_eq!(why(&mut plane, &asked.syn()), Reason::New);
+    assert_eq!(why(&mut plane, &asked.syn()), Reason::New);
     assert_eq!(plane.sweep(drop).unwrap().total(), 1);
 }
 
@@ -97,15 +97,15 @@ fn root_a_flood_leaves_connections_where_they_are() {
         plane.replay_packet(&Client { port, ..v4() }.syn()).unwrap();
     }
     let counters = plane.counters().unwrap();
-    let full = counters.get(Why::Full);
+    let full = counters.get(Reason::Full);
     // places are free again after a second
     assert!(full > 0, "{counters:?}");
     let mut kept = 0;
     for client in &known {
-        kept += u32::from(pass(&mut plane, &client.data(9)) == (Some(1), Why::Connection));
+        kept += u32::from(pass(&mut plane, &client.data(9)) == (Some(1), Reason::Connection));
     }
     assert_eq!(kept, 100);
-    assert_eq!(plane.counters().unwrap().get(Why::Full), full);
+    assert_eq!(plane.counters().unwrap().get(Reason::Full), full);
 }
 
 #[test]
@@ -130,5 +130,5 @@ fn root_all_connections_of_a_client_may_go_to_one_backend() {
     assert!(together.contains(&200), "{together:?}");
     // without its VIP the packet is not ours
     plane.remove_vip(&key).unwrap();
-    assert_eq!(why(&mut plane, &v4().syn()), Why::NotVip);
+    assert_eq!(why(&mut plane, &v4().syn()), Reason::NotVip);
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Decap, DryRun, Forward, Plane, Protocol, Real, Verdict, Vip, VipKey, Why};
+use dwell_probes::balancer::{Decap, DryRun, Forward, Plane, Protocol, Real, Reason, Verdict, Vip, VipKey};
 use dwell_testbed::skip::lacks_root;
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
@@ -43,17 +43,17 @@ pub fn ask(plane: &mut Plane, frame: &[u8]) -> DryRun {
     plane.dry_run(frame).unwrap()
 }
 
-pub fn why(plane: &mut Plane, frame: &[u8]) -> Why {
-    ask(plane, frame).decision.why
+pub fn why(plane: &mut Plane, frame: &[u8]) -> Reason {
+    ask(plane, frame).decision.reason
 }
 
 /// Where it goes, by number, and why; the connection table learns of it.
-pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Why) {
+pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Reason) {
     let before = plane.counters().unwrap();
     let told = ask(plane, frame).decision.real;
     plane.replay_packet(frame).unwrap();
     let after = plane.counters().unwrap();
-    let whys: Vec<Why> = Why::ALL.into_iter().filter(|why| after.get(*why) != before.get(*why)).collect();
+    let whys: Vec<Reason> = Reason::ALL.into_iter().filter(|why| after.get(*why) != before.get(*why)).collect();
     assert_eq!(whys.len(), 1, "{whys:?}");
     (told, whys[0])
 }
@@ -172,7 +172,7 @@ fn root_pings_of_a_vip_are_answered() {
     requests.push(frame);
     for request in requests {
         let told = ask(&mut plane, &request);
-        assert_eq!(told.decision.why, Why::Ping);
+        assert_eq!(told.decision.reason, Reason::Ping);
         assert_eq!(told.decision.verdict, Verdict::Send);
         assert_eq!(told.frame[..6], CLIENT_MAC);
         assert_eq!(told.frame[6..12], OUR_MAC);
@@ -196,7 +196,7 @@ fn root_pings_of_a_vip_are_answered() {
         .icmpv4_echo_request(7, 9)
         .write(&mut other, b"hello")
         .unwrap();
-    assert_eq!(why(&mut plane, &other), Why::NotVip);
+    assert_eq!(why(&mut plane, &other), Reason::NotVip);
     assert_eq!(ask(&mut plane, &other).frame, other);
 }
 
@@ -222,24 +222,24 @@ fn icmp_error(client: &Client, from: &str) -> Vec<u8> {
 fn root_icmp_errors_go_where_the_connection_is() {
     let Some(mut plane) = plane(l2()) else { return };
     for (client, router, number) in [(v4(), "192.0.2.1", 1), (v6(), "2001:db8:7::1", 2)] {
-        assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::New));
+        assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::New));
         plane.set_table(number, &[2; 101]).unwrap();
         let error = icmp_error(&client, router);
         checked(&error[14..]);
-        assert_eq!(pass(&mut plane, &error), (Some(1), Why::Quoted));
+        assert_eq!(pass(&mut plane, &error), (Some(1), Reason::Quoted));
         let told = ask(&mut plane, &error);
         assert_eq!(told.frame[14..], hop_less(&error[14..]));
         // of a connection that is not known: by the table
         let other = Client { port: 41_000, ..client.clone() };
         let error = icmp_error(&other, router);
-        assert_eq!(pass(&mut plane, &error), (Some(2), Why::Quoted));
+        assert_eq!(pass(&mut plane, &error), (Some(2), Reason::Quoted));
         // and it opens none
-        assert_eq!(pass(&mut plane, &other.syn()), (Some(2), Why::New));
+        assert_eq!(pass(&mut plane, &other.syn()), (Some(2), Reason::New));
         // what the VIP did not send is nobody's
         let mut forged = error.clone();
         let quoted_source = if number == 1 { 14 + 28 + 12 } else { 14 + 48 + 8 };
         forged[quoted_source] ^= 1;
-        assert_eq!(why(&mut plane, &forged), Why::Malformed);
+        assert_eq!(why(&mut plane, &forged), Reason::Malformed);
     }
 }
 
@@ -259,11 +259,11 @@ fn root_a_client_is_told_what_fits() {
             let header = if client.dst.is_ipv4() { 40 } else { 60 };
             let most = 1500 - overhead;
             let fits = client.data(most - header);
-            assert_eq!(why(&mut plane, &fits), Why::Fallback);
+            assert_eq!(why(&mut plane, &fits), Reason::Fallback);
             assert_eq!(ask(&mut plane, &fits).decision.size, 1500);
             let frame = client.data(most - header + 1);
             let told = ask(&mut plane, &frame);
-            assert_eq!(told.decision.why, Why::TooBig);
+            assert_eq!(told.decision.reason, Reason::TooBig);
             assert_eq!(told.decision.verdict, Verdict::Send);
             assert_eq!(told.frame[..6], CLIENT_MAC);
             assert_eq!(told.frame[6..12], OUR_MAC);
@@ -316,15 +316,15 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
     };
     let fragment6 = with_header(44, [6, 0, 0, 1, 0, 0, 0, 7]);
     for (name, frame, reason) in [
-        ("last hop", last_hop(v4()).syn(), Why::Ttl),
-        ("last hop of IPv6", last_hop(v6()).syn(), Why::Ttl),
-        ("cut off", truncated, Why::Malformed),
-        ("longer than it is", longer, Why::Malformed),
-        ("a TCP header too short", offset, Why::Malformed),
-        ("UDP longer than IP", udp_longer, Why::Malformed),
-        ("first fragment", first_fragment, Why::Fragment),
-        ("last fragment", last_fragment, Why::Fragment),
-        ("fragment of IPv6", fragment6, Why::Fragment),
+        ("last hop", last_hop(v4()).syn(), Reason::Ttl),
+        ("last hop of IPv6", last_hop(v6()).syn(), Reason::Ttl),
+        ("cut off", truncated, Reason::Malformed),
+        ("longer than it is", longer, Reason::Malformed),
+        ("a TCP header too short", offset, Reason::Malformed),
+        ("UDP longer than IP", udp_longer, Reason::Malformed),
+        ("first fragment", first_fragment, Reason::Fragment),
+        ("last fragment", last_fragment, Reason::Fragment),
+        ("fragment of IPv6", fragment6, Reason::Fragment),
     ] {
         assert_eq!(why(&mut plane, &frame), reason, "{name}");
         let before = plane.counters().unwrap().get(reason);
@@ -335,17 +335,17 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
     // one whole packet in a fragment header is none (RFC 6946)
     let mut atomic = with_header(44, [6, 0, 0, 0, 0, 0, 0, 7]);
     atomic[14 + 40 + 8] ^= 1; // another port than those that were seen
-    assert_eq!(why(&mut plane, &atomic), Why::Fallback);
+    assert_eq!(why(&mut plane, &atomic), Reason::Fallback);
     // a table of nothing
     plane.clear_table(1).unwrap();
     let other = Client { port: 3, ..v4() };
-    assert_eq!(pass(&mut plane, &other.syn()), (None, Why::NoBackend));
+    assert_eq!(pass(&mut plane, &other.syn()), (None, Reason::NoBackend));
     plane.set_table(1, &[1; 101]).unwrap();
     for number in [1, 2] {
         let lost = Real { next_hop: None, ..l2() };
         plane.set_real(number, &lost).unwrap();
     }
-    assert_eq!(why(&mut plane, &other.syn()), Why::NoRoute);
+    assert_eq!(why(&mut plane, &other.syn()), Reason::NoRoute);
 }
 
 #[test]
@@ -364,11 +364,11 @@ fn root_extension_headers_are_walked() {
         checked(&frame[14..]);
         let told = ask(&mut plane, &frame);
         if headers <= 4 {
-            assert_eq!(told.decision.why, Why::New, "{headers}");
+            assert_eq!(told.decision.reason, Reason::New, "{headers}");
             let outer = checked(&told.frame[14..]);
             assert_eq!(inside(&outer, None), hop_less(&frame[14..]));
         } else {
-            assert_eq!(told.decision.why, Why::Malformed);
+            assert_eq!(told.decision.reason, Reason::Malformed);
         }
     }
 }
@@ -389,15 +389,15 @@ fn root_what_is_no_vips_passes_untouched() {
     let mut tunnel = v4().syn();
     tunnel[23] = 47;
     for (frame, reason) in [
-        (arp, Why::NotIp),
-        (tagged, Why::NotIp),
-        (other_port, Why::NotVip),
-        (elsewhere.syn(), Why::NotVip),
-        (fragment, Why::NotVip),
-        (tunnel, Why::NotVip),
+        (arp, Reason::NotIp),
+        (tagged, Reason::NotIp),
+        (other_port, Reason::NotVip),
+        (elsewhere.syn(), Reason::NotVip),
+        (fragment, Reason::NotVip),
+        (tunnel, Reason::NotVip),
     ] {
         let told = ask(&mut plane, &frame);
-        assert_eq!(told.decision.why, reason);
+        assert_eq!(told.decision.reason, reason);
         assert_eq!((told.decision.real, told.decision.vip), (None, None));
         assert_eq!(plane.replay_packet(&frame).unwrap(), (XDP_PASS, frame));
     }

@@ -1,7 +1,7 @@
 //! Floods beside connections, in the native core: time is an argument there.
 
 use dwell_engine::{
-    balance::{Balancer, Why},
+    balance::{Balancer, Reason},
     response::Watch,
 };
 use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
@@ -38,7 +38,7 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
     let mut records = 0;
     let mut pass = |balancer: &mut Balancer, frame: &[u8], time_ns| {
         let (decision, _) = balancer.packet(frame, 1, time_ns, false, |_| records += 1);
-        (decision.real, decision.why)
+        (decision.real, decision.reason)
     };
     // One has asked, the other only begun: a browser that connects beforehand.
     let known: Vec<Client> = (1..=50).map(|port| Client { port, ..v4() }).collect();
@@ -62,14 +62,14 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
         let at_ns = 2000 * MS + u64::from(flow) * 3000 * MS / u64::from(PLACES);
         for again in 0..3 {
             let (_, why) = pass(&mut balancer, &client.syn(), at_ns + again * 300 * MS);
-            full += u32::from(why == Why::Full);
+            full += u32::from(why == Reason::Full);
         }
     }
     assert!(full < 3 * PLACES, "half-open flows make room: {full}");
     for client in known.iter().chain(&begun) {
         let port = client.port;
         let told = pass(&mut balancer, &client.data(9), 15_000 * MS);
-        assert_eq!(told, (Some(1), Why::Connection), "{port}");
+        assert_eq!(told, (Some(1), Reason::Connection), "{port}");
     }
     assert!(records <= 100, "the flood has told {records} epochs");
 }
@@ -82,7 +82,7 @@ fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
     let vip = Vip { number: 2, zero_slot: Some(1), ..Vip::default() };
     balancer.set_vip(&key(&v4()), &vip, &[1; 7]);
     balancer.set_zero(&key(&v4()), 1, &zero_vip());
-    let mut why = |frame: &[u8], time_ns| balancer.packet(frame, 1, time_ns, false, drop).0.why;
+    let mut why = |frame: &[u8], time_ns| balancer.packet(frame, 1, time_ns, false, drop).0.reason;
     // For 12 s, a third as many a second as there are places, each again after 300 and 600 ms.
     let mut full = 0;
     for step in 0..4 * PLACES {
@@ -90,13 +90,13 @@ fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
         for again in 0..3 {
             if let Some(flow) = step.checked_sub(again * PLACES / 10) {
                 let drawn = flow.to_be_bytes().repeat(2);
-                full += u32::from(why(&long(&v4(), &drawn), at_ns) == Why::Full);
+                full += u32::from(why(&long(&v4(), &drawn), at_ns) == Reason::Full);
             }
         }
         if step % 16 == 0 {
             let port = 1000 + (step / 16) as u16;
             let other = Client { port, ..v4() };
-            full += u32::from(why(&other.syn(), at_ns) == Why::Full);
+            full += u32::from(why(&other.syn(), at_ns) == Reason::Full);
         }
     }
     assert!(full < PLACES, "what a flood began makes room: {full}");

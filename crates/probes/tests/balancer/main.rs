@@ -22,7 +22,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, Why},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
 };
 use star::{PORT, Star, VIP, address, ask};
 
@@ -90,7 +90,7 @@ fn root_tunnels_end_at_the_backends() {
                 upload(&mut plane, 0);
                 upload(&mut plane, 1);
                 let counters = plane.counters().unwrap();
-                assert_eq!(counters.get(Why::TooBig), 0, "{counters:?}");
+                assert_eq!(counters.get(Reason::TooBig), 0, "{counters:?}");
                 let hop = Plane::next_hop(address(3).into()).unwrap();
                 assert_eq!(hop, star.hop(0));
                 assert!(Plane::next_hop("192.0.2.1".parse().unwrap()).is_err());
@@ -114,8 +114,8 @@ fn in_the_balancer(star: &Star) {
         assert_eq!(ask(&mut second).unwrap(), 1);
     }
     let counters = plane.counters().unwrap();
-    assert_eq!(counters.get(Why::New), 2, "{counters:?}");
-    assert!(counters.get(Why::Connection) >= 40, "{counters:?}");
+    assert_eq!(counters.get(Reason::New), 2, "{counters:?}");
+    assert!(counters.get(Reason::Connection) >= 40, "{counters:?}");
     assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
     let loads = plane.real_loads().unwrap();
     assert_eq!([loads[1].opened, loads[2].opened], [1, 1]);

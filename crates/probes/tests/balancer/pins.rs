@@ -12,7 +12,7 @@ use std::{
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
     Chain, Error, Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, ServerId, StartKind, Vip, VipKey, Why, ZeroVip},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, ServerId, StartKind, Vip, VipKey, ZeroVip},
 };
 use dwell_testbed::skip::skip;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
@@ -163,7 +163,7 @@ fn goes_on(star: &Star, path: &Path) {
             assert_eq!(told(&plane), known);
             assert_eq!(ask(&mut stream).unwrap(), 0);
             let counters = plane.counters().unwrap();
-            assert_eq!(counters.get(Why::Fallback), round);
+            assert_eq!(counters.get(Reason::Fallback), round);
             assert!(plane.vip_loads().unwrap()[1].opened > round);
             assert!(plane.real_loads().unwrap()[1].opened > round);
             let before = rounds.load(Ordering::Relaxed);
@@ -246,10 +246,10 @@ fn ids_are_carried(path: &Path) {
     let goes = |plane: &mut Plane| {
         frames.each_ref().map(|frame| {
             let decision = plane.dry_run(frame).unwrap().decision;
-            (decision.real, decision.why)
+            (decision.real, decision.reason)
         })
     };
-    let known = [(Some(5), Why::Cid), (Some(6), Why::Cid)];
+    let known = [(Some(5), Reason::Cid), (Some(6), Reason::Cid)];
     assert_eq!(goes(&mut plane), known);
     plane.replay_packet(&frames[0]).unwrap();
     let told = |plane: &mut Plane| {
@@ -266,8 +266,8 @@ fn ids_are_carried(path: &Path) {
         assert!(why.contains("zero-rtt"), "{why}");
         assert_eq!(goes(&mut plane), known);
         assert_eq!(told(&mut plane), before);
-        let seats = plane.seating(2).unwrap().places;
-        assert_eq!(seats, [(4, 1), (5, 2), (6, 3)]);
+        let slots = plane.server_slots(2).unwrap().slots;
+        assert_eq!(slots, [(4, 1), (5, 2), (6, 3)]);
         // whoever is set goes on from there
         plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
         assert_eq!(goes(&mut plane), known);
@@ -278,7 +278,7 @@ fn ids_are_carried(path: &Path) {
     assert_eq!(goes(&mut plane), known);
     drop(plane);
     let (mut plane, _) = run(&PlaneOptions { max_reals: 5, ..sized(2, 2) });
-    assert_eq!(goes(&mut plane), [known[0], (None, Why::Unroutable)]);
+    assert_eq!(goes(&mut plane), [known[0], (None, Reason::Unroutable)]);
     drop(plane);
     let (mut plane, _) = run(&sized(1, 2));
     assert_eq!(plane.server_ids(1).unwrap(), []);
@@ -315,7 +315,7 @@ fn stays_behind(star: &Star, path: &Path) {
         plane.set_table(1, &[2; 251]).unwrap();
         plane.remove_real(1).unwrap();
         stream.write_all(&[7]).unwrap();
-        while plane.counters().unwrap().get(Why::Moved) < moved {
+        while plane.counters().unwrap().get(Reason::Moved) < moved {
             thread::yield_now();
         }
     };

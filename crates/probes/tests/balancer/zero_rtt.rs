@@ -12,7 +12,7 @@ use dwell_engine::{
     steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    Decision, Forward, PlaneOptions, Protocol, Real, Seen, ServerId, Verdict, Vip, VipKey, Why, ZeroVip,
+    CidEvent, Decision, Forward, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip,
 };
 
 use crate::{
@@ -81,7 +81,7 @@ impl Both {
     }
 
     /// Where a frame goes, and why: the same in both, asked and done.
-    fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Why) {
+    fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Reason) {
         let time_ns = now_s() * 1_000_000_000;
         let told = self.plane.dry_run(frame).unwrap();
         let (decision, out) = self.native.packet(frame, 0, time_ns, true, drop);
@@ -90,14 +90,14 @@ impl Both {
         let before = self.plane.counters().unwrap();
         self.plane.replay_packet(frame).unwrap();
         let after = self.plane.counters().unwrap();
-        assert_eq!(after.get(told.decision.why), before.get(told.decision.why) + 1);
+        assert_eq!(after.get(told.decision.reason), before.get(told.decision.reason) + 1);
         self.native.packet(frame, 0, time_ns, false, drop);
-        for seen in Seen::ALL {
-            assert_eq!(after.seen(seen), self.native.seen(seen), "{seen:?}");
+        for event in CidEvent::ALL {
+            assert_eq!(after.cid_events(event), self.native.cid_events(event), "{event:?}");
         }
-        let Decision { real, why, verdict, .. } = told.decision;
+        let Decision { real, reason, verdict, .. } = told.decision;
         assert_eq!(real.is_some(), verdict != Verdict::Drop);
-        (real, why)
+        (real, reason)
     }
 
     /// One that nobody had, of a server that waits so long.
@@ -112,8 +112,8 @@ impl Both {
         config.encode_stamped(id, stamp).to_vec()
     }
 
-    fn seen(&mut self, seen: Seen) -> u64 {
-        self.plane.counters().unwrap().seen(seen)
+    fn seen(&mut self, seen: CidEvent) -> u64 {
+        self.plane.counters().unwrap().cid_events(seen)
     }
 }
 
@@ -157,18 +157,18 @@ fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s
     };
     for client in [v4(), v6()] {
         let random = [0x5a; 8];
-        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Why::New));
-        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Why::Connection));
+        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Reason::New));
+        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Reason::Connection));
         for (real, id) in IDS {
             let cid = both.cid(id, MS(1));
             let moved = from(client.clone(), 5000);
-            assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Why::Cid));
-            assert_eq!(both.pass(&short(&moved, &cid)), (Some(real), Why::Cid), "migrated");
-            assert_eq!(both.pass(&long(&moved, &cid)), (Some(real), Why::Cid));
+            assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Reason::Cid));
+            assert_eq!(both.pass(&short(&moved, &cid)), (Some(real), Reason::Cid), "migrated");
+            assert_eq!(both.pass(&long(&moved, &cid)), (Some(real), Reason::Cid));
         }
     }
     // once each: what follows is cached
-    assert_eq!(both.seen(Seen::Opened), 6);
+    assert_eq!(both.seen(CidEvent::Opened), 6);
     let loads = both.plane.server_loads(1).unwrap();
     assert_eq!(loads.len(), 3);
     assert!(loads.iter().all(|(_, load)| load.stamp as u16 == Load::from_wait(MS(1)).code()));
@@ -188,30 +188,30 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     for (at, cid) in [forged, nobody, other_rotation, unroutable].iter().enumerate() {
         let port = 2000 + at as u16;
         let attempt = long(&from(client.clone(), port), cid);
-        assert_eq!(both.pass(&short(&client, cid)), (None, Why::Unroutable));
-        assert_eq!(both.pass(&attempt), (Some(OWN), Why::New), "{at}");
+        assert_eq!(both.pass(&short(&client, cid)), (None, Reason::Unroutable));
+        assert_eq!(both.pass(&attempt), (Some(OWN), Reason::New), "{at}");
     }
-    for seen in [Seen::Forged, Seen::Nobody] {
+    for seen in [CidEvent::Forged, CidEvent::Nobody] {
         assert_eq!(both.seen(seen), 2, "{seen:?}");
     }
-    assert_eq!(both.seen(Seen::NoLayout), 4);
+    assert_eq!(both.seen(CidEvent::NoLayout), 4);
     for payload in [&b""[..], b"\x40", b"\x40\x10\x00"] {
-        let why = if payload.is_empty() { Why::Malformed } else { Why::Unroutable };
+        let why = if payload.is_empty() { Reason::Malformed } else { Reason::Unroutable };
         assert_eq!(both.pass(&client.udp(payload)), (None, why));
     }
     // no connection ID, one of another length, one that is cut off
     let attempt = long(&from(client.clone(), 2100), b"");
-    assert_eq!(both.pass(&attempt), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&attempt), (Some(OWN), Reason::New));
     let attempt = long(&from(client.clone(), 2101), &[16; 20]);
-    assert_eq!(both.pass(&attempt), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&attempt), (Some(OWN), Reason::New));
     for cut in [&[0xc3, 0, 0, 0, 1][..], &[0xc3, 0, 0, 0, 1, 17, 16, 1, 2]] {
-        assert_eq!(both.pass(&client.udp(cut)), (None, Why::Malformed));
+        assert_eq!(both.pass(&client.udp(cut)), (None, Reason::Malformed));
     }
     // other ports and protocols of the address are not ours
     let mut elsewhere = short(&client, &[1; 17]);
     elsewhere[36..38].copy_from_slice(&444u16.to_be_bytes());
     elsewhere[40..42].fill(0);
-    assert_eq!(both.plane.dry_run(&elsewhere).unwrap().decision.why, Why::NotVip);
+    assert_eq!(both.plane.dry_run(&elsewhere).unwrap().decision.reason, Reason::NotVip);
 }
 
 #[test]
@@ -226,15 +226,15 @@ fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
         let seconds = now_s().checked_add_signed(-age).unwrap();
         let cid = both.cid_of(&own, 7, MS(1), seconds);
         let client = from(v4(), 3000 + at as u16);
-        let expected = if is_young { (Some(THIRD), Why::Cid) } else { (Some(OWN), Why::New) };
+        let expected = if is_young { (Some(THIRD), Reason::Cid) } else { (Some(OWN), Reason::New) };
         assert_eq!(both.pass(&long(&client, &cid)), expected, "{age}");
         // cached or not, a short header has it rightly
-        assert_eq!(both.pass(&short(&client, &cid)), (Some(THIRD), Why::Cid));
-        let again = if is_young { expected } else { (Some(OWN), Why::Connection) };
+        assert_eq!(both.pass(&short(&client, &cid)), (Some(THIRD), Reason::Cid));
+        let again = if is_young { expected } else { (Some(OWN), Reason::Connection) };
         assert_eq!(both.pass(&long(&client, &cid)), again, "{age}");
     }
     // the one of a time that is still to come; the old ones are only not the newest
-    assert_eq!(both.seen(Seen::Refused), 1);
+    assert_eq!(both.seen(CidEvent::Refused), 1);
 }
 
 #[test]
@@ -249,18 +249,18 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
         }
         // its server is the only one that is known
         let begin = |port| long(&from(client.clone(), port), &[1; 8]);
-        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Why::New));
+        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Reason::New));
         for (id, wait) in [(0xbeef, MS(100)), (7, MS(3))] {
             let cid = both.cid(id, wait);
             both.pass(&short(&from(client.clone(), 999), &cid));
         }
-        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Why::Diverted));
+        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Reason::Diverted));
         // all of an attempt stays together, whatever is said of loads
         let cid = both.cid(0x0101, MS(1));
         both.pass(&short(&client, &cid));
-        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Why::Connection));
-        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Why::Connection));
-        assert_eq!(both.pass(&begin(6002)), (Some(OWN), Why::New));
+        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Reason::Connection));
+        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Reason::Connection));
+        assert_eq!(both.pass(&begin(6002)), (Some(OWN), Reason::New));
         // another client of an overloaded server is not heavy
         let cid = both.cid(0x0101, MS(500));
         both.pass(&short(&client, &cid));
@@ -271,11 +271,11 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
             },
             ..client.clone()
         };
-        assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
+        assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Reason::New));
         // a client of IPv6 is its network
         if !client.src.is_ipv4() {
             let neighbour = Client { src: address("2001:db8:9::abcd"), ..from(client.clone(), 7000) };
-            assert_eq!(both.pass(&long(&neighbour, &[1; 8])), (Some(THIRD), Why::Diverted));
+            assert_eq!(both.pass(&long(&neighbour, &[1; 8])), (Some(THIRD), Reason::Diverted));
         }
     }
     let heavy = both.plane.heavy_hitters(1, OWN).unwrap();
@@ -295,22 +295,22 @@ fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
             both.pass(&short(&client, &cid));
         }
         let [first, second, third] = [[1; 8], [2; 8], [3; 8]];
-        assert_eq!(both.pass(&long(&client, &first)), (Some(OWN), Why::New));
+        assert_eq!(both.pass(&long(&client, &first)), (Some(OWN), Reason::New));
         let load = both.cid(0x0101, MS(500));
         both.pass(&short(&client, &load));
-        assert_eq!(both.pass(&long(&client, &second)), (Some(THIRD), Why::Diverted));
+        assert_eq!(both.pass(&long(&client, &second)), (Some(THIRD), Reason::Diverted));
         // what follows of each flight, early data (0-RTT) too, whatever becomes of loads
         let calm = both.cid(0x0101, MS(1));
         both.pass(&short(&client, &calm));
         for packet in [Long::INITIAL, Long::EARLY] {
             let packet = |cid: &[u8]| packet.of(&client, cid);
-            assert_eq!(both.pass(&packet(&first)), (Some(OWN), Why::Connection));
-            assert_eq!(both.pass(&packet(&second)), (Some(THIRD), Why::Connection));
+            assert_eq!(both.pass(&packet(&first)), (Some(OWN), Reason::Connection));
+            assert_eq!(both.pass(&packet(&second)), (Some(THIRD), Reason::Connection));
         }
-        assert_eq!(both.pass(&long(&client, &third)), (Some(OWN), Why::New));
+        assert_eq!(both.pass(&long(&client, &third)), (Some(OWN), Reason::New));
         // what is shorter than any client's of version 1 tells nothing
-        assert_eq!(both.pass(&long(&client, &[1; 7])), (Some(OWN), Why::New));
-        assert_eq!(both.pass(&long(&client, &[2; 7])), (Some(OWN), Why::Connection));
+        assert_eq!(both.pass(&long(&client, &[1; 7])), (Some(OWN), Reason::New));
+        assert_eq!(both.pass(&long(&client, &[2; 7])), (Some(OWN), Reason::Connection));
     }
 }
 
@@ -321,11 +321,11 @@ fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_conne
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
-    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OWN), Reason::New));
     both.plane.set_table(1, &[OTHER; 31]).unwrap();
     for packet in [long(&v4(), &[2; 8]), short(&v4(), &[3; 8])] {
         let told = both.plane.dry_run(&packet).unwrap().decision;
-        assert_eq!((told.real, told.why), (Some(OWN), Why::Connection));
+        assert_eq!((told.real, told.reason), (Some(OWN), Reason::Connection));
     }
 }
 
@@ -345,8 +345,8 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
         both.pass(&short(&other, &cid));
     }
     let light = Client { src: address("203.0.113.78"), ..v4() };
-    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Why::Diverted));
-    assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Reason::Diverted));
+    assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Reason::New));
 }
 
 #[test]
@@ -368,11 +368,11 @@ fn root_of_the_connections_that_are_kept_only_the_heaviest_may_be_all_that_are_h
         both.pass(&short(&from(v4(), 999), &cid));
     }
     let begin = |client: &Client, port| long(&from(client.clone(), port), &[1; 8]);
-    assert_eq!(both.pass(&begin(&v4(), 6000)), (Some(THIRD), Why::Diverted));
-    assert_eq!(both.pass(&begin(&second, 6000)), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&begin(&v4(), 6000)), (Some(THIRD), Reason::Diverted));
+    assert_eq!(both.pass(&begin(&second, 6000)), (Some(OWN), Reason::New));
     zero.heavy.top = 2;
     both.set_zero(&zero);
-    assert_eq!(both.pass(&begin(&second, 6001)), (Some(THIRD), Why::Diverted));
+    assert_eq!(both.pass(&begin(&second, 6001)), (Some(THIRD), Reason::Diverted));
 }
 
 #[test]
@@ -385,17 +385,17 @@ fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
     zero.servers[2].is_out = true;
     both.set_zero(&zero);
     both.set_server(THIRD, true);
-    assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Why::Cid));
+    assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Reason::Cid));
     // it is never the least loaded
     for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100)), (7, MS(1))] {
         let cid = both.cid(id, wait);
         both.pass(&short(&v4(), &cid));
     }
-    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OTHER), Why::Diverted));
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OTHER), Reason::Diverted));
     // gone: nobody's, though cached before
     zero.servers.remove(2);
     both.set_zero(&zero);
-    assert_eq!(both.pass(&short(&v4(), &drained)), (None, Why::Unroutable));
+    assert_eq!(both.pass(&short(&v4(), &drained)), (None, Reason::Unroutable));
     let stay = both.plane.server_loads(1).unwrap();
     assert_eq!(stay.iter().map(|(real, _)| *real).collect::<Vec<_>>(), [OWN, OTHER]);
     assert!(stay.iter().all(|(_, load)| load.stamp != 0), "what was known stays known");
@@ -409,16 +409,16 @@ fn root_keys_roll_over_without_a_broken_connection() {
     let old = both.cid(7, MS(1));
     let next = Config::own(1, NEXT_KEY).unwrap();
     let new = both.cid_of(&next, 0xbeef, MS(1), now_s());
-    assert_eq!(both.pass(&short(&v4(), &new)), (None, Why::Unroutable));
+    assert_eq!(both.pass(&short(&v4(), &new)), (None, Reason::Unroutable));
     let mut zero = zero_vip();
     zero.layouts.push(next);
     both.set_zero(&zero);
-    assert_eq!(both.pass(&short(&v4(), &old)), (Some(THIRD), Why::Cid));
-    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Why::Cid));
+    assert_eq!(both.pass(&short(&v4(), &old)), (Some(THIRD), Reason::Cid));
+    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Reason::Cid));
     zero.layouts.remove(0);
     both.set_zero(&zero);
-    assert_eq!(both.pass(&short(&v4(), &old)), (None, Why::Unroutable));
-    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Why::Cid));
+    assert_eq!(both.pass(&short(&v4(), &old)), (None, Reason::Unroutable));
+    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Reason::Cid));
 }
 
 #[test]
@@ -442,12 +442,12 @@ fn root_layouts_of_others_are_routed_too() {
             let cid = layout.encode(&id, &nonce).unwrap();
             for client in [v4(), v6()] {
                 let case = format!("{layout:?} {id:x?}");
-                assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Why::Cid), "{case}");
-                assert_eq!(both.pass(&long(&client, &cid)), (Some(real), Why::Cid), "{case}");
+                assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Reason::Cid), "{case}");
+                assert_eq!(both.pass(&long(&client, &cid)), (Some(real), Reason::Cid), "{case}");
             }
         }
     }
-    assert_eq!(both.seen(Seen::Noted), 0, "they say nothing of load");
+    assert_eq!(both.seen(CidEvent::Noted), 0, "they say nothing of load");
 }
 
 #[test]
@@ -457,7 +457,7 @@ fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for(
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
-    assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Why::New));
+    assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Reason::New));
     both.plane.set_table(1, &[OTHER; 31]).unwrap();
     assert_eq!(both.plane.dry_run(&short(&v4(), &[1; 8])).unwrap().decision.real, Some(OWN));
 }
@@ -484,11 +484,11 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
         if round % 100 == 0 {
             assert_eq!(both.plane.dry_run(&flood).unwrap().decision.real, Some(OWN));
             let told = both.plane.dry_run(&short(&v4(), &cid)).unwrap();
-            assert_eq!((told.decision.real, told.decision.why), (Some(OTHER), Why::Cid));
+            assert_eq!((told.decision.real, told.decision.reason), (Some(OTHER), Reason::Cid));
         }
     }
     let counters = both.plane.counters().unwrap();
-    let [new, again, full] = [Why::New, Why::Connection, Why::Full].map(|why| counters.get(why));
+    let [new, again, full] = [Reason::New, Reason::Connection, Reason::Full].map(|why| counters.get(why));
     assert_eq!(new + again + full, 9000, "{counters:?}");
     // on a slow machine some were silent for a second, and made room
     let held = new - counters.table.get(Counter::FlowsEvicted);
@@ -523,6 +523,6 @@ fn root_kernel_and_native_agree_about_garbage() {
         }
         both.pass(&from(client, 1000 + at).udp(&payload));
     }
-    assert_eq!(both.seen(Seen::Noted) + both.seen(Seen::Refused), 0);
-    assert!(both.seen(Seen::Forged) > 100, "it was tried");
+    assert_eq!(both.seen(CidEvent::Noted) + both.seen(CidEvent::Refused), 0);
+    assert!(both.seen(CidEvent::Forged) > 100, "it was tried");
 }

@@ -3,7 +3,7 @@
 use dwell_engine::{
     layers::Ends,
     measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
-    socket::{Account, Delay, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way, control::Setting},
+    socket::{Account, Delay, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint, control::Setting},
 };
 
 use crate::{Clock, Socket, SocketCounts, Source};
@@ -59,10 +59,10 @@ pub(crate) fn socket() -> Socket {
             pid: Some(4_242),
             fd: Some(5),
             ends: Ends { src: endpoint("192.0.2.1", 44_321), dst: endpoint("198.51.100.7", 443) },
-            way: Way::Inside,
+            viewpoint: Viewpoint::Inside,
             estimator: Estimator::Exact,
             reading: Reading { time_ns: 1_000_000_000, info, unacknowledged: Some(800_000), readable: Some(0) },
-            observed: Observed { sender: delay(610_000_000), receiver: None },
+            delays: Delays { sender: delay(610_000_000), receiver: None },
             peaks: Peaks { sender_ns: Some(655_000_000), receiver_ns: None },
             waiting_ns: Some(640_000_000),
             totals: Totals {
@@ -86,10 +86,10 @@ pub(crate) fn socket_idle() -> Socket {
         pid: None,
         fd: None,
         ends: Ends { src: endpoint("2001:db8::1", 50_000), dst: endpoint("2001:db8:0:1::443", 443) },
-        way: Way::Outside,
+        viewpoint: Viewpoint::Outside,
         estimator: Estimator::Paper,
         reading: Reading::default(),
-        observed: Observed::default(),
+        delays: Delays::default(),
         peaks: Peaks::default(),
         waiting_ns: None,
         totals: Totals::default(),

@@ -46,7 +46,7 @@ impl Info {
     }
 
     fn of(account: &Account) -> Info {
-        let observed = &account.observed;
+        let observed = &account.delays;
         Info {
             sender_delay: observed.sender.map(|delay| ns(delay.ns)),
             sender_waiting: account.waiting_ns.map(ns),

@@ -1,7 +1,7 @@
 //! One socket of the process.
 
 use dwell_engine::socket::{
-    Account, Calls, Estimator, Meter, Observed, Peaks, Reading, Rhythm, Sum, TcpInfo, Totals,
+    Account, Calls, Delays, Estimator, Meter, Peaks, PollPacer, Reading, Sum, TcpInfo, Totals,
     control::{Setting, State},
 };
 
@@ -21,7 +21,7 @@ pub struct Entry {
     /// Polls since the last change.
     quiet: u32,
     meter: Meter,
-    rhythm: Rhythm,
+    rhythm: PollPacer,
     /// Totals that an earlier process counted.
     base: Totals,
     account: Account,
@@ -122,7 +122,7 @@ impl Entry {
             phase,
             quiet: 0,
             meter: Meter::new(context.config.estimator),
-            rhythm: Rhythm::default(),
+            rhythm: PollPacer::default(),
             base: Totals::default(),
             account,
             adjuster: Adjuster::new(fd, context.config, context.table),
@@ -162,11 +162,11 @@ impl Entry {
             self.begin_at(last_ns, Origin::Initiated, &reading.info);
             self.account.ends = blank().ends;
         }
-        let observed = self.meter.observe_calls(&reading, self.calls.as_mut());
-        self.rhythm.observe(reading.time_ns, &observed);
+        let delays = self.meter.observe_calls(&reading, self.calls.as_mut());
+        self.rhythm.observe(reading.time_ns, &delays);
         let waiting_ns = self.meter.waiting_ns(reading.time_ns);
-        let state = State { reading: &reading, delay: observed.sender, waiting_ns };
-        self.settle(&reading, observed, waiting_ns, context);
+        let state = State { reading: &reading, delay: delays.sender, waiting_ns };
+        self.settle(&reading, delays, waiting_ns, context);
         let requested = decide(&self.account, &state);
         self.adjuster.step(self.fd, &state, requested, context.table);
         self.account.setting = self.adjuster.setting();
@@ -212,7 +212,7 @@ impl Entry {
     pub fn wrote(&mut self, time_ns: u64, bytes: u64) {
         self.called_bytes += bytes;
         if let Some(calls) = &mut self.calls {
-            calls.wrote(time_ns, self.called_bytes);
+            calls.record_write(time_ns, self.called_bytes);
         }
         self.quiet = 0;
         self.due_ns = 0;
@@ -241,7 +241,7 @@ impl Entry {
         Ok(Reading { time_ns, info, unacknowledged, readable })
     }
 
-    fn settle(&mut self, reading: &Reading, observed: Observed, waiting_ns: Option<u64>, context: Context<'_>) {
+    fn settle(&mut self, reading: &Reading, delays: Delays, waiting_ns: Option<u64>, context: Context<'_>) {
         let account = &mut self.account;
         let totals = sum(&self.base, self.meter.totals());
         // While bytes wait, the time when they move on matters.
@@ -259,13 +259,13 @@ impl Entry {
         account.fd = Some(self.fd);
         account.estimator = self.meter.estimator();
         account.reading = *reading;
-        account.observed = Observed {
-            sender: observed.sender.or(account.observed.sender),
-            receiver: observed.receiver.or(account.observed.receiver),
+        account.delays = Delays {
+            sender: delays.sender.or(account.delays.sender),
+            receiver: delays.receiver.or(account.delays.receiver),
         };
         account.peaks = Peaks {
-            sender_ns: observed.sender.map(|delay| delay.ns),
-            receiver_ns: observed.receiver.map(|delay| delay.ns),
+            sender_ns: delays.sender.map(|delay| delay.ns),
+            receiver_ns: delays.receiver.map(|delay| delay.ns),
         };
         account.waiting_ns = waiting_ns;
         account.totals = totals;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use dwell_engine::socket::{
-    Account, Estimator, Rhythm,
+    Account, Estimator, PollPacer,
     control::{self, Hold},
 };
 
@@ -254,7 +254,7 @@ impl State {
         if self.is_delayed.swap(0, Relaxed) == 1 {
             sys::wait(&self.wakeups, self.wakeups.load(Relaxed), config.poll_ns);
         }
-        sys::set_slack(config.poll_ns / Rhythm::SHORTEST / 5);
+        sys::set_slack(config.poll_ns / PollPacer::SHORTEST / 5);
         let mut budget = Budget::default();
         let mut idle = 0;
         let knows_reader = table.is_read();

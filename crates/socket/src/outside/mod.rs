@@ -18,7 +18,7 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    socket::{Account, Estimator, Meter, Observed, Peaks, Reading, Rhythm, TcpInfo, Way, control::Setting},
+    socket::{Account, Delays, Estimator, Meter, Peaks, PollPacer, Reading, TcpInfo, Viewpoint, control::Setting},
 };
 
 use self::{
@@ -170,11 +170,11 @@ struct WatchedSocket {
     found_ns: u64,
     ends: Ends,
     meter: Meter,
-    rhythm: Rhythm,
+    rhythm: PollPacer,
     /// Time of the next poll.
     due_ns: u64,
     reading: Reading,
-    observed: Observed,
+    delays: Delays,
     /// True if nothing has changed since the reading that the meter has.
     is_unchanged: bool,
     peaks: Peaks,
@@ -419,10 +419,10 @@ impl WatchedSocket {
             found_ns,
             ends: key.ends(),
             meter: Meter::new(estimator),
-            rhythm: Rhythm::default(),
+            rhythm: PollPacer::default(),
             due_ns: 0,
             reading: Reading::default(),
-            observed: Observed::default(),
+            delays: Delays::default(),
             is_unchanged: false,
             peaks: Peaks::default(),
             ended: false,
@@ -451,20 +451,18 @@ impl WatchedSocket {
 
     fn observe(&mut self, reading: &Reading) {
         let waited = self.meter.waiting_ns(self.reading.time_ns);
-        let observed = self.meter.observe(reading);
-        self.rhythm.observe(reading.time_ns, &observed);
-        if let Some(delay) = observed.sender {
+        let delays = self.meter.observe(reading);
+        self.rhythm.observe(reading.time_ns, &delays);
+        if let Some(delay) = delays.sender {
             // If any byte has left, the oldest byte of the last poll has left too.
             let longest = waited.max(Some(delay.ns));
             self.peaks.sender_ns = self.peaks.sender_ns.max(longest);
         }
-        if let Some(delay) = observed.receiver {
+        if let Some(delay) = delays.receiver {
             self.peaks.receiver_ns = self.peaks.receiver_ns.max(Some(delay.ns));
         }
-        self.observed = Observed {
-            sender: observed.sender.or(self.observed.sender),
-            receiver: observed.receiver.or(self.observed.receiver),
-        };
+        self.delays =
+            Delays { sender: delays.sender.or(self.delays.sender), receiver: delays.receiver.or(self.delays.receiver) };
     }
 
     fn account(&mut self) -> Account {
@@ -473,10 +471,10 @@ impl WatchedSocket {
             pid: Some(self.owner.pid),
             fd: Some(self.owner.fd),
             ends: self.ends,
-            way: Way::Outside,
+            viewpoint: Viewpoint::Outside,
             estimator: self.meter.estimator(),
             reading: self.reading,
-            observed: self.observed,
+            delays: self.delays,
             peaks: std::mem::take(&mut self.peaks),
             waiting_ns: self.meter.waiting_ns(self.reading.time_ns),
             totals: *self.meter.totals(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::socket::{Estimator, Rhythm};
+use dwell_engine::socket::{Estimator, PollPacer};
 
 use super::{Config, ControllerKind, Error};
 
@@ -56,7 +56,7 @@ impl RawConfig {
     /// Returns the time from the start of a round to the start of the next, if a socket is due at `next_ns`.
     pub fn period_ns(&self, began_ns: u64, next_ns: Option<u64>) -> u64 {
         let wanted_ns = next_ns.map_or(self.poll_ns, |next_ns| next_ns.saturating_sub(began_ns));
-        wanted_ns.max(self.poll_ns / Rhythm::SHORTEST)
+        wanted_ns.max(self.poll_ns / PollPacer::SHORTEST)
     }
 
     pub(super) fn words(&self) -> [u64; WORDS] {

@@ -6,7 +6,7 @@ use dwell_engine::{
     layers::Ends,
     measure::Endpoint,
     socket::{
-        Account, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way,
+        Account, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint,
         control::{Hold, Setting},
     },
 };
@@ -28,10 +28,10 @@ pub(crate) fn blank() -> Account {
         pid: None,
         fd: None,
         ends: Ends { src: nobody, dst: nobody },
-        way: Way::Inside,
+        viewpoint: Viewpoint::Inside,
         estimator: Estimator::Exact,
         reading: Reading::default(),
-        observed: Observed::default(),
+        delays: Delays::default(),
         peaks: Peaks::default(),
         waiting_ns: None,
         totals: Totals::default(),
@@ -50,8 +50,8 @@ pub(super) fn transfer(account: &mut Account, words: &mut impl Words) {
     field(words, &mut account.estimator);
     field(words, &mut account.waiting_ns);
     reading(words, &mut account.reading);
-    delay(words, &mut account.observed.sender);
-    delay(words, &mut account.observed.receiver);
+    delay(words, &mut account.delays.sender);
+    delay(words, &mut account.delays.receiver);
     sum(words, &mut account.totals.sender);
     sum(words, &mut account.totals.receiver);
     field(words, &mut account.totals.written_bytes);

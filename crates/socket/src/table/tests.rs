@@ -117,7 +117,7 @@ fn what_one_mapping_writes_the_other_reads() {
     sent.reading.info.bytes_sent = Some(0);
     sent.reading.info.min_rtt_us = None;
     sent.reading.info.out_of_order = Some(u32::MAX);
-    sent.observed.sender = Some(Delay { ns: 1, least_ns: 2, most_ns: 3, bytes: 4 });
+    sent.delays.sender = Some(Delay { ns: 1, least_ns: 2, most_ns: 3, bytes: 4 });
     sent.totals.receiver = Sum { samples: 1, bytes: 2, ns_bytes: 1e20 };
     sent.setting = Setting {
         notsent_lowat: Some(0),

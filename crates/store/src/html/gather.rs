@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use dwell_engine::{histogram::Histogram, layers::Leg};
+use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use jiff::Timestamp;
 
 use super::{Choice, Clock, Flow, Page, PagePlace, Resent, Row, leg_names};
@@ -119,7 +119,7 @@ impl Report {
 }
 
 /// Of what a row is: where, which flow, which leg.
-type Key = (Place, Option<i64>, Leg);
+type Key = (Place, Option<i64>, PathSegment);
 
 struct Gathered {
     from_ns: i64,
@@ -235,7 +235,7 @@ impl Gathered {
             .collect();
         let place_of = |place: Place| places.iter().position(|other| *other == place);
         let flow_of: HashMap<i64, usize> = flows.iter().copied().zip(0..).collect();
-        let leg_of = |leg: Leg| Leg::ALL.iter().position(|other| *other == leg);
+        let leg_of = |leg: PathSegment| PathSegment::ALL.iter().position(|other| *other == leg);
         page.rows = self
             .cells
             .into_iter()

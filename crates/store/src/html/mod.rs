@@ -6,7 +6,7 @@ mod gather;
 
 use std::net::IpAddr;
 
-use dwell_engine::layers::{Ends, Leg};
+use dwell_engine::layers::{Ends, PathSegment};
 use serde::Serialize;
 
 pub use gather::Report;
@@ -146,14 +146,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 fn leg_names() -> Vec<LegName> {
-    let place = |leg: Leg| Leg::ALL.iter().position(|other| *other == leg);
-    let name = |leg: Leg| LegName {
+    let place = |leg: PathSegment| PathSegment::ALL.iter().position(|other| *other == leg);
+    let name = |leg: PathSegment| LegName {
         name: leg.name(),
         direction: leg.direction().map(|direction| direction.name()),
         part_of: leg.part_of().and_then(place),
         adds: leg.is_addend(),
     };
-    Leg::ALL.map(name).into()
+    PathSegment::ALL.map(name).into()
 }
 
 impl Page {

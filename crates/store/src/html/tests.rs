@@ -90,7 +90,7 @@ fn what_was_sent_again_is_apart_and_ways_come_first() {
                 tx_host: Some("here"),
                 rx_host,
                 flow: None,
-                leg: if rx_host.is_some() { Leg::EndToEnd } else { Leg::Network },
+                leg: if rx_host.is_some() { PathSegment::EndToEnd } else { PathSegment::Network },
                 resent,
                 method,
                 histogram: &of(&[ns]),

@@ -10,7 +10,7 @@ use super::{
 };
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, Vip, VipKey, Why},
+    balance::{Forward, NextHop, Protocol, Real, Reason, Vip, VipKey},
     response::{Config, Estimator},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -200,10 +200,10 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     }
     let counters = plane.counters()?;
     let (wanted, least) = match (row.to, row.traffic) {
-        (None, _) => (Why::NotVip, PACKETS * ROUNDS as u32),
+        (None, _) => (Reason::NotVip, PACKETS * ROUNDS as u32),
         // a few find no place in their buckets
-        (_, Traffic::Opens) => (Why::New, flows - flows / 1000),
-        _ => (Why::Connection, PACKETS * (ROUNDS as u32 - 1)),
+        (_, Traffic::Opens) => (Reason::New, flows - flows / 1000),
+        _ => (Reason::Connection, PACKETS * (ROUNDS as u32 - 1)),
     };
     if counters.get(wanted) < u64::from(least) {
         bail!("{} packets were not what '{}' says: {counters:?}", row.name, wanted.name());

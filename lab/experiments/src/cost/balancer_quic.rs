@@ -12,7 +12,7 @@ use super::{
 };
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, ServerId, Vip, VipKey, Why, ZeroVip},
+    balance::{Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
     quic_lb::{Config, Load, Stamp},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -29,7 +29,7 @@ struct Row {
     name: &'static str,
     flows: u32,
     packet: Vec<u8>,
-    why: Why,
+    why: Reason,
 }
 
 pub fn run(stop: &Stop) -> Result<()> {
@@ -56,13 +56,13 @@ fn rows() -> Result<Vec<Row>> {
     let forged = [&[16][..], &[0x5a; 16]].concat();
     let row = |name, flows, payload: Vec<u8>, why| Row { name, flows, packet: packet(&payload), why };
     Ok(vec![
-        row("short, its server's, cached", 1, short(&cid), Why::Cid),
-        row("the same, of many clients", 10_000, short(&cid), Why::Cid),
-        row("long, its server's, cached", 1, long(&cid), Why::Cid),
-        row("short, opened, nobody's: dropped", 1, short(&forged), Why::Unroutable),
-        row("short, of no layout: dropped", 1, short(&[0xff; 17]), Why::Unroutable),
-        row("long, not routable, known", 10_000, long(&[1; 8]), Why::Connection),
-        row("long, not routable, new", 500_000, long(&[1; 8]), Why::New),
+        row("short, its server's, cached", 1, short(&cid), Reason::Cid),
+        row("the same, of many clients", 10_000, short(&cid), Reason::Cid),
+        row("long, its server's, cached", 1, long(&cid), Reason::Cid),
+        row("short, opened, nobody's: dropped", 1, short(&forged), Reason::Unroutable),
+        row("short, of no layout: dropped", 1, short(&[0xff; 17]), Reason::Unroutable),
+        row("long, not routable, known", 10_000, long(&[1; 8]), Reason::Connection),
+        row("long, not routable, new", 500_000, long(&[1; 8]), Reason::New),
     ])
 }
 
@@ -90,7 +90,7 @@ fn measure(row: &Row) -> Result<Vec<f64>> {
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
     let nothing = driven.nothing()?;
-    if row.why != Why::New {
+    if row.why != Reason::New {
         driven.run(&row.packet, balancer, row.flows.max(PACKETS), 0)?;
     }
     let mut above = Vec::new();
@@ -103,7 +103,7 @@ fn measure(row: &Row) -> Result<Vec<f64>> {
     let counters = plane.counters()?;
     let wanted = match row.why {
         // a few find no place in their buckets
-        Why::New => row.flows - row.flows / 500,
+        Reason::New => row.flows - row.flows / 500,
         _ => PACKETS * (ROUNDS as u32 - 1),
     };
     if counters.get(row.why) < u64::from(wanted) {

@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut reflector = ClockReflector::start();
     let hello =
         Hello { name: AgentName::try_from(name)?, run: rand::random(), boot: boot_id()?, sync_port: reflector.port() };
-    let mut config = Config { passages: true, again: true, ..args.selection.config(args.sample_bytes)? };
+    let mut config = Config { traces: true, again: true, ..args.selection.config(args.sample_bytes)? };
     // The connection to the collector is not measured.
     let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
     if config.filter.len() < MAX_RULES {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_engine::{
-    layers::{Direction, Ends, Layer, Passage, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, Layer, SegmentFigures},
     socket::TcpInfo,
 };
 use dwell_fleet::{
@@ -70,7 +70,7 @@ impl Reporter {
 impl Observer for Reporter {
     type Error = Failure;
 
-    fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
+    fn passage(&mut self, passage: &ByteTrace) -> Result<(), Failure> {
         self.batcher.push_trace(*passage);
         Ok(())
     }

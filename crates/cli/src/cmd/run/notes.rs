@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::{Account, Estimator, Way};
+use dwell_engine::socket::{Account, Estimator, Viewpoint};
 use dwell_records::{Socket, counted};
 use dwell_socket::table::{Counts, SocketOption};
 
@@ -82,7 +82,8 @@ impl Notes {
     fn outside(&mut self, sockets: &[Socket], printer: &Printer) {
         let now = Instant::now();
         let accounts = sockets.iter().map(|socket| &socket.account);
-        let (inside, outside): (Vec<&Account>, Vec<&Account>) = accounts.partition(|it| it.way == Way::Inside);
+        let (inside, outside): (Vec<&Account>, Vec<&Account>) =
+            accounts.partition(|it| it.viewpoint == Viewpoint::Inside);
         self.inside.extend(inside.iter().filter_map(|it| it.pid));
         let before = std::mem::take(&mut self.were_outside);
         for account in outside {

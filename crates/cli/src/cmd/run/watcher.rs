@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, convert::Infallible, time::Duration};
 
-use dwell_engine::socket::{Account, Totals, Way};
+use dwell_engine::socket::{Account, Totals, Viewpoint};
 use dwell_records::{Socket, SocketCounts};
 use dwell_socket::{
     Watch,
@@ -31,7 +31,7 @@ pub struct Watcher {
 
 /// A connection as of the last interval.
 struct LastReport {
-    way: Way,
+    viewpoint: Viewpoint,
     counts: SocketCounts,
     /// Bytes of its whole life that were acknowledged, and that arrived in order.
     lifetime: (Option<u64>, Option<u64>),
@@ -146,7 +146,7 @@ impl Watcher {
             false => self.reported.insert(account.cookie, LastReport::new(&account)),
         };
         let before = match before {
-            Some(last) if last.way == account.way => last.counts,
+            Some(last) if last.viewpoint == account.viewpoint => last.counts,
             Some(last) => last.counts_of_other_watcher(&account),
             None => counts_before_first_interval(&account),
         };
@@ -158,7 +158,7 @@ impl LastReport {
     fn new(account: &Account) -> LastReport {
         let info = &account.reading.info;
         LastReport {
-            way: account.way,
+            viewpoint: account.viewpoint,
             counts: SocketCounts::from(account),
             lifetime: (info.bytes_acked, info.bytes_received),
         }
@@ -215,13 +215,13 @@ mod tests {
     use dwell_engine::{
         layers::Ends,
         measure::Endpoint,
-        socket::{Estimator, Observed, Peaks, Reading, TcpInfo, control::Setting},
+        socket::{Delays, Estimator, Peaks, Reading, TcpInfo, control::Setting},
     };
 
     use super::*;
 
     /// Returns a connection that has sent `lifetime` bytes, `watched` of them while it was watched.
-    fn account(way: Way, lifetime: u64, watched: u64, retransmissions: u32) -> Account {
+    fn account(viewpoint: Viewpoint, lifetime: u64, watched: u64, retransmissions: u32) -> Account {
         let end = Endpoint { address: [127, 0, 0, 1].into(), port: 1 };
         let info = TcpInfo {
             bytes_acked: Some(lifetime + 1),
@@ -235,10 +235,10 @@ mod tests {
             pid: None,
             fd: None,
             ends: Ends { src: end, dst: end },
-            way,
+            viewpoint,
             estimator: Estimator::Exact,
             reading: Reading { time_ns: 1, info, ..Reading::default() },
-            observed: Observed::default(),
+            delays: Delays::default(),
             peaks: Peaks::default(),
             waiting_ns: None,
             totals: Totals { acked_bytes: watched, ..Totals::default() },
@@ -260,25 +260,25 @@ mod tests {
     #[test]
     fn retransmissions_before_the_first_interval_are_left_out() {
         let mut watcher = watcher();
-        let first = report(&mut watcher, account(Way::Outside, 9_000, 1_000, 5));
+        let first = report(&mut watcher, account(Viewpoint::Outside, 9_000, 1_000, 5));
         assert_eq!(first, (Some(1_000), 0, Some(0)));
-        let second = report(&mut watcher, account(Way::Outside, 9_500, 1_500, 6));
+        let second = report(&mut watcher, account(Viewpoint::Outside, 9_500, 1_500, 6));
         assert_eq!(second, (Some(500), 1, Some(2)));
     }
 
     #[test]
     fn a_connection_that_was_watched_from_its_start_is_counted_in_full() {
-        let first = report(&mut watcher(), account(Way::Inside, 9_000, 9_000, 5));
+        let first = report(&mut watcher(), account(Viewpoint::Inside, 9_000, 9_000, 5));
         assert_eq!(first, (Some(9_000), 5, Some(10)));
     }
 
     #[test]
     fn a_change_of_watcher_reports_nothing_twice() {
         let mut watcher = watcher();
-        report(&mut watcher, account(Way::Outside, 9_000, 9_000, 5));
-        let other = report(&mut watcher, account(Way::Inside, 9_500, 9_500, 6));
+        report(&mut watcher, account(Viewpoint::Outside, 9_000, 9_000, 5));
+        let other = report(&mut watcher, account(Viewpoint::Inside, 9_500, 9_500, 6));
         assert_eq!(other, (Some(500), 1, Some(2)));
-        let later = report(&mut watcher, account(Way::Outside, 9_700, 100, 6));
+        let later = report(&mut watcher, account(Viewpoint::Outside, 9_700, 100, 6));
         assert_eq!(later, (Some(100), 0, Some(0)));
     }
 }

@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 impl Args {
     fn config(&self) -> Result<Config, Failure> {
         Ok(Config {
-            passages: self.raw,
+            traces: self.raw,
             again: self.include_retransmissions,
             pace_ns: self.sample_interval.map_or(0, nanos),
             ..self.selection.config(self.sample_bytes)?

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::layers::{Counter, Counters, Layer, Passage, Place};
+use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
 use dwell_records::{Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
 
@@ -138,7 +138,7 @@ impl Printer {
         };
         // Their numbers may have been reused since the last interval.
         self.namespaces.clear();
-        let mut place = |devices: &mut Devices, place: Place| -> Result<StackPlace, Failure> {
+        let mut place = |devices: &mut Devices, place: DevicePoint| -> Result<StackPlace, Failure> {
             let name = devices.name(place)?;
             let is_other = place.namespace != self.own_namespace;
             Ok(StackPlace {
@@ -176,7 +176,7 @@ impl Printer {
 impl Observer for Printer {
     type Error = Failure;
 
-    fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
+    fn passage(&mut self, passage: &ByteTrace) -> Result<(), Failure> {
         Ok(self.output.write(&Record::ByteTrace { host: &self.host, trace: passage })?)
     }
 
@@ -243,11 +243,11 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
              --sample-bytes",
         ),
         (
-            counters.get(Counter::PassagesLost),
+            counters.get(Counter::TracesLost),
             "not reported one by one, as there were too many: set a larger --sample-bytes",
         ),
         (unreadable_passages, "not reported one by one, as they could not be decoded: dwell and its programs differ"),
-        (counters.get(Counter::FlowsUntold), "counted in no flow, as there are more flows than --max-flows"),
+        (counters.get(Counter::FlowsOmitted), "counted in no flow, as there are more flows than --max-flows"),
     ];
     let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
     let missed = Layer::ALL.map(|layer| {

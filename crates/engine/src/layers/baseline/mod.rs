@@ -1,55 +1,54 @@
-//! Whether segments take longer than they did, with how sure it is.
+//! Detects whether segments take longer than before, and with what confidence.
 //!
-//! Delays within an interval hang together: a queue that is long for one byte is
-//! long for the next. So no test on the bytes themselves would hold. What is
-//! compared are figures of whole intervals, by their ranks (Mann and Whitney
-//! 1947) and by their size (Student 1908); where neighbouring intervals are alike
-//! too, they count for less. What follows from that, and the false alarms that
-//! were counted, is in `docs/method/stack.md`.
+//! Delays within an interval are correlated: a queue that is long for one byte is long for the next. Therefore tests on
+//! individual bytes would be invalid. Instead, figures of whole intervals are compared by rank (Mann and Whitney 1947)
+//! and by size (Student 1908), and correlated neighbouring intervals count for less. The consequences, and the measured
+//! rate of false alarms, are in `docs/method/stack.md`.
 
 use std::collections::BTreeMap;
 
 use super::Segment;
 use crate::histogram::Histogram;
 
-/// Intervals with bytes that a baseline must have of a segment.
+/// The number of intervals with bytes that a baseline needs for a segment.
 pub const LEAST_BASELINE: usize = 30;
-/// Intervals with bytes that are compared with it, at least.
+/// The least number of recent intervals with bytes that are compared with the baseline.
 pub const LEAST_RECENT: usize = 10;
-/// And at most: the last ones, so that a change is seen before long.
+/// The greatest number of recent intervals that are compared: only the last ones count, so that a change is noticed
+/// soon.
 pub const MOST_RECENT: usize = 30;
-/// How often a comparison, over all its segments, may name one by chance.
+/// The probability that a comparison reports any of its segments by chance.
 pub const FALSE_ALARMS: f64 = 0.01;
-/// Less than this, up or down, is no shift, however sure it is.
+/// A smaller ratio, up or down, is not a shift, however significant.
 pub const LEAST_RATIO: f64 = 1.25;
-/// Nor is less than this: a busy processor's caches make as much.
+/// A smaller change is not a shift either: the caches of a busy processor cause as much.
 pub const LEAST_CHANGE_NS: u64 = 5_000;
-/// Bytes without which an interval tells nothing of a segment, and of its p99.
+/// The number of bytes that an interval needs to count for a segment, and to count for its p99.
 const LEAST_BYTES: u64 = 10;
 const LEAST_BYTES_P99: u64 = 200;
 
-/// What is compared.
+/// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Figure {
-    /// Half of the bytes took longer.
+    /// The time that half of the bytes exceeded.
     Median,
-    /// One of 100 bytes took longer.
+    /// The time that one of 100 bytes exceeded.
     P99,
-    /// What they took on average.
+    /// The mean time.
     Mean,
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub const ALL: [Figure; 3] = [Figure::Median, Figure::P99, Figure::Mean];
 }
 
-/// What a segment took in an interval.
+/// The figures of a segment in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// Stamped bytes.
+    /// The number of stamped bytes.
     pub count: u64,
-    /// By [`Figure`], in nanoseconds; `None` where there were too few bytes.
+    /// The figures in nanoseconds, indexed by [`Figure`]; `None` if there were too few bytes.
     pub ns: [Option<u64>; 3],
 }
 
@@ -68,43 +67,42 @@ impl From<&Histogram> for Figures {
     }
 }
 
-/// What the segments took in an interval.
+/// The figures of all segments in one interval.
 pub type Interval = BTreeMap<Segment, Figures>;
 
-/// A segment beside its baseline.
+/// The comparison of a segment with its baseline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compared {
-    /// Which segment.
+pub struct SegmentComparison {
+    /// The segment.
     pub segment: Segment,
-    /// Intervals of the baseline with bytes, and of now.
+    /// The number of intervals with bytes: of the baseline, and recent ones.
     pub intervals: [usize; 2],
-    /// Stamped bytes in the middle one of those intervals: another load may be why.
+    /// The median number of stamped bytes of those intervals: a different load may be the cause of a shift.
     pub bytes: [u64; 2],
-    /// Each figure, where there was enough of it on both sides.
+    /// The change of each figure that had enough data on both sides.
     pub changes: BTreeMap<Figure, Change>,
-    /// The figure that is furthest from chance; of those that changed enough, if any
-    /// did.
+    /// The most significant figure, preferably one that changed enough to count as a shift.
     pub by: Option<Figure>,
-    /// How probable it is that any segment of this comparison would come out like
-    /// this with nothing changed, at most. `None` where there were too few intervals.
+    /// An upper bound of the probability that any segment of this comparison would look like this although nothing
+    /// changed. `None` if there were too few intervals.
     pub chance: Option<f64>,
-    /// Whether it has shifted; `None` where there were too few intervals.
+    /// Whether the segment has shifted; `None` if there were too few intervals.
     pub shifted: Option<bool>,
 }
 
-/// A figure, then and now.
+/// A figure before and now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
-    /// In the middle one of the baseline's intervals.
+    /// The median over the intervals of the baseline.
     pub was_ns: u64,
-    /// In the middle one of those now.
+    /// The median over the recent intervals.
     pub is_ns: u64,
-    /// How often chance alone makes such a difference of this figure.
+    /// The probability that chance alone makes such a difference of this figure.
     chance: f64,
 }
 
 impl Change {
-    /// What it takes now over what it took. Less than 1 ns is taken for 1 ns.
+    /// Returns the current time as a multiple of the earlier one. Times below 1 ns count as 1 ns.
     pub fn ratio(&self) -> f64 {
         self.is_ns.max(1) as f64 / self.was_ns.max(1) as f64
     }
@@ -115,20 +113,20 @@ impl Change {
     }
 }
 
-impl Compared {
-    /// The change that says most.
+impl SegmentComparison {
+    /// Returns the most significant change.
     pub fn change(&self) -> Option<&Change> {
         self.changes.get(&self.by?)
     }
 }
 
-/// Puts each segment that the baseline knows beside it, in the order of a byte's
-/// way. Both sides in the order of time; of `recent`, the last [`MOST_RECENT`].
-pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<Compared> {
+/// Compares each segment with the baseline, in the order of the path of a byte. Both lists are in the order of time;
+/// only the last [`MOST_RECENT`] recent intervals count.
+pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<SegmentComparison> {
     let recent = &recent[recent.len().saturating_sub(MOST_RECENT)..];
     let segments = Segment::ALL.into_iter().filter(|segment| segment.name() != "unexplained");
-    let mut compared: Vec<_> = segments.filter_map(|segment| beside(segment, baseline, recent)).collect();
-    // Bonferroni: as many chances for a false alarm as figures were looked at.
+    let mut compared: Vec<_> = segments.filter_map(|segment| compare_segment(segment, baseline, recent)).collect();
+    // Bonferroni correction: there are as many chances for a false alarm as there are tests.
     let tests: usize = compared.iter().map(|segment| segment.changes.len()).sum();
     for segment in &mut compared {
         segment.judge(tests as f64);
@@ -136,8 +134,8 @@ pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<Compared> {
     compared
 }
 
-/// `None` where the baseline has too few intervals of it.
-fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Option<Compared> {
+/// Compares one segment. `None` if the baseline has too few intervals with it.
+fn compare_segment(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Option<SegmentComparison> {
     let of = |intervals: &[Interval]| -> Vec<Figures> {
         let figures = intervals.iter().filter_map(|interval| interval.get(&segment));
         figures.filter(|figures| figures.count >= LEAST_BYTES).copied().collect()
@@ -157,7 +155,7 @@ fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Optio
         let counts: Vec<u64> = side.iter().map(|figures| figures.count).collect();
         middle(&counts)
     };
-    Some(Compared {
+    Some(SegmentComparison {
         segment,
         intervals: [then.len(), now.len()],
         bytes: [bytes(&then), bytes(&now)],
@@ -168,13 +166,13 @@ fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Optio
     })
 }
 
-/// `None` where one of the sides has too few intervals.
+/// Compares one figure. `None` if one of the sides has too few intervals.
 fn change(then: &[u64], now: &[u64]) -> Option<Change> {
     let is_enough = then.len() >= LEAST_BASELINE && now.len() >= LEAST_RECENT;
     is_enough.then(|| Change { was_ns: middle(then), is_ns: middle(now), chance: chance(then, now) })
 }
 
-impl Compared {
+impl SegmentComparison {
     fn judge(&mut self, tests: f64) {
         let all = || self.changes.iter().map(|(figure, change)| (*figure, change));
         let least = |changes: &mut dyn Iterator<Item = (Figure, &Change)>| {
@@ -192,17 +190,17 @@ impl Compared {
     }
 }
 
-/// The middle one of the sorted values, the lower of two; 0 of none.
+/// Returns the median, the lower one of two; 0 if there are no values.
 fn middle(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// How often two samples of one process, each in the order of time, differ by as much, at
-/// most: the likelier of no difference by ranks and by size, twice, as two were asked.
-/// Ranks hold for any shape of a distribution. But where each interval resembles the one
-/// before, they cannot tell a wander of a hundredth from tenfold times; sizes can.
+/// Returns an upper bound of the probability that two samples of one process, each in the order of time, differ this
+/// much: the smaller probability of the test by rank and the test by size, doubled, because two tests were made. The
+/// rank test holds for any distribution. But if each interval resembles the previous one, it cannot distinguish a drift
+/// of one percent from a tenfold increase, whereas the test by size can.
 fn chance(then: &[u64], now: &[u64]) -> f64 {
     let both = [then, now].concat();
     let (ranks, ties) = ranks(&both);
@@ -212,8 +210,8 @@ fn chance(then: &[u64], now: &[u64]) -> f64 {
     (2.0 * least).min(1.0)
 }
 
-/// The rank sum test in its normal approximation, which errs towards no difference far
-/// from the middle. Neighbours that resemble each other widen it.
+/// The rank sum test in its normal approximation, which is conservative in the tails. Correlation between neighbours
+/// increases the variance.
 fn by_ranks(ranks: &[f64], ties: f64, first: usize) -> f64 {
     let both = ranks.len() as f64;
     let (n, m) = (first as f64, both - first as f64);
@@ -227,8 +225,8 @@ fn by_ranks(ranks: &[f64], ties: f64, first: usize) -> f64 {
     two_sided((excess.abs() - 0.5).max(0.0) / widened.sqrt())
 }
 
-/// Student's test on logarithms, in Wallace's approximation (1959): with fewer degrees of
-/// freedom, and a larger error of the means, where neighbours resemble each other.
+/// Student's test on logarithms, in Wallace's approximation (1959). Correlation between neighbours reduces the degrees
+/// of freedom and increases the error of the means.
 fn by_size(logs: &[f64], first: usize) -> f64 {
     let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
     let both = logs.len() as f64;
@@ -245,9 +243,8 @@ fn by_size(logs: &[f64], first: usize) -> f64 {
     two_sided(narrowed * (freedom * (difference * difference / error / freedom).ln_1p()).sqrt())
 }
 
-/// Logarithms, of which those far out are drawn in to three interquartile ranges beyond
-/// the quartiles (Tukey 1977): a stall of two intervals must not hide what all others
-/// show. Less than the least ratio is not far out.
+/// Returns logarithms, with outliers limited to three interquartile ranges beyond the quartiles (Tukey 1977): a stall
+/// of two intervals must not hide the rest. A deviation below the least ratio is not an outlier.
 fn without_outliers(values: &[u64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -257,13 +254,13 @@ fn without_outliers(values: &[u64]) -> Vec<f64> {
     values.iter().map(|ns| log(*ns).clamp(low - far, high + far)).collect()
 }
 
-/// How often a normal deviate is as far from 0 as that, or further.
+/// Returns the probability that a normal deviate is at least this far from 0.
 fn two_sided(deviation: f64) -> f64 {
     libm::erfc(deviation / std::f64::consts::SQRT_2)
 }
 
-/// The rank of each value, from 1; equal ones share the mean of theirs. And the sum over
-/// groups of t equal ones of t^3 - t.
+/// Returns the rank of each value, from 1, where equal values share their mean rank; and the sum of t^3 - t over groups
+/// of t equal values.
 fn ranks(values: &[u64]) -> (Vec<f64>, f64) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by_key(|&index| values[index]);
@@ -280,10 +277,9 @@ fn ranks(values: &[u64]) -> (Vec<f64>, f64) {
     (ranks, ties)
 }
 
-/// The sum of squares within both sides, of which `first` is the length of the first; and
-/// how much a value resembles the one before: the autocorrelation within the sides. That
-/// comes out too low on short series, by (1 + 3r) / n on each (Kendall 1954), which is put
-/// right; and as it is only known to one standard error, that is added. At most 0.95.
+/// Returns the sum of squares within both sides, where `first` is the length of the first side, and the autocorrelation
+/// within the sides. The estimate of the autocorrelation on short series is too low by (1 + 3r) / n on each side
+/// (Kendall 1954), which is corrected; and because it is only known to one standard error, that is added. At most 0.95.
 fn within(values: &[f64], first: usize) -> (f64, f64) {
     let (mut products, mut squares) = (0.0, 0.0);
     for side in [&values[..first], &values[first..]] {

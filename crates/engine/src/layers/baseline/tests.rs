@@ -1,4 +1,4 @@
-//! Figures by hand, and false alarms counted over runs in which nothing changes.
+//! Figures computed by hand, and false alarms counted over runs in which nothing changes.
 
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
@@ -10,23 +10,23 @@ fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     (-2.0 * (1.0 - one).ln()).sqrt() * (std::f64::consts::TAU * other).cos()
 }
 
-/// What intervals of a link are like when nothing changes.
+/// The statistics of the intervals of a link on which nothing changes.
 #[derive(Debug, Clone, Copy)]
 struct Process {
-    /// How much an interval is like the one before.
+    /// The correlation of an interval with the previous one.
     likeness: f64,
     /// The spread from interval to interval; 0.3 is about 30 %.
     spread: f64,
-    /// Over the usual delays.
+    /// A factor on the usual delays.
     scale: f64,
-    /// How many of a hundred intervals take ten times as long.
+    /// The number of intervals in a hundred that take ten times as long.
     bursts: u32,
 }
 
 const CALM: Process = Process { likeness: 0.0, spread: 0.3, scale: 1.0, bursts: 0 };
 
 impl Process {
-    /// Nine segments whose delays rise and fall together in part, times `factor` for one of them.
+    /// Generates nine segments whose delays partly rise and fall together; one segment is scaled by `factor`.
     fn intervals(
         self,
         random: &mut Xoshiro256PlusPlus,
@@ -63,13 +63,13 @@ impl Process {
 
 const SAME: (Segment, f64) = (Segment::Queueing, 1.0);
 
-fn shifted(compared: &[Compared]) -> Vec<Segment> {
+fn shifted(compared: &[SegmentComparison]) -> Vec<Segment> {
     let shifted = compared.iter().filter(|segment| segment.shifted == Some(true));
     shifted.map(|segment| segment.segment).collect()
 }
 
-/// The test's own error rate, without the least ratio, which would hide it: how often the
-/// least chance of a comparison is at most so much.
+/// Returns the test's own error rate, without the least ratio, which would hide it: how often the least probability of
+/// a comparison is at most `level`.
 fn alarms(process: Process, lengths: (usize, usize), level: f64, runs: u32) -> f64 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
     let mut alarms = 0;
@@ -104,8 +104,8 @@ fn false_alarms_are_at_most_what_is_promised() {
     ] {
         let found = alarms(process, lengths, FALSE_ALARMS, RUNS);
         eprintln!("{name}, {lengths:?}: {:.1} %", found * 100.0);
-        // Of a rate of 1 % so many runs may show 2.3 %, at three deviations. Where intervals are
-        // that much alike, nothing is promised, and the docs say what comes.
+        // With a rate of 1 %, this number of runs may show 2.3 % at three standard deviations. For intervals with such
+        // a strong correlation there is no guarantee, and the documentation gives the rate.
         let most = if process.likeness > 0.5 { 0.10 } else { 0.023 };
         assert!(found <= most, "{name}, {lengths:?}: {found}");
     }
@@ -196,21 +196,21 @@ fn figures_come_from_histograms_that_hold_enough() {
     assert_eq!((mean, figures(200).count), (100, 200));
 }
 
-/// 1, 2, 3 beside 4, 5, 6 and so on, by the textbook.
+/// 1, 2, 3 compared with 4, 5, 6 and so on, as in the textbook.
 #[test]
 fn ranks_and_chances_by_hand() {
     let (shared, ties) = ranks(&[30, 10, 20, 20]);
     assert_eq!((shared, ties), (vec![4.0, 1.0, 2.5, 2.5], 6.0));
-    // Complete separation of 20 and 10 values: U = 200, beside 100 ± 22.73, wider by the doubt
-    // about the likeness of neighbours, which is 0 or less here: (1 + 0.1826) / (1 - 0.1826).
+    // Complete separation of 20 and 10 values: U = 200 compared with 100 ± 22.73, widened by the uncertainty of the
+    // correlation, which is at most 0 here: (1 + 0.1826) / (1 - 0.1826).
     let then = (0..20).map(|n| (n * 7) % 20);
     let now = (0..10).map(|n| 100 + (n * 7) % 10);
     let both: Vec<u64> = then.chain(now).collect();
     let (apart, ties) = ranks(&both);
     let found = by_ranks(&apart, ties, 20);
     assert!((found / 2.733e-4 - 1.0).abs() < 0.01, "{found}");
-    // Means 0 and 1, deviations of 0.5 in turn: squares 10, so that t² = 1 / (10 / 38 / 10 * 1.3756),
-    // which is 5.256², with 40 / 1.3756 - 2 = 27.08 degrees: by the integral, 1.53e-5.
+    // Means 0 and 1, alternating deviations of 0.5: squares 10, so t² = 1 / (10 / 38 / 10 * 1.3756), which is 5.256²,
+    // with 40 / 1.3756 - 2 = 27.08 degrees of freedom: by the integral, 1.53e-5.
     let turns = |mean: f64, count| (0..count).map(move |n| mean + if n % 2 == 0 { 0.5 } else { -0.5 });
     let logs: Vec<f64> = turns(0.0, 20).chain(turns(1.0, 20)).collect();
     let found = by_size(&logs, 20);
@@ -218,7 +218,7 @@ fn ranks_and_chances_by_hand() {
     assert_eq!(chance(&[7; 30], &[7; 10]), 1.0);
 }
 
-/// A wander of a hundredth in which each interval resembles the last, and then twice the time.
+/// A drift of one percent in which each interval resembles the previous one, and then twice the time.
 #[test]
 fn ranks_alone_would_miss_what_size_shows() {
     let wander = |base: u64, count: u64| -> Vec<u64> {
@@ -237,10 +237,10 @@ fn ranks_alone_would_miss_what_size_shows() {
     assert!(found < 1e-4, "{found}");
 }
 
-/// Far out, where it matters, it is larger than what all orders of the values give.
+/// In the far tail, where it matters, the approximation is larger than the exact probability.
 #[test]
 fn the_approximation_errs_towards_no_difference() {
-    // Ways to reach each sum of 10 ranks of 30, by counting.
+    // The number of ways to reach each sum of 10 ranks of 30, by counting.
     let mut ways = vec![vec![0f64; 300]; 11];
     ways[0][0] = 1.0;
     for rank in 1..=30usize {

@@ -2,22 +2,22 @@
 
 use super::{Controller, Hold, Setting, State};
 
-/// Its parameters, by the paper's letters, with the paper's values as defaults.
+/// The parameters, with the paper's letters and with the paper's values as defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ElementConfig {
-    /// D_thr: the delay that is aimed at.
+    /// D_thr: the target delay.
     pub threshold_ns: u64,
-    /// Δ: by what part the aim of the buffer changes at a time.
+    /// Δ: the relative change of the target buffer size per step.
     pub step: f64,
-    /// β: the aim of the buffer is at most so many congestion windows.
+    /// β: the greatest target buffer size, in congestion windows.
     pub windows: f64,
-    /// γ: the socket's buffer is so many times the aim; only with `wireless`.
+    /// γ: the size of the socket's buffer as a multiple of the target; only with `wireless`.
     pub buffer_factor: f64,
-    /// δ: a call sleeps at most so often.
+    /// δ: the greatest number of sleeps per call.
     pub sleeps: u8,
-    /// λ: each sleep is so many times as long as the one before.
+    /// λ: the ratio of the lengths of consecutive sleeps.
     pub sleep_factor: f64,
-    /// Sets the socket's buffer too, for networks whose rate changes a lot.
+    /// Sets the socket's buffer as well, for networks with a highly variable rate.
     pub wireless: bool,
 }
 
@@ -35,7 +35,7 @@ impl Default for ElementConfig {
     }
 }
 
-/// Holds calls that write, by sleeping in them, while more is unsent than its aim.
+/// Delays writing calls, by sleeping in them, while more bytes are unsent than its target.
 #[derive(Debug, Clone)]
 pub struct Element {
     config: ElementConfig,
@@ -45,7 +45,7 @@ pub struct Element {
 }
 
 impl Element {
-    /// For a socket of which nothing is known yet.
+    /// Creates a controller for a socket without history.
     pub fn new(config: ElementConfig) -> Element {
         Element { config, mean_ns: None, aim_bytes: None, next_ns: 0 }
     }

@@ -1,11 +1,11 @@
-//! Has the kernel keep the unsent part of the send buffer short: `core/socket/lowat.h`.
+//! Makes the kernel keep the unsent part of the send buffer short: `core/socket/lowat.h`.
 #![allow(unsafe_code)]
 
 use super::{Controller, Setting, State};
 use crate::abi;
 
-/// Sets `TCP_NOTSENT_LOWAT` to the least that does not starve the connection, and to no more than leaves in the
-/// target's time. The kernel then holds the application back by readiness, and nothing sleeps.
+/// Sets `TCP_NOTSENT_LOWAT` to the least value that does not starve the connection, but to no more than is sent within
+/// the target delay. The kernel then holds the application back by readiness, and nothing sleeps.
 #[derive(Debug, Clone)]
 pub struct Lowat {
     target_us: u32,
@@ -13,11 +13,11 @@ pub struct Lowat {
     core: abi::dwell_lowat,
 }
 
-/// A step is not sooner after another, however often the socket is looked at.
+/// The least time between two steps, regardless of the polling interval.
 const STEP_NS: u64 = 9_000_000;
 
 impl Lowat {
-    /// For a socket of which nothing is known yet, whose bytes should not wait longer than the target.
+    /// Creates a controller for a socket without history. Its bytes should not wait longer than the target.
     pub fn new(target_ns: u64) -> Lowat {
         Lowat {
             target_us: u32::try_from(target_ns / 1000).unwrap_or(u32::MAX),
@@ -34,7 +34,7 @@ impl Controller for Lowat {
         }
         self.next_ns = state.reading.time_ns.saturating_add(STEP_NS);
         let info = &state.reading.info;
-        let look = abi::dwell_lowat_sample {
+        let poll = abi::dwell_lowat_sample {
             rate: info.delivery_rate.unwrap_or_default(),
             mss: info.send_mss,
             app_limited: info.app_limited.into(),
@@ -44,7 +44,7 @@ impl Controller for Lowat {
             now_us: (state.reading.time_ns / 1000) as u32,
         };
         // SAFETY: both are whole and aligned; the core keeps no pointer.
-        let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &look) };
+        let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &poll) };
         Setting { notsent_lowat: (bytes > 0).then_some(bytes), ..Setting::default() }
     }
 }

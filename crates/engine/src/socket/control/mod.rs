@@ -1,4 +1,4 @@
-//! What keeps bytes from waiting in the send buffer: controllers of a socket.
+//! Controllers that keep bytes from waiting in the send buffer of a socket.
 
 mod element;
 mod lowat;
@@ -8,41 +8,41 @@ use super::{Delay, Reading};
 pub use element::{Element, ElementConfig};
 pub use lowat::Lowat;
 
-/// What a controller is told of its socket.
+/// The input of a controller.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    /// The last look.
+    /// The last poll.
     pub reading: &'a Reading,
-    /// What bytes waited in the send buffer that have left since the look before; `None` if none have.
+    /// The delay in the send buffer of the bytes that left since the previous poll; `None` if none have.
     pub delay: Option<Delay>,
-    /// For how long the oldest byte that has not left has been waiting.
+    /// The age of the oldest byte that has not left.
     pub waiting_ns: Option<u64>,
 }
 
-/// What is to be done to a socket. `None`: leave it as it is.
+/// Changes to a socket. `None` leaves the value as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Setting {
-    /// `TCP_NOTSENT_LOWAT`, in bytes: with more than that unsent, the socket is not ready for more.
+    /// `TCP_NOTSENT_LOWAT` in bytes: with more unsent bytes, the socket is not ready for writing.
     pub notsent_lowat: Option<u32>,
-    /// `SO_SNDBUF`, in bytes, as setsockopt takes it (the kernel doubles it). It ends the kernel's own tuning.
+    /// `SO_SNDBUF` in bytes, as setsockopt takes it (the kernel doubles it). Setting it ends the kernel's autotuning.
     pub send_buffer: Option<u32>,
-    /// A call that writes is held while more than these bytes are unsent.
+    /// Writing calls are held while more bytes than this are unsent.
     pub hold_above: Option<Hold>,
 }
 
-/// How a call that writes is held back: up to `times` sleeps, the n-th of `factor`^n milliseconds.
+/// How a writing call is held back: by up to `times` sleeps, the n-th of `factor`^n milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// While so many bytes are unsent.
+    /// The call is held while more bytes than this are unsent.
     pub unsent_bytes: u64,
-    /// At most so often.
+    /// The greatest number of sleeps.
     pub times: u8,
-    /// In thousandths.
+    /// The factor in thousandths.
     pub factor_permille: u32,
 }
 
-/// Decides, after each look at a socket, what is to be done to it. One a socket.
+/// Decides on changes to one socket after each poll.
 pub trait Controller {
-    /// After a look.
+    /// Returns the changes after a poll.
     fn update(&mut self, state: &State<'_>) -> Setting;
 }

@@ -1,6 +1,6 @@
 //! Objects of `dwell collect`.
 
-use dwell_engine::layers::Leg;
+use dwell_engine::layers::PathSegment;
 use serde::Serialize;
 
 use super::{Flow, Objects, rounded};
@@ -30,7 +30,7 @@ struct Object<'a> {
 
 /// Writes one object per segment of the path.
 pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
-    for leg in Leg::ALL {
+    for leg in PathSegment::ALL {
         let body = Object {
             interval_ns: table.length_ns,
             tx_host: table.tx_host,
@@ -39,8 +39,8 @@ pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
             resent: table.resent,
             segment: leg.name(),
             direction: leg.direction().map(|direction| direction.name()),
-            part_of: leg.part_of().map(Leg::name),
-            figures: Distribution::from(table.path.leg(leg)),
+            part_of: leg.part_of().map(PathSegment::name),
+            figures: Distribution::from(table.path.segment(leg)),
             share: table.share(leg).map(rounded),
             bound_ns: table.path.bound_ns,
             clamped: table.path.clamped,

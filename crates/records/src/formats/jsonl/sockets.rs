@@ -56,8 +56,8 @@ pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
             flow: (&account.ends).into(),
             sender_delay_ns: socket.sender().mean_ns(),
             sender_delay_max_ns: account.peaks.sender_ns,
-            sender_delay_least_ns: account.observed.sender.map(|delay| delay.least_ns),
-            sender_delay_most_ns: account.observed.sender.map(|delay| delay.most_ns),
+            sender_delay_least_ns: account.delays.sender.map(|delay| delay.least_ns),
+            sender_delay_most_ns: account.delays.sender.map(|delay| delay.most_ns),
             sender_waiting_ns: account.waiting_ns,
             receiver_delay_ns: socket.receiver().mean_ns(),
             receiver_delay_max_ns: account.peaks.receiver_ns,
@@ -73,7 +73,7 @@ pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
             notsent_bytes: info.notsent_bytes,
             notsent_lowat: account.setting.notsent_lowat,
             estimator: account.estimator.name(),
-            way: account.way.name(),
+            way: account.viewpoint.name(),
             ended: account.ended,
         };
         objects.write("socket", SCHEMA, Some(interval.end_ns), &body);
@@ -166,7 +166,7 @@ pub(super) fn summary(end: &SocketEnd<'_>, objects: &mut Objects<'_>) {
             network_min_rtt_ns: account.reading.info.min_rtt_us.map(|us| u64::from(us) * 1_000),
             notsent_lowat: account.setting.notsent_lowat,
             estimator: Some(account.estimator.name()),
-            way: Some(account.way.name()),
+            way: Some(account.viewpoint.name()),
             ended: Some(account.ended),
         };
         objects.write("socket_summary", SCHEMA, Some(line.end_ns), &body);

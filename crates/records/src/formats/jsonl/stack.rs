@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::layers::{Counters, Direction, Layer, Passage, Segment};
+use dwell_engine::layers::{ByteTrace, Counters, Direction, Layer, Segment};
 use serde::{Serialize, Serializer};
 
 use super::{Flow, Objects, rounded};
@@ -143,7 +143,7 @@ pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     objects.write("stack-status", SCHEMA, time_ns, &status);
 }
 
-pub(super) fn byte_trace(host: &str, trace: &Passage, objects: &mut Objects<'_>) {
+pub(super) fn byte_trace(host: &str, trace: &ByteTrace, objects: &mut Objects<'_>) {
     let layers = Layer::ALL.iter().filter(|layer| layer.direction() == trace.direction);
     let body = ByteObject {
         host,

@@ -91,7 +91,7 @@ impl Text {
         let first = [Counter::Packets, Counter::Samples, Counter::EventsLost];
         let others = Counter::ALL.into_iter().filter(|counter| {
             // Slots that were freed matter to the flow table alone.
-            !first.contains(counter) && *counter != Counter::PlacesFreed && counters.get(*counter) > 0
+            !first.contains(counter) && *counter != Counter::SlotsFreed && counters.get(*counter) > 0
         });
         let parts: Vec<_> = first
             .into_iter()

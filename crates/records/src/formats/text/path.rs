@@ -1,6 +1,6 @@
 //! Tables of `dwell collect`.
 
-use dwell_engine::layers::Leg;
+use dwell_engine::layers::PathSegment;
 
 use super::{
     counted, put,
@@ -12,7 +12,7 @@ use crate::PathTable;
 /// Writes the hosts and the clocks' bound, then a table: one line per segment in the order of the path, parts of a segment
 /// below it, from end to end last.
 pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
-    let bytes = table.path.leg(Leg::EndToEnd).count();
+    let bytes = table.path.segment(PathSegment::EndToEnd).count();
     put(out, format_args!("  {} → {}", table.tx_host, table.rx_host));
     if let Some(flow) = table.flow {
         put(out, format_args!(", {} → {}", flow.src, flow.dst));
@@ -36,8 +36,8 @@ pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
     put(out, format_args!("{:<17}", "segment"));
     heads(HEADS.len(), out);
-    for leg in Leg::ALL {
-        let histogram = table.path.leg(leg);
+    for leg in PathSegment::ALL {
+        let histogram = table.path.segment(leg);
         // Without unexplained time there is no such line.
         let is_unexplained = leg.name() == "unexplained";
         if is_unexplained && histogram.count() == 0 {
@@ -64,16 +64,16 @@ mod tests {
 
     fn path() -> Path {
         let mut path = Path { bound_ns: 1_200, ..Path::default() };
-        for (leg, histogram) in Leg::ALL.iter().zip(&mut path.legs) {
+        for (leg, histogram) in PathSegment::ALL.iter().zip(&mut path.segments) {
             let us = match leg {
-                Leg::Host(Segment::SocketTcp) => 1_000,
-                Leg::Host(Segment::IpDriver) => 500,
-                Leg::Host(Segment::Queueing) => 400,
-                Leg::Host(Segment::TxTotal) => 1_500,
-                Leg::Network => 8_000,
-                Leg::Host(Segment::TcpSocket) => 500,
-                Leg::Host(Segment::RxTotal) => 500,
-                Leg::EndToEnd => 10_000,
+                PathSegment::Host(Segment::SocketTcp) => 1_000,
+                PathSegment::Host(Segment::IpDriver) => 500,
+                PathSegment::Host(Segment::Queueing) => 400,
+                PathSegment::Host(Segment::TxTotal) => 1_500,
+                PathSegment::Network => 8_000,
+                PathSegment::Host(Segment::TcpSocket) => 500,
+                PathSegment::Host(Segment::RxTotal) => 500,
+                PathSegment::EndToEnd => 10_000,
                 _ => continue,
             };
             histogram.record_many(us * 1_000, 2);
@@ -137,7 +137,7 @@ end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
         Jsonl::default().write(&Record::Path(&table), &samples::source(), &mut out);
         let objects: Vec<serde_json::Value> =
             String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(objects.len(), Leg::ALL.len());
+        assert_eq!(objects.len(), PathSegment::ALL.len());
         let network = &objects[6];
         assert_eq!(network["type"], "path");
         assert_eq!(network["schema"], "dwell.path/1");

@@ -1,6 +1,6 @@
 //! Tables of `dwell stack --baseline`.
 
-use dwell_engine::layers::baseline::{Compared, Figure, LEAST_RECENT};
+use dwell_engine::layers::baseline::{Figure, LEAST_RECENT, SegmentComparison};
 
 use super::{UNKNOWN, cell, counted, put};
 use crate::{StackShift, record::figure_name};
@@ -43,7 +43,7 @@ pub(super) fn comparison(shift: &StackShift<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-fn line(one: &Compared, out: &mut Vec<u8>) {
+fn line(one: &SegmentComparison, out: &mut Vec<u8>) {
     let indent = if one.segment.part_of().is_some() { "  " } else { "" };
     let (direction, segment) = (one.segment.direction().name(), one.segment.name());
     put(out, format_args!("{:<17}", format!("{direction} {indent}{segment}")));
@@ -88,7 +88,7 @@ mod tests {
         (0..count).map(interval).collect()
     }
 
-    fn written(format: &mut dyn Format, compared: &[Compared]) -> String {
+    fn written(format: &mut dyn Format, compared: &[SegmentComparison]) -> String {
         let shift = StackShift { end_ns: 1_000_000_000, host: "here", compared };
         let mut out = Vec::new();
         format.write(&Record::Shift(&shift), &samples::source(), &mut out);

@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Direction, Passage, Segment},
+    layers::{ByteTrace, Direction, Segment},
 };
 
 use super::{UNKNOWN, cell, counted, put, trimmed};
@@ -11,7 +11,7 @@ use crate::{Distribution, Stack, StackHop, StackRow, record::complete_bytes};
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 
 /// Writes a byte: its flow, and its time in each segment.
-pub(super) fn byte_trace(trace: &Passage, out: &mut Vec<u8>) {
+pub(super) fn byte_trace(trace: &ByteTrace, out: &mut Vec<u8>) {
     let ends = &trace.ends;
     put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, trace.seq, trace.direction.name()));
     if trace.again {

@@ -17,7 +17,7 @@ use dwell_app::{
 };
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Leg, Segment, join},
+    layers::{Ends, PathSegment, Segment, join},
 };
 use dwell_records::{Latency, Output, PathTable, Record, Sink, Source, entry};
 use dwell_store::{Place, Reader};
@@ -176,9 +176,9 @@ impl Ways {
                 return;
             }
             let path = all.entry((read.flow, read.resent)).or_default();
-            let index = Leg::ALL.iter().position(|leg| *leg == read.leg);
-            path.legs[index.expect("all legs are in the list")].merge(&read.histogram);
-            if read.leg == Leg::Network {
+            let index = PathSegment::ALL.iter().position(|leg| *leg == read.leg);
+            path.segments[index.expect("all legs are in the list")].merge(&read.histogram);
+            if read.leg == PathSegment::Network {
                 path.bound_ns = path.bound_ns.max(read.bound_ns.unwrap_or(0));
                 path.clamped += read.clamped;
             }
@@ -203,7 +203,7 @@ impl Ways {
         let mut whole = Histogram::default();
         for resent in [false, true] {
             if let Some(path) = self.all.get(&(Some(flow), resent)) {
-                whole.merge(path.leg(Leg::EndToEnd));
+                whole.merge(path.segment(PathSegment::EndToEnd));
             }
         }
         (whole.count() > 0).then_some(whole)
@@ -269,12 +269,12 @@ const FLOWS: usize = 4;
 /// A line a flow with the means of its longest legs.
 fn flows(ways: &Ways, outcome: &Outcome) -> String {
     let legs = [
-        Leg::Host(Segment::SocketTcp),
-        Leg::Host(Segment::IpDriver),
-        Leg::Network,
-        Leg::Host(Segment::Reordering),
-        Leg::Host(Segment::Application),
-        Leg::EndToEnd,
+        PathSegment::Host(Segment::SocketTcp),
+        PathSegment::Host(Segment::IpDriver),
+        PathSegment::Network,
+        PathSegment::Host(Segment::Reordering),
+        PathSegment::Host(Segment::Application),
+        PathSegment::EndToEnd,
     ];
     let mut text = format!("{:<28}{:>8}", "flow (means)", "count");
     for leg in legs {
@@ -286,10 +286,10 @@ fn flows(ways: &Ways, outcome: &Outcome) -> String {
             continue;
         };
         let name = format!("port {} {}", clocked.port, flow.about());
-        let count = path.leg(Leg::EndToEnd).count();
+        let count = path.segment(PathSegment::EndToEnd).count();
         text += &format!("{:<28}{count:>8}", name.trim_end());
         for leg in legs {
-            let mean = path.leg(leg).mean_ns();
+            let mean = path.segment(leg).mean_ns();
             let cell = mean.map_or("-".into(), |ns| Latency(ns).to_string());
             text += &format!("{cell:>13}");
         }
@@ -341,10 +341,10 @@ fn mean(histogram: &Histogram) -> f64 {
 
 /// A segment that some bytes lack counts with what it took over all.
 fn adds_up(path: &join::Path) -> Goal {
-    let whole = path.leg(Leg::EndToEnd);
-    let is_named = |leg: &&Leg| leg.is_addend() && leg.name() != Segment::TxUnexplained.name();
-    let addends = Leg::ALL.iter().filter(is_named);
-    let sum: u128 = addends.map(|leg| path.leg(*leg).sum_ns()).sum();
+    let whole = path.segment(PathSegment::EndToEnd);
+    let is_named = |leg: &&PathSegment| leg.is_addend() && leg.name() != Segment::TxUnexplained.name();
+    let addends = PathSegment::ALL.iter().filter(is_named);
+    let sum: u128 = addends.map(|leg| path.segment(*leg).sum_ns()).sum();
     let sum = sum as f64 / whole.count().max(1) as f64;
     let off = sum / mean(whole) - 1.0;
     Goal {
@@ -361,7 +361,7 @@ fn adds_up(path: &join::Path) -> Goal {
 /// The sender's clock is not the receiver's, so no application can tell; but nothing passes the link in less time than
 /// its delay.
 fn is_late_enough(path: &join::Path, delay: Nanos) -> Goal {
-    let network = mean(path.leg(Leg::Network));
+    let network = mean(path.segment(PathSegment::Network));
     Goal {
         what: format!(
             "network {} on average, of which the link takes {}; the application's clock does not tell, \
