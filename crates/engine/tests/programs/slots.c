@@ -23,15 +23,15 @@ static void let_others(void)
 #define DWELL_STORES_IN_ORDER 0 /* as on any machine */
 #include "response/slot_hooks.h"
 
-#define PLACES 64U
+#define SLOTS 64U
 #define BUCKETS 32U
 #define HELD 2 /* slots that a thread of "pool" holds at once */
 
 static struct dwell_slots slots;
 static struct dwell_slot_bucket buckets[BUCKETS];
-static struct dwell_slot slot[PLACES];
+static struct dwell_slot slot[SLOTS];
 static struct dwell_alias alias[1];
-static __u32 owners[PLACES];
+static __u32 owners[SLOTS];
 static __u64 now_ns = 1000000000;
 static __u32 steps;
 static __u32 wrong;
@@ -39,7 +39,7 @@ static __u32 wrong;
 static void fail(const char *what, __u32 slot_index)
 {
 	if (!__sync_fetch_and_add(&wrong, 1))
-		printf("place %u %s\n", slot_index, what);
+		printf("slot %u %s\n", slot_index, what);
 }
 
 static __u32 next_random(__u64 *random)
@@ -48,13 +48,13 @@ static __u32 next_random(__u64 *random)
 	return *random >> 33;
 }
 
-static void give_back(struct dwell_table *table, __u32 slot_index)
+static void free_slot(struct dwell_table *table, __u32 slot_index)
 {
 	__sync_fetch_and_sub(&owners[slot_index], 1);
 	dwell_slot_free(table, slot_index);
 }
 
-static void *take_and_free(void *number)
+static void *allocate_and_free(void *number)
 {
 	struct dwell_slot_bucket own = {0};
 	struct dwell_table table = {.embedder = &slots};
@@ -65,14 +65,14 @@ static void *take_and_free(void *number)
 		__u32 slot_index;
 
 		if (count == HELD || (count && next_random(&random) & 1)) {
-			give_back(&table, held[--count]);
+			free_slot(&table, held[--count]);
 			continue;
 		}
 		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
 		if (slot_index == DWELL_NO_SLOT)
 			continue;
-		if (slot_index >= PLACES || __sync_fetch_and_add(&owners[slot_index], 1)) {
-			fail("was given twice", slot_index);
+		if (slot_index >= SLOTS || __sync_fetch_and_add(&owners[slot_index], 1)) {
+			fail("was allocated twice", slot_index);
 			break;
 		}
 		/* a flow overwrites the link to the next free slot */
@@ -80,7 +80,7 @@ static void *take_and_free(void *number)
 		held[count++] = slot_index;
 	}
 	while (count)
-		give_back(&table, held[--count]);
+		free_slot(&table, held[--count]);
 	return 0;
 }
 
@@ -93,13 +93,13 @@ static void *admit_and_sweep(void *number)
 		/* 3 ms per step of any thread: the clock runs for the others too */
 		struct dwell_clock clock = {__sync_add_and_fetch(&now_ns, 3000000)};
 		struct dwell_table table = {&slots.program.table, &counters, &clock, &slots};
-		struct dwell_packet packet = {.proto = 6, .may_open = 1, .vip = 1, .real = 1};
+		struct dwell_packet packet = {.proto = 6, .may_open = 1, .lb = {.real = 1, .vip = 1}};
 
 		if (!(next_random(&random) % 8)) {
 			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS, DWELL_CLOSE_IDLE);
 			continue;
 		}
-		packet.key.a.low = next_random(&random) % (4 * PLACES);
+		packet.key.a.low = next_random(&random) % (4 * SLOTS);
 		packet.key.b.low = 1ULL << 40;
 		packet.hash = dwell_key_hash(&packet.key, packet.proto, 7);
 		dwell_flow_of(&table, &packet);
@@ -112,26 +112,26 @@ static void audit(void)
 {
 	struct dwell_table table = {.embedder = &slots};
 	struct dwell_slot_bucket own = {0};
-	__u32 found[PLACES] = {0}, slot_index;
+	__u32 found[SLOTS] = {0}, slot_index;
 
 	for (__u32 index = 0; index < BUCKETS; index++)
 		for (__u32 way = 0; way < DWELL_WAYS; way++)
 			if (buckets[index].bucket.tags >> 16 * way & 0xffff)
-				found[buckets[index].slot_index[way] % PLACES]++;
-	for (__u32 i = 0; i <= PLACES; i++) {
+				found[buckets[index].slot_index[way] % SLOTS]++;
+	for (__u32 i = 0; i <= SLOTS; i++) {
 		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
 		if (slot_index == DWELL_NO_SLOT)
 			break;
-		found[slot_index % PLACES]++;
+		found[slot_index % SLOTS]++;
 	}
-	for (slot_index = 0; slot_index < PLACES; slot_index++)
+	for (slot_index = 0; slot_index < SLOTS; slot_index++)
 		if (found[slot_index] != 1)
-			fail(found[slot_index] ? "is in two places" : "is lost", slot_index);
+			fail(found[slot_index] ? "is in two ways" : "is lost", slot_index);
 }
 
 int main(int count, char **arguments)
 {
-	void *(*run)(void *) = take_and_free;
+	void *(*run)(void *) = allocate_and_free;
 	pthread_t thread[64];
 	__u32 threads;
 
@@ -144,7 +144,7 @@ int main(int count, char **arguments)
 	slots.buckets = buckets;
 	slots.slots = slot;
 	slots.aliases = alias;
-	slots.program.slots = PLACES;
+	slots.program.slots = SLOTS;
 	slots.program.table.bucket_mask = BUCKETS - 1;
 	slots.program.table.idle_timeout_ns = 200000000;
 	for (__u64 i = 0; i < threads; i++)
