@@ -69,10 +69,10 @@ impl From<dwell_sim::ScenarioError> for Failure {
     }
 }
 
-impl From<dwell_sim::trace::TraceError> for Failure {
-    fn from(error: dwell_sim::trace::TraceError) -> Failure {
+impl From<dwell_sim::study::StudyError> for Failure {
+    fn from(error: dwell_sim::study::StudyError) -> Failure {
         match error {
-            dwell_sim::trace::TraceError::Capture(error) => error.into(),
+            dwell_sim::study::StudyError::Trace(dwell_sim::trace::TraceError::Capture(error)) => error.into(),
             error => Failure::usage(error),
         }
     }

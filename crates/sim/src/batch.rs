@@ -36,6 +36,12 @@ impl Progress for () {
     fn completed(&self, _: u64) {}
 }
 
+impl<F: Fn(u64) + Sync> Progress for F {
+    fn completed(&self, runs: u64) {
+        self(runs);
+    }
+}
+
 /// Runs all jobs. Returns their outcomes in the same order, `None` for a job that was stopped. The outcomes do not
 /// depend on the number of processors.
 ///

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use dwell_engine::steer::OutOfRange;
 
 use crate::{
-    Distribution, Estimate, Job, LoadSample, Outcome, Policy, Progress, ResumptionCounts, Scenario, run_all,
-    trace::Trace,
+    Distribution, Estimate, Job, LoadSample, Outcome, Policy, Progress, ResumptionCounts, Scenario, ScenarioError,
+    run_all,
+    trace::{Trace, TraceError},
 };
 
 /// The quantiles of ratios that a summary holds.
@@ -53,6 +54,34 @@ pub struct Summary {
     pub all_completion: Distribution,
     /// Load and imbalance over time, in the first run.
     pub samples: Vec<LoadSample>,
+}
+
+/// Why a scenario cannot be studied.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The scenario is invalid.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The scenario's trace cannot be loaded.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A parameter of a policy is out of its range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+}
+
+/// Checks a scenario, loads its trace and runs its jobs until `stop` is set. Returns a summary of each policy and number
+/// of servers that completed at least one run.
+///
+/// # Errors
+///
+/// [`StudyError`], if the scenario, its trace or a parameter of a policy is invalid.
+pub fn study(scenario: &Scenario, stop: &AtomicBool, progress: &dyn Progress) -> Result<Vec<Summary>, StudyError> {
+    scenario.check()?;
+    let trace = Trace::load(scenario)?;
+    let mut summaries = run(scenario, &trace, stop, progress)?;
+    summaries.retain(|summary| summary.runs > 0);
+    Ok(summaries)
 }
 
 /// Lists the jobs of a scenario: each policy with each number of servers, in each run.

@@ -1,13 +1,14 @@
 //! Why a verb of `dwell-lab` failed, and which exit status follows from it.
 
 use dwell_app::{Exit, stop::ListenError};
+use dwell_testbed::Error;
 
 /// Why a run ended early, and with which status.
 #[derive(Debug)]
 pub struct Failure {
     /// The status to exit with.
     pub exit: Exit,
-    /// What to print; `None` where the user knows already, as after Ctrl-C.
+    /// The message; `None` where the user knows the cause, as after Ctrl-C.
     pub error: Option<anyhow::Error>,
 }
 
@@ -17,19 +18,17 @@ impl Failure {
         Failure { exit, error: Some(error.into()) }
     }
 
-    /// Wrong usage or input.
+    /// A failure because of wrong usage or input.
     pub fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure::new(Exit::Usage, error)
     }
 }
 
-impl From<dwell_testbed::Error> for Failure {
-    fn from(error: dwell_testbed::Error) -> Failure {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
         let exit = match error {
-            dwell_testbed::Error::Interrupted => return Failure { exit: Exit::Incomplete, error: None },
-            dwell_testbed::Error::Exists { .. }
-            | dwell_testbed::Error::Unknown { .. }
-            | dwell_testbed::Error::Invalid { .. } => Exit::Usage,
+            Error::Interrupted => return Failure { exit: Exit::Incomplete, error: None },
+            Error::Exists { .. } | Error::Unknown { .. } | Error::Invalid { .. } => Exit::Usage,
             _ => Exit::Host,
         };
         Failure::new(exit, error)
@@ -48,8 +47,8 @@ impl From<dwell_sim::ScenarioError> for Failure {
     }
 }
 
-impl From<dwell_sim::trace::TraceError> for Failure {
-    fn from(error: dwell_sim::trace::TraceError) -> Failure {
+impl From<dwell_sim::study::StudyError> for Failure {
+    fn from(error: dwell_sim::study::StudyError) -> Failure {
         Failure::usage(error)
     }
 }

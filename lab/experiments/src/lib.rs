@@ -7,6 +7,7 @@ pub mod cost;
 pub mod demo;
 mod doctor;
 mod failure;
+mod figures;
 mod goal;
 pub mod lb;
 pub mod loads;

@@ -16,7 +16,7 @@ use dwell_app::{
     tell::tell,
 };
 use dwell_testbed::{
-    EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Topology, Trace, UpOptions, error::Error,
+    EmulatorConfig, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Topology, Trace, UpOptions, error::Error,
 };
 
 use crate::{
@@ -241,16 +241,16 @@ fn list() -> Result<Exit, Failure> {
 impl Up {
     fn topology(&self) -> Result<Topology, Failure> {
         let (client_rtt, server_rtt) = (Nanos(nanos(self.client_rtt)), Nanos(nanos(self.server_rtt)));
-        let client = Leg::with_rtt(client_rtt);
+        let client = LinkPair::with_rtt(client_rtt);
         let towards_client = LinkSpec {
             trace: self.trace.as_deref().map(Trace::read).transpose()?,
             ..self.impair(client.from_vantage, 1)?
         };
         let from_client = self.impair(client.to_vantage, 2)?;
-        let server = Leg::with_rtt(server_rtt);
+        let server = LinkPair::with_rtt(server_rtt);
         Ok(match self.topology {
             Shape::Line => {
-                Topology::Line { client: Leg { to_vantage: from_client, from_vantage: towards_client }, server }
+                Topology::Line { client: LinkPair { to_vantage: from_client, from_vantage: towards_client }, server }
             }
             Shape::Triangle => Topology::Triangle {
                 client_to_vantage: from_client,

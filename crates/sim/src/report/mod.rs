@@ -6,6 +6,12 @@ mod text;
 pub use page::page;
 pub use text::{policies, resumed, table};
 
+use std::{
+    fs,
+    io::{self, Write, stdout},
+    path::Path,
+};
+
 use crate::study::Summary;
 
 /// Summaries that belong together.
@@ -17,6 +23,27 @@ pub struct Part {
     pub title: String,
     /// One summary per policy and number of servers.
     pub summaries: Vec<Summary>,
+}
+
+/// Writes the results to standard output, as `text` or as JSON Lines, and a page with charts to the file `plot`. A closed
+/// pipe is not an error.
+///
+/// # Errors
+///
+/// If standard output or the file cannot be written.
+pub fn write(text: &str, parts: &[Part], as_jsonl: bool, plot: Option<&Path>) -> io::Result<()> {
+    let written = match as_jsonl {
+        true => stdout().lock().write_all(jsonl(parts).as_bytes()),
+        false => stdout().lock().write_all(text.as_bytes()),
+    };
+    if let Some(file) = plot {
+        fs::write(file, page(text, parts))
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot write '{}': {error}", file.display())))?;
+    }
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// One JSON object per line and summary, each with the name of its part.

@@ -9,7 +9,6 @@ mod child;
 mod clock;
 mod control;
 mod driver;
-mod figures;
 mod forward;
 mod kernel;
 mod kernel_objects;
@@ -33,7 +32,7 @@ use nix::{
 };
 use stop::Stop;
 
-use crate::{Programs, failure::Failure};
+use crate::{Programs, failure::Failure, figures};
 
 pub use child::help as help_to_measure_a_child;
 

@@ -15,7 +15,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use dwell_testbed::{
-    BitsPerSecond, Emulation, Guarded, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Pair, QueueLimit, Role,
+    BitsPerSecond, Emulation, Guarded, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Pair, QueueLimit, Role,
     Topology,
 };
 use nix::sys::resource::{Resource, setrlimit};
@@ -71,7 +71,7 @@ fn slow_lab() -> Result<Lab> {
     Ok(Lab::start(&LabOptions {
         name: "bench-socket".into(),
         topology: Topology::Line {
-            client: Leg {
+            client: LinkPair {
                 to_vantage: LinkSpec {
                     rate_bits_per_second: BitsPerSecond::new(1_000_000_000),
                     queue: Some(QueueLimit::Packets(4000)),
@@ -79,9 +79,9 @@ fn slow_lab() -> Result<Lab> {
                 },
                 from_vantage: LinkSpec::delay(Nanos::from_millis(25)),
             },
-            server: Leg::default(),
+            server: LinkPair::default(),
         },
-        emulation: Emulation::Process(dwell()?),
+        emulation: Emulation::Process(std::env::current_exe()?),
     })?)
 }
 

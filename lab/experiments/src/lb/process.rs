@@ -12,7 +12,7 @@ use std::{
 use dwell_testbed::{
     Error, ProcessId, Result,
     error::{command_line, run},
-    part::{PATIENCE, Part},
+    program::{PATIENCE, RunningProgram},
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use super::{
 pub(crate) struct Balancer<'a> {
     star: &'a Star,
     exe: &'a Path,
-    part: Option<Part>,
+    part: Option<RunningProgram>,
     places: Places,
     config: PathBuf,
 }
@@ -65,9 +65,9 @@ impl<'a> Balancer<'a> {
         Ok(balancer)
     }
 
-    fn run(&self, name: &str, folder: &Path) -> Result<Part> {
+    fn run(&self, name: &str, folder: &Path) -> Result<RunningProgram> {
         let arguments = ["lb".as_ref(), "run".as_ref(), self.config.as_os_str()];
-        let mut part = Part::start(name, &self.star.balancer, self.exe, folder, &arguments)?;
+        let mut part = RunningProgram::start(name, &self.star.balancer, self.exe, folder, &arguments)?;
         part.wait_for_output(PATIENCE)?;
         Ok(part)
     }
@@ -92,7 +92,7 @@ impl<'a> Balancer<'a> {
         let begun = Instant::now();
         while !comes_through()? {
             if begun.elapsed() > PATIENCE {
-                let said = self.part.as_ref().map_or(Ok(String::new()), Part::said)?;
+                let said = self.part.as_ref().map_or(Ok(String::new()), RunningProgram::stderr)?;
                 let what = format!("a connection through the balancer, which says: {}", said.trim());
                 return Err(Error::Timeout(what));
             }
@@ -106,8 +106,8 @@ impl<'a> Balancer<'a> {
         let Some(part) = self.part.take() else {
             return Ok(Vec::new());
         };
-        let out = part.out().to_owned();
-        part.end()?;
+        let out = part.stdout_file().to_owned();
+        part.interrupt()?;
         self.detach()?;
         let said = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
         weighings(&said, since)

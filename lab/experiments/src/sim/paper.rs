@@ -1,67 +1,76 @@
-//! `dwell sim paper`.
+//! `dwell-lab sim paper`: the tables of the TrafficGrinder paper.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::PathBuf};
 
-use dwell_app::Exit;
+use dwell_app::{Exit, progress::Bar, stop::Stop, tell::tell};
 use dwell_sim::{
     Estimate, Policy, Scenario, TraceConfig,
     report::{self, Part},
-    study::Summary,
+    study::{Summary, jobs, study},
 };
 
-use super::{OutputArgs, Session};
-use crate::failure::Failure;
+use super::goals;
+use crate::{failure::Failure, print::Format};
 
 /// Print the tables of the TrafficGrinder paper, and how far its results are met
 ///
-/// Its synthetic trace with 64 servers, one like its DNS over HTTPS (Table III), 24 to 88 servers with
-/// the load of 64 and with load in proportion (Figures 8 and 9). What the paper leaves open is chosen
-/// as docs/method/simulation.md tells; --sensitivity prints how much it matters. Ctrl-C prints what is
-/// done.
+/// Simulates the paper's synthetic trace with 64 servers, a trace like its DNS over HTTPS (Table III),
+/// and 24 to 88 servers, with the load of 64 and with load in proportion (Figures 8 and 9).
+/// docs/method/simulation.md lists the choices where the paper is silent; --sensitivity prints how much
+/// they matter. Ctrl-C ends the runs and prints the results so far.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell sim paper --runs 3
-  dwell sim paper --sensitivity --plot paper.html
-  dwell sim paper --format jsonl | jq 'select(.part == \"synthetic\")'")]
+  dwell-lab sim paper --runs 3
+  dwell-lab sim paper --sensitivity --plot paper.html
+  dwell-lab sim paper --format jsonl | jq 'select(.part == \"synthetic\")'")]
 pub struct Args {
-    #[command(flatten)]
-    output: OutputArgs,
-    /// Print what becomes of it with other choices where the paper is silent
+    /// Runs of each policy, each with a seed of its own
+    #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Seed of the first run; each further run has one more
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Output format: text, or jsonl, one object per policy and number of servers
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write a page of HTML with charts as well
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print the results of other choices where the paper is silent
     #[arg(long)]
     sensitivity: bool,
 }
 
 const RUNS: u32 = 30;
-/// Of the paper's Figures 8 and 9.
+/// The numbers of servers in the paper's Figures 8 and 9.
 const SERVERS: [usize; 5] = [24, 40, 56, 72, 88];
-/// Runs of each choice: differences are far greater than what runs differ by.
+/// Runs of each choice: choices differ by far more than runs do.
 const SENSITIVITY_RUNS: u32 = 3;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan::new(args)?;
-    let session = Session::new(plan.runs())?;
+    let stop = Stop::listen(None)?;
+    let bar = Bar::new(plan.runs() as u64, "runs");
+    let study = |scenario: &Scenario| study(scenario, stop.flag(), &|runs| bar.advance(runs));
     let mut parts = Vec::new();
     for (name, title, scenario) in &plan.scenarios {
-        parts.push(Part { name, title: title.clone(), summaries: session.study(scenario)? });
+        parts.push(Part { name, title: title.clone(), summaries: study(scenario)? });
     }
     let mut choices = Vec::new();
     for (choice, scenario) in &plan.choices {
-        choices.push((*choice, session.study(scenario)?));
+        choices.push((*choice, study(scenario)?));
     }
     let mut text = String::new();
     for part in &parts {
         let _ = writeln!(text, "{}\n", part.title);
         text += &match part.name {
             "doh" => {
-                let zero = of(&part.summaries, Policy::ZeroRtt);
-                let used = zero.and_then(|zero| zero.used_share).map(|part| part.mean);
-                let goal = met(&[("0-RTT of all that could", used, 0.9, true)]);
-                format!("{}\n{goal}", report::resumed(&part.summaries))
+                format!("{}\n{}", report::resumed(&part.summaries), goals::doh(&part.summaries))
             }
             "synthetic" => {
                 let resumed = report::resumed(&part.summaries);
-                let goals = goals(&part.summaries);
+                let goals = goals::synthetic(&part.summaries);
                 format!("{}\n{resumed}\n{goals}", report::policies(&part.summaries))
             }
             _ => sweep(&part.summaries),
@@ -76,10 +85,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         title: choice.to_owned(),
         summaries,
     }));
-    args.output.write(&text, &parts, session.is_stopped())
+    report::write(&text, &parts, args.format == Format::Jsonl, args.plot.as_deref())
+        .map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    if stop.is_asked() {
+        tell("stopped: the figures are of the runs that were done");
+        return Ok(Exit::Incomplete);
+    }
+    Ok(Exit::Done)
 }
 
-/// All that is to be simulated.
+/// The scenarios to simulate.
 struct Plan {
     scenarios: Vec<(&'static str, String, Scenario)>,
     choices: Vec<(&'static str, Scenario)>,
@@ -87,9 +102,9 @@ struct Plan {
 
 impl Plan {
     fn new(args: &Args) -> Result<Plan, Failure> {
-        let mut base = Scenario { runs: RUNS, ..Scenario::default() };
-        args.output.apply(&mut base);
-        let runs = base.runs;
+        let defaults = Scenario::default();
+        let runs = args.runs;
+        let base = Scenario { runs, seed: args.seed.unwrap_or(defaults.seed), ..defaults };
         let two = Scenario { servers: SERVERS.to_vec(), ..base.clone() };
         let all = Scenario { policies: Policy::ALL.to_vec(), ..base.clone() };
         let doh = Scenario {
@@ -118,14 +133,11 @@ impl Plan {
 
     fn runs(&self) -> usize {
         let scenarios = self.scenarios.iter().map(|(_, _, scenario)| scenario);
-        scenarios
-            .chain(self.choices.iter().map(|(_, scenario)| scenario))
-            .map(|scenario| dwell_sim::study::jobs(scenario).len())
-            .sum()
+        scenarios.chain(self.choices.iter().map(|(_, scenario)| scenario)).map(|scenario| jobs(scenario).len()).sum()
     }
 }
 
-/// Other choices where the paper is silent, as a scenario would say them.
+/// Other choices where the paper is silent: a name, and the lines of a scenario file.
 const CHOICES: [(&str, &str); 24] = [
     ("as chosen", ""),
     ("longest connection 30 packets", "trace = { kind = \"synthetic\", longest = 30 }"),
@@ -153,58 +165,11 @@ const CHOICES: [(&str, &str); 24] = [
     ("a new connection ID each 100 ms", "server.restamp_ms = 100.0"),
 ];
 
-fn of(summaries: &[Summary], policy: Policy) -> Option<&Summary> {
-    summaries.iter().find(|summary| summary.policy == policy)
-}
-
-/// What the paper reports, beside what came out.
-fn goals(summaries: &[Summary]) -> String {
-    let [Some(zero), Some(least)] = [Policy::ZeroRtt, Policy::LeastLoaded].map(|policy| of(summaries, policy)) else {
-        return String::new();
-    };
-    let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
-    let completion = over(least.completion_at(0.6), zero.completion_at(0.6));
-    let load = over(mean(zero.load), mean(least.load));
-    let imbalance = over(mean(zero.imbalance), mean(least.imbalance));
-    let goals = [
-        ("0-RTT of all that could", mean(zero.used_share), 0.997, true),
-        ("0-RTT of short ones", mean(zero.short_used_share), 0.999, true),
-        ("TTFB p60", zero.first_byte_at(0.6), 1.2, false),
-        ("TTFB p90", zero.first_byte_at(0.9), 1.75, false),
-        ("FCT p60 of least-loaded over its own", completion, 1.58, true),
-        ("load over that of least-loaded", load, 1.05, false),
-        ("imbalance over that of least-loaded", imbalance, 1.1, false),
-    ];
-    met(&goals)
-}
-
-/// A goal: what it is of, what came out, what is to come out, and whether more is better.
-type Goal = (&'static str, Option<f64>, f64, bool);
-
-fn met(goals: &[Goal]) -> String {
-    let rows = goals.iter().map(|(name, value, goal, is_least)| {
-        let sign = if *is_least { "at least" } else { "at most" };
-        let verdict = match (value, is_least) {
-            (None, _) => "not run",
-            (Some(value), true) if value >= goal => "met",
-            (Some(value), false) if value <= goal => "met",
-            _ => "missed",
-        };
-        vec![
-            (*name).to_owned(),
-            value.map_or("-".to_owned(), |value| format!("{value:.4}")),
-            format!("{sign} {goal}"),
-            verdict.to_owned(),
-        ]
-    });
-    report::table(&["zero-rtt", "is", "goal", ""], &rows.collect::<Vec<_>>())
-}
-
-/// A figure, and how it is told.
+/// A column of a table of both policies.
 struct Column {
     name: &'static str,
     digits: usize,
-    /// That of `least-loaded` stands beside it.
+    /// Whether the figure of `least-loaded` stands next to it.
     is_of_both: bool,
     figure: fn(&Summary) -> Option<f64>,
 }
@@ -224,33 +189,29 @@ const COLUMNS: [Column; 8] = [
     both("FCT p60", |of| of.completion_at(0.6)),
     column("0-RTT %", |of| percent(of.used_share)),
     Column { digits: 3, ..column("diverted %", |of| percent(of.diverted)) },
-    both("imbalance", |of| mean(of.imbalance)),
-    both("packets there", |of| mean(of.present)),
+    both("imbalance", |of| goals::mean(of.imbalance)),
+    both("packets there", |of| goals::mean(of.present)),
 ];
 
-fn mean(estimate: Option<Estimate>) -> Option<f64> {
-    estimate.map(|estimate| estimate.mean)
-}
-
 fn percent(part: Option<Estimate>) -> Option<f64> {
-    mean(part).map(|part| part * 100.0)
+    goals::mean(part).map(|part| part * 100.0)
 }
 
-/// Both policies beside each other, a row each time that both were run: what it is of, and figures.
-fn beside<'a>(of_what: &str, rows: impl Iterator<Item = (String, &'a [Summary])>) -> String {
+/// A table that compares both policies, one row per name for which both were run.
+fn comparison<'a>(first: &str, rows: impl Iterator<Item = (String, &'a [Summary])>) -> String {
     let rows = rows.filter_map(|(name, pair)| {
-        let (zero, least) = (of(pair, Policy::ZeroRtt)?, of(pair, Policy::LeastLoaded)?);
+        let (zero, least) = (goals::of(pair, Policy::ZeroRtt)?, goals::of(pair, Policy::LeastLoaded)?);
         let mut row = vec![name];
         for column in &COLUMNS {
-            let told = if column.is_of_both { 2 } else { 1 };
-            row.extend([zero, least].into_iter().take(told).map(|summary| {
+            let shown = if column.is_of_both { 2 } else { 1 };
+            row.extend([zero, least].into_iter().take(shown).map(|summary| {
                 let digits = column.digits;
                 (column.figure)(summary).map_or("-".into(), |value| format!("{value:.digits$}"))
             }));
         }
         Some(row)
     });
-    let mut heading = vec![of_what];
+    let mut heading = vec![first];
     for column in &COLUMNS {
         heading.push(column.name);
         heading.extend(column.is_of_both.then_some("of least"));
@@ -258,14 +219,14 @@ fn beside<'a>(of_what: &str, rows: impl Iterator<Item = (String, &'a [Summary])>
     report::table(&heading, &rows.collect::<Vec<_>>())
 }
 
-/// A row a number of servers.
+/// A table with one row per number of servers.
 fn sweep(summaries: &[Summary]) -> String {
     let pairs = summaries.chunk_by(|a, b| a.servers == b.servers);
-    beside("servers", pairs.map(|pair| (pair[0].servers.to_string(), pair)))
+    comparison("servers", pairs.map(|pair| (pair[0].servers.to_string(), pair)))
 }
 
-/// A row a choice.
+/// A table with one row per choice.
 fn sensitivity(choices: &[(&'static str, Vec<Summary>)]) -> String {
     let rows = choices.iter();
-    beside("Where the paper is silent", rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())))
+    comparison("Where the paper is silent", rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())))
 }

@@ -1,37 +1,39 @@
-//! How near estimates come to the truth.
+//! The accuracy of estimates compared with the truth.
 
-/// Delays by the times at which bytes went on.
+use dwell_engine::stats::{mean, quantile};
+
+/// Delays of bytes by the times at which they left or were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Series(Vec<(u64, u64)>);
 
-/// An estimate: when it was made, and of how long.
+/// An estimate: its time and its value, both in nanoseconds.
 pub type Estimate = (u64, u64);
 
-/// From one time to another.
+/// A span of time: its start and its end, in nanoseconds.
 pub type Span = (u64, u64);
 
-/// Errors below this count as none.
+/// Errors below this count as 0.
 pub const NEAR_NS: f64 = 1e6;
 
-/// Estimates beside the truth at their times.
+/// Estimates compared with the truth at their times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Accuracy {
-    /// Estimates at times at which the truth is known.
-    pub looks: usize,
-    /// Mean of the truth at these times.
+    /// Number of estimates at whose times the truth is known.
+    pub samples: usize,
+    /// Mean truth at these times.
     pub truth_ns: f64,
     /// Mean of the estimates.
     pub estimate_ns: f64,
-    /// Mean of the errors without their signs, of which those below a millisecond count as none.
+    /// Mean absolute error; errors below a millisecond count as 0.
     pub error_ns: f64,
-    /// The error, with its sign, that a twentieth are below.
+    /// 5th percentile of the signed errors.
     pub p5_ns: f64,
-    /// The same, that a twentieth are above.
+    /// 95th percentile of the signed errors.
     pub p95_ns: f64,
 }
 
 impl Accuracy {
-    /// Compares the estimates of a time with the truth. `None` if there is none at whose time it is known.
+    /// Compares the estimates within a span with the truth. `None` if the truth is known at none of their times.
     pub fn of(truth: &Series, estimates: &[Estimate], span: Span) -> Option<Accuracy> {
         let (mut truth_sum, mut estimate_sum, mut error_sum) = (0.0, 0.0, 0.0);
         let mut errors = Vec::new();
@@ -49,19 +51,19 @@ impl Accuracy {
             errors.push(error);
         }
         errors.sort_by(f64::total_cmp);
-        let looks = errors.len() as f64;
+        let samples = errors.len() as f64;
         Some(Accuracy {
-            looks: errors.len(),
-            truth_ns: truth_sum / looks,
-            estimate_ns: estimate_sum / looks,
-            error_ns: error_sum / looks,
+            samples: errors.len(),
+            truth_ns: truth_sum / samples,
+            estimate_ns: estimate_sum / samples,
+            error_ns: error_sum / samples,
             p5_ns: quantile(&errors, 0.05)?,
             p95_ns: quantile(&errors, 0.95)?,
         })
     }
 
-    /// 1 less the mean error as a share of the mean truth: 1 is best, and it may be below 0. Where no error counts it
-    /// is 1, whatever the truth.
+    /// One minus the mean error as a share of the mean truth: 1 is best, and it may be negative. It is 1 if no error
+    /// counts, whatever the truth.
     pub fn share(&self) -> f64 {
         if self.error_ns == 0.0 {
             return 1.0;
@@ -70,12 +72,12 @@ impl Accuracy {
     }
 }
 
-/// What bytes waited in a time.
+/// The delays of bytes within a span of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Delays {
-    /// How many were stamped.
+    /// Number of stamped bytes.
     pub bytes: usize,
-    /// Their mean.
+    /// Mean.
     pub mean_ns: f64,
     /// Median.
     pub p50_ns: f64,
@@ -84,16 +86,16 @@ pub struct Delays {
 }
 
 impl Series {
-    /// Of bytes that went on at a time after a delay, in any order of times.
+    /// Makes a series from times and delays, in any order of times.
     pub fn new(bytes: impl IntoIterator<Item = (u64, u64)>) -> Series {
         let mut bytes: Vec<_> = bytes.into_iter().collect();
-        // Bytes that went on together stay in the order of the flow.
+        // Bytes with the same time stay in the order of the flow.
         bytes.sort_by_key(|(at_ns, _)| *at_ns);
         Series(bytes)
     }
 
-    /// The delay of the newest byte that had gone on by then; by a straight line between two that are known. `None`
-    /// before the first and after the last.
+    /// The delay at a time, interpolated linearly between the bytes before and after it. `None` before the first byte and
+    /// after the last.
     pub fn at(&self, time_ns: u64) -> Option<f64> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns <= time_ns);
         let (from_ns, from) = *self.0.get(after.checked_sub(1)?)?;
@@ -105,7 +107,7 @@ impl Series {
         Some(from as f64 + (to as f64 - from as f64) * part)
     }
 
-    /// Of the bytes that went on in a time. `None` if none did.
+    /// The delays of the bytes within a span. `None` if there are none.
     pub fn delays(&self, (from_ns, to_ns): Span) -> Option<Delays> {
         let within = self.0.iter().filter(|(at_ns, _)| (from_ns..=to_ns).contains(at_ns));
         let mut delays: Vec<f64> = within.map(|(_, delay_ns)| *delay_ns as f64).collect();
@@ -114,7 +116,7 @@ impl Series {
             bytes: delays.len(),
             p50_ns: quantile(&delays, 0.5)?,
             p95_ns: quantile(&delays, 0.95)?,
-            mean_ns: delays.iter().sum::<f64>() / delays.len() as f64,
+            mean_ns: mean(delays.iter().copied())?,
         })
     }
 
@@ -122,12 +124,6 @@ impl Series {
     pub fn points(&self) -> &[(u64, u64)] {
         &self.0
     }
-}
-
-/// The nearest rank of what is sorted.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied()
 }
 
 #[cfg(test)]
@@ -166,7 +162,7 @@ mod tests {
         // Truth 100 and 200 ms, estimates 10 ms more and 20 ms less: a mean error of 15 ms of 150.
         let estimates = [(10 * MS, 110 * MS), (20 * MS, 180 * MS)];
         let accuracy = Accuracy::of(&rising(), &estimates, ALL).unwrap();
-        assert_eq!((accuracy.looks, accuracy.truth_ns), (2, 150e6));
+        assert_eq!((accuracy.samples, accuracy.truth_ns), (2, 150e6));
         assert_eq!((accuracy.error_ns, accuracy.estimate_ns), (15e6, 145e6));
         assert!((accuracy.share() - 0.9).abs() < 1e-12);
         assert_eq!((accuracy.p5_ns, accuracy.p95_ns), (-20e6, 10e6));
@@ -180,23 +176,23 @@ mod tests {
         let estimates = [(10 * MS, 101 * MS), (20 * MS, 200 * MS)];
         let accuracy = Accuracy::of(&rising(), &estimates, ALL).unwrap();
         assert_eq!(accuracy.error_ns, 0.5e6);
-        // Nothing waited, and 0.4 ms are said: as good as it gets.
+        // No delay, and an estimate of 0.4 ms: as good as it gets.
         let nothing = Series::new([(0, 0), (10, 0)]);
         let accuracy = Accuracy::of(&nothing, &[(5, 400_000)], ALL).unwrap();
         assert_eq!(accuracy.share(), 1.0);
     }
 
     #[test]
-    fn looks_outside_of_the_time_or_of_the_truth_do_not_count() {
+    fn samples_outside_of_the_time_or_of_the_truth_do_not_count() {
         let estimates = [(5 * MS, MS), (10 * MS, 100 * MS), (20 * MS, 0), (2000 * MS, 0)];
         let accuracy = Accuracy::of(&rising(), &estimates, (0, 10 * MS)).unwrap();
-        assert_eq!((accuracy.looks, accuracy.share()), (1, 1.0));
+        assert_eq!((accuracy.samples, accuracy.share()), (1, 1.0));
         assert_eq!(Accuracy::of(&rising(), &estimates[..1], ALL), None);
         assert_eq!(Accuracy::of(&rising(), &[], ALL), None);
     }
 
     #[test]
-    fn delays_are_those_of_bytes_that_went_on_in_the_time() {
+    fn delays_are_over_the_bytes_within_the_span() {
         let delays = rising().delays((10 * MS, 1000 * MS)).unwrap();
         assert_eq!((delays.bytes, delays.mean_ns), (100, 5050e6));
         assert_eq!((delays.p50_ns, delays.p95_ns), (5000e6, 9500e6));

@@ -1,4 +1,4 @@
-//! The applications: programs of their own, so that `dwell run` can run them.
+//! The applications at both ends, as programs that `dwell run` can run.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -22,24 +22,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {
-    /// Connects, sends for a time, and waits until the other end has read all.
+    /// Connects, sends for a time, and waits until the peer has read everything.
     Send {
-        /// Where the other end listens.
+        /// Address of the peer.
         to: SocketAddr,
-        /// Before it connects.
+        /// Time before it connects.
         after: Duration,
-        /// From then on.
+        /// How long it sends.
         time: Duration,
-        /// How it writes.
+        /// The pattern of its writes.
         writes: Writes,
-        /// Of its socket.
+        /// Options of its socket.
         options: SocketOptions,
     },
-    /// Takes one connection and reads until its end.
+    /// Accepts one connection and reads until its end.
     Receive {
-        /// Where it listens.
+        /// Address at which it listens.
         at: SocketAddr,
-        /// How it reads.
+        /// The pattern of its reads.
         reads: Reads,
     },
 }
@@ -48,22 +48,23 @@ pub enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Writes {
-    /// All the time; a write waits until all of it is in the socket.
+    /// Writes without a pause; a write blocks until all of it is in the socket.
     Waiting {
-        /// Of a write.
+        /// Bytes per write.
         bytes: u32,
     },
-    /// Whenever poll says that the socket takes more; a write takes what there is room for.
+    /// Writes when poll reports that the socket is writable, without blocking.
     Ready {
-        /// Of a write.
+        /// Bytes per write.
         bytes: u32,
     },
-    /// At a rate; a frame that is late is written as soon as those before it are.
+    /// Writes frames at a rate; a late frame is written as soon as the earlier ones are.
     Frames {
-        /// Of a frame.
+        /// Bytes per frame.
         bytes: u32,
-        /// How many.
-        a_second: u32,
+        /// Frames per second.
+        #[serde(rename = "a_second")]
+        per_second: u32,
     },
 }
 
@@ -71,31 +72,31 @@ pub enum Writes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reads {
-    /// At most so much at once.
+    /// Most bytes per read.
     pub bytes: u32,
-    /// It pauses for so long after each read.
+    /// Pause after each read.
     pub every: Duration,
 }
 
 impl Reads {
-    /// What is there, as soon as it is there.
+    /// Reads as soon as there is something.
     pub const AT_ONCE: Reads = Reads { bytes: 128 << 10, every: Duration::ZERO };
 
-    /// It reads what is there as soon as it is there.
+    /// Whether there is no pause between reads.
     pub fn are_at_once(&self) -> bool {
         self.every.is_zero()
     }
 }
 
-/// What a program could set by itself. `None`: as the kernel has it.
+/// Options that the application sets by itself. `None` keeps the kernel's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SocketOptions {
     /// TCP_CONGESTION.
     pub congestion: Option<String>,
-    /// TCP_NOTSENT_LOWAT, in bytes.
+    /// TCP_NOTSENT_LOWAT in bytes.
     pub notsent_lowat: Option<u32>,
-    /// SO_SNDBUF, in bytes, which the kernel doubles.
+    /// SO_SNDBUF in bytes, before the kernel doubles it.
     pub send_buffer: Option<u32>,
 }
 
@@ -160,11 +161,11 @@ impl Writes {
                 Ok(())
             }
             Writes::Ready { bytes } => write_when_ready(socket, bytes, until),
-            Writes::Frames { bytes, a_second } => {
+            Writes::Frames { bytes, per_second } => {
                 let frame = vec![1; bytes as usize];
                 let begun = Instant::now();
                 for number in 0.. {
-                    let due = begun + Duration::from_secs(1) * number / a_second.max(1);
+                    let due = begun + Duration::from_secs(1) * number / per_second.max(1);
                     if due >= until || Instant::now() >= until {
                         break;
                     }
@@ -193,7 +194,7 @@ fn write_when_ready(mut socket: &TcpStream, bytes: u32, until: Instant) -> std::
     socket.set_nonblocking(false)
 }
 
-/// Until the other end, which sends nothing, has read all and closed.
+/// Waits until the peer, which sends nothing, has read everything and closed.
 fn wait_for_end(mut socket: &TcpStream) -> std::io::Result<()> {
     socket.shutdown(Shutdown::Write)?;
     socket.read(&mut [0]).map(drop)
@@ -222,7 +223,7 @@ mod tests {
                 to: "10.0.0.1:5".parse().unwrap(),
                 after: Duration::from_millis(3),
                 time: Duration::from_secs(1),
-                writes: Writes::Frames { bytes: 7, a_second: 30 },
+                writes: Writes::Frames { bytes: 7, per_second: 30 },
                 options: SocketOptions {
                     congestion: Some("reno".to_owned()),
                     notsent_lowat: Some(16384),
@@ -239,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_in_each_way_is_read_to_its_end() {
+    fn each_pattern_of_writes_is_read_to_its_end() {
         let all = [
             Writes::Waiting { bytes: 1 << 17 },
             Writes::Ready { bytes: 1 << 13 },
-            Writes::Frames { bytes: 1000, a_second: 100 },
+            Writes::Frames { bytes: 1000, per_second: 100 },
         ];
         for writes in all {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

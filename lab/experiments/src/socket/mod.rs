@@ -1,11 +1,12 @@
-//! Scenarios for `dwell run`: a sender, a bottleneck and a receiver, of which `dwell stack` knows what each byte waited
-//! in the buffers of its sockets.
+//! Experiments with `dwell run`: a sender, a bottleneck and a receiver. `dwell stack` measures the true delay of bytes in
+//! the buffers of their sockets.
 
 pub mod accuracy;
 mod application;
-mod looks;
+mod goals;
 mod net;
 mod picture;
+mod samples;
 mod scenario;
 pub mod tools;
 mod truth;
@@ -21,55 +22,56 @@ use std::{
 
 use crate::Programs;
 use accuracy::{Accuracy, Series, Span};
+use dwell_engine::stats::mean;
 use dwell_testbed::{
     Error, Report, Result, Statistics,
     error::find_program,
-    part::{PATIENCE, Part},
+    program::{PATIENCE, RunningProgram},
     signals::Signals,
 };
 use net::Net;
 
 pub use application::{End, Reads, SocketOptions, Writes, run_end};
-pub use looks::Look;
 pub use picture::over_time;
+pub use samples::SocketSample;
 pub use scenario::{Application, Bottleneck, Other, Scenario};
 pub use truth::{Flow, Read, Sent, Truth};
 
-/// The port of the first flow; others have the next ones.
+/// The port of the first flow; further flows have the next ports.
 pub const PORT: u16 = 5401;
-/// The begin of a run that no figure is of: connections find their rate in it.
+/// The start of a run, which all figures leave out: connections find their rate in it.
 const SKIPPED: Duration = Duration::from_secs(2);
-/// After the time is over, what is in the sockets is still sent.
+/// Time for the bytes in the sockets to be sent after the applications have stopped.
 const DRAINED: Duration = Duration::from_secs(60);
 const MS: u64 = 1_000_000;
 
 /// How to run a scenario.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which one.
+    /// The scenario.
     pub scenario: Scenario,
-    /// What is done to its first flow.
+    /// The setting of its first flow.
     pub setting: Setting,
-    /// How `dwell run` watches its first flow. `None`: the programs run by themselves.
+    /// How `dwell run` watches its first flow; `None` runs the programs without `dwell run`.
     pub watch: Option<Watch>,
-    /// For how long the applications send.
+    /// How long the applications send.
     pub time: Duration,
-    /// The `dwell` that is run.
+    /// The executables to start.
     pub programs: Programs,
-    /// Where files are put; it has no other run's.
+    /// The folder for the files of this run alone.
     pub folder: PathBuf,
 }
 
-/// What is done to a flow against waiting.
+/// A setting against delay in the send buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// Nothing.
+    /// The defaults.
     Plain,
-    /// The application sets TCP_NOTSENT_LOWAT to so many KiB.
+    /// The application sets TCP_NOTSENT_LOWAT, in KiB.
     NotsentLowat(u32),
-    /// The application sets SO_SNDBUF to so many KiB.
+    /// The application sets SO_SNDBUF, in KiB.
     SendBuffer(u32),
-    /// The application has bbr control congestion.
+    /// The application uses bbr.
     Bbr,
     /// `dwell run --minimize --set controller=element`.
     Element,
@@ -80,7 +82,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All that are compared.
+    /// The settings that are compared.
     pub const ALL: [Setting; 10] = [
         Setting::Plain,
         Setting::NotsentLowat(16),
@@ -94,7 +96,7 @@ impl Setting {
         Setting::LowatBbr,
     ];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> String {
         match self {
             Setting::Plain => "plain".to_owned(),
@@ -107,17 +109,17 @@ impl Setting {
         }
     }
 
-    /// True if it is one number for all networks, set by the application.
+    /// Whether the application sets one number for all networks.
     pub fn is_fixed(self) -> bool {
         matches!(self, Setting::NotsentLowat(_) | Setting::SendBuffer(_))
     }
 
-    /// True if `dwell run` does it.
+    /// Whether `dwell run` applies it.
     pub fn is_dwells(self) -> bool {
         !self.arguments().is_empty()
     }
 
-    /// Options of `dwell run`.
+    /// The options of `dwell run`.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Setting::Element => &["--minimize", "--set", "controller=element"],
@@ -144,78 +146,76 @@ impl Setting {
 /// How `dwell run` watches a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
-    /// How it estimates.
+    /// The estimator.
     pub estimator: &'static str,
-    /// From outside of the process only.
+    /// Whether to watch from outside the process only.
     pub outside: bool,
-    /// From one line to the next.
+    /// Least time between two lines.
     pub interval_ms: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What bytes waited.
+    /// The true delays of bytes.
     pub truth: Truth,
-    /// From when to when figures are of.
+    /// The span of time that figures cover.
     pub span: Span,
-    /// What `dwell run` said of the first flow, at its sender.
-    pub sender: Vec<Look>,
-    /// The same at its receiver.
-    pub receiver: Vec<Look>,
-    /// What the link emulator did.
+    /// The samples of `dwell run` for the first flow at its sender.
+    pub sender: Vec<SocketSample>,
+    /// The samples of `dwell run` for the first flow at its receiver.
+    pub receiver: Vec<SocketSample>,
+    /// The link emulator's report.
     pub emulator: Option<Report>,
-    /// What the queues of a link box did.
+    /// The statistics of a link box.
     pub queues: Option<Statistics>,
-    /// What the programs said on standard error.
-    pub said: Vec<String>,
+    /// Standard error of the programs.
+    pub messages: Vec<String>,
 }
 
 impl Outcome {
-    /// The flow of this number.
+    /// The flow with this number.
     pub fn flow(&self, number: usize) -> Option<&Flow> {
         Some(self.truth.to_port(net::port(number))?.1)
     }
 
-    /// How near estimates of the send buffer's delay came. `None` if there are none.
+    /// The accuracy of the estimated delays in the send buffer. `None` if there are none.
     pub fn sender_accuracy(&self) -> Option<Accuracy> {
-        let estimates = looks::sender(&self.sender);
+        let estimates = samples::sender(&self.sender);
         Accuracy::of(&self.flow(0)?.sending(), &estimates, self.span)
     }
 
-    /// How near estimates of the receive buffer's delay came. `None` if there are none.
+    /// The accuracy of the estimated delays in the receive buffer. `None` if there are none.
     pub fn receiver_accuracy(&self) -> Option<Accuracy> {
-        let estimates = looks::receiver(&self.receiver);
+        let estimates = samples::receiver(&self.receiver);
         Accuracy::of(&self.flow(0)?.reading(), &estimates, self.span)
     }
 
-    /// Mean of the smoothed round trips at the sender. `None` if there are none.
+    /// The mean of the smoothed round trips at the sender. `None` if there are none.
     pub fn rtt_ns(&self) -> Option<f64> {
         let (from, to) = self.span;
-        let looks = self.sender.iter();
-        let within = looks.filter(|look| (from..=to).contains(&look.at_ns));
-        let rtts: Vec<f64> = within.filter_map(|look| Some(look.rtt_ns? as f64)).collect();
-        (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64)
+        let within = self.sender.iter().filter(|sample| (from..=to).contains(&sample.at_ns));
+        mean(within.filter_map(|sample| Some(sample.rtt_ns? as f64)))
     }
 
-    /// What bytes of the first flow waited to be sent, from the begin of the flow on.
+    /// The start of the first flow, and the delays of its bytes in the send buffer.
     pub fn sending(&self) -> (u64, Series) {
         let flow = self.flow(0);
-        let begin = flow.and_then(Flow::begin_ns).unwrap_or(0);
-        (begin, flow.map(Flow::sending).unwrap_or_default())
+        let start = flow.and_then(Flow::start_ns).unwrap_or(0);
+        (start, flow.map(Flow::sending).unwrap_or_default())
     }
 }
 
-/// Whether this application can be set so.
-pub fn can(application: Application, setting: Setting) -> bool {
+/// Whether an application supports a setting.
+pub fn supports(application: Application, setting: Setting) -> bool {
     application != Application::Iperf3 || !setting.is_fixed()
 }
 
-/// Makes the network, runs the flows through it, and removes it; on SIGINT and SIGTERM too.
+/// Makes the network, runs the flows through it, and removes it; also on SIGINT and SIGTERM.
 ///
 /// # Errors
 ///
-/// If the network cannot be made, a program cannot be run or ends badly, or no byte was stamped.
+/// If the network cannot be made, a program cannot be run or fails, or no byte was stamped.
 pub fn run(options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
     let scenario = &options.scenario;
@@ -224,11 +224,11 @@ pub fn run(options: &Options) -> Result<Outcome> {
         net.widen_window()?;
     }
     let stamps = [stamp("stack-sender", &net, options)?, stamp("stack-receiver", &net, options)?];
-    let [sender_stamps, receiver_stamps] = stamps.each_ref().map(|part| part.out().to_owned());
+    let [sender_stamps, receiver_stamps] = stamps.each_ref().map(|program| program.stdout_file().to_owned());
     let files = Files::of(&options.folder);
-    let mut said = exchange(&net, options, &files, &signals)?;
-    for part in stamps {
-        said.extend(part.end()?);
+    let mut messages = exchange(&net, options, &files, &signals)?;
+    for program in stamps {
+        messages.extend(program.interrupt()?);
     }
     let queues = net.statistics()?;
     let emulator = net.stop()?;
@@ -236,29 +236,29 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let Some((&(from, to), flow)) = truth.to_port(PORT) else {
         return Err(Error::Timeout("a stamped byte of the first flow".to_owned()));
     };
-    let begin = flow.begin_ns().unwrap_or(0);
+    let start = flow.start_ns().unwrap_or(0);
     let time = options.time.as_nanos() as u64;
     let skipped = (SKIPPED.as_nanos() as u64).min(time / 2);
-    let of = |file: &Path, ends: (SocketAddr, SocketAddr)| -> Result<Vec<Look>> {
+    let of = |file: &Path, ends: (SocketAddr, SocketAddr)| -> Result<Vec<SocketSample>> {
         if options.watch.is_none() {
             return Ok(Vec::new());
         }
-        let mut looks = looks::read(file)?;
-        looks.retain(|look| look.ends == ends);
-        Ok(looks)
+        let mut samples = samples::read(file)?;
+        samples.retain(|sample| sample.ends == ends);
+        Ok(samples)
     };
     Ok(Outcome {
-        span: (begin + skipped, begin + time),
+        span: (start + skipped, start + time),
         sender: of(&files.sender, (from, to))?,
         receiver: of(&files.receiver, (to, from))?,
         emulator,
         queues,
-        said,
+        messages,
         truth,
     })
 }
 
-/// What `dwell run` writes.
+/// The output files of `dwell run`.
 struct Files {
     sender: PathBuf,
     receiver: PathBuf,
@@ -270,8 +270,8 @@ impl Files {
     }
 }
 
-/// Stamps bytes in a namespace, from when this returns.
-fn stamp(name: &str, net: &Net, options: &Options) -> Result<Part> {
+/// Starts `dwell stack` in a namespace. It stamps bytes when this returns.
+fn stamp(name: &str, net: &Net, options: &Options) -> Result<RunningProgram> {
     let namespace = match name {
         "stack-sender" => net.sender(),
         _ => net.receiver(),
@@ -290,26 +290,26 @@ fn stamp(name: &str, net: &Net, options: &Options) -> Result<Part> {
         "--sample-bytes",
         &sample_bytes,
     ];
-    let mut part = Part::start(name, namespace, &options.programs.dwell, &options.folder, &arguments)?;
-    part.wait_for_output(PATIENCE)?;
-    Ok(part)
+    let mut program = RunningProgram::start(name, namespace, &options.programs.dwell, &options.folder, &arguments)?;
+    program.wait_for_output(PATIENCE)?;
+    Ok(program)
 }
 
-/// Runs all flows to their ends. Returns what their programs said.
+/// Runs all flows to their end. Returns the messages of their programs.
 fn exchange(net: &Net, options: &Options, files: &Files, signals: &Signals) -> Result<Vec<String>> {
     let folder = options.folder.as_path();
     let flows = 0..=options.scenario.others.len();
-    let mut parts = Vec::new();
+    let mut running = Vec::new();
     for flow in flows.clone() {
         let command = receiver(net, options, files, flow)?;
         let name = format!("receiver-{flow}");
-        parts.push(command.start(name, net.receiver(), folder)?);
+        running.push(command.start(name, net.receiver(), folder)?);
     }
     for flow in flows.clone() {
         let port = net::port(flow);
         let deadline = Instant::now() + PATIENCE;
         while !net.receiver().enter(|| dwell_testbed::workload::is_bound("tcp", port))? {
-            let ended = parts[flow].has_ended()?;
+            let ended = running[flow].has_ended()?;
             if ended || Instant::now() > deadline {
                 return Err(Error::Timeout(format!("the start of receiver-{flow}")));
             }
@@ -319,22 +319,22 @@ fn exchange(net: &Net, options: &Options, files: &Files, signals: &Signals) -> R
     for flow in flows {
         let command = sender(net, options, files, flow)?;
         let name = format!("sender-{flow}");
-        parts.push(command.start(name, net.sender(), folder)?);
+        running.push(command.start(name, net.sender(), folder)?);
     }
     let deadline = Instant::now() + options.time + DRAINED;
-    let mut said = Vec::new();
-    while let Some(part) = parts.last_mut() {
-        if part.has_ended()? {
-            said.extend(part.lines()?);
-            parts.pop();
+    let mut messages = Vec::new();
+    while let Some(program) = running.last_mut() {
+        if program.has_ended()? {
+            messages.extend(program.stderr_lines()?);
+            running.pop();
         } else if Instant::now() > deadline {
-            let says = part.said()?;
-            return Err(Error::Timeout(format!("the end of a flow, which says: {}", says.trim())));
+            let stderr = program.stderr()?;
+            return Err(Error::Timeout(format!("the end of a flow, which printed: {}", stderr.trim())));
         } else {
             signals.pause(Duration::from_millis(20))?;
         }
     }
-    Ok(said)
+    Ok(messages)
 }
 
 /// A program and its arguments.
@@ -348,7 +348,7 @@ impl Command {
         Command { program: program.to_owned(), arguments: arguments.iter().map(OsString::from).collect() }
     }
 
-    /// The same, run by `dwell run` if it is to be watched.
+    /// The command under `dwell run`, if `options` ask for it.
     fn watched(self, options: &Options, output: &Path, more: &[&str]) -> Command {
         let Some(watch) = options.watch else {
             return self;
@@ -369,8 +369,8 @@ impl Command {
         run
     }
 
-    fn start(self, name: String, namespace: &dwell_testbed::Namespace, folder: &Path) -> Result<Part> {
-        Part::start(name, namespace, &self.program, folder, &self.arguments)
+    fn start(self, name: String, namespace: &dwell_testbed::Namespace, folder: &Path) -> Result<RunningProgram> {
+        RunningProgram::start(name, namespace, &self.program, folder, &self.arguments)
     }
 }
 

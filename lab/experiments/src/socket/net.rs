@@ -1,7 +1,7 @@
 use std::{fs, net::SocketAddr, path::Path};
 
 use dwell_testbed::{
-    BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, Leg, LinkBox, LinkSpec, Namespace, Nanos, Report, Result,
+    BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, LinkBox, LinkPair, LinkSpec, Namespace, Nanos, Report, Result,
     Role, Shaper, Statistics, Topology,
 };
 
@@ -14,16 +14,16 @@ pub(super) enum Net {
     Boxed(Box<LinkBox>),
 }
 
-/// With less, the receiver's window would limit what is on the way, and no queue would ever fill.
+/// With smaller buffers the receiver's window would limit the bytes in flight, and no queue would fill.
 const RECEIVE_BUFFER: &str = "4096 2097152 33554432";
 const RECEIVE_BUFFER_FILE: &str = "/proc/sys/net/ipv4/tcp_rmem";
-/// What sockets have that ask for nothing else, so that it can be seen whether they did: no other one may be the
-/// default of any namespace.
+/// The default congestion control of the namespaces. The experiments set another one, so it is visible whether that
+/// worked.
 const CONGESTION: &str = "reno";
 const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 impl Net {
-    /// What comes back takes `back`.
+    /// Makes the network; `back` is the delay from receiver to sender.
     pub(super) fn start(bottleneck: &Bottleneck, back: Nanos, lab: &Path) -> Result<Net> {
         let net = Net::link(bottleneck, back, lab)?;
         write(net.sender(), CONGESTION_FILE, CONGESTION)?;
@@ -36,12 +36,12 @@ impl Net {
                 let lab = Lab::start(&LabOptions {
                     name: "socket".to_owned(),
                     topology: Topology::Line {
-                        client: Leg { to_vantage: link.clone(), from_vantage: LinkSpec::delay(back) },
-                        server: Leg::default(),
+                        client: LinkPair { to_vantage: link.clone(), from_vantage: LinkSpec::delay(back) },
+                        server: LinkPair::default(),
                     },
                     emulation: Emulation::Process(lab.to_owned()),
                 })?;
-                // A bottleneck counts packets, so let none be longer than the link's.
+                // The bottleneck's queue counts packets, so none may be longer than the link's.
                 lab.client().ip("link set vantage0 gso_max_segs 1\n")?;
                 Ok(Net::Emulated(Box::new(lab)))
             }
@@ -52,7 +52,7 @@ impl Net {
         }
     }
 
-    /// From now on connections of the receiver begin with a window that limits nothing.
+    /// Gives later connections of the receiver a window that limits nothing.
     pub(super) fn widen_window(&self) -> Result<()> {
         write(self.receiver(), RECEIVE_BUFFER_FILE, RECEIVE_BUFFER)
     }
@@ -71,7 +71,7 @@ impl Net {
         }
     }
 
-    /// Where the receiver of a flow listens.
+    /// The address at which the receiver of a flow listens.
     pub(super) fn address(&self, flow: usize) -> SocketAddr {
         let address = match self {
             Net::Emulated(_) => Lab::address_v4(Role::Server),
@@ -80,7 +80,7 @@ impl Net {
         (address, port(flow)).into()
     }
 
-    /// What the queues of a link box did so far.
+    /// The statistics of a link box so far.
     pub(super) fn statistics(&self) -> Result<Option<Statistics>> {
         match self {
             Net::Emulated(_) => Ok(None),
@@ -96,7 +96,7 @@ impl Net {
     }
 }
 
-/// `/proc/sys/net` is that of the thread's namespace.
+/// Writes a file of a namespace's `/proc/sys/net`.
 fn write(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
     namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }

@@ -1,26 +1,26 @@
-//! What bytes waited, over time.
+//! A chart of delays over time.
 
 use dwell_chart::{Axis, Chart, Line, Scale, drawing, round_step};
 
 use super::{MS, accuracy::Series};
 
-/// Told apart by people with any kind of sight for colours (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-/// More are no more to see.
+/// Points per line; more would not be visible.
 const POINTS: usize = 2000;
 
-/// An SVG picture with a line a run: its name, when it began, and what bytes waited in its send buffer.
+/// Draws an SVG with one line per run: its name, its start, and the delays in its send buffer.
 pub fn over_time(heading: &str, runs: &[(String, u64, Series)]) -> String {
     let lines: Vec<Line> = runs
         .iter()
         .zip(COLOURS.into_iter().cycle())
-        .map(|((name, begin_ns, series), colour)| Line {
+        .map(|((name, start_ns, series), colour)| Line {
             label: name.clone(),
             colour,
             broad: false,
             dashed: false,
             dotted: false,
-            pieces: vec![points(*begin_ns, series)],
+            pieces: vec![points(*start_ns, series)],
         })
         .collect();
     let most = |of: fn(&(f64, f64)) -> f64| {
@@ -31,7 +31,7 @@ pub fn over_time(heading: &str, runs: &[(String, u64, Series)]) -> String {
     };
     let (last_s, most_ms) = (most(|(s, _)| *s), most(|(_, ms)| *ms));
     let chart = Chart {
-        title: "What bytes waited in the send buffer".to_owned(),
+        title: "Delay in the send buffer".to_owned(),
         x: Axis { label: "time, s".to_owned(), scale: Scale::Linear, range: (0.0, last_s) },
         y: Axis { label: "delay, ms".to_owned(), scale: Scale::Linear, range: (0.0, most_ms) },
         lines,
@@ -39,12 +39,12 @@ pub fn over_time(heading: &str, runs: &[(String, u64, Series)]) -> String {
     drawing(heading, &[chart])
 }
 
-fn points(begin_ns: u64, series: &Series) -> Vec<(f64, f64)> {
+fn points(start_ns: u64, series: &Series) -> Vec<(f64, f64)> {
     let all = series.points();
     let step = all.len().div_ceil(POINTS).max(1);
     let some = all.iter().step_by(step);
     some.map(|(at_ns, delay_ns)| {
-        let since = at_ns.saturating_sub(begin_ns);
+        let since = at_ns.saturating_sub(start_ns);
         (since as f64 / 1e9, *delay_ns as f64 / MS as f64)
     })
     .collect()
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_a_run_begins_with_it() {
+    fn each_line_starts_with_its_run() {
         let series = Series::new((0..10).map(|n| (5_000_000_000 + n * 100 * MS, n * 10 * MS)));
         let runs = [("plain".to_owned(), 5_000_000_000, series), ("nothing".to_owned(), 0, Series::default())];
         let svg = over_time("a heading", &runs);

@@ -1,4 +1,4 @@
-//! What runs: which network, which application, what else is on the way.
+//! The scenarios: network, application and competing flows.
 
 use std::time::Duration;
 
@@ -8,71 +8,71 @@ use dwell_testbed::{
 
 use super::{Reads, Writes};
 
-/// A network and the flows through it. The first flow is the one that is looked at.
+/// A network and the flows through it. The first flow is the one to measure.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Its name as an argument.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
-    /// The way from the sender to the receiver.
+    /// The direction from sender to receiver.
     pub bottleneck: Bottleneck,
-    /// What comes back takes so long.
+    /// One-way delay from receiver to sender.
     pub back_ns: Nanos,
-    /// What sends.
+    /// The application of the first flow.
     pub application: Application,
     /// Congestion control of all flows.
     pub congestion: &'static str,
-    /// How the receiver reads.
+    /// The pattern of the receiver's reads.
     pub reads: Reads,
     /// The other flows.
     pub others: Vec<Other>,
 }
 
-/// Where packets wait.
+/// The bottleneck of a network.
 #[derive(Debug, Clone)]
 pub enum Bottleneck {
-    /// A link of the link emulator: what comes first leaves first.
+    /// A link of the link emulator, with a FIFO queue.
     Fifo(LinkSpec),
-    /// A link box, with a queueing discipline of the kernel's.
+    /// A link box with a queueing discipline of the kernel.
     Box(BoxLink),
 }
 
-/// What sends data on the first flow.
+/// The application that sends on the first flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Application {
-    /// This program.
+    /// The laboratory's own sender.
     Own(Writes),
     /// iperf3, which writes 128 KB at a time.
     Iperf3,
 }
 
-/// A flow beside the first, of writes that wait.
+/// A competing flow, with blocking writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Other {
-    /// It begins when this part of the time is over.
+    /// Its start, as a fraction of the time of the run.
     pub from: f64,
-    /// And ends when this part is.
+    /// Its end, as a fraction of the time of the run.
     pub until: f64,
 }
 
-/// Writes of iperf3, and of most scenarios.
+/// Bytes per write of iperf3 and of most scenarios.
 const LARGE: u32 = 128 << 10;
-/// Of an application that never waits in a write.
+/// Bytes per write of an application that never blocks.
 const SMALL: u32 = 8 << 10;
-/// The longest queue of a bottleneck, as devices have it.
+/// The longest queue of a bottleneck in packets, as network devices have it.
 const LONGEST_QUEUE: usize = 1000;
-/// A queue holds what the link sends in this time, if that is less.
+/// A shorter queue holds the packets of this time.
 const QUEUE_MS: u64 = 400;
 const PACKET_BITS: u64 = 1500 * 8;
-/// Between two rates, and between two round trips.
+/// Time between changes of the rate or the round trip.
 const CHANGES: Nanos = Nanos::from_millis(5000);
-/// The rate that a link with a trace is taken to have, for the length of its queue.
+/// The assumed rate of a link with a trace, for the length of its queue.
 const TRACE_MBIT: u64 = 10;
 
-/// The names and what they are, in the order in which they are run.
+/// Names and descriptions, in the order in which the scenarios run.
 const ALL: [(&str, &str); 25] = [
-    ("10m-50ms", "10 Mbit/s, round trips of 50 ms, writes of 128 KB that wait"),
+    ("10m-50ms", "10 Mbit/s, round trips of 50 ms, blocking writes of 128 KB"),
     ("30m-50ms", "the same at 30 Mbit/s"),
     ("50m-50ms", "the same at 50 Mbit/s"),
     ("100m-50ms", "the same at 100 Mbit/s"),
@@ -80,32 +80,32 @@ const ALL: [(&str, &str); 25] = [
     ("10m-10ms", "10 Mbit/s, round trips of 10 ms"),
     ("10m-100ms", "10 Mbit/s, round trips of 100 ms"),
     ("10m-200ms", "10 Mbit/s, round trips of 200 ms"),
-    ("alternating", "10 and 50 Mbit/s, each for 5 s in turn, round trips of 50 ms"),
+    ("alternating", "10 and 50 Mbit/s, alternating every 5 s, round trips of 50 ms"),
     ("background", "10 Mbit/s, 50 ms; two other flows come and go"),
     ("lte", "the trace of --trace FILE, round trips of 50 ms"),
-    ("reno", "10 Mbit/s, 50 ms, reno in place of cubic"),
-    ("bbr", "10 Mbit/s, 50 ms, bbr in place of cubic"),
-    ("loss-0.1", "10 Mbit/s, 50 ms, of 1000 packets one is lost"),
-    ("loss-1", "10 Mbit/s, 50 ms, of 100 packets one is lost"),
-    ("varying-rtt", "10 Mbit/s, round trips of 50 and of 100 ms, each for 5 s in turn"),
-    ("slow-reader", "10 Mbit/s, 50 ms, a receiver that reads 16 KB each 50 ms"),
-    ("three-flows", "10 Mbit/s, 50 ms, three flows alike"),
+    ("reno", "10 Mbit/s, 50 ms, reno instead of cubic"),
+    ("bbr", "10 Mbit/s, 50 ms, bbr instead of cubic"),
+    ("loss-0.1", "10 Mbit/s, 50 ms, 0.1 % of packets lost"),
+    ("loss-1", "10 Mbit/s, 50 ms, 1 % of packets lost"),
+    ("varying-rtt", "10 Mbit/s, round trips of 50 and 100 ms, alternating every 5 s"),
+    ("slow-reader", "10 Mbit/s, 50 ms, a receiver that reads 16 KB every 50 ms"),
+    ("three-flows", "10 Mbit/s, 50 ms, three equal flows"),
     ("iperf3", "10 Mbit/s, 50 ms, iperf3"),
-    ("small-writes", "10 Mbit/s, 50 ms, writes of 8 KB that do not wait, each when the socket takes more"),
-    ("frames", "10 Mbit/s, 50 ms, 30 frames of 36 KB each second"),
-    ("codel", "10 Mbit/s, 50 ms, a bottleneck with the kernel's CoDel in place of a FIFO"),
+    ("small-writes", "10 Mbit/s, 50 ms, nonblocking writes of 8 KB whenever the socket is writable"),
+    ("frames", "10 Mbit/s, 50 ms, 30 frames of 36 KB per second"),
+    ("codel", "10 Mbit/s, 50 ms, a bottleneck with CoDel instead of a FIFO"),
     ("fq-codel", "the same with FQ-CoDel"),
     ("pie", "the same with PIE"),
-    ("codel-ecn", "the same with CoDel that marks packets (ECN) in place of dropping them"),
+    ("codel-ecn", "the same with CoDel that marks packets (ECN) instead of dropping them"),
 ];
 
 impl Scenario {
-    /// The names of all, and what each is.
+    /// The names and descriptions of all scenarios.
     pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
         ALL.into_iter()
     }
 
-    /// The one of this name; `trace` is that of `lte`. `None` if there is none, or it lacks its trace.
+    /// The scenario with this name; `lte` needs `trace`. `None` if there is no such scenario, or its trace is missing.
     pub fn find(name: &str, trace: Option<&Trace>) -> Option<Scenario> {
         let (name, about) = ALL.into_iter().find(|(known, _)| *known == name)?;
         let plain = Scenario { name, about, ..Scenario::plain(10, 50) };
@@ -139,7 +139,7 @@ impl Scenario {
             "iperf3" => Scenario { application: Application::Iperf3, ..plain },
             "small-writes" => Scenario { application: Application::Own(Writes::Ready { bytes: SMALL }), ..plain },
             "frames" => {
-                Scenario { application: Application::Own(Writes::Frames { bytes: 36_000, a_second: 30 }), ..plain }
+                Scenario { application: Application::Own(Writes::Frames { bytes: 36_000, per_second: 30 }), ..plain }
             }
             "codel" => plain.queued(Discipline::Codel, false),
             "fq-codel" => plain.queued(Discipline::FqCodel, false),
@@ -149,7 +149,7 @@ impl Scenario {
         })
     }
 
-    /// What arrives at least so late after it left.
+    /// The one-way delay from sender to receiver.
     pub fn one_way(&self) -> Nanos {
         match &self.bottleneck {
             Bottleneck::Fifo(link) => link.delay_ns,
@@ -157,7 +157,7 @@ impl Scenario {
         }
     }
 
-    /// One byte in so many is stamped: each packet has one where packets are slow, and fewer have where they are not.
+    /// The distance between stamped bytes: one byte per packet on slow links, fewer on fast ones.
     pub fn sample_bytes(&self) -> u32 {
         let rate = match &self.bottleneck {
             Bottleneck::Fifo(link) => link.rate_bits_per_second,
@@ -190,12 +190,12 @@ impl Scenario {
         }
     }
 
-    /// The network of another.
+    /// Takes the network of another scenario.
     fn with(self, other: Scenario) -> Scenario {
         Scenario { bottleneck: other.bottleneck, back_ns: other.back_ns, ..self }
     }
 
-    /// The same rate and delay in a link box.
+    /// Moves rate and delay to a link box with a queueing discipline.
     fn queued(mut self, discipline: Discipline, ecn: bool) -> Scenario {
         if let Bottleneck::Fifo(link) = &self.bottleneck {
             self.bottleneck =
@@ -213,7 +213,7 @@ impl Scenario {
 }
 
 impl Bottleneck {
-    /// What this host lacks for it: a sentence with its remedy, or nothing. What every lab needs is not part of it.
+    /// What this host lacks for it, as a sentence with its remedy, apart from the requirements of every lab.
     pub fn missing_requirement(&self) -> Option<String> {
         match self {
             Bottleneck::Fifo(_) => None,
@@ -243,7 +243,7 @@ fn alternating() -> Phases {
     }))
 }
 
-/// All of the difference is on the way there.
+/// Round trips of 50 and 100 ms; the difference is in the direction to the receiver.
 fn varying() -> Phases {
     phases([25, 75].map(|ms| Phase {
         lasts_ns: CHANGES,

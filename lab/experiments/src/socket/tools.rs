@@ -1,4 +1,4 @@
-//! What tools of today say of a path while an application fills its send buffer there, beside what its bytes take.
+//! The latency that common tools report while an application fills its send buffer, compared with that of its bytes.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use crate::Programs;
 use dwell_socket::{Socket, clock::monotonic_ns};
 use dwell_testbed::{
     BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result,
-    part::{PATIENCE, Part},
+    program::{PATIENCE, RunningProgram},
     signals::Signals,
     workload::{Bulk, Ends, Ping, output, require},
 };
@@ -24,57 +24,57 @@ use tempfile::TempDir;
 
 use super::{
     accuracy::Span,
-    looks,
     net::Net,
+    samples,
     scenario::Bottleneck,
     video::{figures::figures, libdwell, watch_sockets},
 };
 
-/// One tool.
+/// The result of one tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRow {
-    /// Its name.
+    /// The tool's name.
     pub tool: &'static str,
-    /// What it takes the time of.
-    pub tells: &'static str,
-    /// How often it did. None where it does not say.
+    /// The quantity that the tool measures.
+    pub quantity: &'static str,
+    /// Number of measurements. `None` where the tool does not report it.
     pub samples: Option<usize>,
-    /// The mean of what it says. None if it got no answer.
-    pub says: Option<Nanos>,
-    /// What the application's bytes took meanwhile from the begin of the call that wrote them to the end of the call
-    /// that read the last of their block: the mean.
+    /// The mean of its measurements. `None` if it got no answer.
+    pub mean: Option<Nanos>,
+    /// The mean time of the application's bytes meanwhile, from the start of the call that wrote them to the end of the
+    /// call that read the last of their block.
     pub truth: Option<Nanos>,
 }
 
 impl ToolRow {
-    /// What it says as a share of the truth.
+    /// The measured mean as a share of the truth.
     pub fn share(&self) -> Option<f64> {
-        let (says, truth) = (self.says?, self.truth.filter(|truth| truth.0 > 0)?);
-        Some(says.0 as f64 / truth.0 as f64)
+        let (mean, truth) = (self.mean?, self.truth.filter(|truth| truth.0 > 0)?);
+        Some(mean.0 as f64 / truth.0 as f64)
     }
 }
 
 const CONGESTION: &str = "cubic";
 const RATE: u64 = 10_000_000;
 const ONE_WAY: Nanos = Nanos::from_millis(25);
-/// 400 ms.
+/// 400 ms at that rate.
 const QUEUE_PACKETS: usize = 333;
-/// Until then the application has filled its buffer and the queue.
+/// Time in which the application fills its buffer and the queue.
 const FILLING: Duration = Duration::from_secs(6);
 const BLOCK: usize = 16 << 10;
-/// Between two questions of a tool.
+/// Time between two measurements of a tool.
 const EVERY: Duration = Duration::from_millis(250);
-const LOOK: Duration = Duration::from_millis(10);
-/// Where `dwell run` writes.
-const LOOKS: &str = "looks.jsonl";
+/// Time between two polls of libdwell.
+const POLL: Duration = Duration::from_millis(10);
+/// The output of `dwell run`.
+const SAMPLES: &str = "samples.jsonl";
 
-/// Runs all tools for that long over 10 Mbit/s, round trips of 50 ms and 400 ms of FIFO that a bulk flow by cubic fills.
-/// Then iperf3 by itself, which is such a flow; beside it stands what the other one's bytes took. `exe` is the `dwell`
-/// that is compared. SIGINT and SIGTERM end it early.
+/// Runs all tools for `time` over 10 Mbit/s, a round trip of 50 ms and a FIFO of 400 ms that a bulk flow with cubic fills;
+/// then iperf3 by itself, whose truth is the bulk flow's. SIGINT and SIGTERM end it early.
 ///
 /// # Errors
 ///
-/// If the network cannot be made, or a tool is not there or fails.
+/// If the network cannot be made, or a tool is missing or fails.
 pub fn compare(time: Duration, programs: &Programs) -> Result<Vec<ToolRow>> {
     for tool in ["ping", "hping3", "httping", "ss", "iperf3"] {
         require(tool)?;
@@ -87,19 +87,19 @@ pub fn compare(time: Duration, programs: &Programs) -> Result<Vec<ToolRow>> {
     };
     let net = Net::start(&Bottleneck::Fifo(link), ONE_WAY, &programs.lab)?;
     net.widen_window()?;
-    let mut rows = beside_a_flow(&net, time, &programs.dwell, &signals)?;
+    let mut rows = with_bulk_flow(&net, time, &programs.dwell, &signals)?;
     let truth = rows.first().and_then(|row| row.truth);
     rows.push(iperf3(&net, time, truth, &signals.stop)?);
     net.stop()?;
     Ok(rows)
 }
 
-fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Result<Vec<ToolRow>> {
+fn with_bulk_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Result<Vec<ToolRow>> {
     let (to, web, silent) = (net.address(0), net.address(1), net.address(2));
     let io = |what: &str, address: SocketAddr| Error::io(format!("{what} {address}"));
     let listen = |address| net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at", address));
     let (listener, web_listener) = (listen(to)?, listen(web)?);
-    // hping3 takes all that comes from its port for an answer, so it has one that nobody else talks to.
+    // hping3 takes every packet from its port for an answer, so it has a port that no other tool uses.
     let _silent_listener = listen(silent)?;
     let sender = net.sender().enter(|| TcpStream::connect(to))?.map_err(io("connect to", to))?;
     let (receiver, _) = listener.accept().map_err(io("accept at", to))?;
@@ -119,7 +119,7 @@ fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Re
         let run = Run::start(net, &sender, exe)?;
         let begun = monotonic_ns();
         let watcher = scope.spawn(|| watch(&watched, &over));
-        let tools = ask(net, [to, web, silent], time, &signals.stop);
+        let tools = run_tools(net, [to, web, silent], time, &signals.stop);
         over.store(true, Ordering::Relaxed);
         let ended = monotonic_ns();
         blocks_end.store(true, Ordering::Relaxed);
@@ -129,19 +129,19 @@ fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Re
         let meanwhile = blocks.iter().filter(|(at, _)| (begun..=ended).contains(at));
         let truth = mean(&meanwhile.map(|(_, delay)| *delay).collect::<Vec<_>>());
         let mut rows = tools?;
-        let looks = run.end(to, (begun, ended))?;
+        let samples = run.finish(to, (begun, ended))?;
         rows.push(ToolRow {
             tool: "dwell run",
-            tells: "send buffer, and the network there",
-            samples: Some(looks.len()),
-            says: mean(&looks),
+            quantity: "send buffer and one-way network delay",
+            samples: Some(samples.len()),
+            mean: mean(&samples),
             truth: None,
         });
         rows.push(ToolRow {
             tool: "libdwell",
-            tells: "the same, asked by the application",
+            quantity: "the same, inside the application",
             samples: Some(watched.len()),
-            says: mean(&watched),
+            mean: mean(&watched),
             truth: None,
         });
         for row in &mut rows {
@@ -151,7 +151,7 @@ fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Re
     })
 }
 
-/// So that other threads end where this one has failed.
+/// Ends the other threads where this one fails.
 struct SetOnDrop<'a>([&'a AtomicBool; 2]);
 
 impl Drop for SetOnDrop<'_> {
@@ -162,10 +162,10 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// `dwell run --attach`. As this process is in no network namespace of the lab's, it is attached to one that is in the
-/// sender's, and does nothing but have the flow's socket.
+/// `dwell run --attach`. This process is in none of the lab's network namespaces, so it is attached to a process in the
+/// sender's namespace that only holds the flow's socket.
 struct Run {
-    part: Part,
+    program: RunningProgram,
     folder: TempDir,
     _holder: Guarded,
 }
@@ -175,39 +175,39 @@ impl Run {
         let folder = tempfile::Builder::new()
             .prefix("dwell-tools-")
             .tempdir()
-            .map_err(Error::io("make a folder for what dwell run says"))?;
+            .map_err(Error::io("make a folder for the output of dwell run"))?;
         let socket = sender.try_clone().map_err(Error::io("share a socket"))?;
         let holder = net.sender().spawn("sleep", |command| {
             command.arg("infinity").stdin(OwnedFd::from(socket));
         })?;
-        let (output, pid) = (folder.path().join(LOOKS), holder.id().to_string());
+        let (output, pid) = (folder.path().join(SAMPLES), holder.id().to_string());
         let arguments = ["run", "--attach", &pid, "--format", "jsonl", "--interval", "100ms", "--output"];
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([output.as_os_str()]).collect();
-        let part = Part::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
-        Ok(Run { part, folder, _holder: holder })
+        let program = RunningProgram::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
+        Ok(Run { program, folder, _holder: holder })
     }
 
-    /// What it said meanwhile of the connection to there.
-    fn end(self, to: SocketAddr, (from, until): Span) -> Result<Vec<Nanos>> {
-        self.part.end()?;
-        let looks = looks::read(&self.folder.path().join(LOOKS))?;
-        let looks = looks.iter().filter(|look| look.ends.1 == to && (from..=until).contains(&look.at_ns));
-        Ok(looks.filter_map(|look| way_there(look.sender_ns, look.rtt_ns, look.min_rtt_ns)).collect())
+    /// Ends the program. Returns the latencies of the connection to `to` within a span of time.
+    fn finish(self, to: SocketAddr, (from, until): Span) -> Result<Vec<Nanos>> {
+        self.program.interrupt()?;
+        let samples = samples::read(&self.folder.path().join(SAMPLES))?;
+        let samples = samples.iter().filter(|sample| sample.ends.1 == to && (from..=until).contains(&sample.at_ns));
+        Ok(samples.filter_map(|sample| one_way(sample.sender_ns, sample.rtt_ns, sample.min_rtt_ns)).collect())
     }
 }
 
-/// All tools at once, each of a few small packets a second.
-fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration, stop: &AtomicBool) -> Result<Vec<ToolRow>> {
+/// Runs all tools at once; each sends a few small packets per second.
+fn run_tools(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration, stop: &AtomicBool) -> Result<Vec<ToolRow>> {
     let count = (time.as_secs_f64() / EVERY.as_secs_f64()).ceil() as u32;
     let run = |program, arguments: &[&str]| {
         let arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
         output(net.sender(), program, &arguments, stop)
     };
-    let row = |tool, tells, trips: Vec<Nanos>| ToolRow {
+    let row = |tool, quantity, times: Vec<Nanos>| ToolRow {
         tool,
-        tells,
-        samples: Some(trips.len()),
-        says: mean(&trips),
+        quantity,
+        samples: Some(times.len()),
+        mean: mean(&times),
         truth: None,
     };
     let (address, port) = (web.ip().to_string(), web.port().to_string());
@@ -216,34 +216,32 @@ fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration, stop: &Ato
         let ping = scope.spawn(|| {
             let ends = Ends { client: net.sender(), server: net.receiver(), address: to.ip() };
             let ping = Ping { count, interval: EVERY };
-            let trips = ping.run(ends, stop)?.round_trips.0;
-            Ok(row("ping", "round trip of an ICMP echo", trips))
+            let round_trips = ping.run(ends, stop)?.round_trips.0;
+            Ok(row("ping", "round trip of an ICMP echo", round_trips))
         });
         let hping3 = scope.spawn(|| {
             let (every, port) = (format!("u{}", EVERY.as_micros()), silent.port().to_string());
             let words = ["-n", "-S", "-p", &port, "-c", &times, "-i", &every, &address];
-            let trips = parse_hping3(&run("hping3", &words)?);
-            Ok(row("hping3", "round trip of a TCP SYN", trips))
+            Ok(row("hping3", "round trip of a TCP SYN", parse_hping3(&run("hping3", &words)?)))
         });
         let httping = scope.spawn(|| {
             let every = EVERY.as_secs_f64().to_string();
-            // It asks again only after an answer, which takes most of a second.
+            // httping sends the next request only after an answer, which takes most of a second.
             let times = time.as_secs_f64().ceil().to_string();
             let url = format!("http://{address}:{port}/");
             let words = ["-c", &times, "-i", &every, "-t", "20", "-g", &url];
-            let trips = parse_httping(&run("httping", &words)?);
-            Ok(row("httping", "connect, request and answer by HTTP", trips))
+            Ok(row("httping", "connect, request and answer by HTTP", parse_httping(&run("httping", &words)?)))
         });
         let ss = scope.spawn(|| {
             let begun = Instant::now();
-            let mut trips = Vec::new();
+            let mut round_trips = Vec::new();
             while begun.elapsed() < time {
                 let port = format!(":{}", to.port());
                 let words = ["-tinH", "state", "established", "dport", "=", &port];
-                trips.extend(parse_ss(&run("ss", &words)?));
+                round_trips.extend(parse_ss(&run("ss", &words)?));
                 thread::sleep(EVERY);
             }
-            Ok(row("ss -ti", "the connection's smoothed round trip", trips))
+            Ok(row("ss -ti", "the connection's smoothed round trip", round_trips))
         });
         let rows = [ping, hping3, httping, ss]
             .map(|tool| tool.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -258,26 +256,26 @@ fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>, stop: &AtomicBool) ->
     let report = bulk.run(ends, stop)?;
     Ok(ToolRow {
         tool: "iperf3",
-        tells: "its own smoothed round trips, without others",
+        quantity: "its own smoothed round trips, by itself",
         samples: None,
-        says: report.rtt_mean,
+        mean: report.rtt_mean,
         truth,
     })
 }
 
-/// Writes blocks as fast as it goes, each with the time before it was written.
+/// Writes blocks as fast as possible, each with the time before its write.
 fn send(mut socket: &TcpStream, over: &AtomicBool) {
     let mut block = vec![1; BLOCK];
     while !over.load(Ordering::Relaxed) {
         block[..8].copy_from_slice(&monotonic_ns().to_ne_bytes());
-        // The receiver tells why, where it cannot.
+        // The receiver reports the cause.
         if socket.write_all(&block).is_err() {
             break;
         }
     }
 }
 
-/// When each block had been read, and what it took.
+/// Reads blocks. Returns when each had been read, and the time since its write.
 fn receive(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<Vec<(u64, Nanos)>> {
     let mut block = vec![0; BLOCK];
     let mut blocks = Vec::new();
@@ -290,14 +288,14 @@ fn receive(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<Vec<(u64
     Ok(blocks)
 }
 
-/// A web server for one at a time.
+/// A web server for one client at a time.
 fn answer(listener: &TcpListener, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let Ok((mut client, _)) = listener.accept() else {
             thread::sleep(Duration::from_millis(1));
             continue;
         };
-        // A client that has gone wants no answer.
+        // A client that has gone needs no answer.
         let _ = client
             .set_nonblocking(false)
             .and_then(|()| client.set_read_timeout(Some(Duration::from_secs(2))))
@@ -306,19 +304,20 @@ fn answer(listener: &TcpListener, over: &AtomicBool) {
     }
 }
 
-/// What libdwell says of a byte's way from write to receiver, look by look.
+/// Polls libdwell for the latency of a byte from write to receiver.
 fn watch(socket: &Socket<'_>, over: &AtomicBool) -> Vec<Nanos> {
     let mut all = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let figures = figures(&socket.info());
-        all.extend(way_there(figures.sender_delay_ns, figures.rtt_ns, figures.min_rtt_ns));
-        thread::sleep(LOOK);
+        all.extend(one_way(figures.sender_delay_ns, figures.rtt_ns, figures.min_rtt_ns));
+        thread::sleep(POLL);
     }
     all
 }
 
-/// From write to receiver: the queue is on the way there, so of a round trip all is but half of the least.
-fn way_there(sender: Option<u64>, rtt: Option<u64>, least: Option<u64>) -> Option<Nanos> {
+/// The latency from write to receiver. The queue is in this direction, so the latency is the delay in the send buffer
+/// and the round trip less half of the least round trip.
+fn one_way(sender: Option<u64>, rtt: Option<u64>, least: Option<u64>) -> Option<Nanos> {
     Some(Nanos(sender? + rtt?.saturating_sub(least? / 2)))
 }
 
@@ -328,26 +327,26 @@ fn mean(times: &[Nanos]) -> Option<Nanos> {
     u64::try_from(mean).ok().map(Nanos)
 }
 
-/// The round trips of `hping3 -S`, of the first answer to each SYN only: a port that refuses has the flags RA, and an
-/// answer that is sent again, as the reset after it was lost, is no round trip.
+/// Reads the round trips of `hping3 -S`, from the first answer to each SYN only: a refused SYN has the flags RA, and an
+/// answer that was retransmitted is not a round trip.
 fn parse_hping3(text: &str) -> Vec<Nanos> {
     let lines = text.lines();
     let answers = lines.filter(|line| line.contains("flags=SA") && !line.starts_with("DUP!"));
     answers.filter_map(|line| millis(line.split_once("rtt=")?.1)).collect()
 }
 
-/// The times of `httping`.
+/// Reads the times of `httping`.
 fn parse_httping(text: &str) -> Vec<Nanos> {
     let answers = text.lines().filter(|line| line.starts_with("connected to"));
     answers.filter_map(|line| millis(line.split_once("time=")?.1)).collect()
 }
 
-/// The smoothed round trips of `ss -ti`, one a connection.
+/// Reads the smoothed round trips of `ss -ti`, one per connection.
 fn parse_ss(text: &str) -> Vec<Nanos> {
     text.split_ascii_whitespace().filter_map(|word| millis(word.strip_prefix("rtt:")?.split('/').next()?)).collect()
 }
 
-/// The first word as milliseconds.
+/// Reads the first word as milliseconds.
 fn millis(text: &str) -> Option<Nanos> {
     let millis: f64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     (millis >= 0.0).then(|| Nanos((millis * 1e6).round() as u64))
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn ss_is_read_and_the_least_round_trip_is_not_taken_for_it() {
+    fn ss_is_read_and_the_least_round_trip_is_ignored() {
         let text = "0 3801194 127.0.0.1:55864 127.0.0.1:5201\n\t cubic wscale:10,10 rto:204 rtt:0.361/0.482 \
             mss:65483 cwnd:28 busy:368ms rcv_rtt:1.22 minrtt:0.007 snd_wnd:32900096\n";
         assert_eq!(parse_ss(text), [Nanos(361_000)]);
@@ -389,9 +388,9 @@ mod tests {
 
     #[test]
     fn a_tool_without_an_answer_has_no_share() {
-        let row = ToolRow { tool: "ping", tells: "", samples: Some(0), says: mean(&[]), truth: Some(Nanos(5)) };
-        assert_eq!((row.says, row.share()), (None, None));
-        let row = ToolRow { says: mean(&[Nanos(1), Nanos(3)]), ..row };
+        let row = ToolRow { tool: "ping", quantity: "", samples: Some(0), mean: mean(&[]), truth: Some(Nanos(5)) };
+        assert_eq!((row.mean, row.share()), (None, None));
+        let row = ToolRow { mean: mean(&[Nanos(1), Nanos(3)]), ..row };
         assert_eq!(row.share(), Some(0.4));
     }
 }

@@ -1,4 +1,4 @@
-//! What bytes really waited: the stamps of `dwell stack` in both hosts.
+//! The true delays of bytes: the stamps of `dwell stack` on both hosts.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,52 +13,52 @@ use serde::Deserialize;
 
 use super::accuracy::Series;
 
-/// All flows whose bytes were stamped.
+/// All flows with stamped bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Truth {
-    /// By the sender's end and the receiver's.
+    /// Flows by the addresses of sender and receiver.
     pub flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
-    /// Stamped bytes that were told in no line.
+    /// Stamped bytes that were not reported.
     pub lost: u64,
 }
 
-/// The stamped bytes of one direction of a connection, of which those that were sent again are left out.
+/// The stamped bytes of one direction of a connection, without bytes that were retransmitted.
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
-    /// As they left the sender's TCP, by their places in the flow.
+    /// Bytes that left the sender's TCP, in the order of the flow.
     pub sent: Vec<Sent>,
-    /// As they were read, by their places in the flow.
+    /// Bytes that were read, in the order of the flow.
     pub read: Vec<Read>,
 }
 
-/// A byte in the sender's host. Times are on CLOCK_MONOTONIC.
+/// A byte on the sender's host. Times are on CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: u32,
-    /// It was copied into the socket.
+    /// When it was copied into the socket.
     pub written_ns: u64,
-    /// TCP handed it down.
+    /// When TCP passed it to IP.
     pub left_ns: u64,
 }
 
-/// A byte in the receiver's host. Times are on CLOCK_MONOTONIC.
+/// A byte on the receiver's host. Times are on CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: u32,
-    /// It and all before it were there.
+    /// When it and all bytes before it had arrived.
     pub ready_ns: u64,
-    /// The application had read it.
+    /// When the application had read it.
     pub read_ns: u64,
 }
 
 impl Truth {
-    /// From what `dwell stack --raw --format jsonl` said in the sender's and the receiver's namespace.
+    /// Reads the output of `dwell stack --raw --format jsonl` in the sender's and the receiver's namespace.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or a line of a stamped byte is none.
+    /// If a file cannot be read, or a line of a stamped byte is malformed.
     pub fn read(sender: &Path, receiver: &Path) -> Result<Truth> {
         let mut truth = Truth::default();
         for file in [sender, receiver] {
@@ -80,7 +80,7 @@ impl Truth {
         Ok(truth)
     }
 
-    /// The flow to this port of the receiver that had most bytes.
+    /// The flow to this port of the receiver with the most bytes.
     pub fn to_port(&self, port: u16) -> Option<(&(SocketAddr, SocketAddr), &Flow)> {
         let flows = self.flows.iter().filter(|((_, to), _)| to.port() == port);
         flows.max_by_key(|(_, flow)| flow.sent.len())
@@ -104,19 +104,19 @@ impl Truth {
 }
 
 impl Flow {
-    /// What bytes waited to be sent, by when they left.
+    /// Delays in the send buffer, by the time at which bytes left it.
     pub fn sending(&self) -> Series {
         let sent = self.sent.iter();
         Series::new(sent.map(|byte| (byte.left_ns, byte.left_ns.saturating_sub(byte.written_ns))))
     }
 
-    /// What bytes waited to be read, by when they were.
+    /// Delays in the receive buffer, by the time at which bytes were read.
     pub fn reading(&self) -> Series {
         let read = self.read.iter();
         Series::new(read.map(|byte| (byte.read_ns, byte.read_ns.saturating_sub(byte.ready_ns))))
     }
 
-    /// From socket to socket, by when bytes were read.
+    /// Delays from socket to socket, by the time at which bytes were read.
     pub fn end_to_end(&self) -> Series {
         let written: HashMap<u32, u64> = self.sent.iter().map(|byte| (byte.seq, byte.written_ns)).collect();
         let read = self.read.iter();
@@ -126,12 +126,12 @@ impl Flow {
         }))
     }
 
-    /// The first byte was written then.
-    pub fn begin_ns(&self) -> Option<u64> {
+    /// When the first byte was written.
+    pub fn start_ns(&self) -> Option<u64> {
         self.sent.iter().map(|byte| byte.written_ns).min()
     }
 
-    /// Bytes that were read from one time to another, in bits a second. `None` if that is too short to tell.
+    /// The rate of bytes read within a span, in bits per second. `None` if fewer than two bytes were read in it.
     pub fn goodput_bps(&self, (from_ns, to_ns): (u64, u64)) -> Option<f64> {
         let mut within = self.read.iter().filter(|byte| (from_ns..=to_ns).contains(&byte.read_ns));
         let first = within.next()?;
@@ -141,23 +141,23 @@ impl Flow {
         Some(f64::from(bytes) * 8e9 / ns as f64)
     }
 
-    /// In the order of the flow: numbers begin anywhere, and go on from 0 after the last one.
+    /// Sorts by sequence number, which starts anywhere and wraps around.
     fn sort(&mut self) {
         let first = self.sent.iter().map(|byte| (byte.left_ns, byte.seq)).min();
         let first = first.or_else(|| self.read.iter().map(|byte| (byte.read_ns, byte.seq)).min());
         let Some((_, base)) = first else {
             return;
         };
-        // What is there is less than half of all numbers.
-        let place = |seq: u32| seq.wrapping_sub(base).cast_signed();
-        self.sent.sort_by_key(|byte| (place(byte.seq), byte.left_ns));
+        // The flow spans less than half of all sequence numbers.
+        let position = |seq: u32| seq.wrapping_sub(base).cast_signed();
+        self.sent.sort_by_key(|byte| (position(byte.seq), byte.left_ns));
         self.sent.dedup_by_key(|byte| byte.seq);
-        self.read.sort_by_key(|byte| (place(byte.seq), byte.read_ns));
+        self.read.sort_by_key(|byte| (position(byte.seq), byte.read_ns));
         self.read.dedup_by_key(|byte| byte.seq);
     }
 }
 
-/// How the lines begin.
+/// The starts of the lines.
 const BYTE: &str = r#"{"type":"stack-byte""#;
 const STATUS: &str = r#"{"type":"stack-status""#;
 
@@ -171,7 +171,7 @@ struct Byte {
     stamp_ns: Stamps,
 }
 
-/// Of a connection, as records have them.
+/// The addresses of a connection, as in records.
 #[derive(Deserialize)]
 pub(super) struct Ends {
     src: IpAddr,
@@ -205,7 +205,7 @@ struct Status {
     passages_lost: u64,
 }
 
-/// The last line may lack its end, if who wrote it was killed: it is left out.
+/// Calls `each` for each line of a file, except for a last line without its end, which a killed program leaves.
 pub(super) fn for_each_line(file: &Path, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
     let open = File::open(file).map_err(Error::file("read", file))?;
     let mut lines = BufReader::new(open);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_in_the_order_of_the_flow_also_where_numbers_begin_again() {
+    fn bytes_are_in_the_order_of_the_flow_also_where_numbers_wrap() {
         let tx = |seq, at: u64, left: u64| {
             let stamps = format!(r#""tx-socket":{at},"tx-tcp":{left},"tx-ip":null"#);
             line("tx", seq, "1", &stamps)
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(flow.sending(), Series::new([(1500, 500), (4000, 2000), (5000, 2000)]));
         assert_eq!(flow.reading(), Series::new([(6050, 50), (7100, 100)]));
         assert_eq!(flow.end_to_end(), Series::new([(6050, 5050), (7100, 4100)]));
-        assert_eq!(flow.begin_ns(), Some(1000));
+        assert_eq!(flow.start_ns(), Some(1000));
         // 2024 bytes in 1050 ns
         let goodput = flow.goodput_bps((0, 10_000)).unwrap();
         assert!((goodput - 2024.0 * 8e9 / 1050.0).abs() < 1.0, "{goodput}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
+    fn a_malformed_line_is_named() {
         let error = truth("{\"type\":\"stack-byte\",1\n", "").unwrap_err();
         assert!(error.to_string().contains("tx: {\"type\""), "{error}");
     }

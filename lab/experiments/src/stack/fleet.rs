@@ -3,7 +3,7 @@ use std::{fs, path::Path, thread, time::Duration};
 use dwell_testbed::{
     Error, Namespace, Result,
     error::run,
-    part::{PATIENCE, Part},
+    program::{PATIENCE, RunningProgram},
 };
 
 use super::{
@@ -11,22 +11,22 @@ use super::{
     machine::{self, Machine},
 };
 
-/// Ports of agents and collector.
+/// The port at which the collector listens for agents.
 const COLLECTOR_PORT: u16 = 4790;
-/// The first comparisons of the clocks follow each other in seconds.
+/// Time in which the agents' clocks are first compared, a few times within seconds.
 const SETTLE: Duration = Duration::from_millis(3500);
 
-/// An agent on the sender, one on the receiver, and their collector.
+/// An agent on the sender, an agent on the receiver, and their collector.
 pub struct Fleet {
-    parts: Vec<Part>,
-    /// In a container.
-    devices: Option<Part>,
-    /// Which the sender's agent is in.
+    programs: Vec<RunningProgram>,
+    /// `dwell stack --devices` at a sender in a container.
+    devices: Option<RunningProgram>,
+    /// The virtual machine that runs the sender's agent.
     machine: Option<Machine>,
 }
 
 impl Fleet {
-    /// Starts all, and waits until they measure and the clocks are known.
+    /// Starts all programs, and waits until they measure and the clocks are known.
     pub(super) fn start(net: &Net, options: &Options) -> Result<Fleet> {
         let (exe, folder) = (options.programs.dwell.as_path(), options.folder.as_path());
         let key = folder.join("key");
@@ -34,14 +34,15 @@ impl Fleet {
             let mut make = std::process::Command::new(exe);
             run(make.args(["collect", "--new-key"]).arg(&key), "")?;
         }
-        let start =
-            |name, namespace: &Namespace, arguments: &[&str]| Part::start(name, namespace, exe, folder, arguments);
+        let start = |name, namespace: &Namespace, arguments: &[&str]| {
+            RunningProgram::start(name, namespace, exe, folder, arguments)
+        };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (key, store) = (text(&key), text(&options.store));
         let listen = format!("0.0.0.0:{COLLECTOR_PORT}");
         let collect = ["collect", "--listen", &listen, "--store", &store, "--key-file", &key];
-        let mut parts = vec![start("collector", net.collector(), &collect)?];
-        parts[0].wait_for("agents are awaited", 1, PATIENCE)?;
+        let mut programs = vec![start("collector", net.collector(), &collect)?];
+        programs[0].wait_for("agents are awaited", 1, PATIENCE)?;
         let sample_bytes = options.sample_bytes.to_string();
         let ports = options.scenario.flows().len() as u16;
         let filter = format!(":{PORT}-{}", PORT + ports - 1);
@@ -57,11 +58,11 @@ impl Fleet {
                 machine = Some(Machine::start(net, options, key.as_ref(), &agent)?);
             } else {
                 let keyed = [&agent[..], &["--key-file", &key]].concat();
-                parts.push(start(name, namespace, &keyed)?);
+                programs.push(start(name, namespace, &keyed)?);
             }
         }
         let patience = machine.as_ref().map_or(PATIENCE, |_| machine::PATIENCE);
-        parts[0].wait_for(" is here", 2, patience)?;
+        programs[0].wait_for(" is here", 2, patience)?;
         let devices = match options.scenario {
             Scenario::Container => {
                 let stack = ["stack", "--devices", "--interval", "1h", "--filter", &filter];
@@ -71,35 +72,35 @@ impl Fleet {
             _ => None,
         };
         thread::sleep(SETTLE);
-        Ok(Fleet { parts, devices, machine })
+        Ok(Fleet { programs, devices, machine })
     }
 
-    /// The virtual machine that the sender is in.
+    /// The sender's virtual machine, if the scenario has one.
     pub(super) fn machine(&self) -> Option<&Machine> {
         self.machine.as_ref()
     }
 
-    /// Ends the agents, then the collector: what was measured is stored. Returns what they said on standard error, and
-    /// what is to be said of devices.
-    pub(super) fn end(self) -> Result<(Vec<String>, Option<String>)> {
-        let mut said = Vec::new();
+    /// Stops the agents and then the collector, so that all measurements are stored. Returns their standard error, and
+    /// the output of `dwell stack --devices`.
+    pub(super) fn stop(self) -> Result<(Vec<String>, Option<String>)> {
+        let mut messages = Vec::new();
         let devices = self
             .devices
-            .map(|part| {
-                let out = part.out().to_owned();
-                part.end()?;
+            .map(|program| {
+                let out = program.stdout_file().to_owned();
+                program.interrupt()?;
                 fs::read_to_string(&out).map_err(Error::file("read", &out))
             })
             .transpose()?;
         if let Some(machine) = self.machine {
-            said.extend(machine.end()?);
+            messages.extend(machine.end()?);
         }
-        let mut parts = self.parts;
-        let collector = parts.remove(0);
-        for part in parts {
-            said.extend(part.end()?);
+        let mut programs = self.programs;
+        let collector = programs.remove(0);
+        for program in programs {
+            messages.extend(program.interrupt()?);
         }
-        said.extend(collector.end()?);
-        Ok((said, devices))
+        messages.extend(collector.interrupt()?);
+        Ok((messages, devices))
     }
 }

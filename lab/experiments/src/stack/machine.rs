@@ -14,20 +14,20 @@ use super::{
     net::{INSIDE, OUTSIDE},
 };
 
-/// A sender that is a virtual machine on the sender's host: it runs its agent, sends what `nc` finds in `/dev/zero`
-/// once the receiver listens, and ends its agent when all has arrived.
+/// A virtual machine on the sender's host. It runs an agent, sends `/dev/zero` by `nc` once the receiver listens, and
+/// ends its agent when all bytes have arrived.
 pub(super) struct Machine(Guest);
 
-/// How long a machine that is emulated on a busy host may take for something.
+/// How long an emulated machine on a busy host may take for a step.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 const TAP: &str = "guest0";
-/// Before what the agent said, on the console.
-const SAID: &str = "SAID ";
-/// Before the status that it ended with.
-const ENDED: &str = "AGENT ";
+/// Prefix of the agent's messages on the console.
+const MESSAGE: &str = "SAID ";
+/// Prefix of the agent's exit status on the console.
+const STATUS: &str = "AGENT ";
 
 impl Machine {
-    /// Starts it. `agent` is what follows `dwell` there, but for the key.
+    /// Starts the machine. `agent` holds the arguments of its `dwell`, apart from the key.
     pub(super) fn start(net: &Net, options: &Options, key: &Path, agent: &[&str]) -> Result<Machine> {
         let Some(kernel) = &options.kernel else {
             return Err(Error::Host {
@@ -48,7 +48,7 @@ impl Machine {
         Ok(Machine(guest))
     }
 
-    /// What the machine sends, at the receiver. An error if it has ended before it sent.
+    /// Accepts the machine's connection at the receiver. Fails if the machine ends before it connects.
     pub(super) fn accept(&self, listener: &TcpListener) -> Result<TcpStream> {
         let io = |what: &'static str| Error::io(format!("{what} a virtual machine"));
         listener.set_nonblocking(true).map_err(io("wait for"))?;
@@ -73,26 +73,27 @@ impl Machine {
         }
     }
 
-    /// Waits until it has ended. Returns what its agent said.
+    /// Waits until the machine has shut down. Returns its agent's messages.
     pub(super) fn end(self) -> Result<Vec<String>> {
         let console = self.0.wait(PATIENCE)?;
-        let mut said: Vec<String> = Vec::new();
+        let mut messages: Vec<String> = Vec::new();
         for line in console.lines() {
-            if let Some(line) = line.strip_prefix(SAID) {
-                said.push(format!("sender: {line}"));
-            } else if let Some(status) = line.strip_prefix(ENDED).filter(|status| *status != "0") {
+            if let Some(line) = line.strip_prefix(MESSAGE) {
+                messages.push(format!("sender: {line}"));
+            } else if let Some(status) = line.strip_prefix(STATUS).filter(|status| *status != "0") {
                 return Err(Error::Command {
                     command: "dwell, as the sender's agent in a virtual machine".to_owned(),
                     status: format!("exit status: {status}"),
-                    stderr: said.join("\n"),
+                    stderr: messages.join("\n"),
                 });
             }
         }
-        Ok(said)
+        Ok(messages)
     }
 }
 
-/// Until the receiver listens, it is refused. What is in the socket when `nc` is ended goes on being sent.
+/// The script of the guest. Connections are refused until the receiver listens. Bytes that are in the socket when `nc`
+/// ends are still sent.
 fn script(net: &Net, key: &str, agent: &str, time: Duration) -> String {
     let receiver = SocketAddr::from((net.server(), PORT));
     let (address, port) = (receiver.ip(), receiver.port());
@@ -114,8 +115,8 @@ while netstat -tn | grep ':{port} ' | grep -qv TIME_WAIT; do sleep 0.2; done
 kill -INT $agent
 wait $agent
 status=$?
-sed 's/^/{SAID}/' /said
-echo {ENDED}$status
+sed 's/^/{MESSAGE}/' /said
+echo {STATUS}$status
 "
     )
 }

@@ -1,9 +1,11 @@
-//! Scenarios for `dwell stack`: a sender and a receiver with an agent each, a collector on links of its own, and an
-//! application that keeps the time of each byte.
+//! Experiments with `dwell stack`: a sender and a receiver with an agent each, a collector on links of its own, and an
+//! application that times its own bytes.
 
 mod fleet;
+mod goals;
 mod machine;
 mod net;
+mod paths;
 mod scenario;
 mod traffic;
 pub(crate) mod verb;
@@ -16,40 +18,40 @@ use dwell_testbed::{Report, Result};
 pub use fleet::Fleet;
 pub use net::Net;
 pub use scenario::Scenario;
-pub use traffic::{Clocked, Flow};
+pub use traffic::{ApplicationLatency, Flow};
 
-/// The port of the first flow; others have the next ones.
+/// The port of the first flow; further flows have the next ports.
 pub const PORT: u16 = 5201;
 
 /// How to run a scenario.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which one.
+    /// The scenario.
     pub scenario: Scenario,
-    /// For how long the application sends.
+    /// How long the application sends.
     pub time: Duration,
-    /// One byte in so many is stamped.
+    /// Distance between stamped bytes.
     pub sample_bytes: u32,
-    /// The `dwell` that is run.
+    /// The executables to start.
     pub programs: Programs,
-    /// Where the collector's store and key are put.
+    /// The folder for the collector's key and for the programs' output.
     pub folder: PathBuf,
-    /// The store's name in it.
+    /// The collector's store.
     pub store: PathBuf,
-    /// Of a sender in a virtual machine: where the package of its kernel is unpacked.
+    /// The folder of an unpacked kernel package; a sender in a virtual machine needs it.
     pub kernel: Option<PathBuf>,
 }
 
-/// What came of it, beside what is in the store.
+/// The results of a run, apart from the store.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What each flow's application says.
-    pub flows: Vec<(Flow, Clocked)>,
-    /// What the link emulator did.
+    /// Each flow, and its latency by the application's clock.
+    pub flows: Vec<(Flow, ApplicationLatency)>,
+    /// The link emulator's report.
     pub emulator: Option<Report>,
-    /// What the agents and the collector said on standard error.
-    pub said: Vec<String>,
-    /// Of a sender in a container: `dwell stack --devices` there.
+    /// Standard error of the agents and the collector.
+    pub messages: Vec<String>,
+    /// The output of `dwell stack --devices` at a sender in a container.
     pub devices: Option<String>,
 }
 
@@ -57,16 +59,16 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// If the network cannot be made, a program cannot be run or ends badly, or the application cannot send.
+/// If the network cannot be made, a program cannot be run or fails, or the application cannot send.
 pub fn run(options: &Options) -> Result<Outcome> {
     let net = Net::start(options.scenario, &options.programs.lab)?;
     let fleet = Fleet::start(&net, options)?;
     let flows = options.scenario.flows();
-    let clocked = match fleet.machine() {
+    let latencies = match fleet.machine() {
         None => traffic::run(&net, &flows, options.time),
-        Some(machine) => traffic::run_in_machine(&net, machine).map(|clocked| vec![clocked]),
+        Some(machine) => traffic::run_in_machine(&net, machine).map(|latency| vec![latency]),
     };
-    let (said, devices) = fleet.end()?;
+    let (messages, devices) = fleet.stop()?;
     let emulator = net.stop()?;
-    Ok(Outcome { flows: flows.into_iter().zip(clocked?).collect(), emulator, said, devices })
+    Ok(Outcome { flows: flows.into_iter().zip(latencies?).collect(), emulator, messages, devices })
 }

@@ -1,13 +1,13 @@
 use std::{fs, net::Ipv4Addr, path::Path};
 
 use dwell_testbed::{
-    Emulation, Error, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Report, Result, Role, Topology, error::run,
+    Emulation, Error, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Report, Result, Role, Topology, error::run,
 };
 
 use super::Scenario;
 
-/// Where the sender's application is: in the client's namespace of a line, or in a container of it. The receiver is
-/// the server. Both have a link to the collector that no data passes; a virtual machine shares its own for both.
+/// The network of a scenario. The sender is the client of a line, or a container there; the receiver is the server. Both
+/// have a link to the collector that carries no data of the flows; a virtual machine has one link for both.
 #[derive(Debug)]
 pub struct Net {
     lab: Lab,
@@ -15,23 +15,24 @@ pub struct Net {
     collector: Namespace,
 }
 
-/// The collector's address on its link to the sender, and to the receiver.
+/// The networks of the collector's links to the sender and to the receiver.
 const MANAGEMENT: [&str; 2] = ["10.81.1", "10.81.2"];
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
-/// The address of a container or a virtual machine, and of its host there.
+/// The address of a container or a virtual machine.
 pub(super) const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 2);
+/// The host's address on its link to a container or a virtual machine.
 pub(super) const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 1);
-/// Both are in it.
+/// The network of that link.
 const INSIDES: &str = "10.90.0.0/24";
 
 impl Net {
-    /// Makes it.
+    /// Makes the network.
     pub(super) fn start(scenario: Scenario, lab: &Path) -> Result<Net> {
         let lab = Lab::start(&LabOptions {
             name: format!("stack-{}", scenario.name()),
             topology: Topology::Line {
-                client: Leg { to_vantage: scenario.link(), from_vantage: LinkSpec::delay(Nanos::from_millis(10)) },
-                server: Leg::default(),
+                client: LinkPair { to_vantage: scenario.link(), from_vantage: LinkSpec::delay(Nanos::from_millis(10)) },
+                server: LinkPair::default(),
             },
             emulation: Emulation::Process(lab.to_owned()),
         })?;
@@ -51,10 +52,10 @@ impl Net {
             host.ip(&format!("addr add {prefix}.2/24 dev collector0\nlink set collector0 up\n"))?;
         }
         if scenario.is_emulated() {
-            lead_to_inside(&net.lab)?;
+            route_to_inside(&net.lab)?;
             net.collector.ip(&format!("route add {INSIDES} via {}.2\n", MANAGEMENT[0]))?;
         }
-        // A bottleneck counts packets, so let none be longer than the link's.
+        // The bottleneck's queue counts packets, so none may be longer than the link's.
         let device = if scenario.is_contained() { "eth0" } else { "vantage0" };
         net.sender().ip(&format!("link set {device} gso_max_segs 1\n"))?;
         for line in scenario.shape().lines() {
@@ -64,27 +65,27 @@ impl Net {
         Ok(net)
     }
 
-    /// Where the sender's application and agent are, or the virtual machine that they are in.
+    /// The namespace of the sender's application and agent, or of their virtual machine.
     pub fn sender(&self) -> &Namespace {
         self.container.as_ref().unwrap_or(self.lab.client())
     }
 
-    /// Where the receiver's are.
+    /// The namespace of the receiver's application and agent.
     pub fn receiver(&self) -> &Namespace {
         self.lab.server()
     }
 
-    /// Where the collector is.
+    /// The collector's namespace.
     pub fn collector(&self) -> &Namespace {
         &self.collector
     }
 
-    /// Where the receiver listens.
+    /// The address at which the receiver listens.
     pub fn server(&self) -> Ipv4Addr {
         Lab::address_v4(Role::Server)
     }
 
-    /// Where the collector listens, for the sender and for the receiver.
+    /// The collector's addresses for the sender and for the receiver.
     pub fn collector_addresses() -> [String; 2] {
         MANAGEMENT.map(|prefix| format!("{prefix}.1"))
     }
@@ -94,7 +95,7 @@ impl Net {
     }
 }
 
-/// A namespace behind a bridge of the client's, as containers have, and ways to it.
+/// Makes a namespace behind a bridge of the client, as containers have, and routes to it.
 fn contain(lab: &Lab, scenario: Scenario) -> Result<Namespace> {
     let container = Namespace::create(&format!("stack-{}-inside", scenario.name()))?;
     let client = lab.client();
@@ -105,12 +106,12 @@ fn contain(lab: &Lab, scenario: Scenario) -> Result<Namespace> {
         container.name()
     ))?;
     container.ip(&format!("addr add {INSIDE}/24 dev eth0\nlink set eth0 up\nroute add default via {OUTSIDE}\n"))?;
-    lead_to_inside(lab)?;
+    route_to_inside(lab)?;
     Ok(container)
 }
 
-/// The client forwards to what is inside it, and others know the way.
-fn lead_to_inside(lab: &Lab) -> Result<()> {
+/// Makes the client forward to its container or virtual machine, and adds routes at the others.
+fn route_to_inside(lab: &Lab) -> Result<()> {
     lab.client().enter(|| fs::write(FORWARDING, "1"))?.map_err(Error::io(format!("write {FORWARDING}")))?;
     let client = Lab::address_v4(Role::Client);
     lab.namespace(Role::ClientRouter).ip(&format!("route add {INSIDES} via {client}\n"))?;

@@ -4,14 +4,14 @@ use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, QueueLimit};
 
 use super::traffic::{Flow, Pattern};
 
-/// What runs over which network. Those of the LatScope paper (section 3), and some more.
+/// A network and the flows over it: the scenarios of the LatScope paper (section 3), and some more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
     /// A bulk flow through a bottleneck of 10 Mbit/s.
     Bulk,
-    /// The same beside 20 others.
+    /// The bulk flow with 20 competing flows.
     Competing,
-    /// A file is downloaded over HTTP, again and again.
+    /// Repeated downloads of a file over HTTP.
     Download,
     /// A video in segments of two seconds.
     Video,
@@ -27,11 +27,11 @@ pub enum Scenario {
 
 const SMALL_BUFFER: usize = 16 << 10;
 const LARGE_BUFFER: usize = 512 << 10;
-/// Competing flows.
+/// Number of competing flows.
 const OTHERS: usize = 20;
 
 impl Scenario {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Scenario; 8] = [
         Scenario::Bulk,
         Scenario::Competing,
@@ -43,7 +43,7 @@ impl Scenario {
         Scenario::Vm,
     ];
 
-    /// Its name as an argument.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Bulk => "bulk",
@@ -57,11 +57,11 @@ impl Scenario {
         }
     }
 
-    /// What it is, in a line.
+    /// A description in one line.
     pub fn about(self) -> &'static str {
         match self {
             Scenario::Bulk => "a bulk flow through a bottleneck of 10 Mbit/s, 20 ms away",
-            Scenario::Competing => "the same beside 20 other flows",
+            Scenario::Competing => "the same with 20 competing flows",
             Scenario::Download => "a file of 1 MB over HTTP, again and again, at 100 Mbit/s, 20 ms away",
             Scenario::Video => "a video over HTTP, a segment of 500 KB each two seconds, at 10 Mbit/s, 20 ms away",
             Scenario::Buffers => "two flows through 10 Mbit/s, with send buffers of 16 and of 512 KB",
@@ -73,7 +73,7 @@ impl Scenario {
         }
     }
 
-    /// Its flows, the one that matters first.
+    /// The flows; the first is the one to measure.
     pub fn flows(self) -> Vec<Flow> {
         let bulk = Flow::new(Pattern::Bulk);
         match self {
@@ -88,7 +88,7 @@ impl Scenario {
         }
     }
 
-    /// The way from the sender.
+    /// The link from the sender.
     pub(super) fn link(self) -> LinkSpec {
         let rate = match self {
             Scenario::Priorities => None,
@@ -102,12 +102,12 @@ impl Scenario {
         }
     }
 
-    /// What the link from the sender takes at least.
+    /// The one-way delay of the link from the sender.
     pub fn delay(self) -> Nanos {
         self.link().delay_ns
     }
 
-    /// The sender's own queue, as arguments of `tc`, a line each.
+    /// The sender's queueing discipline: one line of `tc` arguments per command.
     pub(super) fn shape(self) -> &'static str {
         match self {
             Scenario::Priorities => {
@@ -120,12 +120,13 @@ class add dev vantage0 parent 1:1 classid 1:20 htb rate 1mbit ceil 20mbit prio 1
         }
     }
 
-    /// True if the sender is in a container.
+    /// Whether the sender is in a container.
     pub(super) fn is_contained(self) -> bool {
         self == Scenario::Container
     }
 
-    /// What the sender is called, so that figures of an emulated one are never taken for those of a machine.
+    /// The sender's host name. An emulated sender has a name of its own, so that nobody mistakes its figures for a real
+    /// machine's.
     pub fn sender(self) -> &'static str {
         match self {
             Scenario::Vm => "emulated-sender",
@@ -133,7 +134,7 @@ class add dev vantage0 parent 1:1 classid 1:20 htb rate 1mbit ceil 20mbit prio 1
         }
     }
 
-    /// True if the sender is in an emulated machine: its times say nothing about a real one, and its application's
+    /// Whether the sender is in an emulated machine. Its times do not hold for real hardware, and its application's
     /// clock is not the receiver's.
     pub fn is_emulated(self) -> bool {
         self == Scenario::Vm

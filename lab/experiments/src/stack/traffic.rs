@@ -10,36 +10,37 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::{Net, PORT, machine::Machine};
 
-/// Bytes of a write.
+/// Bytes per write.
 const WRITE: usize = 16 << 10;
 
 /// One flow from the sender to the receiver.
 #[derive(Debug, Clone, Copy)]
 pub struct Flow {
-    /// When it sends what.
+    /// The sending pattern.
     pub pattern: Pattern,
-    /// Of the sender's socket, in bytes, as the application asks for it; `None`: the kernel's own.
+    /// SO_SNDBUF of the sender in bytes; `None` keeps the kernel's default.
     pub send_buffer: Option<usize>,
-    /// Of the sender's packets: a class of its queueing discipline.
+    /// Priority of the sender's packets: a class of its queueing discipline.
     pub priority: Option<u32>,
 }
 
-/// When a flow sends what.
+/// The sending pattern of a flow.
 #[derive(Debug, Clone, Copy)]
 pub enum Pattern {
-    /// All the time, as fast as it goes.
+    /// Sends as fast as possible.
     Bulk,
-    /// Answers to HTTP requests of the receiver, which it sends when the last one is there and `every` has passed.
+    /// Answers HTTP requests of the receiver, which sends the next one when the answer is complete and `every` has
+    /// passed.
     Requests {
-        /// Of an answer.
+        /// Bytes per answer.
         bytes: usize,
-        /// From one request to the next.
+        /// Least time between two requests.
         every: Duration,
     },
 }
 
 impl Flow {
-    /// What sets it apart from others of its scenario.
+    /// The property that differs from the scenario's other flows; empty if none does.
     pub fn about(&self) -> String {
         match (self.send_buffer, self.priority) {
             (Some(bytes), _) => format!("{} KB to send from", bytes >> 10),
@@ -53,30 +54,30 @@ impl Flow {
     }
 }
 
-/// What a flow's application says of its bytes, by its own clock.
+/// The latency of a flow's bytes by the application's own clock.
 #[derive(Debug, Clone)]
-pub struct Clocked {
-    /// The port of the receiver's end.
+pub struct ApplicationLatency {
+    /// The receiver's port.
     pub port: u16,
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     pub bytes: u64,
-    /// From the end of the call that wrote a byte to the end of the call that read it: mean over all bytes. `None`
-    /// if nothing was read, or the writer's clock is another one.
+    /// Mean time from the end of the call that wrote a byte to the end of the call that read it. `None` if nothing was
+    /// read, or the writer's clock is another one.
     pub least_ns: Option<Nanos>,
-    /// From the begin of the call that wrote it.
+    /// Mean time from the start of the call that wrote a byte to the end of the call that read it.
     pub most_ns: Option<Nanos>,
 }
 
-/// Up to this byte of the flow, when the call began and ended.
+/// One call that wrote or read bytes of the flow, up to byte `until`.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     until: u64,
-    begun: Instant,
+    started: Instant,
     ended: Instant,
 }
 
-/// Runs all flows for a time, and gives what each one's application says.
-pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<Clocked>> {
+/// Runs all flows for a time, and returns the latency of each by its application's clock.
+pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<ApplicationLatency>> {
     let threads: Vec<_> = flows
         .iter()
         .zip(PORT..)
@@ -86,24 +87,29 @@ pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<Clock
             thread::spawn(move || exchange(flow, port, ends?, time))
         })
         .collect();
-    let join = |thread: thread::JoinHandle<Result<Clocked>>| {
+    let join = |thread: thread::JoinHandle<Result<ApplicationLatency>>| {
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     };
-    // All are waited for, also if one failed.
-    let clocked: Vec<_> = threads.into_iter().map(join).collect();
-    clocked.into_iter().collect()
+    // Wait for all threads, even if one failed.
+    let latencies: Vec<_> = threads.into_iter().map(join).collect();
+    latencies.into_iter().collect()
 }
 
-/// Receives what a virtual machine sends.
-pub(super) fn run_in_machine(net: &Net, machine: &Machine) -> Result<Clocked> {
+/// Receives the bytes of a virtual machine.
+pub(super) fn run_in_machine(net: &Net, machine: &Machine) -> Result<ApplicationLatency> {
     let address = SocketAddr::from((net.server(), PORT));
     let io = |what: &str| Error::io(format!("{what} {address}"));
     let listener = net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
     let read = receive(machine.accept(&listener)?).map_err(io("read at"))?;
-    Ok(Clocked { port: PORT, bytes: read.last().map_or(0, |call| call.until), least_ns: None, most_ns: None })
+    Ok(ApplicationLatency {
+        port: PORT,
+        bytes: read.last().map_or(0, |call| call.until),
+        least_ns: None,
+        most_ns: None,
+    })
 }
 
-/// The sender's end and the receiver's.
+/// Connects sender and receiver, and returns both ends.
 fn connect(net: &Net, flow: Flow, port: u16) -> Result<(TcpStream, TcpStream)> {
     let address = SocketAddr::from((net.server(), port));
     let io = |what: &str| Error::io(format!("{what} {address}"));
@@ -122,7 +128,12 @@ fn connect(net: &Net, flow: Flow, port: u16) -> Result<(TcpStream, TcpStream)> {
     Ok((sender, receiver))
 }
 
-fn exchange(flow: Flow, port: u16, (sender, receiver): (TcpStream, TcpStream), time: Duration) -> Result<Clocked> {
+fn exchange(
+    flow: Flow,
+    port: u16,
+    (sender, receiver): (TcpStream, TcpStream),
+    time: Duration,
+) -> Result<ApplicationLatency> {
     let end = Instant::now() + time;
     let answers = match flow.pattern {
         Pattern::Bulk => None,
@@ -140,13 +151,13 @@ fn exchange(flow: Flow, port: u16, (sender, receiver): (TcpStream, TcpStream), t
     drop(sender);
     let read = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let io = |what: &str| Error::io(format!("{what} on port {port}"));
-    Ok(clocked(port, &wrote.map_err(io("write"))?, &read.map_err(io("read"))?))
+    Ok(latency(port, &wrote.map_err(io("write"))?, &read.map_err(io("read"))?))
 }
 
 fn send(mut sender: &TcpStream, end: Instant) -> std::io::Result<Vec<Call>> {
     let mut calls = Calls::default();
     while Instant::now() < end {
-        calls.note(|| sender.write(&[1; WRITE]))?;
+        calls.record(|| sender.write(&[1; WRITE]))?;
     }
     Ok(calls.0)
 }
@@ -158,10 +169,10 @@ fn answer(mut sender: &TcpStream, bytes: usize) -> std::io::Result<Vec<Call>> {
     let mut request = [0; 512];
     while sender.read(&mut request)? > 0 {
         let mut left = head.len() + bytes;
-        calls.note(|| sender.write(head.as_bytes()))?;
+        calls.record(|| sender.write(head.as_bytes()))?;
         left -= head.len();
         while left > 0 {
-            left -= calls.note(|| sender.write(&[1; WRITE][..left.min(WRITE)]))?;
+            left -= calls.record(|| sender.write(&[1; WRITE][..left.min(WRITE)]))?;
         }
     }
     Ok(calls.0)
@@ -171,18 +182,18 @@ fn request(mut socket: TcpStream, bytes: usize, every: Duration, end: Instant) -
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").len();
     let mut calls = Calls::default();
     while Instant::now() < end {
-        let begun = Instant::now();
+        let started = Instant::now();
         socket.write_all(b"GET /file HTTP/1.1\r\nHost: sender\r\n\r\n")?;
         let mut left = head + bytes;
         let mut buffer = [0; WRITE];
         while left > 0 {
-            let got = calls.note(|| socket.read(&mut buffer[..left.min(WRITE)]))?;
+            let got = calls.record(|| socket.read(&mut buffer[..left.min(WRITE)]))?;
             if got == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             left -= got;
         }
-        thread::sleep(every.saturating_sub(begun.elapsed()).min(end.saturating_duration_since(Instant::now())));
+        thread::sleep(every.saturating_sub(started.elapsed()).min(end.saturating_duration_since(Instant::now())));
     }
     socket.shutdown(std::net::Shutdown::Write)?;
     Ok(calls.0)
@@ -191,7 +202,7 @@ fn request(mut socket: TcpStream, bytes: usize, every: Duration, end: Instant) -
 fn receive(mut socket: TcpStream) -> std::io::Result<Vec<Call>> {
     let mut calls = Calls::default();
     let mut buffer = [0; WRITE];
-    while calls.note(|| socket.read(&mut buffer))? > 0 {}
+    while calls.record(|| socket.read(&mut buffer))? > 0 {}
     Ok(calls.0)
 }
 
@@ -199,19 +210,19 @@ fn receive(mut socket: TcpStream) -> std::io::Result<Vec<Call>> {
 struct Calls(Vec<Call>);
 
 impl Calls {
-    fn note(&mut self, call: impl FnOnce() -> std::io::Result<usize>) -> std::io::Result<usize> {
-        let begun = Instant::now();
+    fn record(&mut self, call: impl FnOnce() -> std::io::Result<usize>) -> std::io::Result<usize> {
+        let started = Instant::now();
         let bytes = call()?;
         let before = self.0.last().map_or(0, |call| call.until);
         if bytes > 0 {
-            self.0.push(Call { until: before + bytes as u64, begun, ended: Instant::now() });
+            self.0.push(Call { until: before + bytes as u64, started, ended: Instant::now() });
         }
         Ok(bytes)
     }
 }
 
-/// Weighs each stretch of bytes that one call wrote and one call read.
-fn clocked(port: u16, wrote: &[Call], read: &[Call]) -> Clocked {
+/// The mean latencies, weighted by the bytes that each pair of calls wrote and read.
+fn latency(port: u16, wrote: &[Call], read: &[Call]) -> ApplicationLatency {
     let (mut least, mut most, mut bytes) = (0_u128, 0_u128, 0_u64);
     let mut writes = wrote.iter().peekable();
     for call in read {
@@ -220,7 +231,7 @@ fn clocked(port: u16, wrote: &[Call], read: &[Call]) -> Clocked {
             let count = until - bytes;
             let took = |from: Instant| call.ended.saturating_duration_since(from).as_nanos();
             least += took(write.ended) * u128::from(count);
-            most += took(write.begun) * u128::from(count);
+            most += took(write.started) * u128::from(count);
             bytes = until;
             if write.until > call.until {
                 break;
@@ -232,7 +243,7 @@ fn clocked(port: u16, wrote: &[Call], read: &[Call]) -> Clocked {
         let mean = sum.checked_div(u128::from(bytes))?;
         u64::try_from(mean).ok().map(Nanos)
     };
-    Clocked { port, bytes, least_ns: mean(least), most_ns: mean(most) }
+    ApplicationLatency { port, bytes, least_ns: mean(least), most_ns: mean(most) }
 }
 
 #[cfg(test)]
@@ -240,20 +251,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_weighed_by_the_calls_that_wrote_and_read_them() {
+    fn bytes_are_weighted_by_the_calls_that_wrote_and_read_them() {
         let start = Instant::now();
-        let call = |until, begun, ended| Call {
+        let call = |until, started, ended| Call {
             until,
-            begun: start + Duration::from_millis(begun),
+            started: start + Duration::from_millis(started),
             ended: start + Duration::from_millis(ended),
         };
         // 10 bytes written from 0 to 1 ms, 10 more from 5 to 6; read at 11 (15 of them) and at 21.
         let wrote = [call(10, 0, 1), call(20, 5, 6)];
         let read = [call(15, 10, 11), call(20, 20, 21)];
-        let clocked = clocked(7, &wrote, &read);
-        assert_eq!(clocked.bytes, 20);
+        let latency = latency(7, &wrote, &read);
+        assert_eq!(latency.bytes, 20);
         // (10 × 10 + 5 × 5 + 5 × 15) / 20, and a millisecond more
-        assert_eq!(clocked.least_ns, Some(Nanos::from_millis(10)));
-        assert_eq!(clocked.most_ns, Some(Nanos::from_millis(11)));
+        assert_eq!(latency.least_ns, Some(Nanos::from_millis(10)));
+        assert_eq!(latency.most_ns, Some(Nanos::from_millis(11)));
     }
 }

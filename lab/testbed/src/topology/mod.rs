@@ -60,14 +60,14 @@ pub enum Side {
 /// Both directions of the link on one side of the vantage point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Leg {
+pub struct LinkPair {
     /// From the endpoint towards the vantage point.
     pub to_vantage: LinkSpec,
     /// From the vantage point towards the endpoint.
     pub from_vantage: LinkSpec,
 }
 
-impl Leg {
+impl LinkPair {
     /// A link that only delays: half the round trip each way.
     pub fn with_rtt(rtt: Nanos) -> Self {
         let out = Nanos(rtt.0 / 2);
@@ -86,9 +86,9 @@ pub enum Topology {
     /// client - vantage - server: the vantage point sees both directions.
     Line {
         /// The link between client and vantage point.
-        client: Leg,
+        client: LinkPair,
         /// The link between vantage point and server.
-        server: Leg,
+        server: LinkPair,
     },
     /// client -> vantage -> server, and server -> client directly: the vantage point sees one direction.
     Triangle {
@@ -104,7 +104,7 @@ pub enum Topology {
 impl Topology {
     /// A line with these round-trip times on either side of the vantage point.
     pub fn line(client_rtt: Nanos, server_rtt: Nanos) -> Self {
-        Self::Line { client: Leg::with_rtt(client_rtt), server: Leg::with_rtt(server_rtt) }
+        Self::Line { client: LinkPair::with_rtt(client_rtt), server: LinkPair::with_rtt(server_rtt) }
     }
 
     /// A triangle with these one-way delays.
@@ -214,7 +214,7 @@ impl Lab {
     }
 
     /// Makes a lab under this very name that stays when the process ends.
-    pub(crate) fn start_kept(name: &str, topology: &Topology, exe: &std::path::Path) -> Result<State> {
+    pub(crate) fn start_persistent(name: &str, topology: &Topology, exe: &std::path::Path) -> Result<State> {
         let plan = Plan::of(topology);
         let record = Record::named(name, topology, &plan.role_names())?;
         let mut lab = Self::build(topology.clone(), &plan, record)?;

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, sync::atomic::AtomicBool, time::Duration};
 
 use dwell_testbed::{
-    BitsPerSecond, Bytes, DropReason, Emulation, Fate, Lab, LabOptions, Leg, Link, LinkSpec, Namespace, Nanos,
+    BitsPerSecond, Bytes, DropReason, Emulation, Fate, Lab, LabOptions, Link, LinkPair, LinkSpec, Namespace, Nanos,
     Probability, QueueLimit, Role, Topology, Trace,
     workload::{Bulk, Ends, Ping, PingPong},
 };
@@ -29,8 +29,8 @@ fn root_a_delay_of_10_ms_one_way_shows() {
     if skipped() {
         return;
     }
-    let client = Leg { to_vantage: LinkSpec::delay(Nanos::from_millis(10)), ..Leg::default() };
-    let lab = lab("delay", Topology::Line { client, server: Leg::default() });
+    let client = LinkPair { to_vantage: LinkSpec::delay(Nanos::from_millis(10)), ..LinkPair::default() };
+    let lab = lab("delay", Topology::Line { client, server: LinkPair::default() });
     for ends in [Ends::v4(&lab), Ends::v6(&lab)] {
         let ping = least_ping(ends.client, ends.server, ends.address);
         assert!(ping >= Nanos::from_millis(10) && ping < Nanos::from_millis(18), "{ping}");
@@ -60,8 +60,8 @@ fn root_loss_takes_exactly_the_packets_the_seed_says() {
     }
     const COUNT: u32 = 400;
     let lossy = LinkSpec { loss: Probability::new(0.1).unwrap(), seed: 11, ..LinkSpec::default() };
-    let client = Leg { to_vantage: lossy.clone(), ..Leg::default() };
-    let lab = lab("loss", Topology::Line { client, server: Leg::default() });
+    let client = LinkPair { to_vantage: lossy.clone(), ..LinkPair::default() };
+    let lab = lab("loss", Topology::Line { client, server: LinkPair::default() });
     let ping = Ping { count: COUNT, interval: Duration::from_millis(3) };
     let report = ping.run(Ends::v4(&lab), &GO_ON).unwrap();
     assert!(report.unknown < COUNT / 10, "{report:?}");
@@ -87,8 +87,8 @@ fn root_a_rate_limits_a_bulk_transfer() {
         queue: Some(QueueLimit::Bytes(Bytes(10_000))),
         ..LinkSpec::default()
     };
-    let client = Leg { to_vantage: slow, from_vantage: LinkSpec::delay(Nanos::from_millis(5)) };
-    let lab = lab("rate", Topology::Line { client, server: Leg::default() });
+    let client = LinkPair { to_vantage: slow, from_vantage: LinkSpec::delay(Nanos::from_millis(5)) };
+    let lab = lab("rate", Topology::Line { client, server: LinkPair::default() });
     let bulk = Bulk { seconds: 3, rate: None, download: false, congestion: None }.run(Ends::v4(&lab), &GO_ON).unwrap();
     // Three seconds, and what the queue holds at their end.
     assert!(bulk.received.0 <= 3 * 1_250_000 + 10_000, "{bulk:?}");
@@ -125,9 +125,9 @@ fn root_a_trace_begins_with_the_first_packet() {
     }
     // All of the first 2 s at once, then nothing for an hour.
     let lines: String = (0..200).map(|n| format!("{}\n", n * 10)).collect();
-    let mut leg = Leg::default();
+    let mut leg = LinkPair::default();
     leg.to_vantage.trace = Some(Trace::parse(&format!("{lines}3600000\n")).unwrap());
-    let topology = Topology::Line { client: leg, server: Leg::default() };
+    let topology = Topology::Line { client: leg, server: LinkPair::default() };
     let lab = lab("test-trace", topology);
     std::thread::sleep(Duration::from_millis(2500));
     let ping = lab

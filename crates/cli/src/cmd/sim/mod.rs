@@ -1,18 +1,13 @@
 //! `dwell sim`: what balancing policies do, simulated.
 
-use std::{
-    fs,
-    io::{Write, stdout},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-use dwell_app::progress;
+use dwell_app::progress::Bar;
 use dwell_sim::{
-    Progress, Scenario,
-    report::{Part, jsonl, page, policies},
-    study::{self, Summary},
-    trace::Trace,
+    Scenario,
+    report::{self, Part, policies},
+    study::{jobs, study},
 };
 
 use crate::{
@@ -70,74 +65,18 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Failure> {
-    output.apply(&mut scenario);
-    let session = Session::new(study::jobs(&scenario).len())?;
-    let summaries = session.study(&scenario)?;
+    scenario.runs = output.runs.unwrap_or(scenario.runs);
+    scenario.seed = output.seed.unwrap_or(scenario.seed);
+    let stop = Stop::listen(None)?;
+    let bar = Bar::new(jobs(&scenario).len() as u64, "runs");
+    let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs))?;
     let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
     let text = policies(&part.summaries);
-    output.write(&text, &[part], session.is_stopped())
-}
-
-impl OutputArgs {
-    fn apply(&self, scenario: &mut Scenario) {
-        scenario.runs = self.runs.unwrap_or(scenario.runs);
-        scenario.seed = self.seed.unwrap_or(scenario.seed);
+    report::write(&text, &[part], output.format == Format::Jsonl, output.plot.as_deref())
+        .map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    if stop.is_asked() {
+        tell("stopped: what is printed is of the runs that were done");
+        return Ok(Exit::Incomplete);
     }
-
-    fn write(&self, text: &str, parts: &[Part], is_stopped: bool) -> Result<Exit, Failure> {
-        let output = match self.format {
-            Format::Text => text.to_owned(),
-            Format::Jsonl => jsonl(parts),
-        };
-        let written = stdout().lock().write_all(output.as_bytes());
-        if let Some(file) = &self.plot {
-            fs::write(file, page(text, parts)).map_err(|error| {
-                let file = file.display();
-                Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write '{file}': {error}"))
-            })?;
-        }
-        match written {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
-            _ if is_stopped => {
-                tell("stopped: what is printed is of the runs that were done");
-                Ok(Exit::Incomplete)
-            }
-            _ => Ok(Exit::Done),
-        }
-    }
-}
-
-/// Runs that one command makes, and how far they are.
-struct Session {
-    stop: Stop,
-    bar: Bar,
-}
-
-struct Bar(progress::Bar);
-
-impl Progress for Bar {
-    fn completed(&self, runs: u64) {
-        self.0.advance(runs);
-    }
-}
-
-impl Session {
-    /// Of so many runs.
-    fn new(runs: usize) -> Result<Session, Failure> {
-        Ok(Session { stop: Stop::listen(None)?, bar: Bar(progress::Bar::new(runs as u64, "runs")) })
-    }
-
-    /// All that is done of a scenario before somebody asks to stop.
-    fn study(&self, scenario: &Scenario) -> Result<Vec<Summary>, Failure> {
-        scenario.check()?;
-        let trace = Trace::load(scenario)?;
-        let summaries = study::run(scenario, &trace, self.stop.flag(), &self.bar);
-        let mut summaries = summaries.map_err(Failure::usage)?;
-        summaries.retain(|summary| summary.runs > 0);
-        Ok(summaries)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.is_asked()
-    }
+    Ok(Exit::Done)
 }

@@ -1,33 +1,34 @@
-//! How near estimates come.
+//! The accuracy of estimates.
 
 use dwell_app::Exit;
+use dwell_sim::report;
 use serde::Serialize;
 
-use super::{Bench, Goal, SCHEMA, mean, millis, percent};
+use super::{Bench, Goal, SCHEMA, millis, percent};
 use crate::{
     failure::Failure,
-    socket::{Outcome, Scenario, Setting, Watch, accuracy::Accuracy},
+    figures::{least, median},
+    socket::{
+        Outcome, Scenario, Setting, Watch,
+        accuracy::Accuracy,
+        goals::{self, is_delayed, share, truth},
+    },
 };
 
-/// What stands side by side, the first of which is to be near.
-const WAYS: [(&str, Watch); 3] =
+/// The methods that are compared; the goals are for the first.
+const METHODS: [(&str, Watch); 3] =
     [("exact", watch("exact", false)), ("paper", watch("paper", false)), ("outside", watch("exact", true))];
 
 const fn watch(estimator: &'static str, outside: bool) -> Watch {
     Watch {
         estimator,
         outside,
-        // Looks are 2 ms apart at least, so that no line is of two.
+        // Samples are at least 2 ms apart, so that each line holds one.
         interval_ms: 1,
     }
 }
 
-/// What the estimator `exact` shall reach in each scenario.
-const NEAR: f64 = 0.95;
-/// Below that mean there is no delay to speak of.
-const SOME_NS: f64 = 1e6;
-
-/// Accuracy of one way in one run.
+/// Accuracy of one method in one run.
 #[derive(Serialize)]
 struct Object<'a> {
     #[serde(rename = "type")]
@@ -36,10 +37,11 @@ struct Object<'a> {
     scenario: &'a str,
     run: u32,
     estimator: &'a str,
-    /// `null` if there was no look.
+    /// `null` if there was no sample.
     way: Option<&'a str>,
     side: &'a str,
-    looks: usize,
+    #[serde(rename = "looks")]
+    samples: usize,
     truth_ns: Option<f64>,
     estimate_ns: Option<f64>,
     error_ns: Option<f64>,
@@ -51,41 +53,37 @@ struct Object<'a> {
 /// All runs of a scenario.
 struct Row {
     scenario: &'static str,
-    sender: Ways,
-    receiver: Ways,
+    sender: RunsByMethod,
+    receiver: RunsByMethod,
 }
 
-/// Runs by way. `None`: there was nothing to compare.
-type Ways = Vec<Vec<Option<Accuracy>>>;
+/// The runs of each method. `None`: there was nothing to compare.
+type RunsByMethod = Vec<Vec<Option<Accuracy>>>;
 
 pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for scenario in scenarios {
         let mut row = Row {
             scenario: scenario.name,
-            sender: vec![Vec::new(); WAYS.len()],
-            receiver: vec![Vec::new(); WAYS.len()],
+            sender: vec![Vec::new(); METHODS.len()],
+            receiver: vec![Vec::new(); METHODS.len()],
         };
         for run in 1..=bench.args.runs {
-            for (way, (name, watch)) in WAYS.into_iter().enumerate() {
+            for (method, (name, watch)) in METHODS.into_iter().enumerate() {
                 let label = format!("{name}-{run}");
                 let outcome = bench.run(scenario, (Setting::Plain, watch), &label)?;
-                row.sender[way].push(outcome.sender_accuracy());
-                row.receiver[way].push(outcome.receiver_accuracy());
-                tell(bench, scenario.name, run, (name, watch), &outcome)?;
+                row.sender[method].push(outcome.sender_accuracy());
+                row.receiver[method].push(outcome.receiver_accuracy());
+                print(bench, scenario.name, run, (name, watch), &outcome)?;
             }
         }
         rows.push(row);
     }
     bench.say(&table(&rows))?;
-    let checks: Vec<Goal> = rows.iter().flat_map(Row::checks).collect();
-    for check in &checks {
-        bench.say(&check.line())?;
-    }
-    Ok(Goal::exit(&checks))
+    bench.judge(&rows.iter().flat_map(Row::goals).collect::<Vec<Goal>>())
 }
 
-fn tell(
+fn print(
     bench: &Bench<'_>,
     scenario: &str,
     run: u32,
@@ -96,17 +94,17 @@ fn tell(
         ("sender", &outcome.sender, outcome.sender_accuracy()),
         ("receiver", &outcome.receiver, outcome.receiver_accuracy()),
     ];
-    for (side, looks, accuracy) in sides {
-        let way = looks.last().map(|look| look.way.as_str());
+    for (side, samples, accuracy) in sides {
+        let way = samples.last().map(|sample| sample.way.as_str());
         let object = Object {
             kind: "lab_accuracy",
             schema: SCHEMA,
             scenario,
             run,
-            estimator: looks.last().map_or(watch.estimator, |look| look.estimator.as_str()),
+            estimator: samples.last().map_or(watch.estimator, |sample| sample.estimator.as_str()),
             way,
             side,
-            looks: accuracy.map_or(0, |accuracy| accuracy.looks),
+            samples: accuracy.map_or(0, |accuracy| accuracy.samples),
             truth_ns: accuracy.map(|accuracy| accuracy.truth_ns),
             estimate_ns: accuracy.map(|accuracy| accuracy.estimate_ns),
             error_ns: accuracy.map(|accuracy| accuracy.error_ns),
@@ -121,12 +119,12 @@ fn tell(
 
 fn line(scenario: &str, name: &str, object: &Object<'_>) -> String {
     format!(
-        "{scenario} {side}: {name} ({way}): {accuracy} % of {looks} looks; truth {truth} ms, estimate {estimate} ms, \
+        "{scenario} {side}: {name} ({way}): {accuracy} % in {samples} samples; truth {truth} ms, estimate {estimate} ms, \
          error {error} ms, from {p5} (p5) to {p95} ms (p95)",
         side = object.side,
-        way = object.way.unwrap_or("no look"),
+        way = object.way.unwrap_or("no sample"),
         accuracy = percent(object.accuracy),
-        looks = object.looks,
+        samples = object.samples,
         truth = millis(object.truth_ns),
         estimate = millis(object.estimate_ns),
         error = millis(object.error_ns),
@@ -140,82 +138,42 @@ fn signed(ns: Option<f64>) -> String {
 }
 
 fn table(rows: &[Row]) -> String {
-    let heads = |side: &str| {
-        let ways = WAYS.map(|(name, _)| format!("{name:>9}"));
-        format!("{:>12}{}", format!("{side} ms"), ways.concat())
-    };
-    let mut text = format!(
-        "\naccuracy in %, where bytes wait 1 ms on average or longer\n{:<14}{}{}\n",
-        "scenario",
-        heads("sender"),
-        heads("receiver")
-    );
+    let sides: [fn(&Row) -> &RunsByMethod; 2] = [|row| &row.sender, |row| &row.receiver];
+    let mut heading = vec!["scenario"];
+    for side in ["sender ms", "receiver ms"] {
+        heading.push(side);
+        heading.extend(METHODS.map(|(name, _)| name));
+    }
+    let mut lines = Vec::new();
     for row in rows {
-        text += &format!("{:<14}", row.scenario);
-        for side in [&row.sender, &row.receiver] {
-            text += &format!("{:>12}", millis(truth(&side[0])));
-            for runs in side {
-                let share = share(runs).filter(|_| is_delayed(runs));
-                text += &format!("{:>9}", percent(share));
-            }
-        }
-        text.push('\n');
-    }
-    for (name, pick) in [("median", 0.5), ("least", 0.0)] {
-        text += &format!("{name:<14}");
-        let sides: [fn(&Row) -> &Ways; 2] = [|row| &row.sender, |row| &row.receiver];
+        let mut line = vec![row.scenario.to_owned()];
         for side in sides {
-            text += &format!("{:>12}", "");
-            for way in 0..WAYS.len() {
-                let delayed = rows.iter().filter(|row| is_delayed(&side(row)[way]));
-                let shares = delayed.filter_map(|row| share(&side(row)[way]));
-                text += &format!("{:>9}", percent(rank(shares.collect(), pick)));
-            }
+            line.push(millis(truth(&side(row)[0])));
+            line.extend(side(row).iter().map(|runs| percent(share(runs).filter(|_| is_delayed(runs)))));
         }
-        text.push('\n');
+        lines.push(line);
     }
-    text
+    let picks: [(&str, fn(&[f64]) -> f64); 2] = [("median", median), ("least", least)];
+    for (name, pick) in picks {
+        let mut line = vec![name.to_owned()];
+        for side in sides {
+            line.push(String::new());
+            line.extend((0..METHODS.len()).map(|method| {
+                let delayed = rows.iter().filter(|row| is_delayed(&side(row)[method]));
+                let shares: Vec<f64> = delayed.filter_map(|row| share(&side(row)[method])).collect();
+                percent((!shares.is_empty()).then(|| pick(&shares)))
+            }));
+        }
+        lines.push(line);
+    }
+    format!("\naccuracy in %, where bytes wait 1 ms on average or longer\n{}", report::table(&heading, &lines))
 }
 
 impl Row {
-    fn checks(&self) -> Vec<Goal> {
-        let mut checks = Vec::new();
-        for (side, runs) in [("sender", &self.sender[0]), ("receiver", &self.receiver[0])] {
-            let share = share(runs);
-            if share.is_some() && !is_delayed(runs) {
-                continue;
-            }
-            checks.push(Goal {
-                holds: share.map(|share| share >= NEAR),
-                what: format!(
-                    "{}: {side} delay is known to {} %, wanted: {} %",
-                    self.scenario,
-                    percent(share),
-                    NEAR * 100.0
-                ),
-            });
-        }
-        checks
+    fn goals(&self) -> Vec<Goal> {
+        let sides = [("sender", &self.sender[0]), ("receiver", &self.receiver[0])];
+        sides.into_iter().filter_map(|(side, runs)| goals::accuracy(self.scenario, side, runs)).collect()
     }
-}
-
-fn truth(runs: &[Option<Accuracy>]) -> Option<f64> {
-    mean(runs.iter().map(|run| run.map(|run| run.truth_ns)))
-}
-
-fn share(runs: &[Option<Accuracy>]) -> Option<f64> {
-    mean(runs.iter().map(|run| run.map(|run| run.share())))
-}
-
-fn is_delayed(runs: &[Option<Accuracy>]) -> bool {
-    truth(runs).is_some_and(|truth| truth >= SOME_NS)
-}
-
-/// The value with this part of the others below it.
-fn rank(mut values: Vec<f64>, part: f64) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let index = (values.len() as f64 * part) as usize;
-    values.get(index.min(values.len().saturating_sub(1))).copied()
 }
 
 #[cfg(test)]
@@ -223,21 +181,21 @@ mod tests {
     use super::*;
 
     fn run(truth_ns: f64, error_ns: f64) -> Option<Accuracy> {
-        Some(Accuracy { looks: 9, truth_ns, estimate_ns: truth_ns, error_ns, p5_ns: 0.0, p95_ns: 0.0 })
+        Some(Accuracy { samples: 9, truth_ns, estimate_ns: truth_ns, error_ns, p5_ns: 0.0, p95_ns: 0.0 })
     }
 
     fn row(scenario: &'static str, sender: Option<Accuracy>, receiver: Option<Accuracy>) -> Row {
-        Row { scenario, sender: vec![vec![sender]; WAYS.len()], receiver: vec![vec![receiver]; WAYS.len()] }
+        Row { scenario, sender: vec![vec![sender]; METHODS.len()], receiver: vec![vec![receiver]; METHODS.len()] }
     }
 
     #[test]
-    fn what_nothing_waits_for_has_no_accuracy_and_no_check() {
+    fn a_delay_too_short_to_matter_has_no_accuracy_and_no_goal() {
         let rows = [
             row("near", run(100e6, 2e6), run(0.9e6, 0.5e6)),
             row("far", run(100e6, 6e6), run(50e6, 1e6)),
             row("unseen", None, run(0.1e6, 0.0)),
         ];
-        let holds = |row: &Row| row.checks().iter().map(|check| check.holds).collect::<Vec<_>>();
+        let holds = |row: &Row| row.goals().iter().map(|goal| goal.holds).collect::<Vec<_>>();
         assert_eq!(holds(&rows[0]), [Some(true)]);
         assert_eq!(holds(&rows[1]), [Some(false), Some(true)]);
         assert_eq!(holds(&rows[2]), [None]);

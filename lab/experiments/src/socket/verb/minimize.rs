@@ -1,6 +1,7 @@
-//! What is done against waiting, and what it costs.
+//! Settings against delay in the send buffer, and the throughput that they cost.
 
 use dwell_app::Exit;
+use dwell_sim::report;
 use serde::Serialize;
 
 use super::{Bench, Goal, SCHEMA, mean, millis, percent};
@@ -9,26 +10,21 @@ use crate::{
     socket::{
         Outcome, Scenario, Setting, Watch,
         accuracy::{Delays, Series},
-        can, over_time,
+        goals::{self, Minimized},
+        over_time, supports,
     },
 };
 
-/// Delays are known from stamps; round trips are asked for rarely.
+/// The stamps give the delays; the samples of `dwell run` are for its round trips alone, so they are rare.
 const WATCH: Watch = Watch { estimator: "exact", outside: false, interval_ms: 100 };
-/// A program that is left as it is, is only looked at.
+/// A program whose settings stay as they are is watched from outside.
 const UNTOUCHED: Watch = Watch { outside: true, ..WATCH };
-/// How it calls that its library is in the program.
+/// The `way` of samples from inside the program.
 const INSIDE: &str = "inside";
-/// Of the throughput, what shall be left.
-const KEPT: f64 = 0.97;
-/// Of the delay, what shall be left at most.
-const LEFT: f64 = 0.1;
-/// How far other flows' throughput may be from what it is beside a plain flow.
-const FAIR: f64 = 0.05;
-/// What a picture is of.
+/// The settings that are drawn.
 const DRAWN: [Setting; 2] = [Setting::Plain, Setting::Lowat];
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Serialize)]
 struct Object<'a> {
     #[serde(rename = "type")]
@@ -53,7 +49,7 @@ struct Distribution {
     p95_ns: f64,
 }
 
-/// Its figures.
+/// The figures of a run.
 #[derive(Clone)]
 struct Figures {
     goodput: Option<f64>,
@@ -62,7 +58,7 @@ struct Figures {
     end_to_end: Option<Distribution>,
     rtt: Option<f64>,
     others: Vec<Option<f64>>,
-    /// `dwell run` could load its library.
+    /// Whether `dwell run` could load its library.
     inside: bool,
 }
 
@@ -73,12 +69,12 @@ struct Row {
 }
 
 pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Failure> {
-    let mut checks = Vec::new();
+    let mut goals = Vec::new();
     let mut all = Vec::new();
     for scenario in scenarios {
         let settings = Setting::ALL.into_iter();
         let mut rows: Vec<Row> = settings
-            .filter(|setting| can(scenario.application, *setting))
+            .filter(|setting| supports(scenario.application, *setting))
             .map(|setting| Row { setting, runs: Vec::new() })
             .collect();
         let mut drawn = Vec::new();
@@ -88,7 +84,7 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
                 let watch = if row.setting.is_dwells() { WATCH } else { UNTOUCHED };
                 let outcome = bench.run(scenario, (row.setting, watch), &format!("{name}-{run}"))?;
                 let figures = Figures::of(&outcome, scenario.others.len());
-                tell(bench, scenario.name, &name, run, &figures)?;
+                print(bench, scenario.name, &name, run, &figures)?;
                 row.runs.push(figures);
                 if run == 1 && DRAWN.contains(&row.setting) {
                     let (begin, sending) = outcome.sending();
@@ -98,17 +94,15 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
         }
         bench.say(&table(scenario, &rows))?;
         draw(bench, scenario, &drawn)?;
-        let own = check(scenario, &rows);
-        for check in &own {
-            bench.say(&check.line())?;
-        }
-        checks.extend(own);
+        let own = judge(scenario, &rows);
+        bench.judge(&own)?;
+        goals.extend(own);
         all.push((scenario.name, rows));
     }
     if all.len() > 1 {
         bench.say(&summary(&all))?;
     }
-    Ok(Goal::exit(&checks))
+    Ok(Goal::exit(&goals))
 }
 
 impl Figures {
@@ -125,7 +119,7 @@ impl Figures {
             end_to_end: delays(flow.map(|flow| flow.end_to_end())),
             rtt: outcome.rtt_ns(),
             others: (1..=others).map(|number| outcome.flow(number)?.goodput_bps(outcome.span)).collect(),
-            inside: outcome.sender.iter().any(|look| look.way == INSIDE),
+            inside: outcome.sender.iter().any(|sample| sample.way == INSIDE),
         }
     }
 }
@@ -136,7 +130,7 @@ impl From<Delays> for Distribution {
     }
 }
 
-fn tell(bench: &Bench<'_>, scenario: &str, setting: &str, run: u32, figures: &Figures) -> Result<(), Failure> {
+fn print(bench: &Bench<'_>, scenario: &str, setting: &str, run: u32, figures: &Figures) -> Result<(), Failure> {
     let object = Object {
         kind: "lab_minimize",
         schema: SCHEMA,
@@ -169,39 +163,24 @@ impl Row {
         self.mean(|run| Some(run.sending?.mean_ns))
     }
 
-    fn other(&self, number: usize) -> Option<f64> {
-        self.mean(|run| run.others[number])
+    /// The throughput of each other flow as a share of its throughput in the rows of a plain flow.
+    fn others(&self, plain: &Row) -> Vec<Option<f64>> {
+        let other = |row: &Row, number: usize| row.mean(|run| run.others[number]);
+        let count = plain.runs.first().map_or(0, |run| run.others.len());
+        (0..count).map(|number| ratio(other(self, number), other(plain, number))).collect()
     }
 }
 
 fn table(scenario: &Scenario, rows: &[Row]) -> String {
-    let mut text = format!(
-        "\n{}: {}\n{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
-        scenario.name,
-        scenario.about,
-        "",
-        "goodput",
-        "of plain",
-        "send buffer",
-        "p50",
-        "p95",
-        "srtt",
-        "end to end",
-        "p50",
-        "p95"
-    );
-    if !scenario.others.is_empty() {
-        text += "  others, of plain";
-    }
-    text += &format!(
-        "\n{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}\n",
-        "", "Mbit/s", "%", "mean ms", "ms", "ms", "ms", "mean ms", "ms", "ms"
-    );
+    let mut heading: Vec<String> =
+        ["", "Mbit/s", "% of plain", "send buffer ms", "p50", "p95", "srtt ms", "end to end ms", "p50", "p95"]
+            .map(str::to_owned)
+            .to_vec();
+    heading.extend((0..scenario.others.len()).map(|number| format!("flow {}, % of plain", number + 2)));
     let plain = &rows[0];
-    for row in rows {
+    let line = |row: &Row| {
         let of = |figure: fn(&Figures) -> Option<f64>| millis(row.mean(figure));
-        text += &format!(
-            "{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
+        let mut line = vec![
             row.setting.name(),
             mbit(row.goodput()),
             percent(ratio(row.goodput(), plain.goodput())),
@@ -212,48 +191,39 @@ fn table(scenario: &Scenario, rows: &[Row]) -> String {
             of(|run| Some(run.end_to_end?.mean_ns)),
             of(|run| Some(run.end_to_end?.p50_ns)),
             of(|run| Some(run.end_to_end?.p95_ns)),
-        );
-        for number in 0..scenario.others.len() {
-            let share = ratio(row.other(number), plain.other(number));
-            text += &format!("{:>8} %", percent(share));
-        }
-        text.push('\n');
-    }
-    text
+        ];
+        line.extend(row.others(plain).into_iter().map(percent));
+        line
+    };
+    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    let lines: Vec<_> = rows.iter().map(line).collect();
+    format!("\n{}: {}; means\n{}", scenario.name, scenario.about, report::table(&heading, &lines))
 }
 
-/// A line a scenario: what `dwell run` does, beside the fixed setting that has bytes wait least and lets enough through.
+/// A table with one row per scenario: `dwell run` compared with the fixed setting that has the shortest delay among those
+/// that keep enough throughput.
 fn summary(all: &[(&str, Vec<Row>)]) -> String {
-    let mut text = format!(
-        "\nmean wait in the send buffer in ms, and throughput in % of that of a plain flow\n\
-         {:<14}{:>8}{:>10}{:>8}{:>12}{:>8}{:>12}{:>8}  best fixed that leaves {} %\n",
-        "scenario",
-        "plain",
-        "lowat",
-        "%",
-        "lowat + bbr",
-        "%",
-        "best fixed",
-        "%",
-        KEPT * 100.0
-    );
-    for (scenario, rows) in all {
+    let line = |(scenario, rows): &(&str, Vec<Row>)| {
         let plain = rows[0].goodput();
         let kept = |row: &Row| ratio(row.goodput(), plain);
-        let fixed = rows.iter().filter(|row| row.setting.is_fixed() && kept(row).is_some_and(|kept| kept >= KEPT));
-        let wait = |row: &&Row| row.sending().unwrap_or(f64::INFINITY);
-        let best = fixed.min_by(|one, other| wait(one).total_cmp(&wait(other)));
+        let fixed =
+            rows.iter().filter(|row| row.setting.is_fixed() && kept(row).is_some_and(|kept| kept >= goals::THROUGHPUT));
+        let delay = |row: &&Row| row.sending().unwrap_or(f64::INFINITY);
+        let best = fixed.min_by(|one, other| delay(one).total_cmp(&delay(other)));
         let find = |setting| rows.iter().find(|row| row.setting == setting);
-        text += &format!("{scenario:<14}{:>8}", millis(rows[0].sending()));
-        let columns = [find(Setting::Lowat), find(Setting::LowatBbr), best];
-        for (row, width) in columns.into_iter().zip([10, 12, 12]) {
-            let (wait, kept) = (row.and_then(Row::sending), row.and_then(kept));
-            text += &format!("{:>width$}{:>8}", millis(wait), percent(kept));
+        let mut line = vec![(*scenario).to_owned(), millis(rows[0].sending())];
+        for row in [find(Setting::Lowat), find(Setting::LowatBbr), best] {
+            line.extend([millis(row.and_then(Row::sending)), percent(row.and_then(kept))]);
         }
-        let name = best.map_or_else(|| "-".to_owned(), |row| row.setting.name());
-        text += &format!("  {name}\n");
-    }
-    text
+        line.push(best.map_or_else(|| "-".to_owned(), |row| row.setting.name()));
+        line
+    };
+    let best = format!("best fixed that keeps {} %", goals::THROUGHPUT * 100.0);
+    let heading = ["scenario", "plain", "lowat", "%", "lowat + bbr", "%", "best fixed", "%", &best];
+    format!(
+        "\nmean delay in the send buffer in ms, and throughput in % of a plain flow's\n{}",
+        report::table(&heading, &all.iter().map(line).collect::<Vec<_>>())
+    )
 }
 
 fn draw(bench: &Bench<'_>, scenario: &Scenario, drawn: &[(String, u64, Series)]) -> Result<(), Failure> {
@@ -262,50 +232,23 @@ fn draw(bench: &Bench<'_>, scenario: &Scenario, drawn: &[(String, u64, Series)])
     bench.keep(&file, &over_time(&heading, drawn))
 }
 
-fn check(scenario: &Scenario, rows: &[Row]) -> Vec<Goal> {
+fn judge(scenario: &Scenario, rows: &[Row]) -> Vec<Goal> {
     let find = |setting| rows.iter().find(|row| row.setting == setting);
     let (Some(plain), Some(lowat)) = (find(Setting::Plain), find(Setting::Lowat)) else {
         return Vec::new();
     };
-    let name = scenario.name;
-    let kept = ratio(lowat.goodput(), plain.goodput());
-    let left = ratio(lowat.sending(), plain.sending());
-    let untouched = rows.iter().filter(|row| row.setting.is_dwells() && row.runs.iter().any(|run| !run.inside));
-    let mut checks: Vec<Goal> = untouched
-        .map(|row| Goal {
-            holds: None,
-            what: format!("{name}: {} was not done, as dwell run could not load its library", row.setting.name()),
-        })
-        .collect();
-    checks.push(Goal {
-        holds: kept.map(|kept| kept >= KEPT),
-        what: format!(
-            "{name}: with --minimize {} % of the throughput are left, wanted: {} %",
-            percent(kept),
-            KEPT * 100.0
-        ),
-    });
-    if name == "10m-50ms" {
-        checks.push(Goal {
-            holds: left.map(|left| left <= LEFT),
-            what: format!("{name}: and {} % of the delay, wanted: at most {} %", percent(left), LEFT * 100.0),
-        });
-    }
-    if name == "three-flows" {
-        for number in 0..scenario.others.len() {
-            let share = ratio(lowat.other(number), plain.other(number));
-            checks.push(Goal {
-                holds: share.map(|share| (share - 1.0).abs() <= FAIR),
-                what: format!(
-                    "{name}: beside it flow {} has {} % of its throughput, wanted: within {} %",
-                    number + 2,
-                    percent(share),
-                    FAIR * 100.0
-                ),
-            });
-        }
-    }
-    checks
+    let without_library = rows.iter().filter(|row| row.setting.is_dwells() && row.runs.iter().any(|run| !run.inside));
+    let mut goals: Vec<Goal> =
+        without_library.map(|row| goals::not_applied(scenario.name, &row.setting.name())).collect();
+    goals.extend(goals::minimize(
+        scenario.name,
+        &Minimized {
+            throughput: ratio(lowat.goodput(), plain.goodput()),
+            delay: ratio(lowat.sending(), plain.sending()),
+            others: lowat.others(plain),
+        },
+    ));
+    goals
 }
 
 fn mbit(bps: Option<f64>) -> String {
@@ -338,12 +281,11 @@ mod tests {
 
     fn holds(scenario: &str, rows: &[Row]) -> Vec<Option<bool>> {
         let scenario = Scenario::find(scenario, None).unwrap();
-        let checks = check(&scenario, rows);
-        checks.iter().map(|check| check.holds).collect()
+        judge(&scenario, rows).iter().map(|goal| goal.holds).collect()
     }
 
     #[test]
-    fn throughput_delay_and_the_others_are_beside_those_of_a_plain_flow() {
+    fn throughput_delay_and_the_others_are_compared_with_a_plain_flow() {
         let plain = || row(Setting::Plain, 10.0, 500.0, 3.0);
         let good = [plain(), row(Setting::Lowat, 9.8, 49.0, 3.1)];
         assert_eq!(holds("10m-50ms", &good), [Some(true); 2]);
@@ -373,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dwell_run_could_not_do_is_not_told_as_done() {
+    fn a_setting_that_dwell_run_could_not_apply_is_undecided() {
         let mut lowat = row(Setting::Lowat, 10.0, 500.0, 3.0);
         lowat.runs[0].inside = false;
         let rows = [row(Setting::Plain, 10.0, 500.0, 3.0), lowat];

@@ -1,4 +1,4 @@
-//! `dwell-lab socket`: what `dwell run` says and does, beside the truth.
+//! `dwell-lab socket`: the figures and the controller of `dwell run`, compared with the truth.
 
 mod accuracy;
 mod minimize;
@@ -28,43 +28,43 @@ use crate::{
     socket::{Options, Outcome, Scenario, Setting, Watch},
 };
 
-/// Send through a bottleneck under `dwell run`; print how near its figures came, and what --minimize does
+/// Send through a bottleneck under `dwell run`; print how accurate its figures are, and what --minimize does
 ///
-/// A sender and a receiver in network namespaces of their own, and `dwell stack` in both, which knows
-/// what each stamped byte waited. Without a scenario, runs all; without --accuracy and --minimize, does
-/// both.
+/// Runs a sender and a receiver in network namespaces of their own, and `dwell stack` in both, which
+/// measures the true delay of stamped bytes. Without a scenario, runs all; without --accuracy and
+/// --minimize, does both.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub struct Socket {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Which to run, see below
+    /// The scenarios to run, see below [default: all]
     #[arg(value_name = "SCENARIO", hide_possible_values = true, value_parser = PossibleValuesParser::new(Scenario::names().map(|(name, _)| name)))]
     scenarios: Vec<String>,
-    /// How near estimates of delays in send and receive buffers come, in each way of estimating them
+    /// Print the accuracy of the estimated delays in send and receive buffers, for each method
     #[arg(long)]
     accuracy: bool,
-    /// What --minimize does to delay and throughput, beside what else could be done
+    /// Print the delay and throughput of --minimize, compared with other settings
     #[arg(long)]
     minimize: bool,
-    /// For how long applications send; figures are of what is after the first 2 s
+    /// How long applications send; figures leave out the first 2 s
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
     time: Duration,
-    /// Runs of each, one after the other of all that are compared
+    /// Runs of each setting; the settings take turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// Keep what was stamped and what `dwell run` said, and pictures of delay over time, in this folder
+    /// Keep the stamps, the output of `dwell run` and pictures of delay over time in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
-    /// Of the scenario lte: a millisecond a line, each an opportunity for 1504 bytes
+    /// Delivery trace of the scenario lte: one millisecond per line, each an opportunity for 1504 bytes
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// How to print: text, or jsonl, an object a run
+    /// Output format: text, or jsonl, one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What is no scenario.
+/// Experiments of their own.
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     Video(video::Video),
@@ -76,10 +76,10 @@ const SCHEMA: &str = "dwell.lab_socket/1";
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo dwell-lab socket 10m-50ms --minimize   throughput and delays, beside what else could be done
-  sudo dwell-lab socket codel --accuracy      how near estimates come behind CoDel
+  sudo dwell-lab socket 10m-50ms --minimize   throughput and delays, compared with other settings
+  sudo dwell-lab socket codel --accuracy      accuracy of the estimates behind CoDel
   sudo dwell-lab socket video                 a video whose frames have deadlines
-  sudo dwell-lab socket tools                 what ping and others say of the same path";
+  sudo dwell-lab socket tools                 what ping and others report for the same path";
 
 fn after_help() -> String {
     let lines = Scenario::names().map(|(name, about)| format!("  {name:<14}{about}"));
@@ -113,52 +113,53 @@ fn compare(args: &Socket) -> Result<Exit, Failure> {
 impl Socket {
     fn scenarios(&self) -> Result<Vec<Scenario>, Failure> {
         let trace = self.trace.as_deref().map(Trace::read).transpose()?;
-        let choice = choose(&self.scenarios, trace.as_ref(), |scenario| scenario.bottleneck.missing_requirement())?;
-        for (why, names) in choice.left_out {
-            tell(format_args!("{}: left out: {why}", names.join(", ")));
+        let lack = |scenario: &Scenario| scenario.bottleneck.missing_requirement();
+        let selection = select(&self.scenarios, trace.as_ref(), lack)?;
+        for (reason, names) in selection.skipped {
+            tell(format_args!("{}: skipped: {reason}", names.join(", ")));
         }
-        Ok(choice.scenarios)
+        Ok(selection.scenarios)
     }
 }
 
-/// What is run, and why the rest is not.
-struct Choice {
+/// The scenarios to run, and the names of the others by the reason why they are skipped.
+struct Selection {
     scenarios: Vec<Scenario>,
-    left_out: BTreeMap<String, Vec<String>>,
+    skipped: BTreeMap<String, Vec<String>>,
 }
 
-/// Those that are asked for, all of which must be possible here; or of all those that are. `lack` tells what this host
-/// lacks for one.
-fn choose(
-    asked: &[String],
+/// The requested scenarios, all of which this host must support, or all that it supports. `lack` returns what this host
+/// lacks for a scenario.
+fn select(
+    requested: &[String],
     trace: Option<&Trace>,
     lack: impl Fn(&Scenario) -> Option<String>,
-) -> Result<Choice, Failure> {
-    let mut choice = Choice { scenarios: Vec::new(), left_out: BTreeMap::new() };
-    let names: Vec<&str> = match asked {
+) -> Result<Selection, Failure> {
+    let mut selection = Selection { scenarios: Vec::new(), skipped: BTreeMap::new() };
+    let names: Vec<&str> = match requested {
         [] => Scenario::names().map(|(name, _)| name).collect(),
         some => some.iter().map(String::as_str).collect(),
     };
     for name in names {
-        let (why, exit) = match Scenario::find(name, trace) {
+        let (reason, exit) = match Scenario::find(name, trace) {
             None => ("it needs a trace: name one with --trace FILE".to_owned(), Exit::Usage),
             Some(scenario) => match lack(&scenario) {
                 Some(lack) => (lack, Exit::Host),
                 None => {
-                    choice.scenarios.push(scenario);
+                    selection.scenarios.push(scenario);
                     continue;
                 }
             },
         };
-        if !asked.is_empty() {
-            return Err(Failure::new(exit, anyhow!("cannot run {name}: {why}")));
+        if !requested.is_empty() {
+            return Err(Failure::new(exit, anyhow!("cannot run {name}: {reason}")));
         }
-        choice.left_out.entry(why).or_default().push(name.to_owned());
+        selection.skipped.entry(reason).or_default().push(name.to_owned());
     }
-    Ok(choice)
+    Ok(selection)
 }
 
-/// Where runs are made.
+/// The runs of one command.
 struct Bench<'a> {
     args: &'a Socket,
     programs: Programs,
@@ -166,7 +167,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs it once. What was stamped is kept if that was asked for.
+    /// Runs a scenario once. The stamps are kept with --keep.
     fn run(&self, scenario: &Scenario, (setting, watch): (Setting, Watch), label: &str) -> Result<Outcome, Failure> {
         let name = format!("{}-{label}", scenario.name).replace(' ', "-");
         let folder = self.folder.join(name);
@@ -182,23 +183,23 @@ impl Bench<'_> {
             programs: self.programs.clone(),
             folder: folder.clone(),
         })?;
-        for line in &outcome.said {
+        for line in &outcome.messages {
             tell(line);
         }
         if let Some(queues) = &outcome.queues {
-            tell(told(queues));
+            tell(describe(queues));
         }
         if outcome.truth.lost > 0 {
             tell(format_args!("{} stamped bytes are missing in the truth", outcome.truth.lost));
         }
         if self.args.keep.is_none() {
-            // The whole folder goes at the end; until then it is only in the way.
+            // The stamps of a run are large; the whole folder is removed at the end in any case.
             let _ = fs::remove_dir_all(&folder);
         }
         Ok(outcome)
     }
 
-    /// Keeps a picture, if that was asked for.
+    /// Writes a picture to the folder of --keep.
     fn keep(&self, file: &str, picture: &str) -> Result<(), Failure> {
         let Some(keep) = &self.args.keep else {
             return Ok(());
@@ -207,7 +208,7 @@ impl Bench<'_> {
         fs::write(&file, picture)
             .with_context(|| format!("write {}", file.display()))
             .map_err(|error| Failure::new(Exit::Host, error))?;
-        tell(format_args!("{} is there", file.display()));
+        tell(format_args!("wrote {}", file.display()));
         Ok(())
     }
 
@@ -218,13 +219,25 @@ impl Bench<'_> {
     fn say(&self, text: &str) -> Result<(), Failure> {
         self.args.format.say(text)
     }
+
+    fn judge(&self, goals: &[Goal]) -> Result<Exit, Failure> {
+        judge(self.args.format, goals)
+    }
 }
 
-/// What the bottleneck of a link box did.
-fn told(queues: &Statistics) -> String {
-    let mut text = queues.to_right.as_ref().map_or_else(|| "the queue told nothing".to_owned(), queue);
+/// Prints goals, and returns the exit status that follows from them.
+fn judge(format: Format, goals: &[Goal]) -> Result<Exit, Failure> {
+    for goal in goals {
+        format.say(&goal.line())?;
+    }
+    Ok(Goal::exit(goals))
+}
+
+/// Describes the statistics of a link box in a sentence.
+fn describe(queues: &Statistics) -> String {
+    let mut text = queues.to_right.as_ref().map_or_else(|| "the queue reported nothing".to_owned(), queue);
     if queues.lost_elsewhere > 0 {
-        text += &format!("; {} were lost elsewhere, which the link was not asked for", queues.lost_elsewhere);
+        text += &format!("; {} packets were lost elsewhere, against the link's configuration", queues.lost_elsewhere);
     }
     text
 }
@@ -240,17 +253,17 @@ mod tests {
     use crate::socket::Bottleneck;
 
     #[test]
-    fn what_this_host_cannot_is_left_out_of_all_and_refused_by_name() {
+    fn an_unsupported_scenario_is_skipped_or_refused_by_name() {
         let lack = |scenario: &Scenario| {
             matches!(scenario.bottleneck, Bottleneck::Box(_)).then(|| "there is no box: apt-get install box".to_owned())
         };
-        let all = choose(&[], None, lack).unwrap();
+        let all = select(&[], None, lack).unwrap();
         let boxed = ["codel", "fq-codel", "pie", "codel-ecn"];
         assert_eq!(all.scenarios.len(), Scenario::names().count() - 5);
-        assert_eq!(all.left_out.len(), 2, "each reason is told once");
-        assert!(all.left_out.values().any(|names| names[..] == boxed));
+        assert_eq!(all.skipped.len(), 2, "each reason is reported once");
+        assert!(all.skipped.values().any(|names| names[..] == boxed));
         let refused = |name: &str, lack: fn(&Scenario) -> Option<String>| {
-            let failure = choose(&[name.to_owned()], None, lack).err()?;
+            let failure = select(&[name.to_owned()], None, lack).err()?;
             Some((failure.exit, failure.error?.to_string()))
         };
         let (exit, error) = refused("pie", lack).unwrap();

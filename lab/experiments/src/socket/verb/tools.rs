@@ -1,4 +1,4 @@
-//! What tools of today say of a path, beside what bytes take.
+//! The latency that common tools report, compared with the latency of the application's bytes.
 
 use std::time::Duration;
 
@@ -12,35 +12,36 @@ use crate::{
     socket::tools::{ToolRow, compare},
 };
 
-/// Ask tools of today for the latency of a path while a send buffer is full, and compare it with the truth
+/// Compare the latency that common tools report with the truth, while a send buffer is full
 ///
-/// A bulk flow of cubic's fills its send buffer and 400 ms of FIFO, at 10 Mbit/s and round trips of
-/// 50 ms. Meanwhile ping, hping3, httping, ss, `dwell run --attach` and libdwell are asked; then iperf3,
-/// which is such a flow itself. The truth is what the application's blocks of 16 KB took from write to
-/// read. Needs these tools.
+/// A bulk flow with cubic fills its send buffer and a FIFO of 400 ms, at 10 Mbit/s and a round trip of
+/// 50 ms. Meanwhile ping, hping3, httping, ss, `dwell run --attach` and libdwell measure; then iperf3,
+/// which is such a flow itself. The truth is the time of the application's blocks of 16 KB from write
+/// to read. Needs these tools.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo dwell-lab socket tools             20 s of each
   sudo dwell-lab socket tools --time 5s   a quick look")]
 pub struct Tools {
-    /// For how long they are asked, after 6 s in which the flow fills what it can
+    /// How long the tools measure, after 6 s in which the flow fills buffer and queue
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
     time: Duration,
-    /// How to print: text, or jsonl, an object a tool
+    /// Output format: text, or jsonl, one object per tool
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What a tool said.
+/// The result of a tool.
 #[derive(Serialize)]
 struct Object<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     schema: &'a str,
     tool: &'a str,
-    tells: &'a str,
-    /// `null` where it does not say.
+    #[serde(rename = "tells")]
+    quantity: &'a str,
+    /// `null` where the tool does not report it.
     answers: Option<usize>,
     latency_ns: Option<u64>,
     truth_ns: Option<u64>,
@@ -49,7 +50,7 @@ struct Object<'a> {
 
 pub(super) fn run(args: &Tools) -> Result<Exit, Failure> {
     tell(format_args!(
-        "10 Mbit/s, round trips of 50 ms, 400 ms of queue; {:?} beside a bulk flow, then iperf3 by itself",
+        "10 Mbit/s, round trips of 50 ms, 400 ms of queue; {:?} with a bulk flow, then iperf3 by itself",
         args.time
     ));
     let rows = compare(args.time, &Programs::find()?)?;
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Tools) -> Result<Exit, Failure> {
     Ok(exit(&rows))
 }
 
-/// Status 4 if nobody knows what one says, or what is true.
+/// Status 4 if a tool gave no answer or the truth is unknown.
 fn exit(rows: &[ToolRow]) -> Exit {
     match rows.iter().all(|row| row.share().is_some()) {
         true => Exit::Done,
@@ -75,9 +76,9 @@ impl<'a> Object<'a> {
             kind: "lab_tools",
             schema: SCHEMA,
             tool: row.tool,
-            tells: row.tells,
+            quantity: row.quantity,
             answers: row.samples,
-            latency_ns: row.says.map(|says| says.0),
+            latency_ns: row.mean.map(|mean| mean.0),
             truth_ns: row.truth.map(|truth| truth.0),
             share: row.share(),
         }
@@ -89,7 +90,7 @@ impl<'a> Object<'a> {
         format!(
             "{:<10}{:<45}{:>8}{:>10}{:>8}{:>8}",
             self.tool,
-            self.tells,
+            self.quantity,
             or_dash(self.answers.map(|answers| answers.to_string())),
             ms(self.latency_ns),
             ms(self.truth_ns),
@@ -112,12 +113,12 @@ mod tests {
     fn a_tool_without_an_answer_has_a_dash_and_makes_the_data_incomplete() {
         let ping = ToolRow {
             tool: "ping",
-            tells: "round trips",
+            quantity: "round trips",
             samples: Some(2),
-            says: Some(Nanos(390_000_000)),
+            mean: Some(Nanos(390_000_000)),
             truth: Some(Nanos(780_000_000)),
         };
-        let silent = ToolRow { samples: None, says: None, ..ping.clone() };
+        let silent = ToolRow { samples: None, mean: None, ..ping.clone() };
         let words = |row: &ToolRow| -> Vec<String> {
             let line = Object::of(row).line();
             assert_eq!(line.len(), head().len());

@@ -1,4 +1,4 @@
-//! What libdwell says of a socket, for who decides.
+//! The figures of libdwell for a policy.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use dwell_socket::Info;
 
 use super::policy::Figures;
 
-/// The delay of the send buffer is that of the bytes that left last or, if it is longer, of the oldest that has not left.
+/// The delay in the send buffer is that of the bytes that left last or, if it is longer, the age of the oldest byte in
+/// it.
 pub(in crate::socket) fn figures(info: &Info) -> Figures {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let nothing_waits = (info.notsent_bytes == Some(0)).then_some(Duration::ZERO);

@@ -1,6 +1,5 @@
-//! A video of 360 degrees over TCP: a server that sends frames of a live camera, each with a deadline of 200 ms from its
-//! capture to its complete arrival. It chooses which frames it sends and at what quality, by what libdwell says of its
-//! socket or by what its writes show.
+//! A live video over TCP. Each frame has a deadline of 200 ms from its capture to its complete arrival. The server chooses
+//! the frames to send and their quality by the figures of libdwell for its socket, or by its own writes.
 
 pub(super) mod figures;
 pub mod policy;
@@ -14,9 +13,10 @@ use std::{
 };
 
 use crate::Programs;
+use dwell_engine::stats::quantile;
 use dwell_socket::{Session, Socket, clock::monotonic_ns, table::Config};
 use dwell_testbed::{
-    BitsPerSecond, BoxLink, Discipline, Error, LinkSpec, Nanos, QueueLimit, QueueStatistics, Result, part::PATIENCE,
+    BitsPerSecond, BoxLink, Discipline, Error, LinkSpec, Nanos, QueueLimit, QueueStatistics, Result, program::PATIENCE,
     signals::Signals,
 };
 use figures::figures;
@@ -25,39 +25,39 @@ use policy::{Cautious, DEADLINE_NS, Decision, FRAME_NS, Informed, Naive, Policy}
 
 use super::{net::Net, scenario::Bottleneck};
 
-/// How to run it.
+/// How to send a video.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The way from the server to the client.
+    /// The direction from server to client.
     pub bottleneck: Bottleneck,
-    /// What comes back takes so long.
+    /// One-way delay from client to server.
     pub back: Nanos,
-    /// How the server decides.
+    /// The server's policy.
     pub server: Server,
     /// Congestion control of its connection.
     pub congestion: String,
-    /// For how long the camera films.
+    /// How long the camera films.
     pub time: Duration,
-    /// The `dwell` that emulates links.
+    /// The executables to start.
     pub programs: Programs,
 }
 
-/// How a server decides what it sends.
+/// A server by its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
-    /// By the throughput that its writes show: [`Naive`].
+    /// Goes by the throughput of its writes: [`Naive`].
     Naive,
-    /// By whether its writes wait: [`Cautious`].
+    /// Goes by whether its writes block: [`Cautious`].
     Cautious,
-    /// By what libdwell says: [`Informed`].
+    /// Goes by the figures of libdwell: [`Informed`].
     Informed,
 }
 
 impl Server {
-    /// All.
+    /// All servers.
     pub const ALL: [Server; 3] = [Server::Naive, Server::Cautious, Server::Informed];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Server::Naive => "by throughput",
@@ -67,20 +67,20 @@ impl Server {
     }
 }
 
-/// What became of the frames.
+/// The results of a video.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Frames of the camera.
+    /// Frames that the camera captured.
     pub captured: u64,
-    /// Frames that were sent. All of them arrived.
+    /// Frames that were sent; all of them arrived.
     pub sent: u64,
-    /// Bytes of these.
+    /// Bytes of the frames sent.
     pub bytes: u64,
-    /// For how long the camera filmed.
+    /// How long the camera filmed.
     pub lasted: Nanos,
-    /// From capture to complete arrival, of those that arrived, sorted.
+    /// Time from capture to complete arrival of each frame sent, in ascending order.
     pub delays: Vec<Nanos>,
-    /// What the queue of a link box did.
+    /// The statistics of a link box's queue.
     pub queue: Option<QueueStatistics>,
 }
 
@@ -96,35 +96,34 @@ impl Outcome {
         (self.delays.len() - in_time) as u64
     }
 
-    /// The share of those sent that were late. None if none was sent.
+    /// The share of the frames sent that were late. `None` if none was sent.
     pub fn late_share(&self) -> Option<f64> {
         (self.sent > 0).then(|| self.late() as f64 / self.sent as f64)
     }
 
-    /// The share of those captured that arrived in time. None if there were none.
+    /// The share of the frames captured that arrived in time. `None` if none was captured.
     pub fn in_time_share(&self) -> Option<f64> {
         let in_time = self.delays.len() as u64 - self.late();
         (self.captured > 0).then(|| in_time as f64 / self.captured as f64)
     }
 
-    /// Of what was sent, in bits a second.
+    /// The rate of the frames sent.
     pub fn bits_per_second(&self) -> Option<f64> {
         (self.lasted > Nanos::ZERO).then(|| self.bytes as f64 * 8e9 / self.lasted.0 as f64)
     }
 
-    /// The delay below or at which that share of frames lies (nearest rank). None if none arrived.
+    /// The delay at quantile `share`. `None` if no frame arrived.
     pub fn quantile(&self, share: f64) -> Option<Nanos> {
-        let rank = (self.delays.len() as f64 * share).ceil() as usize;
-        self.delays.get(rank.saturating_sub(1)).copied()
+        quantile(&self.delays, share)
     }
 }
 
-/// What stands before a bottleneck of 10 Mbit/s, with round trips of 50 ms.
+/// The queue at a bottleneck of 10 Mbit/s, with a round trip of 50 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// 400 ms, first in, first out.
+    /// A FIFO of 400 ms.
     Fifo,
-    /// The kernel's CoDel, in a link box.
+    /// CoDel of the kernel, in a link box.
     Codel,
 }
 
@@ -134,10 +133,10 @@ const ONE_WAY: Nanos = Nanos::from_millis(25);
 const QUEUE_PACKETS: usize = 333;
 
 impl Queue {
-    /// All.
+    /// All queues.
     pub const ALL: [Queue; 2] = [Queue::Fifo, Queue::Codel];
 
-    /// Its name as an argument, and in tables.
+    /// The name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Queue::Fifo => "fifo",
@@ -145,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// The way there.
+    /// The bottleneck with this queue.
     pub fn bottleneck(self) -> Bottleneck {
         let rate = BitsPerSecond::new(RATE);
         match self {
@@ -162,7 +161,7 @@ impl Queue {
 }
 
 impl Options {
-    /// A connection of cubic's behind a queue.
+    /// A connection with cubic behind a queue.
     pub fn behind(queue: Queue, server: Server, time: Duration, programs: &Programs) -> Options {
         Options {
             bottleneck: queue.bottleneck(),
@@ -175,7 +174,7 @@ impl Options {
     }
 }
 
-/// Films, sends and watches for a time. SIGINT and SIGTERM end it early.
+/// Sends a video for a time. SIGINT and SIGTERM end it early.
 ///
 /// # Errors
 ///
@@ -206,7 +205,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Server::Informed => Box::new(Informed::default()),
     };
     let sent = serve(&server, &watched, policy, options.time, &signals.stop);
-    // The client has seen all when nothing more can come, however this ended.
+    // The client reads to the end of the connection, however the server ended.
     server.shutdown(Shutdown::Write).map_err(io("close"))?;
     let delays = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut outcome = sent?;
@@ -217,7 +216,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// libdwell, as a program has it that asks for nothing else: it looks each 10 ms and changes nothing.
+/// Starts libdwell with its defaults: it polls every 10 ms and changes nothing.
 pub(super) fn watch_sockets() -> Result<Session> {
     Session::start(&Config::default()).map_err(libdwell)
 }
@@ -226,9 +225,10 @@ pub(super) fn libdwell(why: dwell_socket::Error) -> Error {
     Error::invalid("libdwell", why)
 }
 
-/// Before each frame: when it was captured, and how long it is, in bytes with this.
-const HEAD: usize = 16;
-/// The server. What is captured while a write waits is not sent, but for the newest.
+/// Bytes of a frame's header: the time of its capture, and its length with the header.
+const HEADER: usize = 16;
+
+/// The server. Of the frames that are captured while a write blocks, only the newest is sent.
 fn serve(
     mut socket: &TcpStream,
     watched: &Socket<'_>,
@@ -257,9 +257,9 @@ fn serve(
             continue;
         };
         let bytes = level.frame();
-        let mut frame = vec![0x5a; (bytes.0 as usize).max(HEAD)];
+        let mut frame = vec![0x5a; (bytes.0 as usize).max(HEADER)];
         frame[..8].copy_from_slice(&captured.to_ne_bytes());
-        frame[8..HEAD].copy_from_slice(&bytes.0.to_ne_bytes());
+        frame[8..HEADER].copy_from_slice(&bytes.0.to_ne_bytes());
         let writes = monotonic_ns();
         socket.write_all(&frame).map_err(Error::io("send a frame"))?;
         policy.wrote(writes, monotonic_ns(), bytes);
@@ -271,17 +271,17 @@ fn serve(
     Ok(outcome)
 }
 
-/// The client: what each frame took.
+/// The client. Returns the delay of each frame.
 fn watch(mut socket: TcpStream) -> std::io::Result<Vec<Nanos>> {
     let mut delays = Vec::new();
     let mut frame = Vec::new();
-    let mut head = [0; HEAD];
+    let mut header = [0; HEADER];
     // The connection ends between two frames.
-    while socket.read(&mut head[..1])? > 0 {
-        socket.read_exact(&mut head[1..])?;
+    while socket.read(&mut header[..1])? > 0 {
+        socket.read_exact(&mut header[1..])?;
         let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let (captured, length) = (number(&head[..8]), number(&head[8..]));
-        frame.resize((length as usize).saturating_sub(HEAD), 0);
+        let (captured, length) = (number(&header[..8]), number(&header[8..]));
+        frame.resize((length as usize).saturating_sub(HEADER), 0);
         socket.read_exact(&mut frame)?;
         delays.push(Nanos(monotonic_ns().saturating_sub(captured)));
     }

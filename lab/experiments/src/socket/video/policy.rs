@@ -1,41 +1,41 @@
-//! Which frame is sent, and how large. No clock is read here: times and figures come in, decisions go out. All times
-//! are in nanoseconds of one clock.
+//! Policies that choose which frames to send and their quality. They read no clock: times and figures are arguments. All
+//! times are in nanoseconds of one clock.
 
 use dwell_testbed::Bytes;
 
-/// Frames a second.
-pub const FRAMES_A_SECOND: u64 = 30;
-/// From the capture of one frame to that of the next.
-pub const FRAME_NS: u64 = 1_000_000_000 / FRAMES_A_SECOND;
-/// From its capture to its complete arrival a frame may take so long.
+/// Frames per second.
+pub const FRAMES_PER_SECOND: u64 = 30;
+/// Time between the captures of two frames.
+pub const FRAME_NS: u64 = 1_000_000_000 / FRAMES_PER_SECOND;
+/// Most time from the capture of a frame to its complete arrival.
 pub const DEADLINE_NS: u64 = 200 * MS;
 const MS: u64 = 1_000_000;
 
-/// The qualities that the encoder has, by their rate; each has a quarter more than the one before.
+/// A quality of the encoder; each has a rate a quarter higher than the level below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(usize);
 
-/// In kbit/s.
+/// The rates of the levels in kbit/s.
 const RATES: [u64; 18] = [
     1000, 1250, 1560, 1950, 2440, 3050, 3810, 4770, 5960, 7450, 9310, 11_600, 14_600, 18_200, 22_700, 28_400, 35_500,
     44_400,
 ];
 
 impl Level {
-    /// The lowest quality, at which all begin.
+    /// The lowest quality, at which every policy starts.
     pub const LOWEST: Level = Level(0);
 
-    /// Of the video at this quality.
+    /// The rate of the video at this quality.
     pub fn bits_per_second(self) -> u64 {
         RATES[self.0] * 1000
     }
 
-    /// A frame of it.
+    /// The size of a frame at this quality.
     pub fn frame(self) -> Bytes {
-        Bytes(self.bits_per_second() / 8 / FRAMES_A_SECOND)
+        Bytes(self.bits_per_second() / 8 / FRAMES_PER_SECOND)
     }
 
-    /// The best that needs no more.
+    /// The best quality within a rate.
     fn within(bits_per_second: u64) -> Level {
         let fits = RATES.partition_point(|rate| rate * 1000 <= bits_per_second);
         Level(fits.saturating_sub(1))
@@ -50,73 +50,75 @@ impl Level {
     }
 }
 
-/// What becomes of a frame.
+/// The decision about a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It is sent at this quality.
+    /// Send it at this quality.
     Send(Level),
-    /// It is not sent.
+    /// Do not send it.
     Skip,
 }
 
-/// What libdwell says of the server's socket. What is unknown is `None`.
+/// The figures of libdwell for the server's socket. Unknown figures are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// How long bytes wait in the send buffer.
+    /// Delay in the send buffer.
     pub sender_delay_ns: Option<u64>,
-    /// Acknowledged, in bits a second.
+    /// Rate of acknowledged bytes.
     pub throughput_bps: Option<u64>,
-    /// Smoothed.
+    /// Smoothed round trip.
     pub rtt_ns: Option<u64>,
-    /// The least.
+    /// Least round trip.
     pub min_rtt_ns: Option<u64>,
 }
 
-/// A server's way to decide.
+/// A server's policy.
 pub trait Policy {
-    /// Of a frame that was captured at that time. The figures are those of now.
+    /// Decides about a frame that was captured at `captured_ns`, by the figures at `now_ns`.
     fn decide(&mut self, now_ns: u64, captured_ns: u64, figures: &Figures) -> Decision;
 
-    /// The frame was written; the call that wrote it took from the one time to the other.
-    fn wrote(&mut self, begun_ns: u64, ended_ns: u64, bytes: Bytes);
+    /// Records a write of a frame from `started_ns` to `ended_ns`.
+    fn wrote(&mut self, started_ns: u64, ended_ns: u64, bytes: Bytes);
 }
 
-/// Goes by what libdwell says. Before each frame it estimates when that would have arrived: what bytes wait in the
-/// send buffer, and what the network adds to its least round trip, are on top of the way there and of the frame's own
-/// length on the link. A frame that would be late is made smaller, and if that does not help it is skipped. Quality goes
-/// a level up when little has waited for a while, and when much waits down to what is acknowledged.
+/// Goes by the figures of libdwell. It estimates the arrival of each frame: the delay in the send buffer, the queueing
+/// delay in the network, the one-way delay, and the frame's own time on the link. A late frame is made smaller, and
+/// skipped if that does not suffice. Quality rises by one level when the delay has been short for a while, and falls to
+/// the acknowledged rate when the delay is long.
 #[derive(Debug, Clone)]
 pub struct Informed {
     level: Level,
-    /// Since when little has been waiting.
+    /// The time since which the delay has been short.
     calm_since_ns: Option<u64>,
-    /// For how long it has to be calm before the next level is tried.
+    /// How long the delay must be short before the next level is tried.
     patience_ns: u64,
-    /// When the level went up, if it has not gone down since.
+    /// When the level rose, if it has not fallen since.
     raised_ns: Option<u64>,
-    /// What a change of level does is not to be seen before.
+    /// When the effect of the last fall becomes visible.
     settled_ns: u64,
-    /// The end of the last write.
+    /// When the last write ended.
     wrote_ns: u64,
 }
 
-/// More than that waits only where too much is sent. A frame waits for its own first half.
+/// Longest delay without congestion: a frame is delayed by its own first half.
 const CALM_NS: u64 = 35 * MS;
-/// With more than that waiting, less is sent.
+/// Longest delay before the quality falls.
 const CROWDED_NS: u64 = 60 * MS;
-/// Frames are to arrive within this; the rest of the deadline is for what nobody foresees, as losses.
+/// Intended delay of a frame; the rest of the deadline is a reserve for losses and the like.
 const AIM_NS: u64 = 130 * MS;
-/// Of what is acknowledged, in percent, this is sent while much waits.
+/// Share of the acknowledged rate to send while the delay is long, in percent.
 const RELIEF_PERCENT: u64 = 85;
+/// Patience at the start.
 const FIRST_PATIENCE_NS: u64 = 250 * MS;
-/// After quality went down. It doubles with each level that was too much.
+/// Patience after the quality fell; it doubles with each level that was too high.
 const NEXT_PATIENCE_NS: u64 = 2000 * MS;
+/// Longest patience.
 const LONGEST_PATIENCE_NS: u64 = 16_000 * MS;
-/// A level that has gone on for so long is not what makes bytes wait.
+/// A level that has lasted this long is not the cause of a delay.
 const PROVEN_NS: u64 = 5000 * MS;
-/// So many down at once, about to half: a loss stops what is acknowledged for a moment too.
+/// Levels to fall at once at most, to about half the rate: a loss also stops acknowledgements for a moment.
 const MOST_LEVELS: usize = 3;
-/// Beside a round trip.
+/// Time after a fall, in addition to a round trip, until its effect is visible.
 const SETTLING_NS: u64 = 300 * MS;
 
 impl Default for Informed {
@@ -138,7 +140,7 @@ impl Policy for Informed {
         let in_network = figures.rtt_ns.unwrap_or(least).saturating_sub(least);
         let waits = figures.sender_delay_ns.unwrap_or_default() + in_network;
         self.adapt(now_ns, waits, figures);
-        // Figures tell nothing new once all has been acknowledged, and what waited goes on meanwhile.
+        // Figures do not change once all bytes are acknowledged, while the queue drains.
         let idle = now_ns.saturating_sub(self.wrote_ns + FRAME_NS + least);
         let waits = waits.saturating_sub(idle);
         let spent = now_ns.saturating_sub(captured_ns);
@@ -153,7 +155,7 @@ impl Policy for Informed {
         Decision::Send(level)
     }
 
-    fn wrote(&mut self, _begun_ns: u64, ended_ns: u64, _bytes: Bytes) {
+    fn wrote(&mut self, _started_ns: u64, ended_ns: u64, _bytes: Bytes) {
         self.wrote_ns = ended_ns;
     }
 }
@@ -167,7 +169,7 @@ impl Informed {
             let relief = figures.throughput_bps.unwrap_or_default() / 100 * RELIEF_PERCENT;
             let least = self.level.below(MOST_LEVELS);
             self.level = Level::within(relief).clamp(least, self.level.below(1));
-            // A level was too much, or something else is in the way.
+            // Either the level was too high, or the congestion has another cause.
             let patience_ns = match self.raised_ns.take() {
                 Some(raised) if now_ns.saturating_sub(raised) < PROVEN_NS => self.patience_ns * 2,
                 _ => NEXT_PATIENCE_NS,
@@ -186,16 +188,16 @@ impl Informed {
     }
 }
 
-/// How long the frame occupies the link, as far as that is known: a link that is not full has a rate above what is
-/// acknowledged, and takes a frame at a time.
+/// How long a frame occupies the link, as far as that is known: an idle link is faster than the acknowledged rate, and
+/// carries one frame at a time.
 fn on_the_link(level: Level, figures: &Figures) -> u64 {
     let bits = level.frame().0 * 8;
     let by_rate = figures.throughput_bps.filter(|&rate| rate > 0).map(|rate| bits.saturating_mul(1_000_000_000) / rate);
     by_rate.unwrap_or(FRAME_NS).min(2 * FRAME_NS)
 }
 
-/// Goes by the throughput that its writes show: bytes of the last second's frames by the time that the calls took which
-/// wrote them, less a tenth. That is what the network takes only while the socket is full.
+/// Goes by the throughput of its writes in the last second, less a tenth: bytes divided by the time in the calls. That is
+/// the network's rate only while the socket is full.
 #[derive(Debug, Clone, Default)]
 pub struct Naive {
     writes: Writes,
@@ -204,30 +206,30 @@ pub struct Naive {
 impl Policy for Naive {
     fn decide(&mut self, _now_ns: u64, _captured_ns: u64, _figures: &Figures) -> Decision {
         let (bits, took) = self.writes.0.iter().fold((0, 0), |(bits, took), write| {
-            (bits + write.bytes.0 * 8, took + write.ended_ns.saturating_sub(write.begun_ns))
+            (bits + write.bytes.0 * 8, took + write.ended_ns.saturating_sub(write.started_ns))
         });
         let rate = u128::from(bits) * 1_000_000_000 / u128::from(took.max(1));
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         Decision::Send(Level::within(rate / 10 * 9))
     }
 
-    fn wrote(&mut self, begun_ns: u64, ended_ns: u64, bytes: Bytes) {
-        self.writes.note(begun_ns, ended_ns, bytes);
+    fn wrote(&mut self, started_ns: u64, ended_ns: u64, bytes: Bytes) {
+        self.writes.record(started_ns, ended_ns, bytes);
     }
 }
 
-/// Goes by whether its writes wait, as a careful server without libdwell can. It sends a level more each second in which
-/// no write had to wait; when one had to, as much less as the socket took in the last second, less a tenth. It knows when
-/// a frame was captured, and skips what is late before it is written.
+/// Goes by whether its writes block, as a careful server without libdwell can. Quality rises by one level after each
+/// second without a blocked write. After a blocked write it falls to the rate of the last second, less a tenth. A frame
+/// that is late before it is written is skipped.
 #[derive(Debug, Clone, Default)]
 pub struct Cautious {
     level: usize,
     writes: Writes,
-    /// When it changed the level; 0: not begun.
+    /// When the level last changed; 0 before the first frame.
     changed_ns: u64,
 }
 
-/// A write that takes longer had to wait for room in the socket.
+/// A write that takes longer was blocked by a full socket.
 const WAITED_NS: u64 = 5 * MS;
 
 impl Policy for Cautious {
@@ -245,9 +247,9 @@ impl Policy for Cautious {
         Decision::Send(Level(self.level))
     }
 
-    fn wrote(&mut self, begun_ns: u64, ended_ns: u64, bytes: Bytes) {
-        self.writes.note(begun_ns, ended_ns, bytes);
-        if ended_ns.saturating_sub(begun_ns) > WAITED_NS {
+    fn wrote(&mut self, started_ns: u64, ended_ns: u64, bytes: Bytes) {
+        self.writes.record(started_ns, ended_ns, bytes);
+        if ended_ns.saturating_sub(started_ns) > WAITED_NS {
             let taken: u64 = self.writes.0.iter().map(|write| write.bytes.0 * 8).sum();
             self.level = self.level.min(Level::within(taken / 10 * 9).0);
             self.changed_ns = ended_ns;
@@ -255,13 +257,13 @@ impl Policy for Cautious {
     }
 }
 
-/// Those of the last second.
+/// The writes of the last second.
 #[derive(Debug, Clone, Default)]
 struct Writes(Vec<Call>);
 
 #[derive(Debug, Clone, Copy)]
 struct Call {
-    begun_ns: u64,
+    started_ns: u64,
     ended_ns: u64,
     bytes: Bytes,
 }
@@ -269,8 +271,8 @@ struct Call {
 const SECOND_NS: u64 = 1000 * MS;
 
 impl Writes {
-    fn note(&mut self, begun_ns: u64, ended_ns: u64, bytes: Bytes) {
-        self.0.push(Call { begun_ns, ended_ns, bytes });
+    fn record(&mut self, started_ns: u64, ended_ns: u64, bytes: Bytes) {
+        self.0.push(Call { started_ns, ended_ns, bytes });
         self.0.retain(|write| ended_ns.saturating_sub(write.ended_ns) < SECOND_NS);
     }
 }
@@ -326,7 +328,7 @@ mod tests {
         frames(&mut policy, 110, 1, &crowded);
         assert_eq!(policy.level, Level::within(5_100_000).max(before.below(MOST_LEVELS)));
         assert!(policy.level < before);
-        // What that does is not seen at once: no further fall before a round trip and more.
+        // The effect is not visible at once: no further fall before a round trip and more.
         let after = policy.level;
         frames(&mut policy, 111, 10, &crowded);
         assert_eq!(policy.level, after);
@@ -338,7 +340,7 @@ mod tests {
     fn a_level_that_was_too_much_is_tried_again_later_and_later() {
         let crowded = Figures { sender_delay_ns: Some(100 * MS), ..CALM };
         let mut policy = Informed::default();
-        // Each time a level up after a calm, and at once too much.
+        // The level rises after each calm, and is too high at once.
         let mut at = 0;
         for patience in [250, 2000, 4000, 8000, 16_000, 16_000] {
             assert_eq!(policy.patience_ns, patience * MS);
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_a_proven_level_did_not_make_costs_less() {
+    fn congestion_that_a_proven_level_did_not_cause_costs_less() {
         let mut policy =
             Informed { level: Level(8), patience_ns: LONGEST_PATIENCE_NS, raised_ns: Some(0), ..Informed::default() };
         let stalled = Figures { sender_delay_ns: Some(100 * MS), throughput_bps: Some(0), ..CALM };
@@ -376,8 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn after_skipping_for_as_long_as_was_waited_frames_are_sent_again() {
-        // A network that is idle tells nothing new.
+    fn after_skipping_for_the_length_of_the_delay_frames_are_sent_again() {
+        // The figures of an idle network do not change.
         let stale = Figures { sender_delay_ns: Some(100 * MS), rtt_ns: Some(350 * MS), ..CALM };
         let mut policy = Informed { wrote_ns: 1000 * MS, ..Informed::default() };
         assert_eq!(policy.decide(1000 * MS, 1000 * MS, &stale), Decision::Skip);
@@ -404,7 +406,7 @@ mod tests {
         let best = Level(RATES.len() - 1);
         let decision = policy.decide(SECOND_NS, SECOND_NS, &Figures::default());
         assert_eq!(decision, Decision::Send(best));
-        // A second later, when it is full: what leaves.
+        // A second later the socket is full, and writes go at the network's rate.
         for number in 0..31 {
             let begin = 2 * SECOND_NS + number * FRAME_NS;
             policy.wrote(begin, begin + FRAME_NS, Level(9).frame());
@@ -414,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_do_not_wait_look_like_a_network_that_takes_more() {
+    fn writes_that_do_not_block_look_like_a_faster_network() {
         let mut policy = Cautious::default();
         frames(&mut policy, 1, 33 * 5, &Figures::default());
         assert_eq!(policy.level, 5);
     }
 
     #[test]
-    fn a_write_that_waits_leads_to_what_the_socket_took() {
+    fn a_blocked_write_leads_to_the_rate_of_the_last_second() {
         let mut policy = Cautious { level: 12, ..Cautious::default() };
         for number in 0..30 {
             let end = number * FRAME_NS;

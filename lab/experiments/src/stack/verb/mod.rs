@@ -3,7 +3,6 @@
 mod sampling;
 
 use std::{
-    collections::BTreeMap,
     io::stderr,
     path::{Path, PathBuf},
     time::Duration,
@@ -15,50 +14,49 @@ use dwell_app::{
     args::{positive_duration, sample_bytes},
     tell::tell,
 };
-use dwell_engine::{
-    histogram::Histogram,
-    layers::{Ends, PathSegment, Segment, join},
-};
+use dwell_engine::layers::{PathSegment, Segment};
 use dwell_records::{Latency, Output, PathTable, Record, Sink, Source, entry};
-use dwell_store::{Place, Reader};
-use dwell_testbed::{Guest, Nanos};
+use dwell_sim::report::table;
+use dwell_testbed::Guest;
 
+use super::{
+    Options, Outcome, Scenario,
+    goals::{self, PRINTED_FLOWS},
+    paths::StoredPaths,
+};
 use crate::{
     Programs,
+    failure::Failure,
     goal::Goal,
     print::{folders, say},
-};
-use crate::{
-    failure::Failure,
-    stack::{Clocked, Options, Outcome, Scenario},
 };
 
 /// Send over links of known delay, with agents on both hosts, and print where the time went
 ///
-/// A sender, a receiver and a collector in network namespaces of their own. Prints the way of the
-/// stamped bytes from socket to socket, checks that its segments add up, and compares it with what the
-/// application's own clock says. Without a scenario, runs all. That of a virtual machine needs QEMU, and
-/// a kernel's package unpacked in a folder in the one that DWELL_KERNELS names, as `make vm` does it.
+/// Runs a sender, a receiver and a collector in network namespaces of their own. Prints the path of the
+/// stamped bytes from socket to socket, checks that its segments add up, and compares it with the
+/// application's own clock. Without a scenario, runs all of them. The scenario `vm` needs QEMU, and a
+/// kernel package that is unpacked in a folder of the one that DWELL_KERNELS names; `make vm` does that.
 #[derive(Debug, clap::Args)]
 pub struct Stack {
-    /// Which to run
+    /// The scenarios to run [default: all]
     #[arg(value_enum)]
     scenarios: Vec<Named>,
-    /// For how long the application sends; with --sampling, at each size
+    /// How long the application sends; with --sampling, at each size
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     time: Duration,
-    /// One byte in so many is stamped: a power of two from 64 to 16777216
+    /// Stamp one of N bytes: a power of two from 64 to 16777216
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = sample_bytes)]
     sample_bytes: u32,
-    /// Instead of scenarios: what sampling one byte in so many costs, and how many samples it gives
+    /// Instead of scenarios: print the cost and the number of samples of stamping one of N bytes, for several N
     #[arg(long, conflicts_with_all = ["scenarios", "keep"])]
     sampling: bool,
-    /// Keep the stores, and a page about each, in this folder: SCENARIO.db, SCENARIO.html
+    /// Keep the stores and a page for each in this folder: SCENARIO.db, SCENARIO.html
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }
 
-/// A scenario by its name.
+/// A scenario as an argument.
 #[derive(Debug, Clone, Copy)]
 struct Named(Scenario);
 
@@ -81,14 +79,8 @@ impl ValueEnum for Named {
     }
 }
 
-/// A folder with kernels of virtual machines.
+/// The environment variable that names a folder with kernels for virtual machines.
 const KERNELS: &str = "DWELL_KERNELS";
-/// The segments' means may differ from that of the whole by this part of it: of rounding.
-const ADDS_UP: f64 = 0.01;
-/// Of a flow with fewer samples than that none may be there.
-const FEW: u64 = 16;
-/// The application's clock and dwell's may differ by this part, as they look at other bytes.
-const AGREES: f64 = 0.05;
 
 pub fn run(args: &Stack) -> Result<Exit, Failure> {
     if args.sampling {
@@ -104,7 +96,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
         let kernel = match scenario.is_emulated().then(kernel).transpose() {
             Ok(kernel) => kernel,
             Err(lack) if args.scenarios.is_empty() => {
-                tell(format_args!("{}: left out: {lack}", scenario.name()));
+                tell(format_args!("{}: skipped: {lack}", scenario.name()));
                 continue;
             }
             Err(lack) => {
@@ -116,12 +108,12 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
         let store = kept.join(format!("{}.db", scenario.name()));
         if store.exists() {
             return Err(Failure::usage(anyhow::anyhow!(
-                "{} is there already: name another folder with --keep, or remove it",
+                "{} already exists: name another folder with --keep, or remove it",
                 store.display()
             )));
         }
         tell(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.time));
-        let outcome = crate::stack::run(&Options {
+        let outcome = super::run(&Options {
             scenario,
             time: args.time,
             sample_bytes: args.sample_bytes,
@@ -140,7 +132,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Of virtual machines; or what this host lacks for them.
+/// The newest kernel for virtual machines, or what this host lacks for them.
 fn kernel() -> Result<PathBuf, String> {
     if let Some(lack) = Guest::missing_requirement() {
         return Err(lack);
@@ -155,72 +147,11 @@ fn kernel() -> Result<PathBuf, String> {
     })
 }
 
-/// What the store has of the ways from the sender to the receiver.
-struct Ways {
-    span_ns: u64,
-    end_ns: u64,
-    all: BTreeMap<(Option<i64>, bool), join::Path>,
-    flows: BTreeMap<i64, Ends>,
-}
+const EMULATED: &str = "emulated: a guest without hardware support; its times are not those of real hardware\n";
 
-impl Ways {
-    fn read(store: &Path) -> Result<Ways, Failure> {
-        let wrong = |error| Failure::new(Exit::Incomplete, anyhow::Error::from(error));
-        let reader = Reader::open(store).map_err(wrong)?;
-        let span = reader.span().map_err(wrong)?.unwrap_or_default();
-        let flows = reader.flows(span, &[]).map_err(wrong)?;
-        let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
-        let mut all = BTreeMap::<_, join::Path>::new();
-        let each = |read: dwell_store::Read| {
-            if !matches!(read.place, Place::Way(Some(_), Some(_))) {
-                return;
-            }
-            let path = all.entry((read.flow, read.resent)).or_default();
-            let index = PathSegment::ALL.iter().position(|leg| *leg == read.leg);
-            path.segments[index.expect("all legs are in the list")].merge(&read.histogram);
-            if read.leg == PathSegment::Network {
-                path.bound_ns = path.bound_ns.max(read.bound_ns.unwrap_or(0));
-                path.clamped += read.clamped;
-            }
-        };
-        reader.rows(span, &numbers, each).map_err(wrong)?;
-        Ok(Ways {
-            span_ns: (span.1 - span.0).unsigned_abs(),
-            end_ns: span.1.unsigned_abs(),
-            all,
-            flows: flows.into_iter().map(|(number, ends, _)| (number, ends)).collect(),
-        })
-    }
-
-    /// Of a flow to this port of the receiver: of bytes that were sent once.
-    fn to_port(&self, port: u16) -> Option<&join::Path> {
-        self.all.get(&(Some(self.flow_to(port)?), false))
-    }
-
-    /// What all its bytes took from end to end, also those that were sent again.
-    fn end_to_end(&self, port: u16) -> Option<Histogram> {
-        let flow = self.flow_to(port)?;
-        let mut whole = Histogram::default();
-        for resent in [false, true] {
-            if let Some(path) = self.all.get(&(Some(flow), resent)) {
-                whole.merge(path.segment(PathSegment::EndToEnd));
-            }
-        }
-        (whole.count() > 0).then_some(whole)
-    }
-
-    fn flow_to(&self, port: u16) -> Option<i64> {
-        let mut flows = self.flows.iter();
-        let found = flows.find(|(_, ends)| ends.dst.port == port);
-        found.map(|(number, _)| *number)
-    }
-}
-
-const EMULATED: &str = "emulated: a guest without hardware support; its times mean nothing as speeds\n";
-
-/// Prints it. False if a check failed.
+/// Prints the results of a scenario. False if a goal was missed.
 fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> Result<bool, Failure> {
-    let ways = Ways::read(store)?;
+    let paths = StoredPaths::read(store)?;
     let format = entry("text").expect("a format of this name");
     let mut output = Output::new((format.new)(), Sink::stdout()?, Source::default());
     output.lines(|text| {
@@ -229,13 +160,13 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
             text.push_str(EMULATED);
         }
     })?;
-    for ((flow, resent), path) in &ways.all {
+    for ((flow, resent), path) in &paths.all {
         if flow.is_some() {
             continue;
         }
         output.write(&Record::Path(&PathTable {
-            end_ns: ways.end_ns,
-            length_ns: ways.span_ns,
+            end_ns: paths.end_ns,
+            length_ns: paths.span_ns,
             tx_host: scenario.sender(),
             rx_host: "receiver",
             flow: None,
@@ -246,28 +177,25 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
     output.flush()?;
     drop(output);
     if outcome.flows.len() > 1 {
-        say(&flows(&ways, outcome))?;
+        say(&flows(&paths, outcome))?;
     }
     if let Some(devices) = &outcome.devices {
         let from = devices.find("devices");
         say(from.map_or("", |from| &devices[from..]).trim_end())?;
     }
-    let checks = checks(scenario, &ways, outcome, args.sample_bytes);
-    say(&checks.iter().map(Goal::line).collect::<Vec<_>>().join("\n"))?;
+    let goals = goals::judge(scenario, &paths, outcome, args.sample_bytes);
+    say(&goals.iter().map(Goal::line).collect::<Vec<_>>().join("\n"))?;
     if let Some(report) = &outcome.emulator {
         say(&format!("the link emulator:\n{report}"))?;
     }
-    for line in outcome.said.iter().filter(|line| !is_usual(line)) {
+    for line in outcome.messages.iter().filter(|line| !is_expected(line)) {
         tell(line);
     }
-    Ok(Goal::exit(&checks) == Exit::Done)
+    Ok(Goal::exit(&goals) == Exit::Done)
 }
 
-/// Flows that are told by themselves.
-const FLOWS: usize = 4;
-
-/// A line a flow with the means of its longest legs.
-fn flows(ways: &Ways, outcome: &Outcome) -> String {
+/// A table of the first flows with the means of their longest segments.
+fn flows(paths: &StoredPaths, outcome: &Outcome) -> String {
     let legs = [
         PathSegment::Host(Segment::SocketTcp),
         PathSegment::Host(Segment::IpDriver),
@@ -276,120 +204,27 @@ fn flows(ways: &Ways, outcome: &Outcome) -> String {
         PathSegment::Host(Segment::Application),
         PathSegment::EndToEnd,
     ];
-    let mut text = format!("{:<28}{:>8}", "flow (means)", "count");
-    for leg in legs {
-        text += &format!("{:>13}", leg.name());
-    }
-    text.push('\n');
-    for (flow, clocked) in outcome.flows.iter().take(FLOWS) {
-        let Some(path) = ways.to_port(clocked.port) else {
+    let mut heading = vec!["flow (means)", "count"];
+    heading.extend(legs.iter().map(|leg| leg.name()));
+    let mut rows = Vec::new();
+    for (flow, application) in outcome.flows.iter().take(PRINTED_FLOWS) {
+        let Some(path) = paths.to_port(application.port) else {
             continue;
         };
-        let name = format!("port {} {}", clocked.port, flow.about());
-        let count = path.segment(PathSegment::EndToEnd).count();
-        text += &format!("{:<28}{count:>8}", name.trim_end());
-        for leg in legs {
-            let mean = path.segment(leg).mean_ns();
-            let cell = mean.map_or("-".into(), |ns| Latency(ns).to_string());
-            text += &format!("{cell:>13}");
-        }
-        text.push('\n');
+        let mut row = vec![format!("port {} {}", application.port, flow.about()).trim_end().to_owned()];
+        row.push(path.segment(PathSegment::EndToEnd).count().to_string());
+        row.extend(legs.iter().map(|leg| {
+            let mean = path.segment(*leg).mean_ns();
+            mean.map_or("-".to_owned(), |ns| Latency(ns).to_string().trim().to_owned())
+        }));
+        rows.push(row);
     }
-    text
+    table(&heading, &rows)
 }
 
-/// That agents and collectors come and go as they shall.
-fn is_usual(line: &str) -> bool {
-    ["awaited", "is here", "is there", "is gone"].iter().any(|usual| line.contains(usual))
-}
-
-fn checks(scenario: Scenario, ways: &Ways, outcome: &Outcome, sample_bytes: u32) -> Vec<Goal> {
-    let Some(all) = ways.all.get(&(None, false)) else {
-        return vec![Goal { what: "no byte was seen on both hosts".into(), holds: Some(false) }];
-    };
-    let mut checks = vec![adds_up(all)];
-    if scenario.is_emulated() {
-        checks.push(is_late_enough(all, scenario.delay()));
-        return checks;
-    }
-    for (_, clocked) in &outcome.flows {
-        if let Some(whole) = ways.end_to_end(clocked.port) {
-            checks.push(agrees(&whole, clocked));
-        } else {
-            checks.push(Goal {
-                what: format!("flow to port {}: of {} bytes none was seen on both hosts", clocked.port, clocked.bytes),
-                holds: Some(clocked.bytes < FEW * u64::from(sample_bytes)),
-            });
-        }
-    }
-    // Of many flows alike, the first ones and those that fail.
-    let mut shown = 0;
-    checks.retain(|check| {
-        shown += 1;
-        shown <= 1 + FLOWS || check.holds != Some(true)
-    });
-    checks
-}
-
-fn latency(ns: f64) -> String {
-    Latency(ns as u64).to_string().trim().to_owned()
-}
-
-fn mean(histogram: &Histogram) -> f64 {
-    histogram.mean_ns().unwrap_or(0) as f64
-}
-
-/// A segment that some bytes lack counts with what it took over all.
-fn adds_up(path: &join::Path) -> Goal {
-    let whole = path.segment(PathSegment::EndToEnd);
-    let is_named = |leg: &&PathSegment| leg.is_addend() && leg.name() != Segment::TxUnexplained.name();
-    let addends = PathSegment::ALL.iter().filter(is_named);
-    let sum: u128 = addends.map(|leg| path.segment(*leg).sum_ns()).sum();
-    let sum = sum as f64 / whole.count().max(1) as f64;
-    let off = sum / mean(whole) - 1.0;
-    Goal {
-        what: format!(
-            "segments add up to {}, end to end is {} ({:+.2} %)",
-            latency(sum),
-            latency(mean(whole)),
-            off * 100.0
-        ),
-        holds: Some(off.abs() <= ADDS_UP),
-    }
-}
-
-/// The sender's clock is not the receiver's, so no application can tell; but nothing passes the link in less time than
-/// its delay.
-fn is_late_enough(path: &join::Path, delay: Nanos) -> Goal {
-    let network = mean(path.segment(PathSegment::Network));
-    Goal {
-        what: format!(
-            "network {} on average, of which the link takes {}; the application's clock does not tell, \
-             as the writer's is that of the guest",
-            latency(network),
-            latency(delay.0 as f64)
-        ),
-        holds: Some(network + path.bound_ns as f64 >= delay.0 as f64),
-    }
-}
-
-/// The byte was stamped between the begin and the end of the call that wrote it.
-fn agrees(whole: &Histogram, clocked: &Clocked) -> Goal {
-    let whole = mean(whole);
-    let (Some(least), Some(most)) = (clocked.least_ns, clocked.most_ns) else {
-        return Goal { what: format!("flow to port {}: nothing was read", clocked.port), holds: Some(false) };
-    };
-    let (low, high) = (least.0 as f64 * (1.0 - AGREES), most.0 as f64 * (1.0 + AGREES));
-    Goal {
-        what: format!(
-            "flow to port {}: end to end {} on average, by the application's clock {} to {}",
-            clocked.port,
-            latency(whole),
-            latency(least.0 as f64),
-            latency(most.0 as f64)
-        ),
-        holds: Some((low..=high).contains(&whole)),
-    }
+/// Whether a message reports that an agent or a collector connected or left, as expected.
+fn is_expected(line: &str) -> bool {
+    ["awaited", "is here", "is there", "is gone"].iter().any(|expected| line.contains(expected))
 }
 
 fn page(store: &Path) -> Result<(), Failure> {
@@ -405,6 +240,6 @@ fn page(store: &Path) -> Result<(), Failure> {
     if !done.success() {
         return Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("dwell report could not write {}", page.display())));
     }
-    tell(format_args!("{} and {} are there", store.display(), page.display()));
+    tell(format_args!("wrote {} and {}", store.display(), page.display()));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What sampling costs, by how many bytes are left out.
+//! The cost of sampling, for several distances between stamped bytes.
 
 use std::{
     convert::Infallible,
@@ -33,9 +33,11 @@ const SIZES: [u32; 7] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1
 /// Bytes a second: 1 Gbit/s.
 const RATE: f64 = 125e6;
 
-/// What the programs of one side did.
+/// The BPF programs of one side during a measurement.
 struct Side {
+    /// Stamped bytes.
     bytes: u64,
+    /// Run time of the programs.
     run_ns: u64,
 }
 
@@ -89,14 +91,15 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
             cost(&receiver)
         ))?;
     }
-    let [(sent, sender), (read, receiver)] = [pair.left.enter(|| looks(time))??, pair.right.enter(|| looks(time))??];
+    let [(sent, sender), (read, receiver)] =
+        [pair.left.enter(|| socket_polls(time))??, pair.right.enter(|| socket_polls(time))??];
     say(&format!("{:>10}{sent:>16.0}{read:>16.0}{sender:>14.2} %{receiver:>14.2} %", "dwell run"))?;
     Ok(Exit::Done)
 }
 
-/// Delays a second that looks at the sockets give, as `dwell run` takes them from outside, and what share of a
-/// processor that takes.
-fn looks(time: Duration) -> Result<(f64, f64), Failure> {
+/// Polls the sockets from outside, as `dwell run --outside` does. Returns the delays per second and the share of one CPU
+/// in percent.
+fn socket_polls(time: Duration) -> Result<(f64, f64), Failure> {
     let host = |error: outside::Error| Failure::new(Exit::Host, error);
     let own = Scope::Process(std::process::id());
     let mut outside = Outside::start(own, outside::Config::default()).map_err(host)?;
@@ -113,7 +116,7 @@ fn looks(time: Duration) -> Result<(f64, f64), Failure> {
     Ok((delays as f64 / begun.elapsed().as_secs_f64(), 100.0 * cpu))
 }
 
-/// What this thread has used of a processor.
+/// CPU time of this thread.
 fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -133,9 +136,9 @@ fn side(
         let before = run_ns(&probe);
         thread::sleep(time);
         let ran = run_ns(&probe) - before;
-        let taken = probe.take()?;
-        let whole = taken.iter().find(|taken| taken.segment == total);
-        Ok(Side { bytes: whole.map_or(0, |taken| taken.first.count()), run_ns: ran })
+        let rows = probe.take()?;
+        let whole = rows.iter().find(|row| row.segment == total);
+        Ok(Side { bytes: whole.map_or(0, |row| row.first.count()), run_ns: ran })
     };
     namespace.enter(stamp)?
 }
@@ -161,7 +164,7 @@ fn send(mut socket: TcpStream, ended: &AtomicBool) {
     }
 }
 
-/// Until the sender is gone.
+/// Reads until the sender closes.
 fn receive(mut socket: TcpStream) {
     let mut buffer = vec![0; 64 << 10];
     while socket.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}

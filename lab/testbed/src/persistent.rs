@@ -25,7 +25,7 @@ impl UpOptions {
 
 /// Makes a lab that stays, its link emulator in a process of its own.
 pub fn up(options: &UpOptions) -> Result<State> {
-    Lab::start_kept(&options.name, &options.topology, &options.exe)
+    Lab::start_persistent(&options.name, &options.topology, &options.exe)
 }
 
 /// Removes a lab by name, whoever made it. Gives the report of its emulator where it left one.
