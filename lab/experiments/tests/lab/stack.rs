@@ -78,7 +78,7 @@ fn root_a_virtual_machine_s_bytes_are_followed_although_its_clock_is_another() {
     has("\nemulated: ");
     has("  emulated-sender → receiver: ");
     has("\nok    segments add up");
-    has("the application's clock does not tell");
+    has("the application's clock cannot judge");
     let network = run.stdout.lines().find(|line| line.starts_with("network "));
     let words: Vec<_> = network.unwrap_or_default().split_whitespace().collect();
     // 3 s at 10 Mbit/s are 900 of 4096 bytes.
