@@ -12,6 +12,11 @@ pub struct Goal {
 }
 
 impl Goal {
+    /// A goal that the run decided.
+    pub fn decided(holds: bool, what: String) -> Goal {
+        Goal { holds: Some(holds), what }
+    }
+
     /// The exit status of a run: [`Exit::False`] if a goal is missed, [`Exit::Incomplete`] if one is undecided.
     pub fn exit(goals: &[Goal]) -> Exit {
         if goals.iter().any(|goal| goal.holds == Some(false)) {

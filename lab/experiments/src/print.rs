@@ -1,6 +1,7 @@
-//! What experiments print, and where they keep files.
+//! What experiments print for people and as JSON Lines, and the folders that keep their files.
 
 use std::{
+    fmt::Display,
     fs,
     io::{self, Write, stdout},
     path::Path,
@@ -9,6 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::ValueEnum;
 use dwell_app::Exit;
+use dwell_engine::stats;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -23,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints the object as JSON, or the text.
+    /// Prints an object, as JSON or as the text that stands for it.
     pub fn print(self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let line = match self {
             Format::Text => text(),
@@ -60,26 +62,75 @@ pub fn folders(prefix: &str, keep: Option<&Path>) -> Result<tempfile::TempDir, F
     Ok(folder)
 }
 
-/// Milliseconds with two to three significant digits; `-` where unknown.
-pub fn millis(ns: Option<f64>) -> String {
-    match ns.map(|ns| ns / 1e6) {
-        None => "-".to_owned(),
-        Some(ms) if ms >= 100.0 => format!("{ms:.0}"),
-        Some(ms) if ms >= 10.0 => format!("{ms:.1}"),
-        Some(ms) if ms >= 0.095 => format!("{ms:.2}"),
-        Some(ms) => format!("{ms:.3}"),
+/// The columns of a table whose rows are printed one by one, as runs end: headings and widths.
+///
+/// A positive width aligns to the right and a negative one to the left, as in printf; 0 sets no width.
+pub struct Columns<const N: usize>(pub [(&'static str, isize); N]);
+
+impl<const N: usize> Columns<N> {
+    /// The line of headings.
+    pub fn heading(&self) -> String {
+        self.row(self.0.each_ref().map(|(heading, _)| heading as &dyn Display))
+    }
+
+    /// A row, one cell per column.
+    pub fn row(&self, cells: [&dyn Display; N]) -> String {
+        let mut line = String::new();
+        for ((_, width), cell) in self.0.iter().zip(cells) {
+            let (cell, size) = (cell.to_string(), width.unsigned_abs());
+            line += &match width {
+                ..0 => format!("{cell:<size$}"),
+                _ => format!("{cell:>size$}"),
+            };
+        }
+        line.truncate(line.trim_end().len());
+        line
     }
 }
 
-/// A share in percent; `-` where unknown.
+/// Milliseconds with two to three significant digits; `-` where unknown.
+pub fn millis(ns: Option<f64>) -> String {
+    let digits = match ns.unwrap_or_default() / 1e6 {
+        100.0.. => 0,
+        10.0.. => 1,
+        0.095.. => 2,
+        _ => 3,
+    };
+    millis_to(digits, ns)
+}
+
+/// Milliseconds with a fixed number of digits after the point; `-` where unknown.
+pub fn millis_to(digits: usize, ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.digits$}", ns / 1e6))
+}
+
+/// A share in percent, with one digit after the point; `-` where unknown.
 pub fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+    percent_to(1, share)
+}
+
+/// A share in percent, with a fixed number of digits after the point; `-` where unknown.
+pub fn percent_to(digits: usize, share: Option<f64>) -> String {
+    share.map_or_else(
+        || "-".to_owned(),
+        |share| {
+            let text = format!("{:.digits$}", share * 100.0);
+            match text.strip_prefix('-') {
+                Some(zero) if zero.bytes().all(|byte| matches!(byte, b'0' | b'.')) => zero.to_owned(),
+                _ => text,
+            }
+        },
+    )
+}
+
+/// A ratio with two digits after the point; `-` where unknown.
+pub fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
 /// The mean of the known values; `None` where there are none.
 pub fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    let known: Vec<f64> = values.into_iter().flatten().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    stats::mean(values.into_iter().flatten())
 }
 
 #[cfg(test)]
@@ -93,5 +144,15 @@ mod tests {
         assert_eq!((millis(None), percent(None)), ("-".to_owned(), "-".to_owned()));
         assert_eq!(mean([Some(1.0), None, Some(3.0)]), Some(2.0));
         assert_eq!(mean([None]), None);
+        let percents = [0.01234, -0.0001, -0.01].map(|share| percent(Some(share)));
+        assert_eq!(percents, ["1.2", "0.0", "-1.0"]);
+        assert_eq!(millis_to(2, Some(1_234_567.0)), "1.23");
+    }
+
+    #[test]
+    fn cells_stand_below_their_headings() {
+        let columns = Columns([("name", -6), ("count", 7), ("  note", 0)]);
+        assert_eq!(columns.heading(), "name    count  note");
+        assert_eq!(columns.row([&"a", &12, &""]), "a          12");
     }
 }

@@ -1,4 +1,4 @@
-//! What all verbs with a balancer between clients and servers take.
+//! Options, network and files of the experiments with a balancer between clients and servers.
 
 use std::{
     fs,
@@ -11,30 +11,38 @@ use tempfile::TempDir;
 
 use crate::{
     Programs,
+    failure::Failure,
     goal::Goal,
+    lb::Star,
     print::{Format, folders},
+    quic,
 };
-use crate::{failure::Failure, lb::Star};
 
 #[derive(Debug, clap::Args)]
 pub struct Common {
-    /// The dwell that balances; by default the one beside dwell-lab
+    /// The dwell program that balances; by default the one next to dwell-lab
     #[arg(long, value_name = "FILE", hide = true)]
     balancer: Option<PathBuf>,
-    /// How to print: text, or jsonl, an object a line
+    /// Output format: text, or jsonl with one object per line
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
 
-/// A network, and what a balancer there needs.
+/// A network, and the programs and the folder that a balancer in it needs.
 pub struct Scene {
     pub star: Star,
     pub programs: Programs,
     pub folder: TempDir,
 }
 
+impl<'a> From<&'a Scene> for quic::Scene<'a> {
+    fn from(scene: &'a Scene) -> Self {
+        quic::Scene { star: &scene.star, dwell: &scene.programs.dwell, folder: scene.folder.path() }
+    }
+}
+
 impl Common {
-    /// `keep` is made, if it is not there.
+    /// Makes the network and the folders; `keep` is created if it does not exist.
     pub fn scene(&self, keep: Option<&Path>) -> Result<Scene, Failure> {
         Ok(Scene {
             folder: folders("dwell-star-", keep)?,
@@ -46,15 +54,17 @@ impl Common {
         })
     }
 
-    pub fn judge(&self, checks: &[Goal]) -> Result<Exit, Failure> {
+    /// Prints whether each goal is met, and returns the exit status that follows.
+    pub fn judge(&self, goals: &[Goal]) -> Result<Exit, Failure> {
         self.format.say("")?;
-        for check in checks {
-            self.format.say(&check.line())?;
+        for goal in goals {
+            self.format.say(&goal.line())?;
         }
-        Ok(Goal::exit(checks))
+        Ok(Goal::exit(goals))
     }
 }
 
+/// Writes a file into the folder of `--keep`, if there is one.
 pub fn save(folder: Option<&Path>, name: &str, text: &str) -> Result<(), Failure> {
     let Some(folder) = folder else {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Values that options of several experiments take.
+//! Values of options that several experiments share.
 
 use dwell_testbed::{Nanos, Probability, Reorder};
 
-/// Packets that are held 5 ms longer than others, with this probability.
+/// Reordering: with this probability a packet is held 5 ms longer than the others.
 pub fn reorder(probability: Probability) -> Reorder {
     Reorder { probability, extra_ns: Nanos(5_000_000) }
 }
@@ -18,7 +18,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
         "k" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
-        _ => return Err("the unit is k, M or G bits a second".into()),
+        _ => return Err("the unit is k, M or G bits per second".into()),
     };
     match number.parse::<f64>() {
         Ok(number) if number > 0.0 && number * factor <= 1e12 => Ok((number * factor) as u64),

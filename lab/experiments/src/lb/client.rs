@@ -1,4 +1,4 @@
-//! Clients that open connections whether or not answers come, and know how long these took.
+//! Clients that open connections whether or not answers come, and measure the latency of each request.
 
 use std::{
     cmp::Reverse,
@@ -21,55 +21,57 @@ use nix::{
 
 use super::{
     scenario::Work,
-    server::{REQUEST, RESPONSE, wake_at},
+    server::{REQUEST, RESPONSE, set_timer},
 };
 use crate::loads::random::{exponential, generator};
 
-/// What a client is to do.
+/// Configuration of a client.
 #[derive(Debug, Clone)]
 pub(super) struct ClientPlan {
     pub(super) to: SocketAddrV4,
-    /// Connections a second, on average, opened as a Poisson process.
+    /// Mean rate of the Poisson process of new connections, per second.
     pub(super) rate: f64,
-    /// Of each connection, one after the other.
+    /// Requests per connection, sent one after another.
     pub(super) requests: u32,
-    /// The time from an answer to the next request; none if there is none.
+    /// Time from an answer to the next request; `None`: the next request follows at once.
     pub(super) think: Option<Work>,
-    /// Opens from then on.
-    pub(super) begin: Instant,
-    /// For so long.
+    /// When the client starts to open connections.
+    pub(super) start: Instant,
+    /// Time for which the client opens connections.
     pub(super) time: Duration,
-    /// The other ends of its connections are files of this process too: of more than may be in one table. A copy
-    /// keeps open what others close, so that nothing else may go on in this process.
+    /// Whether the client has a file table of its own. The servers' ends of connections are files of this process too,
+    /// and one table has no room for all. A copied table keeps open what other threads close, so that nothing else
+    /// may happen in this process.
     pub(super) has_own_files: bool,
     pub(super) seed: u64,
     pub(super) number: u64,
 }
 
-/// What clients saw.
+/// What a client measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// When each request that was answered was sent, since the beginning, and how long its answer took.
+pub struct ClientResult {
+    /// The time since the start and the latency of each answered request.
     pub answers: Vec<(Duration, Duration)>,
-    /// Connections that were refused, broke, or waited longer than [`PATIENCE`], and since when.
+    /// The time since the start of each request whose connection was refused or broke, or that waited longer than
+    /// [`ANSWER_TIMEOUT`].
     pub broken: Vec<Duration>,
-    /// Connections in all.
+    /// Number of connections.
     pub connections: u64,
 }
 
-/// An answer that takes longer does not come.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// How often broken ones are looked for, in milliseconds.
-const LOOKS: u16 = 50;
+/// Longest wait for an answer, after which its connection counts as broken.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of checks for late answers, in milliseconds.
+const CHECK_INTERVAL_MS: u16 = 50;
 
 struct Connection {
     stream: TcpStream,
     is_connected: bool,
-    left: u32,
-    /// Of the newest request, or of the attempt to connect.
+    requests_left: u32,
+    /// When the latest request, or the attempt to connect, was sent.
     sent: Instant,
     is_waiting: bool,
-    got: usize,
+    received: usize,
 }
 
 struct Client {
@@ -80,14 +82,14 @@ struct Client {
     connections: HashMap<u64, Connection>,
     thinking: BinaryHeap<Reverse<(Instant, u64)>>,
     next_open: Instant,
-    next_look: Instant,
-    seen: Seen,
+    next_check: Instant,
+    result: ClientResult,
 }
 
 const TIMER: u64 = 0;
 
-/// Runs until all connections have ended.
-pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
+/// Runs a client until all its connections have ended.
+pub(super) fn run_client(plan: ClientPlan) -> Result<ClientResult> {
     become_realtime();
     let failed = |what: &str| Error::os(format!("{what} for a client"));
     if plan.has_own_files {
@@ -103,17 +105,17 @@ pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
         timer,
         connections: HashMap::new(),
         thinking: BinaryHeap::new(),
-        next_open: plan.begin,
-        next_look: plan.begin,
-        seen: Seen::default(),
+        next_open: plan.start,
+        next_check: plan.start,
+        result: ClientResult::default(),
         plan,
     };
     client.run()
 }
 
 impl Client {
-    fn run(mut self) -> Result<Seen> {
-        let end = self.plan.begin + self.plan.time;
+    fn run(mut self) -> Result<ClientResult> {
+        let end = self.plan.start + self.plan.time;
         let mut events = [EpollEvent::empty(); 64];
         loop {
             let now = Instant::now();
@@ -124,28 +126,28 @@ impl Client {
             }
             while self.thinking.peek().is_some_and(|Reverse((at, _))| *at <= now) {
                 if let Some(Reverse((_, number))) = self.thinking.pop() {
-                    self.ask(number);
+                    self.send_request(number);
                 }
             }
-            if now >= self.next_look {
-                self.give_up(now);
-                self.next_look = now + Duration::from_millis(LOOKS.into());
+            if now >= self.next_check {
+                self.drop_late(now);
+                self.next_check = now + Duration::from_millis(CHECK_INTERVAL_MS.into());
             }
             if self.next_open >= end && self.connections.is_empty() {
-                return Ok(self.seen);
+                return Ok(self.result);
             }
-            let thought = self.thinking.peek().map(|Reverse((at, _))| *at);
+            let think_end = self.thinking.peek().map(|Reverse((at, _))| *at);
             let open = (self.next_open < end).then_some(self.next_open);
-            if let Some(at) = thought.into_iter().chain(open).min() {
-                wake_at(&self.timer, at)?;
+            if let Some(at) = think_end.into_iter().chain(open).min() {
+                set_timer(&self.timer, at)?;
             }
-            let count = match self.epoll.wait(&mut events, LOOKS) {
+            let count = match self.epoll.wait(&mut events, CHECK_INTERVAL_MS) {
                 Err(nix::Error::EINTR) => 0,
                 other => other.map_err(Error::os("wait for answers"))?,
             };
             for event in &events[..count] {
                 if event.data() != TIMER {
-                    self.step(event.data());
+                    self.on_ready(event.data());
                 }
             }
         }
@@ -155,8 +157,8 @@ impl Client {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let socket =
             socket(AddressFamily::Inet, SockType::Stream, flags, None).map_err(Error::os("make a client's socket"))?;
-        self.seen.connections += 1;
-        let number = self.seen.connections;
+        self.result.connections += 1;
+        let number = self.result.connections;
         let event = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
         self.epoll.add(&socket, EpollEvent::new(event, number)).map_err(Error::os("poll a client's socket"))?;
         match connect(socket.as_raw_fd(), &SockaddrIn::from(self.plan.to)) {
@@ -168,16 +170,16 @@ impl Client {
         let connection = Connection {
             stream,
             is_connected: false,
-            left: self.plan.requests,
+            requests_left: self.plan.requests,
             sent: Instant::now(),
             is_waiting: false,
-            got: 0,
+            received: 0,
         };
         self.connections.insert(number, connection);
         Ok(())
     }
 
-    fn step(&mut self, number: u64) {
+    fn on_ready(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
@@ -185,73 +187,73 @@ impl Client {
             match connection.stream.take_error() {
                 Ok(None) if connection.stream.peer_addr().is_ok() => {
                     connection.is_connected = true;
-                    self.ask(number);
+                    self.send_request(number);
                 }
                 Ok(None) => {}
-                Ok(Some(_)) | Err(_) => self.broke(number),
+                Ok(Some(_)) | Err(_) => self.record_broken(number),
             }
             return;
         }
         let mut bytes = [0; 2 * RESPONSE];
         loop {
             match connection.stream.read(&mut bytes) {
-                Ok(0) => return self.broke(number),
-                Ok(count) => connection.got += count,
+                Ok(0) => return self.record_broken(number),
+                Ok(count) => connection.received += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return self.broke(number),
+                Err(_) => return self.record_broken(number),
             }
         }
-        if connection.is_waiting && connection.got >= RESPONSE {
-            self.answered(number);
+        if connection.is_waiting && connection.received >= RESPONSE {
+            self.record_answer(number);
         }
     }
 
-    fn ask(&mut self, number: u64) {
+    fn send_request(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        connection.left -= 1;
+        connection.requests_left -= 1;
         connection.sent = Instant::now();
         connection.is_waiting = true;
-        connection.got = 0;
+        connection.received = 0;
         if connection.stream.write_all(&[b'q'; REQUEST]).is_err() {
-            self.broke(number);
+            self.record_broken(number);
         }
     }
 
-    fn answered(&mut self, number: u64) {
+    fn record_answer(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        let since = connection.sent.saturating_duration_since(self.plan.begin);
-        self.seen.answers.push((since, connection.sent.elapsed()));
+        let since = connection.sent.saturating_duration_since(self.plan.start);
+        self.result.answers.push((since, connection.sent.elapsed()));
         connection.is_waiting = false;
-        if connection.left == 0 {
+        if connection.requests_left == 0 {
             self.connections.remove(&number);
         } else if let Some(work) = self.plan.think {
             let think = work.draw(&mut self.random);
             self.thinking.push(Reverse((Instant::now() + think, number)));
         } else {
-            self.ask(number);
+            self.send_request(number);
         }
     }
 
-    fn broke(&mut self, number: u64) {
+    fn record_broken(&mut self, number: u64) {
         if let Some(connection) = self.connections.remove(&number) {
-            let since = connection.sent.saturating_duration_since(self.plan.begin);
-            self.seen.broken.push(since);
+            let since = connection.sent.saturating_duration_since(self.plan.start);
+            self.result.broken.push(since);
         }
     }
 
-    fn give_up(&mut self, now: Instant) {
+    fn drop_late(&mut self, now: Instant) {
         let is_late = |connection: &Connection| {
             let waits = connection.is_waiting || !connection.is_connected;
-            waits && now.saturating_duration_since(connection.sent) > PATIENCE
+            waits && now.saturating_duration_since(connection.sent) > ANSWER_TIMEOUT
         };
         let late = self.connections.iter().filter(|(_, c)| is_late(c));
         let late: Vec<u64> = late.map(|(number, _)| *number).collect();
         for number in late {
-            self.broke(number);
+            self.record_broken(number);
         }
     }
 }

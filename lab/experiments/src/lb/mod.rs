@@ -1,7 +1,8 @@
 //! `dwell lb` between real clients and servers: the star of Figure 3(c) of "Measuring Response Latencies Under
-//! Asymmetric Routing" (arXiv 2505.14358). Clients' packets pass the balancer; what servers answer goes straight back.
+//! Asymmetric Routing" (arXiv 2505.14358). Clients' packets pass through the balancer; servers answer directly.
 
 mod client;
+mod goals;
 mod picture;
 pub(crate) mod process;
 mod scenario;
@@ -17,32 +18,34 @@ use std::{
 };
 
 use client::{ClientPlan, run_client};
+use dwell_engine::stats;
 use dwell_testbed::{Error, Result, signals::Signals};
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use process::{Balancer, Places, configuration};
+use process::{Balancer, BalancerPaths, configuration};
 use scenario::Event;
+use serde::Deserialize;
 use server::{Server, ServerPlan};
 
-pub use client::{PATIENCE, Seen};
-pub use picture::{Bar, by_load, over_time};
-pub use scenario::{Scenario, Speed, Work};
+pub use client::{ANSWER_TIMEOUT, ClientResult};
+pub use picture::{Percentile, by_load, over_time};
+pub use scenario::{Scenario, Slowdown, Work};
 pub use star::{CLIENTS, SERVERS, Star};
 
 /// How the balancer weighs servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// All alike.
+    /// All servers alike.
     Maglev,
     /// By their response latency.
     Latency,
 }
 
 impl Policy {
-    /// Both, in the order in which they take turns.
+    /// Both policies, in the order in which they run.
     pub const ALL: [Policy; 2] = [Policy::Maglev, Policy::Latency];
 
-    /// As in the balancer's configuration.
+    /// The name in the balancer's configuration.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Maglev => "maglev",
@@ -51,85 +54,86 @@ impl Policy {
     }
 }
 
-/// What to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What happens.
+    /// What servers, clients and the balancer do.
     pub scenario: Scenario,
-    /// How servers are weighed.
+    /// How the balancer weighs servers.
     pub policy: Policy,
-    /// Requests a second over what servers can do.
+    /// Request rate as a share of the servers' capacity.
     pub load: f64,
-    /// For how long clients open connections.
+    /// Time for which clients open connections.
     pub time: Duration,
-    /// What a request takes a server.
+    /// Service time of a request.
     pub work: Work,
-    /// Of each connection, one after the other.
+    /// Requests per connection, sent one after another.
     pub requests: u32,
-    /// Of all that is random. Runs of both policies with the same have the same arrivals, and servers as slow.
+    /// Random seed. Runs of both policies with one seed have the same arrivals and the same slow servers.
     pub seed: u64,
-    /// The `dwell` that balances.
+    /// The `dwell` program that balances.
     pub dwell: PathBuf,
-    /// An existing folder for its files.
+    /// An existing folder for the balancer's files.
     pub folder: PathBuf,
 }
 
-/// What came of it.
+/// What clients, servers and the balancer reported of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// What clients saw, all of them together.
-    pub seen: Seen,
-    /// What each server answered.
+    /// What all clients together measured.
+    pub clients: ClientResult,
+    /// Number of answers of each server.
     pub answered: Vec<u64>,
-    /// p99 of how late servers answered, as this host had other things to do. What clients wait is no better known.
-    pub late: Duration,
-    /// Each time that weights changed.
-    pub weighings: Vec<Weighing>,
+    /// p99 of the delay of answers because this host was busy: the accuracy of clients' latencies.
+    pub late_p99: Duration,
+    /// The changes of weights, in order of time.
+    pub weight_changes: Vec<WeightChange>,
 }
 
 /// A change of weights.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Weighing {
-    /// Since clients began.
+pub struct WeightChange {
+    /// Time since clients started.
     pub time_s: f64,
-    /// The part of the table that changed.
+    /// Share of the table that changed.
     pub disruption: f64,
-    /// Of each server.
+    /// The weight of each server.
     pub weights: Vec<Weight>,
 }
 
-/// What a server gets.
-#[derive(Debug, Clone, PartialEq)]
+/// A server's weight, as the balancer reports it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Weight {
-    /// Its name.
+    /// The server's name.
+    #[serde(rename = "backend")]
     pub server: String,
-    /// Its part of the table.
+    /// The server's share of the table.
     pub share: f64,
-    /// Why, in one word.
-    pub why: String,
-    /// As the balancer sees it.
+    /// The reason for the weight, in one word.
+    #[serde(rename = "why")]
+    pub reason: String,
+    /// The server's latency in seconds, as the balancer measures it.
     pub latency_s: Option<f64>,
 }
 
 impl Outcome {
-    /// The latency below or at which that share of answers lies (nearest rank), of those asked for between two times.
-    /// Requests of broken connections count as longer than all others. None if there were no requests.
+    /// A quantile of the latencies of requests sent between two times since the start, by nearest rank. Requests of
+    /// broken connections count as longer than all others. `None` if there were no requests.
     pub fn quantile(&self, share: f64, from: Duration, to: Duration) -> Option<Duration> {
         let in_time = |at: &Duration| (from..to).contains(at);
-        let answers = self.seen.answers.iter().filter(|(at, _)| in_time(at));
-        let broken = self.seen.broken.iter().filter(|at| in_time(at));
+        let answers = self.clients.answers.iter().filter(|(at, _)| in_time(at));
+        let broken = self.clients.broken.iter().filter(|at| in_time(at));
         let mut all: Vec<Duration> = answers.map(|(_, latency)| *latency).collect();
-        all.extend(broken.map(|_| PATIENCE));
+        all.extend(broken.map(|_| ANSWER_TIMEOUT));
         all.sort_unstable();
-        let rank = (all.len() as f64 * share).ceil() as usize;
-        all.get(rank.saturating_sub(1)).copied()
+        stats::quantile(&all, share)
     }
 }
 
-/// Clients begin when all of them run.
+/// Time for all clients to get ready before they start together.
 const LEAD: Duration = Duration::from_millis(200);
 
-/// Ten thousand connections are open at once.
+/// Raises the limit of open files for ten thousand simultaneous connections.
 fn allow_connections() -> Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::os("read the limit of open files"))?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(Error::os("raise the limit of open files"))
@@ -146,26 +150,26 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     if scenario == Scenario::Open {
         allow_connections()?;
     }
-    let begins = Arc::new(OnceLock::new());
+    let start_cell = Arc::new(OnceLock::new());
     let servers: Vec<Server> = star
         .servers
         .iter()
-        .zip(scenario.speeds(seed))
+        .zip(scenario.slowdowns(seed))
         .zip(0..)
-        .map(|((namespace, speed), number)| {
-            let plan = ServerPlan { work: options.work, speed, seed, begin: Arc::clone(&begins) };
+        .map(|((namespace, slowdown), number)| {
+            let plan = ServerPlan { work: options.work, slowdown, seed, start: Arc::clone(&start_cell) };
             Server::start(namespace, number, plan)
         })
         .collect();
-    let configured = |servers| {
+    let config_for = |servers| {
         let policy = options.policy;
-        move |places: &Places| configuration(places, policy, servers)
+        move |paths: &BalancerPaths| configuration(paths, policy, servers)
     };
-    let first = configured(scenario.servers());
+    let first = config_for(scenario.servers());
     let mut balancer = Balancer::start(star, &options.dwell, &options.folder, first)?;
     balancer.wait_until(|| star.clients[0].enter(connects))?;
-    let began = Timestamp::now();
-    let begin = *begins.get_or_init(|| Instant::now() + LEAD);
+    let started_at = Timestamp::now();
+    let start = *start_cell.get_or_init(|| Instant::now() + LEAD);
     let requests = scenario.requests().unwrap_or(options.requests);
     let rate = options.load * scenario.capacity(options.work, seed);
     let clients: Vec<_> = star
@@ -179,7 +183,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
                 requests,
                 think: scenario.think(),
                 has_own_files: scenario == Scenario::Open,
-                begin,
+                start,
                 time: options.time,
                 seed,
                 number,
@@ -188,23 +192,23 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         })
         .collect();
     for (at, event) in scenario.events() {
-        signals.pause((begin + *at).saturating_duration_since(Instant::now()))?;
+        signals.pause((start + *at).saturating_duration_since(Instant::now()))?;
         match *event {
-            Event::Servers(servers) => balancer.reload(configured(servers))?,
+            Event::Servers(servers) => balancer.reload(config_for(servers))?,
             Event::Restart => balancer.restart()?,
             Event::Reloads(times) => (0..times).try_for_each(|time| {
                 signals.pause(Duration::ZERO)?;
-                balancer.reload(configured(SERVERS - (time + 1) % 2))
+                balancer.reload(config_for(SERVERS - (time + 1) % 2))
             })?,
         }
     }
-    signals.pause((begin + options.time).saturating_duration_since(Instant::now()))?;
+    signals.pause((start + options.time).saturating_duration_since(Instant::now()))?;
     let mut outcome = Outcome::default();
     for client in clients {
-        let seen = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
-        outcome.seen.answers.extend(seen.answers);
-        outcome.seen.broken.extend(seen.broken);
-        outcome.seen.connections += seen.connections;
+        let result = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        outcome.clients.answers.extend(result.answers);
+        outcome.clients.broken.extend(result.broken);
+        outcome.clients.connections += result.connections;
     }
     let mut late = Vec::new();
     for server in servers {
@@ -213,15 +217,15 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         late.extend(served.late);
     }
     late.sort_unstable();
-    outcome.late = late.get(late.len() * 99 / 100).copied().unwrap_or_default();
-    outcome.weighings = balancer.stop(began)?;
-    if outcome.seen.answers.is_empty() {
+    outcome.late_p99 = stats::quantile(&late, 0.99).unwrap_or_default();
+    outcome.weight_changes = balancer.stop(started_at)?;
+    if outcome.clients.answers.is_empty() {
         return Err(Error::Timeout("an answer to any request".to_owned()));
     }
     Ok(outcome)
 }
 
-/// Whether a connection comes through.
+/// Whether a connection through the balancer succeeds.
 fn connects() -> bool {
     TcpStream::connect_timeout(&Star::vip().into(), Duration::from_millis(250)).is_ok()
 }

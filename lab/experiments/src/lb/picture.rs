@@ -1,4 +1,4 @@
-//! Tails by load, and weights over time.
+//! Charts of tail latencies by load, and of weights over time.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use dwell_chart::{Axis, Chart, Line, Scale, drawing};
 
 use super::{Outcome, Policy, SERVERS};
 
-/// Told apart by people with any kind of sight for colours (Okabe and Ito).
+/// Colours that people with any colour vision can distinguish (Okabe and Ito).
 const COLOURS: [&str; SERVERS] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7"];
 
-/// A percentile of a policy at a load: its mean over runs.
+/// A percentile of a policy at a load, averaged over runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bar {
-    /// Who.
+pub struct Percentile {
+    /// The policy of the runs.
     pub policy: Policy,
-    /// Requests over what servers can do.
+    /// Request rate as a share of the servers' capacity.
     pub load: f64,
-    /// The percentile: 0.5, 0.9, 0.99.
+    /// The quantile: 0.5, 0.9 or 0.99.
     pub share: f64,
-    /// What it was in each run, on average.
+    /// Mean of the latency over runs, in milliseconds.
     pub latency_ms: f64,
 }
 
-/// Percentiles by load, as in Figure 9 of the paper, a chart a percentile.
-pub fn by_load(heading: &str, bars: &[Bar]) -> String {
+/// Percentiles by load, as in Figure 9 of the paper, with one chart per percentile.
+pub fn by_load(heading: &str, percentiles: &[Percentile]) -> String {
     let charts = [0.5, 0.9, 0.99].map(|share| {
         let of = |policy: Policy, colour| Line {
             label: policy.name().to_owned(),
@@ -32,17 +32,18 @@ pub fn by_load(heading: &str, bars: &[Bar]) -> String {
             dashed: policy == Policy::Maglev,
             dotted: true,
             pieces: vec![
-                bars.iter()
-                    .filter(|bar| bar.policy == policy && bar.share == share)
-                    .map(|bar| (bar.load, bar.latency_ms))
+                percentiles
+                    .iter()
+                    .filter(|point| point.policy == policy && point.share == share)
+                    .map(|point| (point.load, point.latency_ms))
                     .collect(),
             ],
         };
-        let values = bars.iter().filter(|bar| bar.share == share);
-        let values: Vec<f64> = values.map(|bar| bar.latency_ms.max(0.001)).collect();
+        let values = percentiles.iter().filter(|point| point.share == share);
+        let values: Vec<f64> = values.map(|point| point.latency_ms.max(0.001)).collect();
         Chart {
             title: format!("p{}", share * 100.0),
-            x: Axis { label: "requests over what servers can do".to_owned(), scale: Scale::Linear, range: (0.0, 1.0) },
+            x: Axis { label: "load, as a share of capacity".to_owned(), scale: Scale::Linear, range: (0.0, 1.0) },
             y: Axis {
                 label: "response latency, ms".to_owned(),
                 scale: Scale::Log,
@@ -57,7 +58,7 @@ pub fn by_load(heading: &str, bars: &[Bar]) -> String {
     drawing(heading, &charts)
 }
 
-/// What part of new connections each server gets, and below it the p99 of each second.
+/// Each server's share of new connections over time, and below it the p99 of each second.
 pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let x = || Axis { label: "time, s".to_owned(), scale: Scale::Linear, range: (0.0, seconds) };
@@ -70,9 +71,9 @@ pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
         pieces: vec![points],
     };
     let weights = Chart {
-        title: "Part of new connections".to_owned(),
+        title: "Share of new connections".to_owned(),
         x: x(),
-        y: Axis { label: "part".to_owned(), scale: Scale::Linear, range: (0.0, 0.6) },
+        y: Axis { label: "share".to_owned(), scale: Scale::Linear, range: (0.0, 0.6) },
         lines: (0..SERVERS)
             .map(|server| {
                 let name = format!("server{}", server + 1);
@@ -99,14 +100,14 @@ pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
     drawing(heading, &[weights, tail])
 }
 
-/// A share holds until the next one.
+/// The shares of a server over time; each holds until the next one.
 fn steps(outcome: &Outcome, server: &str, end_s: f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
-    for weighing in &outcome.weighings {
-        let Some(weight) = weighing.weights.iter().find(|w| w.server == server) else {
+    for change in &outcome.weight_changes {
+        let Some(weight) = change.weights.iter().find(|w| w.server == server) else {
             continue;
         };
-        let time_s = weighing.time_s.max(0.0);
+        let time_s = change.time_s.max(0.0);
         if let Some((_, before)) = points.last().copied() {
             points.push((time_s, before));
         }
@@ -114,7 +115,7 @@ fn steps(outcome: &Outcome, server: &str, end_s: f64) -> Vec<(f64, f64)> {
     }
     match points.last().copied() {
         Some((_, share)) => points.push((end_s, share)),
-        // Nothing was ever weighed.
+        // Weights never changed.
         None => points.extend([(0.0, 1.0 / SERVERS as f64), (end_s, 1.0 / SERVERS as f64)]),
     }
     points
@@ -123,18 +124,18 @@ fn steps(outcome: &Outcome, server: &str, end_s: f64) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Weighing, Weight},
+        super::{Weight, WeightChange},
         *,
     };
 
     #[test]
     fn shares_hold_until_the_next() {
-        let weighing = |time_s, share| Weighing {
+        let change = |time_s, share| WeightChange {
             time_s,
             disruption: 0.0,
-            weights: vec![Weight { server: "server1".to_owned(), share, why: "slow".to_owned(), latency_s: None }],
+            weights: vec![Weight { server: "server1".to_owned(), share, reason: "slow".to_owned(), latency_s: None }],
         };
-        let outcome = Outcome { weighings: vec![weighing(-1.0, 0.25), weighing(4.0, 0.1)], ..Outcome::default() };
+        let outcome = Outcome { weight_changes: vec![change(-1.0, 0.25), change(4.0, 0.1)], ..Outcome::default() };
         let expected = [(0.0, 0.25), (4.0, 0.25), (4.0, 0.1), (9.0, 0.1)];
         assert_eq!(steps(&outcome, "server1", 9.0), expected);
         let alike = [(0.0, 0.25), (9.0, 0.25)];
@@ -144,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_a_percentile_has_a_line_a_policy() {
-        let bar = |policy, share| Bar { policy, load: 0.5, share, latency_ms: 10.0 };
-        let all = [0.5, 0.9, 0.99].map(|share| Policy::ALL.map(|policy| bar(policy, share)));
+    fn each_percentile_has_a_chart_with_one_line_per_policy() {
+        let point = |policy, share| Percentile { policy, load: 0.5, share, latency_ms: 10.0 };
+        let all = [0.5, 0.9, 0.99].map(|share| Policy::ALL.map(|policy| point(policy, share)));
         let svg = by_load("a heading", &all.concat());
         for text in [">p50</text>", ">p90</text>", ">p99</text>"] {
             assert_eq!(svg.matches(text).count(), 1, "{svg}");

@@ -1,4 +1,4 @@
-//! `dwell lb run`, as anybody runs it.
+//! `dwell lb run`, started as any user starts it.
 
 use std::{
     fmt::Write as _,
@@ -18,35 +18,35 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
-    Policy, Weighing,
+    Policy, Weight, WeightChange,
     star::{FRONT, PORT, Star},
 };
 
-/// A running balancer. Its programs and maps go when this is dropped.
+/// A running balancer. Its programs and maps are removed when this is dropped.
 pub(crate) struct Balancer<'a> {
     star: &'a Star,
     exe: &'a Path,
     part: Option<RunningProgram>,
-    places: Places,
+    paths: BalancerPaths,
     config: PathBuf,
 }
 
-/// Where a balancer leaves its things: its configuration has to say so.
-pub(crate) struct Places {
+/// The paths of a balancer's pins and socket, which its configuration names.
+pub(crate) struct BalancerPaths {
     pub(crate) pin: PathBuf,
     pub(crate) socket: PathBuf,
 }
 
-/// Where programs are pinned: folders that name their process, so that those of killed ones can be told.
+/// The parent of the folders with pins. Each folder names its process, so that those of killed processes are found.
 const PINS: &str = "/sys/fs/bpf/dwell";
 
 impl<'a> Balancer<'a> {
-    /// Starts it, and waits until it says that it runs.
+    /// Starts a balancer, and waits until it reports that it runs.
     pub(crate) fn start(
         star: &'a Star,
         exe: &'a Path,
         folder: &Path,
-        configuration: impl FnOnce(&Places) -> String,
+        configuration: impl FnOnce(&BalancerPaths) -> String,
     ) -> Result<Balancer<'a>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_abandoned();
@@ -57,7 +57,7 @@ impl<'a> Balancer<'a> {
             star,
             exe,
             part: None,
-            places: Places { pin: Path::new(PINS).join(name), socket: folder.join("lb.sock") },
+            paths: BalancerPaths { pin: Path::new(PINS).join(name), socket: folder.join("lb.sock") },
             config: folder.join("lb.toml"),
         };
         balancer.configure(configuration)?;
@@ -72,7 +72,7 @@ impl<'a> Balancer<'a> {
         Ok(part)
     }
 
-    /// Kills its process, and has another take over.
+    /// Kills the balancer's process, and starts another one that takes over.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.part = None;
         let folder = self.config.parent().unwrap_or(Path::new(".")).to_owned();
@@ -80,20 +80,20 @@ impl<'a> Balancer<'a> {
         Ok(())
     }
 
-    /// Has it go on by another configuration.
-    pub(crate) fn reload(&self, configuration: impl FnOnce(&Places) -> String) -> Result<()> {
+    /// Reloads the balancer with another configuration.
+    pub(crate) fn reload(&self, configuration: impl FnOnce(&BalancerPaths) -> String) -> Result<()> {
         self.configure(configuration)?;
-        let socket = self.places.socket.to_string_lossy();
+        let socket = self.paths.socket.to_string_lossy();
         self.dwell(&["reload", "--socket", &socket]).map(drop)
     }
 
-    /// Waits until it lets something through.
-    pub(crate) fn wait_until(&self, mut comes_through: impl FnMut() -> Result<bool>) -> Result<()> {
-        let begun = Instant::now();
-        while !comes_through()? {
-            if begun.elapsed() > PATIENCE {
-                let said = self.part.as_ref().map_or(Ok(String::new()), RunningProgram::stderr)?;
-                let what = format!("a connection through the balancer, which says: {}", said.trim());
+    /// Waits until a probe of the path through the balancer succeeds.
+    pub(crate) fn wait_until(&self, mut is_reachable: impl FnMut() -> Result<bool>) -> Result<()> {
+        let start = Instant::now();
+        while !is_reachable()? {
+            if start.elapsed() > PATIENCE {
+                let output = self.part.as_ref().map_or(Ok(String::new()), RunningProgram::stderr)?;
+                let what = format!("a connection through the balancer, whose output is: {}", output.trim());
                 return Err(Error::Timeout(what));
             }
             thread::sleep(Duration::from_millis(100));
@@ -101,22 +101,22 @@ impl<'a> Balancer<'a> {
         Ok(())
     }
 
-    /// Ends it. What it said of weights since a time.
-    pub(crate) fn stop(mut self, since: Timestamp) -> Result<Vec<Weighing>> {
+    /// Stops the balancer, and returns the changes of weights that it reported, with times since `since`.
+    pub(crate) fn stop(mut self, since: Timestamp) -> Result<Vec<WeightChange>> {
         let Some(part) = self.part.take() else {
             return Ok(Vec::new());
         };
         let out = part.stdout_file().to_owned();
         part.interrupt()?;
         self.detach()?;
-        let said = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
-        weighings(&said, since)
+        let output = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
+        weight_changes(&output, since)
     }
 
-    /// Takes it out of the kernel. Status 1 is that nothing of it is left there.
+    /// Removes the balancer from the kernel. Status 1 means that nothing of it was left there.
     fn detach(&self) -> Result<()> {
         let mut command = self.star.balancer.command(self.exe);
-        command.args(["lb", "detach", "--pin"]).arg(&self.places.pin);
+        command.args(["lb", "detach", "--pin"]).arg(&self.paths.pin);
         let line = command_line(&command);
         let output = command.output().map_err(Error::io(format!("run `{line}`")))?;
         match output.status.code() {
@@ -134,8 +134,8 @@ impl<'a> Balancer<'a> {
         run(command.arg("lb").args(arguments), "")
     }
 
-    fn configure(&self, configuration: impl FnOnce(&Places) -> String) -> Result<()> {
-        let text = configuration(&self.places);
+    fn configure(&self, configuration: impl FnOnce(&BalancerPaths) -> String) -> Result<()> {
+        let text = configuration(&self.paths);
         fs::write(&self.config, text).map_err(Error::file("write", &self.config))
     }
 }
@@ -143,11 +143,11 @@ impl<'a> Balancer<'a> {
 impl Drop for Balancer<'_> {
     fn drop(&mut self) {
         self.part = None;
-        let _ = fs::remove_dir_all(&self.places.pin);
+        let _ = fs::remove_dir_all(&self.paths.pin);
     }
 }
 
-/// Pins of labs that were killed.
+/// Removes the pins of experiments that were killed.
 fn remove_abandoned() {
     for entry in fs::read_dir(PINS).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -156,25 +156,25 @@ fn remove_abandoned() {
             Some(ProcessId { pid: parts.next()?.parse().ok()?, start_ticks: parts.next()?.parse().ok()? })
         });
         if process.is_some_and(|process| !process.is_alive()) {
-            // What cannot be removed now is for the next lab.
+            // The next experiment tries again what cannot be removed now.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// What begins each configuration of the lab.
-pub(crate) fn head(places: &Places) -> String {
+/// The part of the configuration that all experiments have in common.
+pub(crate) fn common_config(paths: &BalancerPaths) -> String {
     format!(
         "interface = \"{FRONT}\"\n\
          interval = \"200ms\"\n\
          pin = {:?}\n\n\
          [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
          [api]\nsocket = {:?}\n\n",
-        places.pin, places.socket
+        paths.pin, paths.socket
     )
 }
 
-/// The servers, by their own addresses.
+/// The configuration of servers by their own addresses, each followed by the lines that `more` returns.
 pub(crate) fn backends(servers: impl IntoIterator<Item = usize>, more: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for server in servers {
@@ -189,8 +189,8 @@ pub(crate) fn backends(servers: impl IntoIterator<Item = usize>, more: impl Fn(u
     text
 }
 
-/// For connections by TCP to so many servers.
-pub(super) fn configuration(places: &Places, policy: Policy, servers: usize) -> String {
+/// The configuration for TCP connections to the first `servers` servers.
+pub(super) fn configuration(paths: &BalancerPaths, policy: Policy, servers: usize) -> String {
     let vip = format!(
         "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
          policy = \"{}\"\nforward = \"l2\"\n\n\
@@ -198,10 +198,10 @@ pub(super) fn configuration(places: &Places, policy: Policy, servers: usize) -> 
         Star::vip().ip(),
         policy.name()
     );
-    head(places) + &vip + &backends(0..servers, |_| String::new())
+    common_config(paths) + &vip + &backends(0..servers, |_| String::new())
 }
 
-/// A line of what it says that is of weights.
+/// A line of the balancer's output; other fields than these are ignored.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
@@ -213,34 +213,20 @@ struct Line {
     backends: serde_json::Value,
 }
 
-#[derive(Deserialize)]
-struct Backend {
-    backend: String,
-    share: f64,
-    why: String,
-    latency_s: Option<f64>,
-}
-
-fn weighings(said: &str, since: Timestamp) -> Result<Vec<Weighing>> {
+fn weight_changes(output: &str, since: Timestamp) -> Result<Vec<WeightChange>> {
     let mut all = Vec::new();
-    for line in said.lines() {
-        let wrong = |why: String| Error::invalid("what the balancer says", why);
+    for line in output.lines() {
+        let wrong = |why: String| Error::invalid("output of the balancer", why);
         let line: Line = serde_json::from_str(line).map_err(|why| wrong(why.to_string()))?;
         if line.kind != "lb_weights" {
             continue;
         }
-        let backends: Vec<Backend> = serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
-        let share = |backend: Backend| super::Weight {
-            server: backend.backend,
-            share: backend.share,
-            why: backend.why,
-            latency_s: backend.latency_s,
-        };
+        let weights: Vec<Weight> = serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
         let time: Timestamp = line.time.parse().map_err(|why: jiff::Error| wrong(why.to_string()))?;
-        all.push(Weighing {
+        all.push(WeightChange {
             time_s: time.duration_since(since).as_secs_f64(),
             disruption: line.disruption,
-            weights: backends.into_iter().map(share).collect(),
+            weights,
         });
     }
     Ok(all)
@@ -251,23 +237,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_weights_is_read_and_the_rest_is_not() {
-        let said = r#"{"type":"lb_started","backends":4,"vips":1,"time":"2026-01-01T00:00:00Z"}
+    fn changes_of_weights_are_read_and_other_records_ignored() {
+        let output = r#"{"type":"lb_started","backends":4,"vips":1,"time":"2026-01-01T00:00:00Z"}
 {"type":"lb_weights","vip":"lab","disruption":0.1,"time":"2026-01-01T00:00:02.5Z","backends":[{"backend":"server1","weight":0.6,"share":0.15,"why":"slow","latency_s":0.02}]}
 "#;
         let since = "2026-01-01T00:00:01Z".parse().unwrap();
-        let found = weighings(said, since).unwrap();
+        let found = weight_changes(output, since).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].time_s, found[0].disruption), (1.5, 0.1));
         let weight = &found[0].weights[0];
         assert_eq!((weight.server.as_str(), weight.share), ("server1", 0.15));
-        assert!(weighings("nonsense", since).is_err());
+        assert!(weight_changes("nonsense", since).is_err());
     }
 
     #[test]
     fn the_configuration_names_all_servers_and_the_policy() {
-        let places = Places { pin: "/pin".into(), socket: "/s".into() };
-        let text = configuration(&places, Policy::Latency, 3);
+        let paths = BalancerPaths { pin: "/pin".into(), socket: "/s".into() };
+        let text = configuration(&paths, Policy::Latency, 3);
         assert_eq!(text.matches("[[vip.backend]]").count(), 3);
         assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));
         assert!(text.contains("address = \"10.79.0.23\"") && !text.contains("10.79.0.24"));

@@ -1,4 +1,4 @@
-//! What servers and clients do.
+//! Scenarios: what happens to servers, clients and the balancer in a run.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 use super::star::SERVERS;
 use crate::loads::random::{exponential, generator};
 
-/// How long a request takes a server at its usual speed.
+/// Distribution of the service time of a request at a server that is not slowed down.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
-    /// Exponential, of that mean.
+    /// Exponential with this mean.
     Exponential(Duration),
-    /// Always so long.
+    /// Constant.
     Fixed(Duration),
 }
 
@@ -32,18 +32,18 @@ impl Work {
     }
 }
 
-/// How many times slower than usual a server is, over time: from each time on. Not there at all: none.
+/// Factors by which a server is slowed down, each from a time since the start on. `None`: the server is down.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Speed(pub Vec<(Duration, Option<f64>)>);
+pub struct Slowdown(pub Vec<(Duration, Option<f64>)>);
 
-impl Speed {
-    /// At a time since the beginning.
+impl Slowdown {
+    /// The factor at a time since the start.
     pub fn at(&self, time: Duration) -> Option<f64> {
         let phase = self.0.iter().rev().find(|(from, _)| *from <= time);
         phase.map_or(Some(1.0), |(_, times)| *times)
     }
 
-    /// What it can do until an end, over what it could at its usual speed.
+    /// Capacity until `end`, as a share of the capacity without slowdown.
     fn capacity(&self, end: Duration) -> f64 {
         const STEPS: u32 = 1_000;
         let at = |step: u32| self.at(end * step / STEPS).map_or(0.0, |times| 1.0 / times);
@@ -54,7 +54,7 @@ impl Speed {
 /// What happens in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
-    /// Each 15 s another server is twice as slow.
+    /// Another server is twice as slow every 15 s.
     Tail,
     /// A server is ten times slower for 10 s.
     Slowed,
@@ -62,31 +62,31 @@ pub enum Scenario {
     Killed,
     /// A server is added.
     Added,
-    /// All servers alike, and clients that think before each request.
+    /// All servers are alike, and clients think before each request.
     Think,
-    /// Ten thousand connections that stay, whatever becomes of the balancer.
+    /// Ten thousand connections stay open while the balancer is reloaded and restarted.
     Open,
 }
 
 /// What is done to the balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Its configuration names so many servers from now on.
+    /// Its configuration names this number of servers from now on.
     Servers(usize),
-    /// Its process is killed, and another takes over.
+    /// Its process is killed, and another one takes over.
     Restart,
-    /// It reads its configuration so often, each time with another number of servers.
+    /// It is reloaded this number of times, each time with another number of servers.
     Reloads(usize),
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Scenario {
-    /// All.
+    /// All scenarios, in the order in which they run.
     pub const ALL: [Scenario; 6] =
         [Scenario::Tail, Scenario::Slowed, Scenario::Killed, Scenario::Added, Scenario::Think, Scenario::Open];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Tail => "tail",
@@ -98,19 +98,19 @@ impl Scenario {
         }
     }
 
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub fn about(self) -> &'static str {
         match self {
-            Scenario::Tail => "each 15 s another server is twice as slow",
+            Scenario::Tail => "another server is twice as slow every 15 s",
             Scenario::Slowed => "a server is ten times slower for 10 s",
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
-            Scenario::Open => "10,000 connections stay: a server comes and goes, a restart, 100 reloads",
+            Scenario::Open => "10,000 connections stay open while a server comes and goes, a restart and 100 reloads",
         }
     }
 
-    /// How long a run of it is.
+    /// The time for which clients open connections, by default.
     pub fn time(self) -> Duration {
         match self {
             Scenario::Tail => 60 * SECOND,
@@ -120,47 +120,47 @@ impl Scenario {
         }
     }
 
-    /// The loads that are run, over what servers can do.
+    /// The loads by default, as shares of the servers' capacity.
     pub fn loads(self) -> &'static [f64] {
         match self {
             Scenario::Tail => &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
             Scenario::Slowed | Scenario::Killed | Scenario::Added => &[0.4],
             Scenario::Think => &[0.3, 0.5, 0.7],
-            // of two requests each
+            // Connections have two requests each.
             Scenario::Open => &[0.6],
         }
     }
 
-    /// Of each server, the same for a seed.
-    pub fn speeds(self, seed: u64) -> [Speed; SERVERS] {
-        let mut speeds: [Speed; SERVERS] = Default::default();
+    /// The slowdown of each server, which is the same for the same seed.
+    pub fn slowdowns(self, seed: u64) -> [Slowdown; SERVERS] {
+        let mut slowdowns: [Slowdown; SERVERS] = Default::default();
         match self {
             Scenario::Tail => {
                 let mut random = generator(seed, 13, 0);
                 let mut last = SERVERS;
                 for from in (0..self.time().as_secs()).step_by(15).map(|s| s as u32) {
-                    // not the same twice: what was slow is as usual again
+                    // The server that was slow last is not slow again.
                     let slow = loop {
                         let server = random.random_range(0..SERVERS);
                         if server != last {
                             break server;
                         }
                     };
-                    speeds[slow].0.push((from * SECOND, Some(2.0)));
-                    speeds[slow].0.push(((from + 15) * SECOND, Some(1.0)));
+                    slowdowns[slow].0.push((from * SECOND, Some(2.0)));
+                    slowdowns[slow].0.push(((from + 15) * SECOND, Some(1.0)));
                     last = slow;
                 }
             }
             Scenario::Slowed => {
-                speeds[0].0 = vec![(10 * SECOND, Some(10.0)), (20 * SECOND, Some(1.0))];
+                slowdowns[0].0 = vec![(10 * SECOND, Some(10.0)), (20 * SECOND, Some(1.0))];
             }
-            Scenario::Killed => speeds[0].0 = vec![(10 * SECOND, None), (25 * SECOND, Some(1.0))],
+            Scenario::Killed => slowdowns[0].0 = vec![(10 * SECOND, None), (25 * SECOND, Some(1.0))],
             Scenario::Added | Scenario::Think | Scenario::Open => {}
         }
-        speeds
+        slowdowns
     }
 
-    /// Servers that are there from the beginning.
+    /// Number of servers in the balancer's configuration at the start.
     pub(super) fn servers(self) -> usize {
         match self {
             Scenario::Added | Scenario::Open => SERVERS - 1,
@@ -168,7 +168,7 @@ impl Scenario {
         }
     }
 
-    /// What is done to the balancer, and when.
+    /// Events of the balancer, with times since the start.
     pub(super) fn events(self) -> &'static [(Duration, Event)] {
         const fn at(second: u64, event: Event) -> (Duration, Event) {
             (Duration::from_secs(second), event)
@@ -189,29 +189,29 @@ impl Scenario {
         }
     }
 
-    /// Of each connection, where it is not for the user to say.
+    /// Requests per connection, if the scenario prescribes it.
     pub(super) fn requests(self) -> Option<u32> {
         (self == Scenario::Open).then_some(2)
     }
 
-    /// How long clients think, if they do.
+    /// Think time of clients before each request, if they think.
     pub(super) fn think(self) -> Option<Work> {
         match self {
             Scenario::Think => Some(Work::Exponential(Duration::from_millis(20))),
-            // until all that is done to the balancer is over
+            // Longer than all events of the balancer take.
             Scenario::Open => Some(Work::Fixed(45 * SECOND)),
             _ => None,
         }
     }
 
-    /// Requests a second that all servers together can do, over a whole run; in scenarios where something happens to
-    /// one, what they can do before.
+    /// Requests per second that all servers together can serve: over a whole run of `tail`, and before the first event
+    /// of other scenarios.
     pub fn capacity(self, work: Work, seed: u64) -> f64 {
         let usual = 1.0 / work.mean().as_secs_f64();
         match self {
             Scenario::Tail => {
-                let speeds = self.speeds(seed);
-                let all = speeds.iter().map(|speed| speed.capacity(self.time()));
+                let slowdowns = self.slowdowns(seed);
+                let all = slowdowns.iter().map(|slowdown| slowdown.capacity(self.time()));
                 usual * all.sum::<f64>()
             }
             _ => usual * self.servers() as f64,
@@ -226,21 +226,21 @@ mod tests {
     #[test]
     fn one_server_is_slow_at_a_time_and_never_the_same_twice() {
         for seed in 0..20 {
-            let speeds = Scenario::Tail.speeds(seed);
+            let slowdowns = Scenario::Tail.slowdowns(seed);
             let slow = |second: u64| -> Vec<usize> {
                 let at = Duration::from_millis(second * 1000 + 500);
-                (0..SERVERS).filter(|n| speeds[*n].at(at) == Some(2.0)).collect()
+                (0..SERVERS).filter(|n| slowdowns[*n].at(at) == Some(2.0)).collect()
             };
             for second in 0..60 {
-                assert_eq!(slow(second).len(), 1, "{seed}: {second}: {speeds:?}");
+                assert_eq!(slow(second).len(), 1, "{seed}: {second}: {slowdowns:?}");
             }
             assert!((0..3).all(|phase| slow(15 * phase) != slow(15 * phase + 15)));
         }
-        assert_ne!(Scenario::Tail.speeds(1), Scenario::Tail.speeds(2));
+        assert_ne!(Scenario::Tail.slowdowns(1), Scenario::Tail.slowdowns(2));
     }
 
     #[test]
-    fn capacity_is_what_servers_can_do() {
+    fn capacity_is_the_rate_that_servers_can_serve() {
         let work = Work::Fixed(Duration::from_millis(5));
         let near = |scenario: Scenario, expected: f64| {
             let found = scenario.capacity(work, 3);
@@ -249,7 +249,7 @@ mod tests {
         near(Scenario::Tail, 700.0);
         near(Scenario::Slowed, 800.0);
         near(Scenario::Added, 600.0);
-        assert_eq!(Scenario::Killed.speeds(1)[0].at(12 * SECOND), None);
-        assert_eq!(Scenario::Killed.speeds(1)[0].at(26 * SECOND), Some(1.0));
+        assert_eq!(Scenario::Killed.slowdowns(1)[0].at(12 * SECOND), None);
+        assert_eq!(Scenario::Killed.slowdowns(1)[0].at(26 * SECOND), Some(1.0));
     }
 }

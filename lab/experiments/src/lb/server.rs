@@ -1,4 +1,4 @@
-//! A server with one worker, whose work is a wait: requests queue, and take no processor.
+//! A server with one worker whose work is to wait: requests queue, and use no CPU time.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,48 +21,49 @@ use nix::sys::{
 };
 
 use super::{
-    scenario::{Speed, Work},
+    scenario::{Slowdown, Work},
     star::PORT,
 };
 use crate::loads::random::generator;
 
-/// Bytes of a request, and of a response.
+/// Length of a request in bytes.
 pub(super) const REQUEST: usize = 100;
+/// Length of a response in bytes.
 pub(super) const RESPONSE: usize = 1_000;
-/// How often it looks whether it is to end, or its speed is another.
-const LOOKS: u16 = 50;
+/// Interval at which a server checks whether to stop, and whether it is up, in milliseconds.
+const CHECK_INTERVAL_MS: u16 = 50;
 
-/// What a server is to do.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub(super) struct ServerPlan {
     pub(super) work: Work,
-    pub(super) speed: Speed,
+    pub(super) slowdown: Slowdown,
     pub(super) seed: u64,
-    /// Speeds are from then on; until it is known, servers are as at the beginning.
-    pub(super) begin: Arc<OnceLock<Instant>>,
+    /// The start, once it is known; until then servers behave as at the start.
+    pub(super) start: Arc<OnceLock<Instant>>,
 }
 
 /// A running server. It ends when this is dropped.
 pub(super) struct Server {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Result<Served>>>>,
+    thread: Option<JoinHandle<Result<Result<ServerResult>>>>,
 }
 
 impl Server {
     pub(super) fn start(namespace: &Namespace, number: u64, plan: ServerPlan) -> Server {
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
-        let thread = namespace.spawn_thread(move || Worker::new(plan, number)?.run(&seen));
+        let stopped = Arc::clone(&stop);
+        let thread = namespace.spawn_thread(move || Worker::new(plan, number)?.run(&stopped));
         Server { stop, thread: Some(thread) }
     }
 
-    /// Ends it.
-    pub(super) fn stop(mut self) -> Result<Served> {
+    /// Stops the server.
+    pub(super) fn stop(mut self) -> Result<ServerResult> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(answered)) => answered?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Ok(Served::default()),
+            None => Ok(ServerResult::default()),
         }
     }
 }
@@ -71,18 +72,18 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Told by `stop`, if anybody asks.
+            // Errors are returned by `stop` only.
             let _ = thread.join();
         }
     }
 }
 
-/// What a server did.
+/// What a server counted.
 #[derive(Debug, Default)]
-pub(super) struct Served {
-    /// Requests that it answered.
+pub(super) struct ServerResult {
+    /// Number of answered requests.
     pub(super) answered: u64,
-    /// How much later than it should each of them was, as this host had other things to do.
+    /// The delay of each answer because this host was busy.
     pub(super) late: Vec<Duration>,
 }
 
@@ -99,10 +100,10 @@ struct Worker {
     listener: Option<TcpListener>,
     connections: HashMap<u64, (TcpStream, usize)>,
     next: u64,
-    /// One worker: in the order in which they will be done.
+    /// Queued requests, in the order in which the one worker serves them.
     jobs: VecDeque<Job>,
     free_at: Instant,
-    served: Served,
+    result: ServerResult,
 }
 
 const LISTENER: u64 = 0;
@@ -127,16 +128,16 @@ impl Worker {
             next: FIRST,
             jobs: VecDeque::new(),
             free_at: Instant::now(),
-            served: Served::default(),
+            result: ServerResult::default(),
         })
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Result<Served> {
+    fn run(mut self, stop: &AtomicBool) -> Result<ServerResult> {
         become_realtime();
         let mut events = [EpollEvent::empty(); 64];
         while !stop.load(Ordering::Relaxed) {
-            self.be_up_or_down()?;
-            let count = match self.epoll.wait(&mut events, LOOKS) {
+            self.follow_availability()?;
+            let count = match self.epoll.wait(&mut events, CHECK_INTERVAL_MS) {
                 Err(nix::Error::EINTR) => 0,
                 other => other.map_err(Error::os("wait for requests"))?,
             };
@@ -149,17 +150,17 @@ impl Worker {
             }
             self.answer()?;
         }
-        Ok(self.served)
+        Ok(self.result)
     }
 
     fn since(&self, time: Instant) -> Duration {
-        let begin = self.plan.begin.get();
-        begin.map_or(Duration::ZERO, |begin| time.saturating_duration_since(*begin))
+        let start = self.plan.start.get();
+        start.map_or(Duration::ZERO, |start| time.saturating_duration_since(*start))
     }
 
-    /// A server that is killed loses its socket and all connections.
-    fn be_up_or_down(&mut self) -> Result<()> {
-        let is_up = self.plan.speed.at(self.since(Instant::now())).is_some();
+    /// Opens the listening socket if the server is up, and drops it and all connections if it is down.
+    fn follow_availability(&mut self) -> Result<()> {
+        let is_up = self.plan.slowdown.at(self.since(Instant::now())).is_some();
         match (is_up, &self.listener) {
             (true, None) => {
                 let at = (Ipv4Addr::UNSPECIFIED, PORT);
@@ -186,7 +187,7 @@ impl Worker {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // It went before it was taken.
+                // The client closed it before it was accepted.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(Error::io("accept a connection")(error)),
             };
@@ -200,14 +201,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Queues what was asked. A connection that ended goes, and what it waits for with it.
+    /// Queues the requests that have arrived on a connection, and drops the connection if it has ended.
     fn read(&mut self, number: u64) {
         let Some((stream, rest)) = self.connections.get_mut(&number) else {
             return;
         };
         let mut bytes = [0; 4 * REQUEST];
         let mut requests = 0;
-        let is_over = loop {
+        let is_closed = loop {
             match stream.read(&mut bytes) {
                 Ok(0) => break true,
                 Ok(count) => {
@@ -221,20 +222,20 @@ impl Worker {
         for _ in 0..requests {
             self.queue(number);
         }
-        if is_over {
+        if is_closed {
             self.connections.remove(&number);
         }
     }
 
     fn queue(&mut self, connection: u64) {
         let start = self.free_at.max(Instant::now());
-        let times = self.plan.speed.at(self.since(start)).unwrap_or(1.0);
+        let times = self.plan.slowdown.at(self.since(start)).unwrap_or(1.0);
         let service = self.plan.work.draw(&mut self.random).mul_f64(times);
         self.free_at = start + service;
         self.jobs.push_back(Job { done: self.free_at, connection });
     }
 
-    /// Answers what is done, and sets the timer to what will be next.
+    /// Answers the requests that are done, and sets the timer to the end of the next one.
     fn answer(&mut self) -> Result<()> {
         while self.jobs.front().is_some_and(|job| job.done <= Instant::now()) {
             let Some(job) = self.jobs.pop_front() else {
@@ -243,23 +244,23 @@ impl Worker {
             if let Some((stream, _)) = self.connections.get_mut(&job.connection) {
                 match stream.write_all(&[b'r'; RESPONSE]) {
                     Ok(()) => {
-                        self.served.answered += 1;
-                        self.served.late.push(job.done.elapsed());
+                        self.result.answered += 1;
+                        self.result.late.push(job.done.elapsed());
                     }
-                    // Who asked is gone.
+                    // The client has closed the connection.
                     Err(_) => drop(self.connections.remove(&job.connection)),
                 }
             }
         }
         if let Some(job) = self.jobs.front() {
-            wake_at(&self.timer, job.done)?;
+            set_timer(&self.timer, job.done)?;
         }
         Ok(())
     }
 }
 
-/// Sets a timer. One that is over is over at once.
-pub(super) fn wake_at(timer: &TimerFd, at: Instant) -> Result<()> {
+/// Sets a timer, which expires at once if the time has passed.
+pub(super) fn set_timer(timer: &TimerFd, at: Instant) -> Result<()> {
     let left = at.saturating_duration_since(Instant::now());
     let left = left.max(Duration::from_nanos(1));
     timer

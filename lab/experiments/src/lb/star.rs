@@ -1,4 +1,4 @@
-//! Clients, a balancer and servers on one switch; what servers answer does not pass the balancer.
+//! Clients, a balancer and servers on one switch; answers of servers do not pass through the balancer.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use dwell_testbed::{
     error::{find_program, run},
 };
 
-/// How many clients there are, and servers.
+/// Number of clients.
 pub const CLIENTS: usize = 2;
-/// Servers, those that are added later included.
+/// Number of servers, including those that are added later.
 pub const SERVERS: usize = 4;
-/// Where servers listen.
+/// The TCP port of all servers.
 pub(super) const PORT: u16 = 80;
-/// The interface by which clients' packets come to the balancer.
+/// The balancer's interface that receives clients' packets.
 pub(super) const FRONT: &str = "front0";
 
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 100);
@@ -26,7 +26,7 @@ const BALANCER_HOST: u8 = 2;
 const CLIENT_HOSTS: u8 = 11;
 const SERVER_HOSTS: u8 = 21;
 
-/// The network. It goes when this is dropped.
+/// The network. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Star {
     /// Where clients run.
@@ -39,7 +39,7 @@ pub struct Star {
 }
 
 impl Star {
-    /// Makes it.
+    /// Creates the network.
     ///
     /// # Errors
     ///
@@ -63,31 +63,31 @@ impl Star {
         Ok(star)
     }
 
-    /// What clients connect to.
+    /// The address that clients connect to.
     pub fn vip() -> SocketAddrV4 {
         SocketAddrV4::new(VIP, PORT)
     }
 
-    /// Gives each client a network of its own, of which it has every address: see [`Star::client_address`].
-    pub(crate) fn widen(&self) -> Result<()> {
+    /// Gives each client a network in which it has every address: see [`Star::client_address`].
+    pub(crate) fn route_client_networks(&self) -> Result<()> {
         for (number, client) in self.clients.iter().enumerate() {
             let network = format!("10.80.{number}.0/24");
             client.ip(&format!("route replace local {network} dev lo\n"))?;
-            let way = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
+            let route = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
             for server in &self.servers {
-                server.ip(&way)?;
+                server.ip(&route)?;
             }
         }
         Ok(())
     }
 
-    /// An address of a client, of a star that was widened.
+    /// An address in a client's network, after [`Star::route_client_networks`].
     pub(crate) fn client_address(client: usize, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 80, client as u8, host)
     }
 
-    /// Has each UDP packet of clients wait as it leaves: a round trip, all of it on the way there. Until the handle is
-    /// dropped; none is needed for zero.
+    /// Emulates a round trip until the handle is dropped: clients' UDP packets are delayed by all of it as they leave.
+    /// No handle is needed for zero.
     pub(crate) fn delay(&self, rtt: Duration) -> Result<Option<EmulatorHandle>> {
         if rtt.is_zero() {
             return Ok(None);
@@ -127,7 +127,8 @@ impl Star {
         for (host, namespace) in clients.clone().chain(servers.clone()) {
             self.plug(host, namespace, "eth0")?;
         }
-        // Two ports, as packets that leave by the one they came from need a program at the other end of the cable.
+        // The balancer has two ports: to leave by the port that they came from, packets would need an XDP program at
+        // its other end.
         self.plug(FRONT_HOST, &self.balancer, FRONT)?;
         self.plug(BALANCER_HOST, &self.balancer, "back0")?;
         offload(switch, &format!("port{BALANCER_HOST}"), "gro", "on")?;
@@ -138,7 +139,7 @@ impl Star {
                 neighbours(&servers.clone().map(|(host, _)| host).collect::<Vec<_>>())
             ))?;
             client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(FRONT_HOST)))?;
-            // Checksums that the device is to make are lost where a program sends packets on.
+            // Checksums that are left to the device are lost when an XDP program redirects packets.
             offload(client, "eth0", "tx", "off")?;
         }
         for (host, server) in servers.clone() {
@@ -162,7 +163,7 @@ impl Star {
         ))
     }
 
-    /// A cable from a namespace to the switch.
+    /// Connects a namespace to the switch.
     fn plug(&self, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
         set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
         self._switch.ip(&format!(
@@ -191,7 +192,7 @@ fn mac(host: u8) -> String {
     format!("02:00:0a:4f:00:{host:02x}")
 }
 
-/// That nobody has to ask for.
+/// Permanent neighbour entries, which make ARP unnecessary.
 fn neighbours(hosts: &[u8]) -> String {
     let line = |host: &u8| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(*host), mac(*host));
     hosts.iter().map(line).collect()
@@ -202,7 +203,7 @@ fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<
     run(command.args(["-K", device, what, to]), "").map(drop)
 }
 
-/// `/proc/sys/net` is that of the thread's namespace.
+/// Writes a sysctl of a namespace; `/proc/sys/net` belongs to the thread's namespace.
 fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
     namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }

@@ -1,4 +1,4 @@
-//! Clients that come back.
+//! QUIC clients that keep their sessions for the next connection.
 
 use std::{
     collections::VecDeque,
@@ -23,22 +23,22 @@ use super::{
 };
 use crate::loads::quic::endpoint;
 
-/// What clients do about sessions that they have.
+/// What clients do with the sessions that they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Forget them: a full handshake each time.
+    /// Discard them: a full handshake for each connection.
     Full,
-    /// Resume them, and send nothing before the handshake.
+    /// Resume them, and send requests after the handshake.
     Resumed,
-    /// Resume them, and send requests at once.
+    /// Resume them, and send requests at once as 0-RTT data.
     ZeroRtt,
 }
 
 impl Mode {
-    /// All, in the order in which they take turns.
+    /// All modes, in the order in which they run.
     pub const ALL: [Mode; 3] = [Mode::Full, Mode::Resumed, Mode::ZeroRtt];
 
-    /// Short.
+    /// The name in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Full => "full-1rtt",
@@ -48,10 +48,10 @@ impl Mode {
     }
 }
 
-/// An answer that takes longer does not come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for an answer.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One that remembers its sessions from visit to visit.
+/// A client that keeps its sessions from visit to visit.
 #[derive(Clone)]
 pub(super) struct Client {
     mode: Mode,
@@ -59,7 +59,7 @@ pub(super) struct Client {
     tickets: Arc<Tickets>,
 }
 
-/// What is asked: as the server reads it.
+/// A request, with the fields that the server reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) number: u64,
@@ -68,30 +68,31 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// A request for ten bytes, sent at once.
     pub(super) fn short(number: u64) -> Request {
         Request { number, bytes: 10, is_slow: false }
     }
 }
 
-/// A connection and its first answer.
+/// A connection on which the first answer has started.
 pub(super) struct Visit {
     pub(super) endpoint: Endpoint,
     pub(super) connection: Connection,
-    /// Who answered.
+    /// Number of the server that answered.
     pub(super) server: u16,
     pub(super) early: Early,
-    /// From before the connection until the first byte of the answer.
+    /// Time from the start of the connection to the first byte of the answer.
     pub(super) first_byte: Duration,
 }
 
-/// What became of data sent before the handshake.
+/// What became of 0-RTT data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Early {
-    /// There was no ticket, or it was not wanted.
+    /// None was sent: there was no ticket, or the mode does not use it.
     None,
-    /// The server took it.
+    /// The server accepted it.
     Accepted,
-    /// The server did not, and it was sent again.
+    /// The server refused it, and the client sent the request again.
     Refused,
 }
 
@@ -114,69 +115,69 @@ impl Client {
         Ok(Client { mode, config: ClientConfig::new(Arc::new(crypto)), tickets })
     }
 
-    /// Whether it could resume.
+    /// Whether the client holds a session to resume.
     pub(super) fn has_ticket(&self) -> bool {
         !self.tickets.held().is_empty()
     }
 
-    /// A new connection by a socket of its own, and a request.
+    /// Opens a connection from a socket and sends a request. Returns when the answer starts.
     pub(super) async fn visit(&self, socket: UdpSocket, to: SocketAddr, request: Request) -> Result<Visit> {
         self.visit_from(endpoint(socket, None)?, to, request).await
     }
 
-    /// The same by an endpoint that is there.
+    /// Opens a connection from an endpoint and sends a request. Returns when the answer starts.
     pub(super) async fn visit_from(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
-        let visiting = self.begin(endpoint, to, request);
-        match timeout(PATIENCE, visiting).await {
+        let visiting = self.connect(endpoint, to, request);
+        match timeout(ANSWER_TIMEOUT, visiting).await {
             Ok(visit) => visit,
             Err(_) => Err(Error::Timeout("an answer".to_owned())),
         }
     }
 
-    async fn begin(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
-        let begun = Instant::now();
+    async fn connect(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
+        let start = Instant::now();
         let connecting = endpoint.connect_with(self.config.clone(), to, NAME).map_err(|why| failed(&why))?;
         let (connection, early, server, first_byte) = match connecting.into_0rtt() {
             Ok((connection, accepted)) => {
                 let first = ask(&connection, request).await;
-                let first_byte = begun.elapsed();
+                let first_byte = start.elapsed();
                 match (accepted.await, first) {
                     (true, first) => (connection, Early::Accepted, first?, first_byte),
                     (false, _) => {
                         let server = ask(&connection, request).await?;
-                        (connection, Early::Refused, server, begun.elapsed())
+                        (connection, Early::Refused, server, start.elapsed())
                     }
                 }
             }
             Err(connecting) => {
                 let connection = connecting.await.map_err(|why| failed(&why))?;
                 let server = ask(&connection, request).await?;
-                (connection, Early::None, server, begun.elapsed())
+                (connection, Early::None, server, start.elapsed())
             }
         };
         Ok(Visit { endpoint, connection, server, early, first_byte })
     }
 
-    /// Ends a visit, when there is a ticket for the next one; whether there is.
+    /// Closes the connection once there is a ticket for the next one. Returns whether there is.
     pub(super) async fn leave(&self, visit: Visit) -> bool {
         let has_ticket = self.mode == Mode::Full || self.tickets.wait_for_one().await;
-        // What is under way is sent by a task that outlives the endpoint.
+        // A task that outlives the endpoint sends what is outstanding.
         visit.connection.close(VarInt::from_u32(0), b"");
         has_ticket
     }
 }
 
-/// Sends a request; who answers, when the answer begins. The rest is read by a task.
+/// Sends a request, and returns the answering server's number when the answer starts. A task reads the rest.
 async fn ask(connection: &Connection, request: Request) -> Result<u16> {
     let (server, mut receive) = begin_to_read(connection, request).await?;
     tokio::spawn(async move {
-        // To its end, so that the stream is over.
+        // Reads to the end, so that the stream is closed.
         while let Ok(Some(_)) = receive.read_chunk(usize::MAX, true).await {}
     });
     Ok(server)
 }
 
-/// Sends a request; who answers, and the stream of the answer.
+/// Sends a request, and returns the answering server's number and the stream of the answer.
 pub(super) async fn begin_to_read(connection: &Connection, request: Request) -> Result<(u16, quinn::RecvStream)> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(|why| failed(&why))?;
     let mut bytes = [0; REQUEST];
@@ -195,11 +196,11 @@ pub(super) async fn begin_to_read(connection: &Connection, request: Request) -> 
 struct Tickets {
     held: Mutex<VecDeque<Tls13ClientSessionValue>>,
     group: Mutex<Option<NamedGroup>>,
-    came: Notify,
+    added: Notify,
 }
 
-/// More are as many as browsers keep.
-const MOST: usize = 8;
+/// Most tickets that a client keeps, as many as browsers do.
+const MAX_TICKETS: usize = 8;
 
 impl Tickets {
     fn held(&self) -> MutexGuard<'_, VecDeque<Tls13ClientSessionValue>> {
@@ -209,10 +210,10 @@ impl Tickets {
     async fn wait_for_one(&self) -> bool {
         let waiting = async {
             while self.held().is_empty() {
-                let _ = timeout(Duration::from_millis(20), self.came.notified()).await;
+                let _ = timeout(Duration::from_millis(20), self.added.notified()).await;
             }
         };
-        timeout(PATIENCE, waiting).await.is_ok()
+        timeout(ANSWER_TIMEOUT, waiting).await.is_ok()
     }
 }
 
@@ -235,11 +236,11 @@ impl ClientSessionStore for Tickets {
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
         let mut held = self.held();
-        if held.len() == MOST {
+        if held.len() == MAX_TICKETS {
             held.pop_front();
         }
         held.push_back(ticket);
-        self.came.notify_waiters();
+        self.added.notify_waiters();
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {

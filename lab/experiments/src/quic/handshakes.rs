@@ -1,4 +1,4 @@
-//! One server, and what a connection's first answer takes: Figures 6 and 7 of the paper.
+//! Time to the first byte and CPU time of connections to one server: Figures 6 and 7 of the paper.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_engine::stats;
 use dwell_quic::HEARTBEAT;
 use dwell_testbed::{Emulation, Error, Lab, LabOptions, Nanos, Result, Role, Topology, signals::Signals};
 use tokio::task::JoinSet;
@@ -19,67 +20,67 @@ use super::{
 };
 use crate::loads::quic::block_on;
 
-/// What to run.
+/// Options of an experiment with handshakes.
 #[derive(Debug, Clone)]
 pub struct HandshakeOptions {
-    /// Of the server's key.
+    /// Type of the server's key.
     pub certificate: Certificate,
-    /// Between client and server.
+    /// Round trip between client and server.
     pub rtt: Duration,
-    /// Clients side by side, each a connection at a time.
+    /// Numbers of simultaneous clients, each with one connection at a time.
     pub simultaneous: Vec<usize>,
     /// Connections of each mode at each number of clients.
     pub connections: usize,
-    /// Modes take turns so often.
+    /// Rounds, in each of which every mode runs once.
     pub rounds: usize,
 }
 
-/// Connections of one kind.
+/// What was measured of the connections of one mode.
 #[derive(Debug, Clone)]
-pub struct Handshakes {
-    /// What clients did about sessions.
+pub struct HandshakeResult {
+    /// What clients did with sessions.
     pub mode: Mode,
-    /// How many did so side by side.
+    /// Number of simultaneous clients.
     pub simultaneous: usize,
-    /// From before each connection until the first byte of its answer, in ascending order.
+    /// Times from the start of each connection to the first byte of its answer, in ascending order.
     pub first_byte: Vec<Duration>,
-    /// Of these, sessions resumed.
+    /// Connections that resumed a session.
     pub resumed: u64,
-    /// Of these, answered as 0-RTT data.
+    /// Connections whose request was accepted as 0-RTT data.
     pub early: usize,
-    /// Processor time of the server, of all these.
+    /// CPU time of the server for all these connections.
     pub cpu: Duration,
 }
 
-impl Handshakes {
-    fn new(mode: Mode, simultaneous: usize) -> Handshakes {
-        Handshakes { mode, simultaneous, first_byte: Vec::new(), resumed: 0, early: 0, cpu: Duration::ZERO }
+impl HandshakeResult {
+    fn new(mode: Mode, simultaneous: usize) -> HandshakeResult {
+        HandshakeResult { mode, simultaneous, first_byte: Vec::new(), resumed: 0, early: 0, cpu: Duration::ZERO }
     }
 
-    /// Processor time of a connection at the server.
+    /// The server's CPU time per connection.
     pub fn cpu_each(&self) -> Option<Duration> {
         let connections = u32::try_from(self.first_byte.len()).unwrap_or(u32::MAX);
         (connections > 0).then(|| self.cpu / connections)
     }
 
-    /// Of times to the first byte.
+    /// The mean time to the first byte.
     pub fn mean(&self) -> Option<Duration> {
         let connections = u32::try_from(self.first_byte.len()).unwrap_or(u32::MAX);
         (connections > 0).then(|| self.first_byte.iter().sum::<Duration>() / connections)
     }
 
-    /// The time to the first byte below or at which that share lies (nearest rank).
+    /// A quantile of the times to the first byte, by nearest rank.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        super::quantile(&self.first_byte, share)
+        stats::quantile(&self.first_byte, share)
     }
 }
 
-/// Runs all modes over all numbers of clients. A round trip of zero needs no emulation.
+/// Runs all modes with all numbers of clients. A round trip of zero needs no emulation.
 ///
 /// # Errors
 ///
 /// If the lab cannot be made, a connection fails, or a signal asked to stop.
-pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Vec<Handshakes>> {
+pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Vec<HandshakeResult>> {
     let signals = Signals::watch()?;
     let lab = Lab::start(&LabOptions {
         name: "quic".to_owned(),
@@ -104,7 +105,7 @@ pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Ve
     let server = Server::start(lab.server(), plan)?;
     let mut all = Vec::new();
     for &simultaneous in &options.simultaneous {
-        let mut of = Mode::ALL.map(|mode| Handshakes::new(mode, simultaneous));
+        let mut of = Mode::ALL.map(|mode| HandshakeResult::new(mode, simultaneous));
         for round in 0..options.rounds.max(1) {
             let share = options.connections.div_ceil(options.rounds.max(1));
             for turn in 0..of.len() {
@@ -127,17 +128,17 @@ struct Clients<'a> {
     identity: &'a Identity,
     to: SocketAddr,
     simultaneous: usize,
-    /// Visits of each.
+    /// Connections of each client.
     each: usize,
 }
 
 impl Clients<'_> {
-    fn run(&self, lab: &Lab, server: &Server, into: &mut Handshakes) -> Result<()> {
+    fn run(&self, lab: &Lab, server: &Server, into: &mut HandshakeResult) -> Result<()> {
         let mode = into.mode;
         let clients = (0..self.simultaneous)
             .map(|_| Client::new(&self.identity.certificate, mode))
             .collect::<Result<Vec<_>>>()?;
-        // Each has been there before.
+        // Every client connects once before, so that it has a ticket.
         lab.client().enter(|| block_on(self.visit(&clients, 1)))??;
         let (cpu, sessions) = (server.cpu()?, server.sessions());
         let visits = lab.client().enter(|| block_on(self.visit(&clients, self.each)))??;
@@ -178,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    fn run(rtt: Duration) -> Option<Vec<Handshakes>> {
+    fn run(rtt: Duration) -> Option<Vec<HandshakeResult>> {
         if skipped() {
             return None;
         }
@@ -198,7 +199,7 @@ mod tests {
             return;
         };
         let seen: Vec<_> = runs.iter().map(|run| (run.mode, run.first_byte.len(), run.resumed, run.early)).collect();
-        // nine, in two rounds of so many visits a client
+        // nine connections in two rounds, rounded up to whole connections per client
         let expected = [(Mode::Full, 0, 0), (Mode::Resumed, 1, 0), (Mode::ZeroRtt, 1, 1)];
         let of = |count: usize| {
             expected.map(|(mode, resumed, early)| (mode, count, (resumed * count) as u64, early * count))
@@ -226,8 +227,8 @@ mod tests {
         }
     }
 
-    /// No visit is faster than its round trips. That 0-RTT is not slower than its one hangs on the machine; that it is
-    /// answered before the handshake is what each mode is counted for above.
+    /// No connection is faster than its round trips. The upper bound depends on the machine; the test above checks that
+    /// 0-RTT data is accepted.
     #[test]
     fn root_no_mode_is_faster_than_its_round_trips() {
         let rtt = Duration::from_millis(40);

@@ -1,7 +1,8 @@
-//! Who servers say that they are.
+//! The certificate and key of the servers.
 
 use std::{fmt, process::Command};
 
+use clap::ValueEnum;
 use dwell_testbed::{
     Error, Result,
     error::{command_line, find_program},
@@ -9,22 +10,23 @@ use dwell_testbed::{
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+/// The name in the certificate.
 pub(super) const NAME: &str = "server.test";
 
-/// The kind of key in a certificate: what a full handshake costs hangs on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The type of key in a certificate, on which the cost of a full handshake depends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Certificate {
-    /// ECDSA over P-256.
+    /// ECDSA over P-256
     Ecdsa,
-    /// RSA of 2048 bits.
+    /// RSA with 2048 bits
     Rsa,
 }
 
 impl Certificate {
-    /// Both.
+    /// Both types.
     pub const ALL: [Certificate; 2] = [Certificate::Ecdsa, Certificate::Rsa];
 
-    /// Short.
+    /// The name in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Certificate::Ecdsa => "ecdsa-p256",
@@ -33,7 +35,7 @@ impl Certificate {
     }
 }
 
-/// A certificate for [`NAME`], signed by itself, and its key. The same for all servers.
+/// A self-signed certificate for [`NAME`] and its key, which all servers of an experiment share.
 pub(super) struct Identity {
     pub(super) certificate: CertificateDer<'static>,
     pem: String,
@@ -56,7 +58,7 @@ impl Identity {
         })
     }
 
-    /// The certificate, as most programs read it.
+    /// The certificate in PEM.
     pub(super) fn pem(&self) -> &str {
         &self.pem
     }
@@ -72,7 +74,7 @@ impl Identity {
     }
 }
 
-/// What clients and servers of the lab talk.
+/// The ALPN name of the protocol between clients and servers.
 pub(super) const PROTOCOL: &[u8] = b"dwell-lab";
 
 impl fmt::Debug for Identity {
@@ -81,7 +83,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// PKCS #8 in PEM: in DER, some versions write another format. The cryptography that QUIC is built with makes no such keys.
+/// Generates an RSA key in PKCS #8 and PEM with openssl, as ring, which QUIC is built with, cannot. Some versions of
+/// openssl write another format in DER.
 fn rsa() -> Result<String> {
     let Some(openssl) = find_program("openssl") else {
         return Err(Error::Host {

@@ -1,11 +1,12 @@
-//! QUIC connections of real clients to real servers: what 0-RTT is worth, and who keeps it.
+//! QUIC connections of real clients to real servers: the value of 0-RTT, and the balancing policies that keep it.
 
 mod changes;
 mod client;
+mod client_program;
+mod goals;
 mod handshakes;
 mod identity;
 mod moves;
-mod others;
 mod picture;
 mod policies;
 mod replay;
@@ -15,51 +16,53 @@ mod theft;
 pub(crate) mod verb;
 mod watch;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
+use clap::ValueEnum;
 use dwell_engine::quic_lb::Config;
 use dwell_testbed::{Error, Result};
 
 use crate::lb::Star;
 
-pub use changes::{Change, ChangeOptions, Changed, changes};
+pub use changes::{Change, ChangeOptions, ChangeResult, changes};
 pub use client::{Early, Mode};
-pub use handshakes::{HandshakeOptions, Handshakes, handshakes};
+pub use client_program::{ClientProgramOptions, ClientProgramResult, client_program};
+pub use handshakes::{HandshakeOptions, HandshakeResult, handshakes};
 pub use identity::Certificate;
-pub use moves::{MoveOptions, Moved, moves};
-pub use others::{Other, OtherOptions, other};
+pub use moves::{MoveOptions, MoveResult, moves};
 pub use picture::{by_clients, by_policy};
-pub use policies::{Balanced, PolicyOptions, policies};
-pub use replay::{ReplayOptions, Replayed, replay};
+pub use policies::{PolicyOptions, PolicyResult, policies};
+pub use replay::{ReplayOptions, ReplayResult, replay};
 pub use theft::Theft;
 
-/// Where all of this runs, but for handshakes.
+/// The network and the files of an experiment behind a balancer.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     /// The network.
     pub star: &'a Star,
-    /// The `dwell` that balances.
+    /// The `dwell` program that balances.
     pub dwell: &'a Path,
-    /// An existing folder for its files.
+    /// An existing folder for the balancer's files.
     pub folder: &'a Path,
 }
 
-/// How the balancer places connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How the balancer selects a connection's server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// By connection IDs, then by the client's address, unless that server has too much to do.
+    /// By connection ID, else by the client's address, unless that server is overloaded
     ZeroRtt,
-    /// By addresses and ports.
+    /// By addresses and ports
+    #[value(name = "5-tuple")]
     FiveTuple,
-    /// By the client's address: session affinity.
+    /// By the client's address: session affinity
     Source,
 }
 
 impl Policy {
-    /// All, in the order in which they take turns.
+    /// All policies, in the order in which they run.
     pub const ALL: [Policy; 3] = [Policy::ZeroRtt, Policy::FiveTuple, Policy::Source];
 
-    /// Short.
+    /// The name in tables, records and options.
     pub fn name(self) -> &'static str {
         match self {
             Policy::ZeroRtt => "zero-rtt",
@@ -69,30 +72,24 @@ impl Policy {
     }
 }
 
-/// Where servers listen.
+/// The UDP port of all servers.
 const PORT: u16 = 443;
-/// Of connection IDs. Networks of a lab are nobody else's.
+/// The key of connection IDs. It is no secret: the network of an experiment is isolated.
 const KEY: [u8; 16] = *b"a lab's own key.";
 
 fn config(rotation: u8, key: [u8; 16]) -> Result<Config> {
     Config::own(rotation, key).map_err(|why| Error::invalid("connection IDs", why))
 }
 
-/// With what lies below it: quinn says "connection lost", and why only there.
+/// An error with all its sources: quinn reports "connection lost", and the reason only in its source.
 fn failed(why: &(dyn std::error::Error + 'static)) -> Error {
     let below = std::iter::successors(why.source(), |why| why.source());
     let text = below.fold(why.to_string(), |text, why| format!("{text}: {why}"));
     Error::invalid("QUIC connection", text)
 }
 
-/// Room for the packets of many clients that come at once.
-fn widen(socket: &std::net::UdpSocket) -> Result<()> {
+/// Enlarges a socket's buffer for the packets of many simultaneous clients.
+fn enlarge_buffer(socket: &std::net::UdpSocket) -> Result<()> {
     nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::RcvBufForce, &(8 << 20))
         .map_err(Error::os("enlarge a socket's buffer"))
-}
-
-/// Of values in ascending order (nearest rank).
-fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
 }

@@ -1,7 +1,8 @@
-//! Clients that get another address in the middle of an answer.
+//! Clients whose address changes in the middle of an answer.
 
 use std::time::{Duration, Instant};
 
+use dwell_engine::stats;
 use dwell_testbed::{Error, Result};
 use quinn::RecvStream;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
@@ -9,58 +10,58 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     Policy, Scene,
-    client::{Client, Mode, PATIENCE, Request, Visit, begin_to_read},
-    failed, quantile,
+    client::{ANSWER_TIMEOUT, Client, Mode, Request, Visit, begin_to_read},
+    failed,
     server::PIECE,
-    stage::{Like, Stage, bind},
+    stage::{ServerOptions, Stage, bind},
 };
 use crate::{
     lb::Star,
     loads::{quic::block_on, random::generator},
 };
 
-/// What to run.
+/// Options of an experiment with moving clients.
 #[derive(Debug, Clone)]
 pub struct MoveOptions {
-    /// Connections side by side: 2 to 200.
+    /// Simultaneous connections, 2 to 200.
     pub connections: usize,
-    /// Moves of each.
+    /// Moves per connection.
     pub moves: usize,
-    /// Of all that is random.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// What came of it.
+/// What became of the connections that moved.
 #[derive(Debug, Clone, Default)]
-pub struct Moved {
-    /// Moves after which the answer went on.
+pub struct MoveResult {
+    /// Moves after which the answer continued.
     pub survived: usize,
-    /// Moves after which it did not; a connection that breaks does not move any more.
+    /// Moves that broke their connection, which then moves no more.
     pub broken: usize,
-    /// From a move until the answer went on, in ascending order.
-    pub took: Vec<Duration>,
+    /// Times from a move until the answer continued, in ascending order.
+    pub interruptions: Vec<Duration>,
 }
 
-impl Moved {
-    /// The time below or at which that share lies (nearest rank).
+impl MoveResult {
+    /// A quantile of the interruptions, by nearest rank.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        quantile(&self.took, share)
+        stats::quantile(&self.interruptions, share)
     }
 }
 
-/// More than is ever read.
+/// Length of an answer that is never read to its end.
 const ENDLESS: u64 = 1 << 40;
-/// Of an answer, after each move, so that packets to the new address have come and been acknowledged.
-const PIECES: usize = 3 * PIECE;
+/// Bytes that are read after each move: so many that packets to the new address arrive and are acknowledged.
+const BYTES_PER_MOVE: usize = 3 * PIECE;
 
 /// Moves clients from address to address and port to port, under a policy.
 ///
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a connection does not before it moves.
-pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<Moved> {
+pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<MoveResult> {
     let star = scene.star;
-    let stage = Stage::start(scene, policy, Like::idle(1))?;
+    let stage = Stage::start(scene, policy, ServerOptions::without_work(1))?;
     let certificate = &stage.identity.certificate;
     let crowds: Vec<_> = star
         .clients
@@ -74,54 +75,59 @@ pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<
             Ok(namespace.spawn_thread(move || block_on(crowd(number, clients, times, seed))))
         })
         .collect::<Result<_>>()?;
-    let mut all = Moved::default();
+    let mut all = MoveResult::default();
     for crowd in crowds {
-        let moved = crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
-        all.add(moved);
+        all.add(crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??);
     }
-    all.took.sort_unstable();
+    all.interruptions.sort_unstable();
     stage.stop()?;
     Ok(all)
 }
 
-impl Moved {
-    fn add(&mut self, other: Moved) {
+impl MoveResult {
+    fn add(&mut self, other: MoveResult) {
         self.survived += other.survived;
         self.broken += other.broken;
-        self.took.extend(other.took);
+        self.interruptions.extend(other.interruptions);
     }
 }
 
-async fn crowd(number: usize, clients: Vec<Client>, times: usize, seed: u64) -> Result<Moved> {
+async fn crowd(number: usize, clients: Vec<Client>, times: usize, seed: u64) -> Result<MoveResult> {
     let mut tasks = JoinSet::new();
-    for (place, client) in clients.into_iter().enumerate() {
-        let random = generator(seed, 23, (number << 16 | place) as u64);
-        tasks.spawn(travel(number, client, times, random));
+    for (index, client) in clients.into_iter().enumerate() {
+        let random = generator(seed, 23, (number << 16 | index) as u64);
+        tasks.spawn(move_around(number, client, times, random));
     }
-    let mut all = Moved::default();
+    let mut all = MoveResult::default();
     while let Some(done) = tasks.join_next().await {
         all.add(done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?);
     }
     Ok(all)
 }
 
-/// The socket is of a random address of the client's network.
-fn somewhere(number: usize, random: &mut Xoshiro256PlusPlus) -> Result<std::net::UdpSocket> {
+/// Binds a socket to a random address of the client's network.
+fn random_socket(number: usize, random: &mut Xoshiro256PlusPlus) -> Result<std::net::UdpSocket> {
     bind(Star::client_address(number, random.random_range(1..=250)))
 }
 
-async fn travel(number: usize, client: Client, times: usize, mut random: Xoshiro256PlusPlus) -> Result<Moved> {
-    let socket = somewhere(number, &mut random)?;
+/// Moves a client, and returns what became of its connection.
+async fn move_around(
+    number: usize,
+    client: Client,
+    times: usize,
+    mut random: Xoshiro256PlusPlus,
+) -> Result<MoveResult> {
+    let socket = random_socket(number, &mut random)?;
     let visit = client.visit(socket, Stage::vip(), Request::short(0)).await?;
     let request = Request { bytes: ENDLESS, is_slow: true, ..Request::short(0) };
     let (_, mut answer) = begin_to_read(&visit.connection, request).await?;
     read_on(&mut answer).await?;
-    let mut moved = Moved::default();
+    let mut moved = MoveResult::default();
     for _ in 0..times {
-        match step(&visit, somewhere(number, &mut random)?, &mut answer).await {
-            Ok(took) => {
+        match move_once(&visit, random_socket(number, &mut random)?, &mut answer).await {
+            Ok(interruption) => {
                 moved.survived += 1;
-                moved.took.push(took);
+                moved.interruptions.push(interruption);
             }
             Err(_) => {
                 moved.broken += 1;
@@ -133,19 +139,19 @@ async fn travel(number: usize, client: Client, times: usize, mut random: Xoshiro
     Ok(moved)
 }
 
-async fn step(visit: &Visit, to: std::net::UdpSocket, answer: &mut RecvStream) -> Result<Duration> {
-    let begun = Instant::now();
+async fn move_once(visit: &Visit, to: std::net::UdpSocket, answer: &mut RecvStream) -> Result<Duration> {
+    let start = Instant::now();
     visit.endpoint.rebind(to).map_err(Error::io("move to another address"))?;
     read_on(answer).await?;
-    Ok(begun.elapsed())
+    Ok(start.elapsed())
 }
 
 async fn read_on(answer: &mut RecvStream) -> Result<()> {
     let reading = async {
-        let mut bytes = vec![0; PIECES];
+        let mut bytes = vec![0; BYTES_PER_MOVE];
         answer.read_exact(&mut bytes).await
     };
-    match timeout(PATIENCE, reading).await {
+    match timeout(ANSWER_TIMEOUT, reading).await {
         Ok(read) => read.map_err(|why| failed(&why)),
         Err(_) => Err(Error::Timeout("more of an answer".to_owned())),
     }

@@ -1,10 +1,11 @@
-//! Clients that come back, over four servers: who is answered as 0-RTT data.
+//! Returning clients of four servers: the share of them that uses 0-RTT.
 
 use std::{
     net::Ipv4Addr,
     time::{Duration, Instant},
 };
 
+use dwell_engine::stats;
 use dwell_testbed::{Result, signals::Signals};
 use rand::rngs::Xoshiro256PlusPlus;
 use tokio::task::JoinSet;
@@ -12,8 +13,7 @@ use tokio::task::JoinSet;
 use super::{
     Policy, Scene,
     client::{Client, Early, Mode, Request},
-    quantile,
-    stage::{Like, Placing, Stage, bind, id},
+    stage::{BalancerOptions, ServerOptions, Stage, bind, id},
 };
 use crate::{
     lb::Star,
@@ -23,142 +23,143 @@ use crate::{
     },
 };
 
-/// What clients and servers do.
+/// Options of an experiment with one policy.
 #[derive(Debug, Clone)]
 pub struct PolicyOptions {
-    /// Clients, each with an address of its own: 2 to 500.
+    /// Number of clients, 2 to 500, each with an address of its own.
     pub clients: usize,
-    /// Their visits a second, all together.
+    /// Connections per second of all clients together.
     pub rate: f64,
-    /// The exponent of the Zipf distribution of rates over clients; 0: all alike.
+    /// The exponent of the Zipf distribution of rates over clients; 0: all clients have the same rate.
     pub skew: f64,
-    /// For how long.
+    /// Time for which clients arrive.
     pub time: Duration,
-    /// Mean of the exponential time that a request takes a server's one worker.
+    /// Mean service time of a request, which is exponential.
     pub work: Duration,
-    /// Of each answer.
+    /// Length of each answer.
     pub bytes: u64,
-    /// Tickets a connection.
+    /// Tickets per connection.
     pub tickets: usize,
-    /// The round trip that is emulated; zero: none is.
+    /// The emulated round trip; with zero nothing is emulated.
     pub rtt: Duration,
-    /// The mean round trip, as `zero-rtt` is told: clients leave a server only if requests wait longer there than at
-    /// the least loaded one by more than this. At most 30 s.
+    /// The overload margin (`rtt` of `zero-rtt`), at most 30 s: a client leaves its server only if requests wait this
+    /// much longer there than at the least loaded server.
     pub margin: Duration,
-    /// Of all that is random.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// What came of a policy.
+/// What clients and servers measured under a policy.
 #[derive(Debug, Clone, Default)]
-pub struct Balanced {
+pub struct PolicyResult {
     /// Connections that were answered.
-    pub visits: usize,
-    /// Of these, by clients that had been there before.
+    pub connections: usize,
+    /// Answered connections of clients that had connected before.
     pub returning: usize,
-    /// Of these, with a ticket.
+    /// Returning connections whose client had a ticket.
     pub eligible: usize,
-    /// Of these, answered as 0-RTT data.
+    /// Eligible connections whose request was accepted as 0-RTT data.
     pub early: usize,
     /// Connections that got no answer.
     pub broken: usize,
-    /// Why the first of them did not.
-    pub why: Option<String>,
-    /// Until the first byte, of clients that had been there before, in ascending order.
+    /// The error of the first broken connection.
+    pub error: Option<String>,
+    /// Times to the first byte of returning connections, in ascending order.
     pub first_byte: Vec<Duration>,
-    /// Connections, by server.
+    /// Answered connections of each server.
     pub answered: Vec<usize>,
-    /// Processor time of all servers.
+    /// CPU time of all servers.
     pub cpu: Duration,
 }
 
-impl Balanced {
-    /// Of eligible connections, those that used 0-RTT.
-    pub fn share(&self) -> Option<f64> {
+impl PolicyResult {
+    /// The share of eligible connections that used 0-RTT.
+    pub fn early_share(&self) -> Option<f64> {
         (self.eligible > 0).then(|| self.early as f64 / self.eligible as f64)
     }
 
-    /// The time to the first byte below or at which that share of returning clients' lies (nearest rank).
+    /// A quantile of the times to the first byte, by nearest rank.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        quantile(&self.first_byte, share)
+        stats::quantile(&self.first_byte, share)
     }
 
-    /// Connections of the server that has most, over the mean.
+    /// The ratio of the busiest server's connections to the mean.
     pub fn imbalance(&self) -> Option<f64> {
         let most = *self.answered.iter().max()?;
-        (self.visits > 0).then(|| (most * self.answered.len()) as f64 / self.visits as f64)
+        (self.connections > 0).then(|| (most * self.answered.len()) as f64 / self.connections as f64)
     }
 
-    /// Processor time of a connection at its server.
+    /// The server's CPU time per connection.
     pub fn cpu_each(&self) -> Option<Duration> {
-        let visits = u32::try_from(self.visits).unwrap_or(u32::MAX);
-        (visits > 0).then(|| self.cpu / visits)
+        let connections = u32::try_from(self.connections).unwrap_or(u32::MAX);
+        (connections > 0).then(|| self.cpu / connections)
     }
 }
 
-/// A visit of a client.
-struct Told {
-    is_back: bool,
+/// One connection of a client.
+struct VisitRecord {
+    is_returning: bool,
     had_ticket: bool,
-    /// Early data, time to the first byte, server; or why there was none.
-    came: Result<(Early, Duration, u16)>,
+    /// Early data, time to the first byte and server, or the error.
+    result: Result<(Early, Duration, u16)>,
 }
 
-/// Runs a policy.
+/// Runs an experiment with one policy.
 ///
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a signal asked to stop.
-pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Result<Balanced> {
+pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Result<PolicyResult> {
     let signals = Signals::watch()?;
     let star = scene.star;
-    let placing = Placing { policy, margin: options.margin };
-    let like = Like { work: options.work, seed: options.seed, ..Like::idle(options.tickets) };
-    let stage = Stage::start(scene, placing, like)?;
+    let balancing = BalancerOptions { policy, margin: options.margin };
+    let serving =
+        ServerOptions { work: options.work, seed: options.seed, ..ServerOptions::without_work(options.tickets) };
+    let stage = Stage::start(scene, balancing, serving)?;
     let _delay = star.delay(options.rtt)?;
     let before = cpu(&stage)?;
-    let begin = Instant::now();
+    let start = Instant::now();
     let crowds: Vec<_> = (0..star.clients.len())
         .map(|number| {
-            let crowd = Crowd::new(number, star.clients.len(), begin, &stage, options);
+            let crowd = Crowd::new(number, star.clients.len(), start, &stage, options);
             crowd.map(|crowd| star.clients[number].spawn_thread(move || block_on(crowd.run())))
         })
         .collect::<Result<_>>()?;
     signals.pause(options.time)?;
-    let mut balanced = Balanced { answered: vec![0; star.servers.len()], ..Balanced::default() };
+    let mut total = PolicyResult { answered: vec![0; star.servers.len()], ..PolicyResult::default() };
     for crowd in crowds {
-        let told = crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
-        told.into_iter().for_each(|told| balanced.add(told));
+        let visits = crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        visits.into_iter().for_each(|visit| total.add(visit));
     }
-    balanced.first_byte.sort_unstable();
-    balanced.cpu = cpu(&stage)?.saturating_sub(before);
+    total.first_byte.sort_unstable();
+    total.cpu = cpu(&stage)?.saturating_sub(before);
     stage.stop()?;
-    Ok(balanced)
+    Ok(total)
 }
 
 fn cpu(stage: &Stage<'_>) -> Result<Duration> {
     stage.servers.iter().map(|server| server.cpu()).sum()
 }
 
-impl Balanced {
-    fn add(&mut self, told: Told) {
-        let (early, first_byte, server) = match told.came {
-            Ok(came) => came,
-            Err(why) => {
+impl PolicyResult {
+    fn add(&mut self, visit: VisitRecord) {
+        let (early, first_byte, server) = match visit.result {
+            Ok(result) => result,
+            Err(error) => {
                 self.broken += 1;
-                self.why.get_or_insert_with(|| why.to_string());
+                self.error.get_or_insert_with(|| error.to_string());
                 return;
             }
         };
-        self.visits += 1;
-        if let Some(answered) = (0..self.answered.len()).find(|place| id(*place) == server) {
-            self.answered[answered] += 1;
+        self.connections += 1;
+        if let Some(index) = (0..self.answered.len()).find(|index| id(*index) == server) {
+            self.answered[index] += 1;
         }
-        if told.is_back {
+        if visit.is_returning {
             self.returning += 1;
             self.first_byte.push(first_byte);
         }
-        if told.is_back && told.had_ticket {
+        if visit.is_returning && visit.had_ticket {
             self.eligible += 1;
             self.early += usize::from(early == Early::Accepted);
         }
@@ -168,16 +169,16 @@ impl Balanced {
 /// The clients of a namespace.
 struct Crowd {
     number: usize,
-    begin: Instant,
+    start: Instant,
     end: Instant,
     bytes: u64,
     seed: u64,
-    /// With the rate of each.
+    /// The clients and their rates.
     clients: Vec<(Client, f64)>,
 }
 
 impl Crowd {
-    fn new(number: usize, crowds: usize, begin: Instant, stage: &Stage<'_>, options: &PolicyOptions) -> Result<Crowd> {
+    fn new(number: usize, crowds: usize, start: Instant, stage: &Stage<'_>, options: &PolicyOptions) -> Result<Crowd> {
         let weight = |client: usize| (client as f64 + 1.0).powf(-options.skew);
         let total: f64 = (0..options.clients).map(weight).sum();
         let own = (0..options.clients).filter(|client| client % crowds == number);
@@ -187,42 +188,42 @@ impl Crowd {
         });
         Ok(Crowd {
             number,
-            begin,
-            end: begin + options.time,
+            start,
+            end: start + options.time,
             bytes: options.bytes,
             seed: options.seed,
             clients: clients.collect::<Result<_>>()?,
         })
     }
 
-    async fn run(self) -> Result<Vec<Told>> {
+    async fn run(self) -> Result<Vec<VisitRecord>> {
         let mut tasks = JoinSet::new();
         for (host, (client, rate)) in (1..).zip(self.clients) {
             let address = Star::client_address(self.number, host);
             let random = generator(self.seed, 22, u64::from(u32::from(address)));
-            let (begin, end, bytes) = (self.begin, self.end, self.bytes);
-            tasks.spawn(come_back(client, address, rate, (begin, end), bytes, random));
+            let (start, end, bytes) = (self.start, self.end, self.bytes);
+            tasks.spawn(return_often(client, address, rate, (start, end), bytes, random));
         }
         let mut all = Vec::new();
-        while let Some(told) = tasks.join_next().await {
-            all.extend(told.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+        while let Some(visits) = tasks.join_next().await {
+            all.extend(visits.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
         }
         Ok(all)
     }
 }
 
-/// Visits as a Poisson process, but never two at a time.
-async fn come_back(
+/// Connects as a Poisson process, but never twice at a time.
+async fn return_often(
     client: Client,
     address: Ipv4Addr,
     rate: f64,
-    (begin, end): (Instant, Instant),
+    (start, end): (Instant, Instant),
     bytes: u64,
     mut random: Xoshiro256PlusPlus,
-) -> Vec<Told> {
+) -> Vec<VisitRecord> {
     let mut all = Vec::new();
-    let mut next = begin;
-    let mut is_back = false;
+    let mut next = start;
+    let mut is_returning = false;
     loop {
         next += Duration::from_secs_f64(exponential(&mut random, 1.0 / rate));
         next = next.max(Instant::now());
@@ -232,20 +233,20 @@ async fn come_back(
         tokio::time::sleep_until(next.into()).await;
         let had_ticket = client.has_ticket();
         let request = Request { bytes, ..Request::short(0) };
-        let came = match bind(address) {
+        let visit = match bind(address) {
             Ok(socket) => client.visit(socket, Stage::vip(), request).await,
             Err(error) => Err(error),
         };
-        let came = match came {
+        let result = match visit {
             Ok(visit) => {
-                let told = (visit.early, visit.first_byte, visit.server);
+                let result = (visit.early, visit.first_byte, visit.server);
                 client.leave(visit).await;
-                Ok(told)
+                Ok(result)
             }
             Err(error) => Err(error),
         };
-        let has_come = came.is_ok();
-        all.push(Told { is_back, had_ticket, came });
-        is_back |= has_come;
+        let succeeded = result.is_ok();
+        all.push(VisitRecord { is_returning, had_ticket, result });
+        is_returning |= succeeded;
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who records what clients send first, and sends it again from elsewhere.
+//! An attacker who records the first flights of clients and sends them again from other addresses.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
@@ -13,121 +13,121 @@ use dwell_testbed::{Error, Result};
 
 use super::{
     Policy, Scene,
-    client::{Client, Early, Mode, PATIENCE, Request},
-    stage::{Like, Stage, bind},
+    client::{ANSWER_TIMEOUT, Client, Early, Mode, Request},
+    stage::{ServerOptions, Stage, bind},
     theft::{Theft, Thief},
 };
 use crate::{lb::Star, loads::quic::block_on};
 
-/// What to run.
+/// Options of an experiment with replays.
 #[derive(Debug, Clone)]
 pub struct ReplayOptions {
-    /// 0-RTT requests that are recorded.
+    /// Number of 0-RTT requests that are recorded.
     pub requests: usize,
-    /// How often each is sent again, each time from another address.
+    /// Replays of each request, each from another address.
     pub times: usize,
 }
 
-/// What came of it.
+/// What became of the replays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Requests that were done as 0-RTT data.
+pub struct ReplayResult {
+    /// Requests that were accepted as 0-RTT data and recorded.
     pub recorded: usize,
     /// First flights that were sent again.
     pub tries: usize,
-    /// Tickets of these that servers looked for in vain: tries that came as far as that.
+    /// Tickets of replays that servers looked up in vain, which is how far a replay gets.
     pub missed: u64,
-    /// Requests that were done more than once.
+    /// Requests that were executed more than once.
     pub repeated: usize,
-    /// Times that requests were done by another server than the first.
+    /// Executions of requests by another server than the first.
     pub elsewhere: usize,
-    /// Of a thief with a copy of what all servers remembered before each request: that flights can be read.
+    /// What an attacker decrypted with a copy of all servers' sessions from before each request.
     pub copied: Theft,
-    /// Of thieves who took what is left at the end, by server.
+    /// What attackers decrypted with the sessions that each server held at the end.
     pub stolen: Vec<Theft>,
 }
 
-/// Records and replays, through the balancer.
+/// Records and replays first flights through the balancer.
 ///
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a genuine request gets no answer.
-pub fn replay(scene: Scene<'_>, options: &ReplayOptions) -> Result<Replayed> {
+pub fn replay(scene: Scene<'_>, options: &ReplayOptions) -> Result<ReplayResult> {
     let star = scene.star;
-    let stage = Stage::start(scene, Policy::ZeroRtt, Like::idle(2))?;
+    let stage = Stage::start(scene, Policy::ZeroRtt, ServerOptions::without_work(2))?;
     let client = Client::new(&stage.identity.certificate, Mode::ZeroRtt)?;
     let requests = options.requests;
     let mut copyist = Thief::start(&star.clients[1], &stage.identity)?;
     let flights = record(&stage, &client, requests, &mut copyist)?;
     let misses = || stage.servers.iter().map(|server| server.sessions().missed).sum::<u64>();
-    // Connections that a replay would be taken for a packet of have to be forgotten: three PTO.
+    // Servers must have forgotten the recorded connections, which takes three PTO: a replay would count as their packet.
     std::thread::sleep(Duration::from_secs(2));
     let before = misses();
-    let mut replayed = Replayed { recorded: flights.len(), copied: copyist.stop(), ..Replayed::default() };
+    let mut result = ReplayResult { recorded: flights.len(), copied: copyist.stop(), ..ReplayResult::default() };
     for round in 0..options.times {
         let address = Star::client_address(1, 1 + (round % 250) as u8);
         star.clients[1].enter(|| send(address, &flights))??;
-        replayed.tries += flights.len();
+        result.tries += flights.len();
     }
     wait_for_silence(misses);
-    replayed.missed = misses() - before;
+    result.missed = misses() - before;
     for number in 1..=requests as u64 {
-        let done: Vec<u32> = stage.servers.iter().map(|server| server.done(number)).collect();
-        replayed.repeated += usize::from(done.iter().sum::<u32>() > 1);
-        replayed.elsewhere += done.iter().filter(|done| **done > 0).count().saturating_sub(1);
+        let executions: Vec<u32> = stage.servers.iter().map(|server| server.executions(number)).collect();
+        result.repeated += usize::from(executions.iter().sum::<u32>() > 1);
+        result.elsewhere += executions.iter().filter(|count| **count > 0).count().saturating_sub(1);
     }
     for server in &stage.servers {
         let mut thief = Thief::start(&star.clients[1], &stage.identity)?;
-        thief.take(&server.give_up());
+        thief.add_sessions(&server.take_sessions());
         for (flight, number) in flights.iter().zip(1..) {
-            thief.try_to_read(flight, number)?;
+            thief.try_to_decrypt(flight, number)?;
         }
-        replayed.stolen.push(thief.stop());
+        result.stolen.push(thief.stop());
     }
     stage.stop()?;
-    Ok(replayed)
+    Ok(result)
 }
 
-/// Until a count stays.
+/// Waits until a count no longer changes.
 fn wait_for_silence(count: impl Fn() -> u64) {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut last = count();
     loop {
         std::thread::sleep(Duration::from_millis(500));
         let now = count();
-        if now == last || begun.elapsed() > PATIENCE {
+        if now == last || start.elapsed() > ANSWER_TIMEOUT {
             return;
         }
         last = now;
     }
 }
 
-/// The first datagrams of each connection of a client.
+/// The first datagrams of a connection, in the order in which the client sent them.
 pub(super) type Flight = Vec<Vec<u8>>;
 
-/// Has requests 1 to so many done as 0-RTT data, and gives what was sent before each first answer. The copyist takes
-/// what servers remember before each, and reads it at once.
+/// Makes requests 1 to `requests` as 0-RTT data, and returns what the client sent before each first answer. The copyist
+/// gets all servers' sessions before each request, and decrypts it at once.
 fn record(stage: &Stage<'_>, client: &Client, requests: usize, copyist: &mut Thief<'_>) -> Result<Vec<Flight>> {
     let home = &stage.star.clients[0];
     home.enter(|| visit(client, Stage::vip(), 0))??;
     let mut flights = Vec::new();
     for number in 1..=requests as u64 {
         for server in &stage.servers {
-            let remembered = server.give_up();
-            copyist.take(&remembered);
-            server.remember(&remembered);
+            let sessions = server.take_sessions();
+            copyist.add_sessions(&sessions);
+            server.add_sessions(&sessions);
         }
         let flight = home.enter(|| record_one(client, number))??;
-        copyist.try_to_read(&flight, number)?;
+        copyist.try_to_decrypt(&flight, number)?;
         flights.push(flight);
     }
     Ok(flights)
 }
 
 fn record_one(client: &Client, number: u64) -> Result<Flight> {
-    let wire = Wire::start(genuine())?;
-    match visit(client, wire.address, number)? {
-        Early::Accepted => Ok(wire.stop()),
+    let recorder = Recorder::start(genuine())?;
+    match visit(client, recorder.address, number)? {
+        Early::Accepted => Ok(recorder.stop()),
         _ => {
             let what = format!("0-RTT data of request {number} through the balancer");
             Err(Error::Timeout(what))
@@ -146,7 +146,7 @@ fn visit(client: &Client, to: SocketAddr, number: u64) -> Result<Early> {
         let visit = client.visit(socket, to, Request::short(number)).await?;
         let early = visit.early;
         client.leave(visit).await;
-        // The close has to leave.
+        // Leaves time to send the close.
         tokio::time::sleep(Duration::from_millis(20)).await;
         Ok(early)
     })
@@ -154,52 +154,56 @@ fn visit(client: &Client, to: SocketAddr, number: u64) -> Result<Early> {
 
 fn send(address: Ipv4Addr, flights: &[Flight]) -> Result<()> {
     for flight in flights {
-        // A port of its own each time.
+        // Each flight comes from a port of its own.
         let socket = bind(address)?;
         for datagram in flight {
             let sent = socket.send_to(datagram, Stage::vip());
             sent.map_err(Error::io("send a recorded datagram"))?;
         }
-        // As much as servers keep up with.
+        // Limits the rate to what servers can keep up with.
         std::thread::sleep(Duration::from_millis(3));
     }
     Ok(())
 }
 
-/// What a client's datagrams pass, in the client's namespace. It ends when this is dropped.
-struct Wire {
+/// A forwarder in the client's namespace that records the client's datagrams. It ends when this is dropped.
+struct Recorder {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     flight: Arc<Mutex<Flight>>,
 }
 
-impl Wire {
-    /// To and from the VIP, by another socket of the same address.
-    fn start(address: Ipv4Addr) -> Result<Wire> {
+impl Recorder {
+    /// Forwards to and from the VIP by another socket of the same address.
+    fn start(address: Ipv4Addr) -> Result<Recorder> {
         let (near, far) = (bind(address)?, bind(address)?);
-        let failed = |what: &str| Error::io(format!("{what} for a wire"));
+        let failed = |what: &str| Error::io(format!("{what} for a recorder"));
         far.connect(Stage::vip()).map_err(failed("connect"))?;
         for socket in [&near, &far] {
-            let look = Some(Duration::from_millis(50));
-            socket.set_read_timeout(look).map_err(failed("set a time"))?;
+            let timeout = Some(Duration::from_millis(50));
+            socket.set_read_timeout(timeout).map_err(failed("set a time"))?;
         }
-        let wire = Wire {
+        let recorder = Recorder {
             address: near.local_addr().map_err(failed("look up a port"))?,
             stop: Arc::default(),
             flight: Arc::default(),
         };
         let (near, far) = (Arc::new(near), Arc::new(far));
         let client = Arc::new(Mutex::new(None));
-        let out =
-            Out { stop: Arc::clone(&wire.stop), flight: Arc::clone(&wire.flight), has_answer: Arc::default(), client };
+        let out = Forwarder {
+            stop: Arc::clone(&recorder.stop),
+            flight: Arc::clone(&recorder.flight),
+            has_answer: Arc::default(),
+            client,
+        };
         let back = out.clone();
         let (near2, far2) = (Arc::clone(&near), Arc::clone(&far));
         std::thread::spawn(move || out.forward(&near, &far));
-        std::thread::spawn(move || back.back(&far2, &near2));
-        Ok(wire)
+        std::thread::spawn(move || back.forward_back(&far2, &near2));
+        Ok(recorder)
     }
 
-    /// What was sent before anything came back.
+    /// Stops, and returns what the client sent before the first answer.
     fn stop(self) -> Flight {
         self.stop.store(true, Ordering::Relaxed);
         let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,25 +211,25 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for Recorder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 #[derive(Clone)]
-struct Out {
+struct Forwarder {
     stop: Arc<AtomicBool>,
     flight: Arc<Mutex<Flight>>,
     has_answer: Arc<AtomicBool>,
     client: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Out {
+impl Forwarder {
     fn forward(&self, near: &UdpSocket, far: &UdpSocket) {
         let mut bytes = [0; 2048];
         while !self.stop.load(Ordering::Relaxed) {
-            // Nothing, for now.
+            // Nothing has arrived before the timeout.
             let Ok((count, from)) = near.recv_from(&mut bytes) else {
                 continue;
             };
@@ -234,12 +238,12 @@ impl Out {
                 let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
                 flight.push(bytes[..count].to_vec());
             }
-            // What is lost is sent again.
+            // QUIC retransmits what is lost.
             let _ = far.send(&bytes[..count]);
         }
     }
 
-    fn back(&self, far: &UdpSocket, near: &UdpSocket) {
+    fn forward_back(&self, far: &UdpSocket, near: &UdpSocket) {
         let mut bytes = [0; 2048];
         while !self.stop.load(Ordering::Relaxed) {
             let Ok(count) = far.recv(&mut bytes) else {

@@ -1,4 +1,4 @@
-//! A QUIC server on one thread, so that the thread's processor time is the server's.
+//! A QUIC server on one thread, so that the CPU time of the thread is the server's.
 
 use std::{
     collections::HashMap,
@@ -16,13 +16,13 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream, TokioRuntime};
 use rustls::server::StoresServerSessions;
 use tokio::sync::{Mutex as Turn, mpsc, oneshot};
 
-use super::{identity::Identity, widen};
+use super::{enlarge_buffer, identity::Identity};
 use crate::loads::{
     quic::block_on,
     random::{exponential, generator},
 };
 
-/// What a server is to do.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub(super) struct ServerPlan {
     /// Its number in connection IDs.
@@ -30,12 +30,12 @@ pub(super) struct ServerPlan {
     pub(super) address: SocketAddr,
     pub(super) identity: Arc<Identity>,
     pub(super) cids: Config,
-    /// Tickets a connection.
+    /// Tickets per connection.
     pub(super) tickets: usize,
-    /// Mean of the exponential time that a request takes the one worker; zero: none, and no worker.
+    /// Mean service time of a request, which is exponential, at the one worker; zero: no service time and no worker.
     pub(super) work: Duration,
     pub(super) seed: u64,
-    /// How often connections that last get new IDs.
+    /// Interval at which lasting connections get new IDs.
     pub(super) heartbeat: Duration,
 }
 
@@ -44,51 +44,52 @@ pub(super) struct Server {
     control: mpsc::UnboundedSender<Control>,
     thread: Option<JoinHandle<Result<Result<()>>>>,
     sessions: Arc<SingleUseSessions>,
-    done: Done,
+    executions: Executions,
 }
 
-/// How often each request was done, by its number.
-type Done = Arc<Mutex<HashMap<u64, u32>>>;
+/// Executions of each request, by its number.
+type Executions = Arc<Mutex<HashMap<u64, u32>>>;
 
 enum Control {
     Rotate(Box<Config>),
     Cpu(oneshot::Sender<Duration>),
 }
 
-/// Octets of a request: its number, how long the answer is to be, and whether it comes slowly.
+/// Octets of a request: its number, the length of the answer, and whether it comes slowly.
 pub(super) const REQUEST: usize = 17;
-/// A slow answer comes in pieces, one each [`PACE`].
+/// Size of the pieces of a slow answer, of which one is sent per [`PACE`].
 pub(super) const PIECE: usize = 4 << 10;
 const PACE: Duration = Duration::from_millis(5);
 
 impl Server {
-    /// Is there when it returns.
+    /// Starts a server, which can be reached when this returns.
     pub(super) fn start(namespace: &Namespace, plan: ServerPlan) -> Result<Server> {
         let address = plan.address;
         let socket =
             namespace.enter(|| UdpSocket::bind(address))?.map_err(Error::io(format!("listen at {address}")))?;
-        widen(&socket)?;
-        let (control, orders) = mpsc::unbounded_channel();
+        enlarge_buffer(&socket)?;
+        let (control, commands) = mpsc::unbounded_channel();
         let sessions = SingleUseSessions::new(Limits::default());
-        let held = Arc::clone(&sessions);
-        let done = Done::default();
-        let book = Arc::clone(&done);
-        let thread = namespace.spawn_thread(move || block_on(serve(socket, plan, held, book, orders)));
-        Ok(Server { control, thread: Some(thread), sessions, done })
+        let own_sessions = Arc::clone(&sessions);
+        let executions = Executions::default();
+        let own_executions = Arc::clone(&executions);
+        let thread =
+            namespace.spawn_thread(move || block_on(serve(socket, plan, own_sessions, own_executions, commands)));
+        Ok(Server { control, thread: Some(thread), sessions, executions })
     }
 
-    /// Processor time that it took so far.
+    /// CPU time of the server so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
-        let (tell, told) = oneshot::channel();
-        let sent = self.control.send(Control::Cpu(tell));
+        let (reply, replied) = oneshot::channel();
+        let sent = self.control.send(Control::Cpu(reply));
         sent.ok()
-            .and_then(|()| told.blocking_recv().ok())
-            .ok_or_else(|| Error::Timeout("an answer of a server's thread".to_owned()))
+            .and_then(|()| replied.blocking_recv().ok())
+            .ok_or_else(|| Error::Timeout("a reply of a server's thread".to_owned()))
     }
 
-    /// New connection IDs are by another configuration.
+    /// Makes new connection IDs by another configuration.
     pub(super) fn rotate(&self, config: Config) {
-        // One that has failed tells so when it is asked to end.
+        // A thread that has failed returns its error when it is joined.
         let _ = self.control.send(Control::Rotate(Box::new(config)));
     }
 
@@ -96,22 +97,22 @@ impl Server {
         self.sessions.counts()
     }
 
-    /// All sessions that it holds, and loses by that.
-    pub(super) fn give_up(&self) -> Secrets {
+    /// Removes and returns all sessions that the server holds.
+    pub(super) fn take_sessions(&self) -> Secrets {
         self.sessions.drain()
     }
 
-    /// As if it had made them.
-    pub(super) fn remember(&self, secrets: &Secrets) {
+    /// Adds sessions as if the server had issued them.
+    pub(super) fn add_sessions(&self, secrets: &Secrets) {
         for (id, secret) in secrets {
             self.sessions.put(id.clone(), secret.to_vec());
         }
     }
 
-    /// How often a request was done here.
-    pub(super) fn done(&self, number: u64) -> u32 {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.get(&number).copied().unwrap_or_default()
+    /// The number of times that this server executed a request.
+    pub(super) fn executions(&self, number: u64) -> u32 {
+        let executions = self.executions.lock().unwrap_or_else(PoisonError::into_inner);
+        executions.get(&number).copied().unwrap_or_default()
     }
 }
 
@@ -120,7 +121,7 @@ impl Drop for Server {
         let (closed, _) = mpsc::unbounded_channel();
         self.control = closed;
         if let Some(thread) = self.thread.take() {
-            // Clients tell of what went wrong.
+            // Clients report what went wrong.
             let _ = thread.join();
         }
     }
@@ -130,13 +131,13 @@ async fn serve(
     socket: UdpSocket,
     plan: ServerPlan,
     sessions: Arc<SingleUseSessions>,
-    done: Done,
-    mut orders: mpsc::UnboundedReceiver<Control>,
+    executions: Executions,
+    mut commands: mpsc::UnboundedReceiver<Control>,
 ) -> Result<()> {
     let wrong = |why: dwell_quic::Error| Error::invalid("QUIC server", why);
     let waiting = WaitingTimes::new(1);
-    let asked = waiting.clone();
-    let wait = move || asked.wait();
+    let reported = waiting.clone();
+    let wait = move || reported.wait();
     let cids = Cids::new(plan.number, plan.cids.clone(), Some(plan.heartbeat), wait).map_err(wrong)?;
     let setup = Setup { tickets: plan.tickets, ..Setup::new(cids.clone(), sessions) };
     let (server, endpoint) = setup.configs(plan.identity.tls()?).map_err(wrong)?;
@@ -147,23 +148,23 @@ async fn serve(
         work: plan.work,
         turn: Turn::new(generator(plan.seed, 21, plan.number.into())),
         waiting,
-        done,
+        executions,
     });
     loop {
         tokio::select! {
             Some(incoming) = endpoint.accept() => {
                 let worker = Arc::clone(&worker);
                 tokio::spawn(async move {
-                    // Clients tell of failures; a replay's connection comes to nothing.
+                    // Clients report failures; the connection of a replay fails by design.
                     if let Ok((connection, _)) = dwell_quic::accept(incoming).await {
                         worker.converse(connection).await;
                     }
                 });
             }
-            order = orders.recv() => match order {
+            command = commands.recv() => match command {
                 Some(Control::Rotate(config)) => cids.rotate(*config).map_err(wrong)?,
-                // Who asked may have gone.
-                Some(Control::Cpu(tell)) => drop(tell.send(cpu()?)),
+                // The caller may have stopped waiting.
+                Some(Control::Cpu(reply)) => drop(reply.send(cpu()?)),
                 None => return Ok(()),
             }
         }
@@ -178,28 +179,28 @@ fn cpu() -> Result<Duration> {
 struct Worker {
     number: u16,
     work: Duration,
-    /// Whoever has it is worked for.
+    /// The request that holds this lock is being served.
     turn: Turn<rand::rngs::Xoshiro256PlusPlus>,
     waiting: WaitingTimes,
-    done: Done,
+    executions: Executions,
 }
 
 impl Worker {
     async fn converse(self: Arc<Self>, connection: Connection) {
         while let Ok((response, request)) = connection.accept_bi().await {
             let worker = Arc::clone(&self);
-            // A client that goes away gets no answer.
+            // A client that closes the connection gets no answer.
             tokio::spawn(async move { worker.answer(response, request).await });
         }
     }
 
     async fn answer(&self, mut response: SendStream, mut request: RecvStream) -> Option<()> {
-        let asked: [u8; REQUEST] = request.read_to_end(REQUEST).await.ok()?.try_into().ok()?;
-        let (number, rest) = asked.split_first_chunk::<8>()?;
+        let bytes: [u8; REQUEST] = request.read_to_end(REQUEST).await.ok()?.try_into().ok()?;
+        let (number, rest) = bytes.split_first_chunk::<8>()?;
         let (length, slow) = rest.split_first_chunk::<8>()?;
         {
-            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-            *done.entry(u64::from_be_bytes(*number)).or_default() += 1;
+            let mut executions = self.executions.lock().unwrap_or_else(PoisonError::into_inner);
+            *executions.entry(u64::from_be_bytes(*number)).or_default() += 1;
         }
         let request = self.waiting.arrived();
         if !self.work.is_zero() {

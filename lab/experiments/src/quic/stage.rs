@@ -21,67 +21,71 @@ use super::{
 use crate::{
     lb::{
         SERVERS, Star,
-        process::{Balancer, Places, backends, head},
+        process::{Balancer, BalancerPaths, backends, common_config},
     },
     loads::quic::block_on,
 };
 
-/// Four servers, and a balancer that has some of them.
+/// Four servers behind a balancer whose configuration names some of them.
 pub(super) struct Stage<'a> {
     pub(super) star: &'a Star,
-    placing: Placing,
+    balancing: BalancerOptions,
     balancer: Balancer<'a>,
     pub(super) servers: Vec<Server>,
     pub(super) identity: Arc<Identity>,
 }
 
-/// What the balancer does.
+/// How the balancer works.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placing {
+pub(super) struct BalancerOptions {
     pub(super) policy: Policy,
-    /// By how much longer a server's requests may wait than the least, before heavy clients go elsewhere.
+    /// How much longer requests may wait at a server than at the least loaded one before heavy clients are moved.
     pub(super) margin: Duration,
 }
 
-impl From<Policy> for Placing {
-    /// With the round trip that the balancer has by itself.
-    fn from(policy: Policy) -> Placing {
-        Placing { policy, margin: Duration::from_millis(20) }
+impl From<Policy> for BalancerOptions {
+    /// A policy with the margin that is the balancer's default.
+    fn from(policy: Policy) -> BalancerOptions {
+        BalancerOptions { policy, margin: Duration::from_millis(20) }
     }
 }
 
-/// What servers are like.
+/// How the servers work.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Like {
+pub(super) struct ServerOptions {
     pub(super) tickets: usize,
     pub(super) work: Duration,
     pub(super) seed: u64,
     pub(super) heartbeat: Duration,
 }
 
-impl Like {
-    /// They have nothing to do but to answer.
-    pub(super) fn idle(tickets: usize) -> Like {
-        Like { tickets, work: Duration::ZERO, seed: 0, heartbeat: HEARTBEAT }
+impl ServerOptions {
+    /// Servers that answer at once and issue `tickets` per connection.
+    pub(super) fn without_work(tickets: usize) -> ServerOptions {
+        ServerOptions { tickets, work: Duration::ZERO, seed: 0, heartbeat: HEARTBEAT }
     }
 }
 
-/// A configuration of connection IDs.
+/// A key of connection IDs, and the rotation bits that name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
     pub(super) rotation: u8,
     pub(super) key: [u8; 16],
 }
 
-/// With which all begins.
+/// The key with which each experiment starts.
 pub(super) const FIRST_KEY: Key = Key { rotation: 0, key: KEY };
 
 impl<'a> Stage<'a> {
-    /// All servers run, and the balancer lets connections through.
-    pub(super) fn start(scene: Scene<'a>, placing: impl Into<Placing>, like: Like) -> Result<Stage<'a>> {
+    /// Starts all servers and the balancer, and waits until a connection succeeds.
+    pub(super) fn start(
+        scene: Scene<'a>,
+        balancing: impl Into<BalancerOptions>,
+        serving: ServerOptions,
+    ) -> Result<Stage<'a>> {
         let Scene { star, dwell, folder } = scene;
-        let placing = placing.into();
-        star.widen()?;
+        let balancing = balancing.into();
+        star.route_client_networks()?;
         let identity = Arc::new(Identity::new(Certificate::Ecdsa)?);
         let mut servers = Vec::new();
         for (number, namespace) in star.servers.iter().enumerate() {
@@ -90,36 +94,38 @@ impl<'a> Stage<'a> {
                 address: Self::vip(),
                 identity: Arc::clone(&identity),
                 cids: config(FIRST_KEY.rotation, FIRST_KEY.key)?,
-                tickets: like.tickets,
-                work: like.work,
-                seed: like.seed,
-                heartbeat: like.heartbeat,
+                tickets: serving.tickets,
+                work: serving.work,
+                seed: serving.seed,
+                heartbeat: serving.heartbeat,
             };
             servers.push(Server::start(namespace, plan)?);
         }
-        let everyone = everyone();
-        let all = configuration(placing, &everyone, &[FIRST_KEY]);
-        let stage = Stage { star, placing, balancer: Balancer::start(star, dwell, folder, all)?, servers, identity };
-        stage.balancer.wait_until(|| stage.comes_through())?;
+        let all = all_servers();
+        let config = configuration(balancing, &all, &[FIRST_KEY]);
+        let balancer = Balancer::start(star, dwell, folder, config)?;
+        let stage = Stage { star, balancing, balancer, servers, identity };
+        stage.balancer.wait_until(|| stage.is_reachable())?;
         Ok(stage)
     }
 
-    /// Where clients go.
+    /// The address that clients connect to.
     pub(super) fn vip() -> SocketAddr {
         (*Star::vip().ip(), PORT).into()
     }
 
-    /// Has the balancer go on with these servers and keys.
+    /// Reloads the balancer with a configuration of these servers and keys.
     pub(super) fn reload(&self, servers: &[usize], keys: &[Key]) -> Result<()> {
-        self.balancer.reload(configuration(self.placing, servers, keys))
+        self.balancer.reload(configuration(self.balancing, servers, keys))
     }
 
-    /// Ends the balancer, then the servers.
+    /// Stops the balancer, then the servers.
     pub(super) fn stop(self) -> Result<()> {
         self.balancer.stop(Timestamp::now()).map(drop)
     }
 
-    fn comes_through(&self) -> Result<bool> {
+    /// Whether a connection through the balancer succeeds.
+    fn is_reachable(&self) -> Result<bool> {
         let client = Client::new(&self.identity.certificate, Mode::Full)?;
         self.star.clients[0].enter(|| {
             let socket = bind(Star::client_address(0, 254))?;
@@ -132,18 +138,18 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A server's number in connection IDs.
+/// The number in connection IDs of the server with this index.
 pub(super) fn id(server: usize) -> u16 {
     server as u16 + 1
 }
 
-/// In the namespace of the calling thread.
+/// Binds a UDP socket in the namespace of the calling thread.
 pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
     UdpSocket::bind((address, 0)).map_err(Error::io(format!("make a socket at {address}")))
 }
 
-fn configuration(placing: Placing, servers: &[usize], keys: &[Key]) -> impl FnOnce(&Places) -> String {
-    let Placing { policy, margin } = placing;
+fn configuration(balancing: BalancerOptions, servers: &[usize], keys: &[Key]) -> impl FnOnce(&BalancerPaths) -> String {
+    let BalancerOptions { policy, margin } = balancing;
     let is_steered = policy == Policy::ZeroRtt;
     let hash = match policy {
         Policy::Source => "hash = \"source\"\n",
@@ -170,10 +176,10 @@ fn configuration(placing: Placing, servers: &[usize], keys: &[Key]) -> impl FnOn
         true => format!("server_id = {}\n", id(server)),
         false => String::new(),
     });
-    move |places| head(places) + &vip
+    move |paths| common_config(paths) + &vip
 }
 
-/// Servers that the balancer has at first, by their places.
-pub(super) fn everyone() -> Vec<usize> {
+/// The indices of all servers.
+pub(super) fn all_servers() -> Vec<usize> {
     (0..SERVERS).collect()
 }

@@ -1,4 +1,4 @@
-//! Somebody who has recorded what clients sent, and takes what servers remember.
+//! An attacker who has recorded what clients sent, and seizes the sessions that servers hold.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -11,7 +11,7 @@ use dwell_testbed::{Error, Namespace, Result};
 
 use super::{
     KEY, PORT,
-    client::PATIENCE,
+    client::ANSWER_TIMEOUT,
     config,
     identity::Identity,
     replay::Flight,
@@ -19,20 +19,20 @@ use super::{
     stage::bind,
 };
 
-/// What a thief came to.
+/// What an attacker could decrypt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Theft {
-    /// Sessions that were taken.
+    /// Sessions that were seized.
     pub sessions: usize,
-    /// First flights that were tried with them.
+    /// First flights that the attacker tried to decrypt.
     pub tries: usize,
-    /// Of these, those whose session was among them.
+    /// Flights whose session was among those seized.
     pub found: u64,
-    /// Of these, those whose 0-RTT data was read.
+    /// Flights whose 0-RTT data was decrypted.
     pub read: usize,
 }
 
-/// A server by the name of ours, of sessions that were taken from ours. What it answers, nobody hears.
+/// A server with the identity of the real ones and with sessions seized from them. Its answers reach nobody.
 pub(super) struct Thief<'a> {
     namespace: &'a Namespace,
     server: Server,
@@ -43,7 +43,7 @@ pub(super) struct Thief<'a> {
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 impl<'a> Thief<'a> {
-    /// At the namespace's loopback.
+    /// Starts the server on the namespace's loopback.
     pub(super) fn start(namespace: &'a Namespace, identity: &Arc<Identity>) -> Result<Thief<'a>> {
         let plan = ServerPlan {
             number: 0,
@@ -58,35 +58,35 @@ impl<'a> Thief<'a> {
         Ok(Thief { namespace, server: Server::start(namespace, plan)?, tries: 0, read: 0 })
     }
 
-    /// With these, too.
-    pub(super) fn take(&self, secrets: &Secrets) {
-        self.server.remember(secrets);
+    /// Adds seized sessions.
+    pub(super) fn add_sessions(&self, secrets: &Secrets) {
+        self.server.add_sessions(secrets);
     }
 
-    /// Reads the 0-RTT data of a request, if its session was taken.
+    /// Tries to decrypt the 0-RTT data of a request, which succeeds if its session was seized.
     ///
-    /// rustls refuses sessions whose ticket is a minute older, or younger, than the client said.
-    pub(super) fn try_to_read(&mut self, flight: &Flight, request: u64) -> Result<()> {
-        let looked = || {
+    /// rustls rejects a ticket whose age differs by a minute from what the client claims.
+    pub(super) fn try_to_decrypt(&mut self, flight: &Flight, request: u64) -> Result<()> {
+        let lookups = || {
             let counts = self.server.sessions();
             counts.resumed + counts.missed
         };
-        let (before, found) = (looked(), self.server.sessions().resumed);
+        let (before, found) = (lookups(), self.server.sessions().resumed);
         self.namespace.enter(|| {
             let socket = bind(ADDRESS)?;
             for datagram in flight {
                 let sent = socket.send_to(datagram, (ADDRESS, PORT));
-                sent.map_err(Error::io("send a recorded datagram to a thief"))?;
+                sent.map_err(Error::io("send a recorded datagram to an attacker"))?;
             }
             Ok(())
         })??;
-        if !happens(|| looked() > before) {
-            let what = format!("a thief's look for the session of request {request}");
+        if !happens(|| lookups() > before) {
+            let what = format!("an attacker's lookup of the session of request {request}");
             return Err(Error::Timeout(what));
         }
         self.tries += 1;
         let is_found = self.server.sessions().resumed > found;
-        self.read += usize::from(is_found && happens(|| self.server.done(request) > 0));
+        self.read += usize::from(is_found && happens(|| self.server.executions(request) > 0));
         Ok(())
     }
 
@@ -101,10 +101,11 @@ impl<'a> Thief<'a> {
     }
 }
 
-fn happens(is: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    while !is() {
-        if begun.elapsed() > PATIENCE {
+/// Waits until a condition holds, and returns whether it did in time.
+fn happens(condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > ANSWER_TIMEOUT {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! By which keys the connection IDs are that clients send to.
+//! The rotation bits of the connection IDs that clients send to, which name the key of the IDs.
 
 use std::{
     io::{self, IoSliceMut},
@@ -17,12 +17,12 @@ use quinn::{
     udp::{RecvMeta, Transmit},
 };
 
-/// Clients' sockets, as long as they are open.
+/// The open sockets of clients.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watch(Arc<Mutex<Vec<Weak<Socket>>>>);
 
 impl Watch {
-    /// A client's endpoint, whose packets are looked at.
+    /// Opens a client's endpoint whose outgoing packets are inspected.
     pub(super) fn endpoint(&self, socket: std::net::UdpSocket) -> Result<Endpoint> {
         let failed = || Error::io("open a QUIC endpoint");
         let socket = Arc::new(Socket {
@@ -36,8 +36,8 @@ impl Watch {
         Endpoint::new_with_abstract_socket(EndpointConfig::default(), None, socket, runtime).map_err(failed())
     }
 
-    /// How many of them sent last to a connection ID of another rotation.
-    pub(super) fn of_others_than(&self, rotation: u8) -> usize {
+    /// The number of sockets that sent their latest packet to a connection ID of another rotation.
+    pub(super) fn count_with_other_rotation(&self, rotation: u8) -> usize {
         let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = sockets.iter().filter_map(Weak::upgrade).map(|socket| socket.rotation.load(Ordering::Relaxed));
         last.filter(|last| ![rotation, NONE].contains(last)).count()
@@ -47,14 +47,15 @@ impl Watch {
 #[derive(Debug)]
 struct Socket {
     inner: Arc<dyn AsyncUdpSocket>,
-    /// Of the connection ID that was sent to last.
+    /// The rotation of the latest destination connection ID, or [`NONE`].
     rotation: AtomicU8,
 }
 
-/// No server has given an ID yet.
+/// No packet was sent to an ID of a server yet.
 const NONE: u8 = 0xff;
 
-/// Of the destination, if that is an ID of the lab's servers: by what all versions of QUIC have in common.
+/// The rotation of the destination connection ID, if it is an ID of the experiment's servers. Relies only on the
+/// version-independent header of QUIC.
 fn rotation(datagram: &[u8]) -> Option<u8> {
     let first = match datagram {
         [form, first, ..] if form & 0x80 == 0 => first,
@@ -71,7 +72,7 @@ impl AsyncUdpSocket for Socket {
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         self.inner.try_send(transmit)?;
-        // Where it is several datagrams they are of one connection.
+        // Several datagrams in one call belong to one connection.
         if let Some(rotation) = rotation(transmit.contents) {
             self.rotation.store(rotation, Ordering::Relaxed);
         }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_of_a_server_is_told_from_one_that_a_client_made_up() {
+    fn ids_of_servers_are_distinguished_from_those_that_clients_invent() {
         let long = |length: u8| [&[0xc0, 0, 0, 0, 1, length, 0x30][..], &[0; 20]].concat();
         assert_eq!(rotation(&[0x40, 0x50, 1, 2]), Some(2));
         assert_eq!(rotation(&long(17)), Some(1));

@@ -31,23 +31,23 @@ fn root_a_slow_server_gets_less_by_latency_and_the_same_by_maglev() {
     }
     let star = Star::start().unwrap();
     let plain = outcome(&star, Scenario::Slowed, Policy::Maglev, 17);
-    assert_eq!(plain.weighings, []);
+    assert_eq!(plain.weight_changes, []);
     assert!(plain.answered.iter().all(|answered| *answered > 0));
     let steered = outcome(&star, Scenario::Slowed, Policy::Latency, 17);
-    assert_eq!((plain.seen.broken.len(), steered.seen.broken.len()), (0, 0));
+    assert_eq!((plain.clients.broken.len(), steered.clients.broken.len()), (0, 0));
     let of_slow = |at: usize| {
-        let weights = &steered.weighings[at].weights;
+        let weights = &steered.weight_changes[at].weights;
         let slow = weights.iter().find(|weight| weight.server == "server1");
         slow.unwrap().share
     };
-    let last = steered.weighings.len() - 1;
-    assert!(of_slow(last) < 0.2, "{:?}", steered.weighings);
-    let total = steered.weighings[last].weights.iter();
+    let last = steered.weight_changes.len() - 1;
+    assert!(of_slow(last) < 0.2, "{:?}", steered.weight_changes);
+    let total = steered.weight_changes[last].weights.iter();
     let total: f64 = total.map(|weight| weight.share).sum();
     assert!((total - 1.0).abs() < 1e-6, "{total}");
-    // the same arrivals, though answers come later
-    assert_eq!(plain.seen.connections, steered.seen.connections);
-    assert_eq!(plain.seen.answers.len(), steered.seen.answers.len());
+    // Arrivals are the same, though answers come later.
+    assert_eq!(plain.clients.connections, steered.clients.connections);
+    assert_eq!(plain.clients.answers.len(), steered.clients.answers.len());
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn root_a_server_that_is_added_gets_connections_and_none_breaks() {
     }
     let star = Star::start().unwrap();
     let outcome = outcome(&star, Scenario::Added, Policy::Maglev, 14);
-    assert_eq!(outcome.seen.broken.len(), 0);
+    assert_eq!(outcome.clients.broken.len(), 0);
     assert!(outcome.answered[3] > 0, "{:?}", outcome.answered);
     assert!(outcome.answered[3] < outcome.answered[0]);
 }
 
 #[test]
-fn root_a_run_is_an_object_a_policy_and_leaves_nothing_behind() {
+fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     if skipped() {
         return;
     }
@@ -71,7 +71,7 @@ fn root_a_run_is_an_object_a_policy_and_leaves_nothing_behind() {
     let keep = folder.path().to_str().unwrap();
     let arguments = ["--loads", "0.3,0.5", "--time", "3s", "--format", "jsonl"];
     let run = lab(&[&["lb", "think", "--keep", keep], &arguments[..]].concat());
-    // whether p99 is well in three seconds nobody knows
+    // Three seconds do not decide whether p99 meets its goal.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let objects = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
     let objects: Vec<Value> = objects.take(4).collect();
@@ -82,7 +82,7 @@ fn root_a_run_is_an_object_a_policy_and_leaves_nothing_behind() {
         let answered = object["answered"].as_array().unwrap();
         let answered: u64 = answered.iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(object["requests"].as_u64(), Some(answered));
-        // no response is sooner than its server: half of exponential times are above 3 ms
+        // No response is faster than its server: half of the exponential times are above 3 ms.
         assert!(object["p50_ns"].as_u64().unwrap() > 3_000_000);
     }
     assert!(folder.path().join("think.svg").exists());

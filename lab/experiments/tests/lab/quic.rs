@@ -18,24 +18,24 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     }
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().to_str().unwrap();
-    // So little to do, and so much of it taken for well, that no server is overloaded on any machine.
+    // The load is low and the margin high, so that no server is overloaded on any machine.
     let few = ["--clients", "60", "--rate", "90", "--time", "4s"];
     let light = ["--work", "100us", "--margin", "30s"];
     let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
     let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
     assert_eq!(status, Some(0), "{runs:?}");
-    let of = |place: usize, key: &str| runs[place][key].as_u64().unwrap();
-    for place in 0..3 {
-        assert_eq!(of(place, "broken"), 0, "{runs:?}");
-        assert!(of(place, "eligible") > 60, "{runs:?}");
+    let of = |index: usize, key: &str| runs[index][key].as_u64().unwrap();
+    for index in 0..3 {
+        assert_eq!(of(index, "broken"), 0, "{runs:?}");
+        assert!(of(index, "eligible") > 60, "{runs:?}");
     }
-    for place in [0, 2] {
-        assert_eq!(of(place, "early"), of(place, "eligible"), "{runs:?}");
+    for index in [0, 2] {
+        assert_eq!(of(index, "early"), of(index, "eligible"), "{runs:?}");
     }
-    // one in four, by chance
+    // One in four reaches its server, by chance.
     assert!(of(1, "early") * 2 < of(1, "eligible"), "{runs:?}");
-    // the emulated 20 ms: once with 0-RTT, twice without
+    // The emulated 20 ms pass once with 0-RTT, and twice without.
     assert!(of(0, "first_byte_p50_ns") >= 20_000_000, "{runs:?}");
     assert!(of(1, "first_byte_p90_ns") >= 40_000_000, "{runs:?}");
     assert!(folder.path().join("policies.svg").exists());
@@ -52,7 +52,7 @@ fn root_connections_survive_moves_by_connection_ids_only() {
 }
 
 #[test]
-fn root_what_is_sent_again_is_not_done_again() {
+fn root_replayed_requests_are_not_executed_again() {
     if skipped() {
         return;
     }
@@ -61,7 +61,7 @@ fn root_what_is_sent_again_is_not_done_again() {
     assert_eq!((&runs[0]["tries"], &runs[0]["repeated"]), (&50.into(), &0.into()));
     let thefts: Vec<_> =
         runs[1..].iter().map(|theft| ["requests", "found", "read"].map(|key| theft[key].as_u64().unwrap())).collect();
-    // a copy from before, then what each of four servers has left
+    // The first has an earlier copy; the others have what each of four servers holds at the end.
     assert_eq!(thefts[0], [10, 10, 10], "{runs:?}");
     assert_eq!(thefts[1..], [[10, 0, 0]; 4], "{runs:?}");
     let left = runs[2..].iter().map(|theft| theft["sessions"].as_u64());
@@ -78,14 +78,14 @@ fn root_nothing_breaks_while_keys_and_servers_change() {
     assert_eq!(status, Some(0), "{runs:?}");
     let changes: Vec<_> = runs.iter().map(|run| run["change"].as_str().unwrap()).collect();
     assert_eq!(changes[1..4], ["key rotated", "old key gone", "server removed"]);
-    // each was answered after each change
+    // Each lasting connection was answered after each change.
     for run in &runs {
         assert!(run["lasting_requests"].as_u64() >= Some(10), "{runs:?}");
     }
 }
 
 #[test]
-fn root_a_program_of_others_is_told_where_to_go() {
+fn root_another_program_gets_its_environment() {
     if skipped() {
         return;
     }

@@ -1,4 +1,4 @@
-//! `dwell-lab lb`: tails with and without steering by latency.
+//! `dwell-lab lb`: tail latencies with and without steering by latency.
 
 mod figures;
 
@@ -6,48 +6,50 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use clap::builder::PossibleValuesParser;
 use dwell_app::{Exit, args::positive_duration, tell::tell};
-use figures::Figures;
 use serde::Serialize;
 
-use crate::star::{Common, Scene, save};
 use crate::{
     failure::Failure,
-    lb::{self, Options, Outcome, Policy, Scenario, Work, by_load, over_time},
+    lb::{self, Options, Outcome, Policy, Scenario, Work, by_load, goals, over_time},
+    print::{Columns, millis},
+    star::{Common, Scene, save},
 };
 
-/// Balance connections over four servers by `dwell lb`, and print what clients wait with each policy
+pub(super) use figures::Figures;
+
+/// Response latencies of clients whose connections `dwell lb` balances over four servers, by policy
 ///
-/// Two clients, the balancer and four servers in network namespaces of their own; servers answer the
-/// clients directly. Clients open connections whether or not answers come (a Poisson process), each with
-/// a few requests, one after the other. A server has one worker, whose work is a wait. Policies take
-/// turns with the same arrivals. Latencies are as the clients measure them, of all requests of a run;
-/// one that broke counts as longer than all others. --keep has tails by load and weights over time, and
-/// what balancers said. Ends with status 1 if a goal is missed.
+/// Two clients, the balancer and four servers run in network namespaces of their own; servers answer the
+/// clients directly. Clients open connections as a Poisson process, whether or not answers come, and send
+/// a few requests on each, one after another. A server has one worker, whose work is to wait. The policies
+/// alternate and see the same arrivals. Latencies are measured by the clients over all requests of a run;
+/// a broken request counts as longer than all others. --keep saves charts of tails by load and of weights
+/// over time, and the output of balancers. The exit status is 1 if a goal is missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub struct Lb {
-    /// Which to run, see below; tail if none is named
+    /// Scenarios to run, see below [default: tail]
     #[arg(value_name = "SCENARIO", hide_possible_values = true, value_parser = PossibleValuesParser::new(Scenario::ALL.map(Scenario::name)))]
     scenarios: Vec<String>,
-    /// Requests over what the servers can do, above 0 and below 1; by default as the scenario has it
+    /// Loads, as a share of the servers' capacity, above 0 and below 1 [default: the scenario's]
     #[arg(long, value_name = "LOAD,...", value_delimiter = ',', value_parser = load)]
     loads: Vec<f64>,
-    /// Runs of each policy at each load, with seeds one after the other
+    /// Runs of each policy at each load, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// For how long clients open connections; by default as the scenario has it
+    /// Time for which clients open connections [default: the scenario's]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     time: Option<Duration>,
-    /// Mean of the exponential time that a request takes a server
+    /// Mean service time of a request, which is exponential
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = positive_duration)]
     work: Duration,
-    /// Requests of a connection
+    /// Requests per connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
-    /// Of all that is random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep pictures, and what balancers said, in this folder
+    /// Keep charts, and the output of balancers, in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -60,7 +62,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo dwell-lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
   sudo dwell-lab lb slowed killed         a server that is slow for a while, and one that dies
-  sudo dwell-lab lb think --loads 0.7     estimates that are of clients, not of servers";
+  sudo dwell-lab lb think --loads 0.7     estimates that measure clients, not servers";
 
 fn after_help() -> String {
     let line = |scenario: Scenario| format!("  {:<8}{}", scenario.name(), scenario.about());
@@ -68,9 +70,9 @@ fn after_help() -> String {
     format!("Scenarios:\n{lines}\n\n{EXAMPLES}")
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Serialize)]
-struct Object {
+struct RunRecord {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'static str,
@@ -84,11 +86,11 @@ struct Object {
     p50_ns: Option<u64>,
     p90_ns: Option<u64>,
     p99_ns: Option<u64>,
-    /// p99 of how late servers were, as the host was busy.
+    /// p99 of the delay of answers because the host was busy.
     late_p99_ns: u64,
-    /// By server.
+    /// Answers of each server.
     answered: Vec<u64>,
-    /// Times that weights changed, and how much of the table in all.
+    /// Number of changes of weights, and the share of the table that they changed in total.
     changes: usize,
     disruption: f64,
 }
@@ -96,23 +98,23 @@ struct Object {
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
     let scene = args.common.scene(args.keep.as_deref())?;
     let format = args.common.format;
-    let mut checks = Vec::new();
-    for scenario in chosen(&args.scenarios) {
+    let mut all_goals = Vec::new();
+    for scenario in selected(&args.scenarios) {
         let runs = Runs { args, scenario, scene: &scene };
         let figures = runs.all()?;
         format.say("")?;
         format.say(&figures.table())?;
         if figures.has_loads() {
-            let picture = by_load(&runs.heading(), &figures.bars());
+            let picture = by_load(&runs.heading(), &figures.percentiles());
             let name = format!("{}.svg", scenario.name());
             save(args.keep.as_deref(), &name, &picture)?;
         }
-        checks.extend(figures.checks(scenario));
+        all_goals.extend(goals::judge(scenario, &figures));
     }
-    args.common.judge(&checks)
+    args.common.judge(&all_goals)
 }
 
-fn chosen(names: &[String]) -> Vec<Scenario> {
+fn selected(names: &[String]) -> Vec<Scenario> {
     let is_named = |scenario: &Scenario| names.iter().any(|name| name == scenario.name());
     match names {
         [] => vec![Scenario::Tail],
@@ -135,14 +137,14 @@ impl Runs<'_> {
             loads => loads,
         };
         tell(self.heading());
-        self.args.common.format.say(&head())?;
+        self.args.common.format.say(&COLUMNS.heading())?;
         for load in loads {
             for run in 0..self.args.runs {
-                // who is first takes turns too
+                // The policy that runs first alternates too.
                 let mut policies = Policy::ALL;
                 policies.rotate_left(run as usize % 2);
                 for policy in policies {
-                    let outcome = self.one(*load, run, policy)?;
+                    let outcome = self.run_once(*load, run, policy)?;
                     figures.add(*load, policy, &outcome);
                 }
             }
@@ -150,7 +152,7 @@ impl Runs<'_> {
         Ok(figures)
     }
 
-    fn one(&self, load: f64, run: u32, policy: Policy) -> Result<Outcome, Failure> {
+    fn run_once(&self, load: f64, run: u32, policy: Policy) -> Result<Outcome, Failure> {
         let options = Options {
             scenario: self.scenario,
             policy,
@@ -163,15 +165,15 @@ impl Runs<'_> {
             folder: self.scene.folder.path().to_owned(),
         };
         let outcome = lb::run(&self.scene.star, &options)?;
-        let object = self.object(load, run, policy, &outcome);
-        self.args.common.format.print(&object, || object.line())?;
+        let record = self.record(load, run, policy, &outcome);
+        self.args.common.format.print(&record, || record.line())?;
         if let Some(keep) = self.args.keep.as_deref() {
             let name = format!("{}-{load}-{run}-{}", self.scenario.name(), policy.name());
             let heading = format!("{}, load {load}, {}", self.scenario.about(), policy.name());
             let picture = over_time(&heading, &outcome, self.time());
             save(Some(keep), &format!("{name}.svg"), &picture)?;
-            let said = self.scene.folder.path().join("balancer.out");
-            let text = fs::read_to_string(said).unwrap_or_default();
+            let output = self.scene.folder.path().join("balancer.out");
+            let text = fs::read_to_string(output).unwrap_or_default();
             save(Some(keep), &format!("{name}.jsonl"), &text)?;
         }
         Ok(outcome)
@@ -183,7 +185,7 @@ impl Runs<'_> {
 
     fn heading(&self) -> String {
         format!(
-            "{}: {}; requests take {:?} on average, {} a connection, {:?} a run",
+            "{}: {}; mean service time {:?}, {} requests per connection, {:?} per run",
             self.scenario.name(),
             self.scenario.about(),
             self.args.work,
@@ -192,58 +194,65 @@ impl Runs<'_> {
         )
     }
 
-    fn object(&self, load: f64, run: u32, policy: Policy, outcome: &Outcome) -> Object {
+    fn record(&self, load: f64, run: u32, policy: Policy, outcome: &Outcome) -> RunRecord {
         let ns = |share| {
             let latency = outcome.quantile(share, Duration::ZERO, Duration::MAX);
             latency.map(|latency| latency.as_nanos() as u64)
         };
-        Object {
+        RunRecord {
             kind: "lab_lb",
             schema: SCHEMA,
             scenario: self.scenario.name(),
             load,
             run,
             policy: policy.name(),
-            connections: outcome.seen.connections,
-            requests: outcome.seen.answers.len() + outcome.seen.broken.len(),
-            broken: outcome.seen.broken.len(),
+            connections: outcome.clients.connections,
+            requests: outcome.clients.answers.len() + outcome.clients.broken.len(),
+            broken: outcome.clients.broken.len(),
             p50_ns: ns(0.5),
             p90_ns: ns(0.9),
             p99_ns: ns(0.99),
-            late_p99_ns: outcome.late.as_nanos() as u64,
+            late_p99_ns: outcome.late_p99.as_nanos() as u64,
             answered: outcome.answered.clone(),
-            changes: outcome.weighings.len(),
-            disruption: outcome.weighings.iter().map(|w| w.disruption).sum(),
+            changes: outcome.weight_changes.len(),
+            disruption: outcome.weight_changes.iter().map(|change| change.disruption).sum(),
         }
     }
 }
 
-fn head() -> String {
-    format!(
-        "{:<8}{:>5}{:>4} {:<8}{:>9}{:>7}{:>9}{:>9}{:>9}{:>8}{:>8}  answered by",
-        "", "load", "run", "policy", "requests", "broken", "p50 ms", "p90 ms", "p99 ms", "late ms", "changes"
-    )
-}
+const COLUMNS: Columns<12> = Columns([
+    ("", -8),
+    ("load", 5),
+    ("run", 4),
+    (" policy", -9),
+    ("requests", 9),
+    ("broken", 7),
+    ("p50 ms", 9),
+    ("p90 ms", 9),
+    ("p99 ms", 9),
+    ("late ms", 8),
+    ("changes", 8),
+    ("  by server", 0),
+]);
 
-impl Object {
+impl RunRecord {
     fn line(&self) -> String {
-        let ms = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e6));
-        let answered: Vec<String> = self.answered.iter().map(u64::to_string).collect();
-        format!(
-            "{:<8}{:>5}{:>4} {:<8}{:>9}{:>7}{:>9}{:>9}{:>9}{:>8}{:>8}  {}",
-            self.scenario,
-            self.load,
-            self.run + 1,
-            self.policy,
-            self.requests,
-            self.broken,
-            ms(self.p50_ns),
-            ms(self.p90_ns),
-            ms(self.p99_ns),
-            ms(Some(self.late_p99_ns)),
-            self.changes,
-            answered.join(" ")
-        )
+        let ms = |ns: Option<u64>| millis(ns.map(|ns| ns as f64));
+        let answered: Vec<String> = self.answered.iter().map(|count| format!(" {count}")).collect();
+        COLUMNS.row([
+            &self.scenario,
+            &self.load,
+            &(self.run + 1),
+            &format!(" {}", self.policy),
+            &self.requests,
+            &self.broken,
+            &ms(self.p50_ns),
+            &ms(self.p90_ns),
+            &ms(self.p99_ns),
+            &ms(Some(self.late_p99_ns)),
+            &self.changes,
+            &format!(" {}", answered.concat()),
+        ])
     }
 }
 
@@ -260,13 +269,13 @@ mod tests {
 
     #[test]
     fn scenarios_run_in_their_order_and_tail_if_none_is_named() {
-        assert_eq!(chosen(&[]), [Scenario::Tail]);
+        assert_eq!(selected(&[]), [Scenario::Tail]);
         let names = ["think".to_owned(), "slowed".to_owned()];
-        assert_eq!(chosen(&names), [Scenario::Slowed, Scenario::Think]);
+        assert_eq!(selected(&names), [Scenario::Slowed, Scenario::Think]);
     }
 
     #[test]
-    fn a_load_is_a_part() {
+    fn a_load_is_a_share() {
         assert_eq!(load("0.5"), Ok(0.5));
         for text in ["0", "1", "-0.1", "x", "NaN"] {
             assert!(load(text).is_err(), "{text}");
