@@ -88,7 +88,7 @@ all-tests:
 	$(TESTS_AS_ROOT) cargo test --workspace --locked
 	cargo test --locked --manifest-path fuzz/Cargo.toml
 	tests/compat/run $(TARGET)/debug/dwell
-	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell $(TARGET)/quic
+	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell-lab $(TARGET)/quic
 
 vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines; links by another kernel
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))

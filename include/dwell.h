@@ -72,14 +72,14 @@ struct dwell_config {
 
 /* Figures of a connection, as of its last poll. */
 struct dwell_info {
-	size_t size;                /* sizeof(struct dwell_info), set by the caller: no more bytes are written */
-	uint64_t valid;             /* which of the following fields are known */
-	uint64_t time_ns;           /* time of the poll, on CLOCK_MONOTONIC */
-	uint64_t sender_delay_ns;   /* wait in the send buffer of the bytes that left most recently */
-	uint64_t sender_waiting_ns; /* wait so far of the oldest byte in the send buffer */
-	uint64_t receiver_delay_ns; /* wait in the receive buffer of the bytes that were read most recently */
-	uint64_t jitter_ns;         /* mean deviation of the sender delay */
-	uint64_t throughput_bps;    /* bits per second that the other end acknowledged, over the last second */
+	size_t size;                     /* sizeof(struct dwell_info), set by the caller: no more bytes are written */
+	uint64_t valid;                  /* which of the following fields are known */
+	uint64_t time_ns;                /* time of the poll, on CLOCK_MONOTONIC */
+	uint64_t sender_delay_ns;        /* wait in the send buffer of the bytes that left most recently */
+	uint64_t sender_waiting_ns;      /* wait so far of the oldest byte in the send buffer */
+	uint64_t receiver_delay_ns;      /* wait in the receive buffer of the bytes that were read most recently */
+	uint64_t jitter_ns;              /* mean deviation of the sender delay */
+	uint64_t throughput_bps;         /* bits per second that the other end acknowledged, over the last second */
 	uint64_t receive_throughput_bps; /* bits per second that arrived in order, over the last second */
 	uint64_t rtt_ns;                 /* smoothed round-trip time */
 	uint64_t min_rtt_ns;             /* minimum round-trip time */

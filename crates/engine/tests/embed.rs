@@ -18,6 +18,9 @@ fn headers() -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     for folder in fs::read_dir(core()).unwrap() {
         let folder = folder.unwrap().path();
+        if !folder.is_dir() {
+            continue;
+        }
         for file in fs::read_dir(&folder).unwrap() {
             let path = file.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "h") {

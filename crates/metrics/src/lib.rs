@@ -36,10 +36,13 @@ pub trait Collect {
     fn collect(&self, text: &mut Exposition);
 }
 
+/// Writes the figures of one part of a process.
+type Writer = Box<dyn Fn(&mut Exposition) + Send + Sync>;
+
 /// Everything that a process exports, in the order of registration.
 pub struct Registry {
     version: String,
-    collectors: Mutex<Vec<Box<dyn Fn(&mut Exposition) + Send + Sync>>>,
+    collectors: Mutex<Vec<Writer>>,
 }
 
 impl Registry {

@@ -55,7 +55,7 @@ Examples:
   sudo dwell-lab down
 
 Exit status: 0 done; 1 a goal is missed; 2 wrong usage or input; 3 this host cannot do it; 4 it ran, but data is
-incomplete. `dwell-lab ...` starts dwell-lab."
+incomplete. `dwell lab ...` starts dwell-lab."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -65,7 +65,7 @@ struct Cli {
 /// The entry point of the binary.
 pub fn main() -> ExitCode {
     cost::help_to_measure_a_child();
-    match run(Cli::parse().verb) {
+    match run(&Cli::parse().verb) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if let Some(error) = &failure.error {
@@ -178,8 +178,14 @@ enum Shape {
     Triangle,
 }
 
-fn run(verb: Verb) -> Result<Exit, Failure> {
-    match &verb {
+fn run(verb: &Verb) -> Result<Exit, Failure> {
+    if matches!(
+        verb,
+        Verb::Demo | Verb::Response(_) | Verb::Stack(_) | Verb::Socket(_) | Verb::Lb(_) | Verb::Quic(_) | Verb::Cost(_)
+    ) {
+        Programs::find()?.require_dwell()?;
+    }
+    match verb {
         Verb::Up(up) => {
             let options = UpOptions { topology: up.topology()?, ..UpOptions::new(&up.name, lab()?) };
             say(&dwell_testbed::up(&options)?.describe())
@@ -189,7 +195,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
             None => say(&format!("lab {name} is gone")),
         },
         Verb::List => list(),
-        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Doctor(args) => doctor::run(args),
         Verb::Demo => {
             let options = demo::DemoOptions::new(Programs::find()?.dwell);
             demo::demo(&options, &mut stdout(), &mut stderr())?;

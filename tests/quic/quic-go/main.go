@@ -1,6 +1,6 @@
 // quic-go as a client of the lab's servers: handshake, 0-RTT with single-use tickets, migration.
 //
-// Started by `dwell lab quic client`, which tells address, certificate and own addresses by the environment.
+// Started by `dwell-lab quic client`, which tells address, certificate and own addresses by the environment.
 package main
 
 import (

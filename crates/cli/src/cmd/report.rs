@@ -140,9 +140,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (shown, known) = report.flows();
     if shown < known {
         tell(format_args!(
-            "{} of {known} flows are kept apart, those with most bytes: select some, or more with \
-             --max-flows",
-            counted(shown as u64, "flow", "flows")
+            "{shown} of {known} flows are kept apart, those with the most bytes: select some, or raise --max-flows"
         ));
     }
     if report.damaged() > 0 {

@@ -263,5 +263,5 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
     }
     let run = dwell(&["report", "--store", nobody, "--output", &path("page")]);
     assert_eq!(run.status, Some(2), "{run}");
-    assert!(run.stderr.contains("a file of SQLite only"), "{run}");
+    assert!(run.stderr.contains("an SQLite file only"), "{run}");
 }

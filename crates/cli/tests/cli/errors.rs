@@ -83,7 +83,7 @@ fn an_unknown_verb() {
 #[test]
 fn an_unknown_method() {
     insta::assert_snapshot!(refused_with_capture(&["--methods", "tcp-timestamp,tcp-spin"]), @"
-    error: invalid value 'tcp-spin' for '--methods <METHOD>': there is no such method; there are tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake
+    error: invalid value 'tcp-spin' for '--methods <METHOD>': unknown method; the methods are tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake
 
     For more information, try '--help'.
     ");

@@ -510,7 +510,7 @@ fn calls_that_make_no_sense_are_refused() {
         (vec!["agent", "--key-file", key], "--collector"),
         (vec!["agent", "--collector", "127.0.0.1:1"], "--key-file"),
         (vec!["agent", "--collector", "127.0.0.1:1", "--cert", key], "--key"),
-        ([agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(), "no name for an agent"),
+        ([agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(), "is not a valid agent name"),
         ([agent("127.0.0.1:1", key), vec!["--sample-bytes", "1000"]].concat(), "power of two"),
         (agent("nowhere", key), "HOST:PORT"),
     ] {

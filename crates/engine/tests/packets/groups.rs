@@ -8,7 +8,11 @@ use crate::wire::{client, run, server, small};
 fn samples_without_a_group_of_their_own_are_counted() {
     let run = run(
         &small(),
-        [client(10.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5), client(40.0).ack(1).ts(6, 9)],
+        [
+            client(10.0).data(100, 50).ack(1).ts(5, 1),
+            server(30.0).data(1, 50).ack(150).ts(9, 5),
+            client(40.0).ack(51).ts(6, 9),
+        ],
     );
     assert_eq!(run.samples.len(), 2);
     for (max_groups, other) in [(1, 2), (2, 1), (3, 0)] {

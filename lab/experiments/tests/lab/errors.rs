@@ -42,13 +42,13 @@ fn links_that_no_lab_can_have() {
         .map(|option| refused(&["up", option]))
         .collect();
     insta::assert_snapshot!(said, @"
-    error: invalid value 'fast' for '--rate <RATE>': the unit is k, M or G bits a second
+    error: invalid value 'fast' for '--rate <RATE>': the unit is k, M or G bits per second
 
     For more information, try '--help'.
     error: invalid value '0' for '--rate <RATE>': write a rate as in 500k, 10M or 1G
 
     For more information, try '--help'.
-    error: invalid value '1T' for '--rate <RATE>': the unit is k, M or G bits a second
+    error: invalid value '1T' for '--rate <RATE>': the unit is k, M or G bits per second
 
     For more information, try '--help'.
     error: invalid value '2' for '--loss <SHARE>': write a number from 0 to 1

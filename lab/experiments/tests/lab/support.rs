@@ -16,5 +16,5 @@ pub fn lab(arguments: &[&str]) -> Run {
 /// The binaries that were built together.
 pub fn programs() -> Programs {
     let lab = Path::new(LAB);
-    Programs { dwell: Programs::dwell_of(lab).unwrap(), lab: lab.to_owned() }
+    Programs { dwell: Programs::dwell_of(lab), lab: lab.to_owned() }
 }

@@ -12,7 +12,7 @@ fn film(server: Server) -> Outcome {
     let time = Duration::from_secs(12);
     let outcome = run(&Options::behind(Queue::Fifo, server, time, &programs()));
     let outcome = outcome.unwrap();
-    println!(
+    eprintln!(
         "{}: {} captured, {} sent, {} late, median {}",
         server.name(),
         outcome.captured,

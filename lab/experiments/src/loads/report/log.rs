@@ -85,7 +85,7 @@ impl Log {
         for line in lines(file)? {
             match line {
                 Line::Clock { realtime_minus_monotonic_ns } => {
-                    log.realtime_minus_monotonic_ns = realtime_minus_monotonic_ns
+                    log.realtime_minus_monotonic_ns = realtime_minus_monotonic_ns;
                 }
                 Line::Request { sport, id, sent_ns, done_ns, triggers } => {
                     let connection = if is_tunnelled { 0 } else { sport };

@@ -153,7 +153,8 @@ fn table(rows: &[Row]) -> String {
         }
         lines.push(line);
     }
-    let picks: [(&str, fn(&[f64]) -> f64); 2] = [("median", median), ("least", least)];
+    type Pick = fn(&[f64]) -> f64;
+    let picks: [(&str, Pick); 2] = [("median", median), ("least", least)];
     for (name, pick) in picks {
         let mut line = vec![name.to_owned()];
         for side in sides {
