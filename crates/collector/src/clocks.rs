@@ -1,4 +1,4 @@
-//! The clocks of agents' hosts, as the collector's probers see them.
+//! The clocks of agents' hosts, compared with the collector's by its probers.
 
 use std::{
     collections::HashMap,
@@ -17,13 +17,13 @@ use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
 
-/// Agents whose clocks can be asked by XDP; of more, by sockets or not at all.
+/// Agents whose clocks can be compared by XDP. Those of further agents are compared by sockets, or not at all.
 const PROBERS: u32 = 1024;
-/// Of a round.
+/// Exchanges of one round.
 const EXCHANGES: u32 = 100;
-/// The first round may take so long before anything of the agent is read.
+/// How long the first round may delay the reading of an agent's batches.
 const FIRST_ROUND: Duration = Duration::from_secs(2);
-/// Between the first two rounds; from then on it doubles, so that the drift is soon known.
+/// Time between the first two rounds. It doubles from then on, so that the drift is soon known.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a round of exchanges found about a host's clock.
@@ -31,60 +31,60 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub struct ClockSample {
     /// The host's name.
     pub host: String,
-    /// When, by our CLOCK_MONOTONIC.
+    /// When the round ended, on our CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// The host's CLOCK_MONOTONIC less ours.
     pub offset_ns: i64,
-    /// By how much that may be wrong.
+    /// How far off the offset may be.
     pub bound_ns: u64,
-    /// By how many parts in 10^9 the host's is fast, and how well that is known.
+    /// Drift of the host's clock in parts per 10^9, positive if it is fast, and the bound of its error.
     pub drift_ppb: Option<(f64, f64)>,
-    /// Of the best exchange.
+    /// The round trip of the best exchange.
     pub round_trip_ns: Option<u64>,
-    /// Who took the times.
+    /// How times were taken: xdp, socket, or same for the collector's own host.
     pub method: &'static str,
-    /// It contradicted what was known.
+    /// The round contradicted what was known, so the clock was stepped.
     pub stepped: bool,
 }
 
-/// A host's clock.
-struct Known {
-    /// Since when it runs: with a new boot it begins anew.
+/// What is known of a host's clock.
+struct HostClock {
+    /// The boot of the host: CLOCK_MONOTONIC starts anew with each.
     boot: String,
-    by: By,
+    source: ClockSource,
 }
 
-/// How a clock is known.
-enum By {
-    /// It is ours: the agent is on this host.
+/// Where the knowledge of a clock comes from.
+enum ClockSource {
+    /// The clock is ours: the agent is on this host.
     Same,
-    /// By asking.
+    /// Rounds of exchanges.
     Compared(Box<Clock>),
 }
 
-impl By {
-    fn new() -> By {
-        By::Compared(Box::new(Clock::new(Assumptions::default())))
+impl ClockSource {
+    fn new() -> ClockSource {
+        ClockSource::Compared(Box::new(Clock::new(Assumptions::default())))
     }
 }
 
-/// The clocks of all agents that are or were here. Cheap to clone.
+/// The clocks of all agents that are or were connected. Cheap to clone.
 #[derive(Clone)]
 pub struct Clocks(Arc<Shared>);
 
 struct Shared {
     station: Station,
-    /// Between two rounds.
+    /// Time between two rounds.
     pause: Duration,
     /// The boot_id of our kernel.
     boot: String,
-    by_host: Mutex<HashMap<String, Known>>,
-    /// Of the agents that are here; ended when it is dropped.
+    by_host: Mutex<HashMap<String, HostClock>>,
+    /// One sender per connected agent; dropping it ends the agent's rounds.
     watches: Mutex<HashMap<Secret, Sender<()>>>,
 }
 
 impl Clocks {
-    /// Loads what probers need.
+    /// Loads what probers need. `pause` is the time between two rounds, `boot` the boot_id of our kernel.
     pub fn new(pause: Duration, boot: String) -> Clocks {
         Clocks(Arc::new(Shared {
             station: Station::open(PROBERS),
@@ -95,25 +95,25 @@ impl Clocks {
         }))
     }
 
-    /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
+    /// Converts a time of a host's CLOCK_MONOTONIC to ours; `None` while its clock is not known.
     pub fn convert(&self, host: &str, host_ns: u64) -> Option<BoundedTime> {
-        match &self.clocks().get(host)?.by {
-            By::Same => Some(BoundedTime { ns: host_ns, bound_ns: 0 }),
-            By::Compared(clock) => clock.convert(host_ns),
+        match &self.clocks().get(host)?.source {
+            ClockSource::Same => Some(BoundedTime { ns: host_ns, bound_ns: 0 }),
+            ClockSource::Compared(clock) => clock.convert(host_ns),
         }
     }
 
-    /// Asks an agent's clock, now and from now on. What comes of it is handed to `report`.
-    /// Waits for the first answer, but not for long.
+    /// Compares an agent's clock now and regularly from now on, and hands each sample to `report`. Waits for the first
+    /// sample, but not for long.
     pub fn watch(&self, agent: &Agent, report: impl Fn(ClockSample) + Send + 'static) {
-        // A tunnel may end on our host, and begin on another.
+        // The address alone proves nothing: a tunnel may end on our host and begin on another.
         let is_same = agent.address.ip() == agent.own && agent.boot == self.0.boot;
-        self.meet(agent, is_same);
+        self.register(agent, is_same);
         if is_same {
             return report(same(agent.name.as_str()));
         }
         let Some(port) = agent.sync_port else {
-            return cannot(agent, "it does not answer such questions");
+            return cannot(agent, "it does not answer requests for its time");
         };
         let address = SocketAddr::new(agent.address.ip(), port);
         let prober = self.0.station.prober(clock_session(&agent.secret), Some(agent.own), address);
@@ -125,63 +125,63 @@ impl Clocks {
         self.watches().insert(agent.secret, stop);
         let (asked, first_round) = mpsc::channel::<()>();
         let (clocks, watched) = (self.clone(), agent.clone());
-        let keep_asking = move || {
+        let rounds = move || {
             let host = watched.name.as_str();
-            match clocks.ask(host, &mut prober) {
+            match clocks.run_round(host, &mut prober) {
                 Ok(sample) => report(sample),
-                Err(why) => cannot(&watched, why),
+                Err(reason) => cannot(&watched, reason),
             }
             drop(asked);
-            clocks.keep_asking(host, &mut prober, &stopped, report);
+            clocks.repeat_rounds(host, &mut prober, &stopped, report);
         };
-        let spawned = thread::Builder::new().name("clock".into()).spawn(keep_asking);
+        let spawned = thread::Builder::new().name("clock".into()).spawn(rounds);
         if let Err(error) = spawned {
             cannot(agent, error);
         }
-        // So that what the agent tells first can be used already. On a long path, or where much
-        // is lost, the round goes on while batches come.
+        // Then the agent's first batches can be used already. On a long path, or where much is lost, the round goes on
+        // while batches arrive.
         let _ = first_round.recv_timeout(FIRST_ROUND);
     }
 
-    /// Asks an agent no more. What is known of its host's clock is kept.
+    /// Ends the rounds of an agent. What is known of its host's clock is kept.
     pub fn leave(&self, agent: &Agent) {
         self.watches().remove(&agent.secret);
     }
 
-    fn keep_asking(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, report: impl Fn(ClockSample)) {
+    fn repeat_rounds(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, report: impl Fn(ClockSample)) {
         let mut pause = FIRST_PAUSE.min(self.0.pause);
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             pause = self.0.pause.min(pause * 2);
             // A round without an answer widens the bound; the next may have one.
-            if let Ok(sample) = self.ask(host, prober) {
+            if let Ok(sample) = self.run_round(host, prober) {
                 report(sample);
             }
         }
     }
 
-    fn ask(&self, host: &str, prober: &mut Prober) -> Result<ClockSample, String> {
+    fn run_round(&self, host: &str, prober: &mut Prober) -> Result<ClockSample, String> {
         let round = prober.round(EXCHANGES).map_err(|error| error.to_string())?;
-        self.learn(host, &round).ok_or_else(|| "its host does not answer by UDP".into())
+        self.add_round(host, &round).ok_or_else(|| "its host does not answer by UDP".into())
     }
 
-    /// What is known of its host's clock is kept if it is the same clock.
-    fn meet(&self, agent: &Agent, is_same: bool) {
+    /// Registers an agent. What is known of its host's clock is kept if the host has not rebooted.
+    fn register(&self, agent: &Agent, is_same: bool) {
         let mut clocks = self.clocks();
         let before = clocks.remove(agent.name.as_str());
         let before = before.filter(|before| before.boot == agent.boot);
-        let by = match before.map(|before| before.by) {
-            _ if is_same => By::Same,
-            Some(By::Compared(clock)) => By::Compared(clock),
-            Some(By::Same) | None => By::new(),
+        let source = match before.map(|before| before.source) {
+            _ if is_same => ClockSource::Same,
+            Some(ClockSource::Compared(clock)) => ClockSource::Compared(clock),
+            Some(ClockSource::Same) | None => ClockSource::new(),
         };
         let boot = agent.boot.clone();
-        clocks.insert(agent.name.as_str().to_owned(), Known { boot, by });
+        clocks.insert(agent.name.as_str().to_owned(), HostClock { boot, source });
     }
 
-    fn learn(&self, host: &str, round: &Round) -> Option<ClockSample> {
+    fn add_round(&self, host: &str, round: &Round) -> Option<ClockSample> {
         let exchange = best(&round.exchanges)?;
         let mut clocks = self.clocks();
-        let By::Compared(clock) = &mut clocks.get_mut(host)?.by else {
+        let ClockSource::Compared(clock) = &mut clocks.get_mut(host)?.source else {
             return None;
         };
         let fit = clock.add(&round.exchanges);
@@ -208,7 +208,7 @@ impl Clocks {
         })
     }
 
-    fn clocks(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn clocks(&self) -> MutexGuard<'_, HashMap<String, HostClock>> {
         let clocks = self.0.by_host.lock();
         clocks.unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,9 +232,9 @@ fn same(host: &str) -> ClockSample {
     }
 }
 
-fn cannot(agent: &Agent, why: impl std::fmt::Display) {
+fn cannot(agent: &Agent, reason: impl std::fmt::Display) {
     tell(format_args!(
-        "the clock of {} cannot be compared: {why}; until it can, nothing is known of the path \
+        "the clock of {} cannot be compared: {reason}; until it can, nothing is known of the path \
          between it and other hosts",
         agent.name
     ));
@@ -290,13 +290,13 @@ mod tests {
         let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
         let there = [192, 0, 2, 1];
         watch(&clocks, &agent("first", there));
-        let sample = clocks.learn("web", &round(1_000_000)).unwrap();
+        let sample = clocks.add_round("web", &round(1_000_000)).unwrap();
         assert_eq!(sample.offset_ns, 1_000_000);
         watch(&clocks, &agent("first", there));
         assert!(clocks.convert("web", 2_000_000).is_some());
         watch(&clocks, &agent("second", there));
         assert_eq!(clocks.convert("web", 2_000_000), None);
-        let sample = clocks.learn("web", &round(50)).unwrap();
+        let sample = clocks.add_round("web", &round(50)).unwrap();
         assert_eq!((sample.offset_ns, sample.stepped), (50, false));
     }
 }

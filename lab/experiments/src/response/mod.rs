@@ -1,4 +1,4 @@
-//! `dwell-lab response`: estimates beside the truth.
+//! `dwell-lab response`: estimates compared with the truth.
 
 mod spin;
 
@@ -74,8 +74,8 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         Asked::ThirdParty(options) => {
             args.refuse_what_needs_a_log()?;
             let estimators = &args.estimator.0;
-            let beside = third_party::respond(&options, estimators, args.epoch, folder.path())?;
-            return tell(args.format, || beside.to_string(), || beside.lines());
+            let comparison = third_party::respond(&options, estimators, args.epoch, folder.path())?;
+            return tell(args.format, || comparison.to_string(), || comparison.lines());
         }
     };
     // Without it the report lacks what the programs cost.

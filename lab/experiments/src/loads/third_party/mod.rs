@@ -1,6 +1,6 @@
 //! Loads by clients of others. Such a client tells the distribution of its latencies, and not which request had which.
 
-mod beside;
+mod estimators;
 mod redis;
 mod wrk;
 
@@ -15,7 +15,7 @@ use super::{
     stage::{Stage, StageOptions, Watchers},
 };
 
-pub use beside::{Beside, Told, respond};
+pub use estimators::{Comparison, EstimatorResult, respond};
 
 /// Client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

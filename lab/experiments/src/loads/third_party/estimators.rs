@@ -1,4 +1,4 @@
-//! Estimates of `dwell response` beside what the client of others tells.
+//! Estimates of `dwell response` compared with what a third-party client reports.
 
 use std::{
     collections::BTreeMap,
@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_engine::stats;
 use dwell_testbed::{Error, Nanos, Result, signals::Signals};
 use serde::{Deserialize, Serialize};
 
@@ -15,29 +16,29 @@ use super::{
     ThirdPartyOptions, ThirdPartyReport, load_observed,
 };
 
-/// What the client and each estimator found.
+/// What the client measured, and what each estimator found.
 #[derive(Debug, Clone)]
-pub struct Beside {
-    /// What the client said.
+pub struct Comparison {
+    /// The report of the client.
     pub load: ThirdPartyReport,
-    /// In the order asked for.
-    pub told: Vec<Told>,
+    /// One result per estimator, in the order of the request.
+    pub results: Vec<EstimatorResult>,
 }
 
-/// What an estimator found, over all connections and epochs.
+/// What an estimator found over all connections and epochs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Told {
-    /// Which.
+pub struct EstimatorResult {
+    /// The name of the estimator, with its options.
     pub estimator: String,
     /// Epochs of connections.
     pub epochs: usize,
-    /// Those with an estimate to be believed.
+    /// Epochs with a valid estimate.
     pub estimates: usize,
-    /// The mean of these estimates, each with the weight of its batches: that of single batches, if each is right.
+    /// The mean of valid estimates, weighted by their batches: the mean over single batches, if each estimate is right.
     pub mean_ns: Option<Nanos>,
-    /// Error of that mean beside the client's.
+    /// Relative error of that mean, compared with the client's.
     pub error: Option<f64>,
-    /// Median of the estimates. They are means of epochs, so that it is no median of single batches.
+    /// Median of the estimates. Each is the mean of an epoch, so this is not the median of single batches.
     pub p50_ns: Option<Nanos>,
     /// 95th percentile of the estimates.
     pub p95_ns: Option<Nanos>,
@@ -49,8 +50,13 @@ pub struct Told {
     pub reasons: BTreeMap<String, usize>,
 }
 
-/// Runs the load with `dwell response` beside it, then more estimators over the capture.
-pub fn respond(options: &ThirdPartyOptions, estimators: &[String], epoch: Duration, folder: &Path) -> Result<Beside> {
+/// Runs the load while `dwell response` watches with the first estimator, then the other estimators over the capture.
+pub fn respond(
+    options: &ThirdPartyOptions,
+    estimators: &[String],
+    epoch: Duration,
+    folder: &Path,
+) -> Result<Comparison> {
     let signals = Signals::watch()?;
     let (first, others) = estimators.split_first().ok_or_else(|| Error::invalid("estimators", "none is named"))?;
     let arguments = |estimator: &str| -> Vec<String> {
@@ -71,15 +77,15 @@ pub fn respond(options: &ThirdPartyOptions, estimators: &[String], epoch: Durati
         |watch| watch.finish(&signals).map(drop),
     )?;
     let truth_ns = load.latency.mean_ns;
-    let mut told = vec![Told::read(first, &live, truth_ns)?];
+    let mut results = vec![EstimatorResult::read(first, &live, truth_ns)?];
     if let Some(pcap) = &asked.pcap {
         for other in others {
             let file = records("replay.jsonl");
             replay(&asked.programs.dwell, "response", pcap, &arguments(other), &file, &signals)?;
-            told.push(Told::read(other, &file, truth_ns)?);
+            results.push(EstimatorResult::read(other, &file, truth_ns)?);
         }
     }
-    Ok(Beside { load, told })
+    Ok(Comparison { load, results })
 }
 
 #[derive(Deserialize)]
@@ -91,14 +97,14 @@ struct Epoch {
     valid: bool,
 }
 
-impl Told {
+impl EstimatorResult {
     fn read(estimator: &str, records: &Path, truth_ns: Nanos) -> Result<Self> {
         let text = fs::read_to_string(records).map_err(Error::file("read", records))?;
         Self::new(estimator, &text, truth_ns)
     }
 
     fn new(estimator: &str, records: &str, truth_ns: Nanos) -> Result<Self> {
-        let mut told = Self {
+        let mut result = Self {
             estimator: estimator.to_owned(),
             epochs: 0,
             estimates: 0,
@@ -115,38 +121,35 @@ impl Told {
         for line in records.lines() {
             let epoch: Epoch = serde_json::from_str(line)
                 .map_err(|why| Error::invalid("record of dwell response", format!("{why}: {line}")))?;
-            told.epochs += 1;
+            result.epochs += 1;
             match epoch.response_ns.filter(|_| epoch.valid) {
                 Some(ns) => {
                     estimates.push(ns);
                     sum += ns as f64 * epoch.batches as f64;
                     batches += epoch.batches as f64;
-                    *told.methods.entry(epoch.method.unwrap_or_default()).or_default() += 1;
+                    *result.methods.entry(epoch.method.unwrap_or_default()).or_default() += 1;
                 }
                 None => {
                     let reason = epoch.reason.unwrap_or_default();
-                    *told.reasons.entry(reason).or_default() += 1;
+                    *result.reasons.entry(reason).or_default() += 1;
                 }
             }
         }
         estimates.sort_unstable();
-        let quantile = |share: f64| {
-            let rank = (estimates.len() as f64 * share).ceil() as usize;
-            estimates.get(rank.saturating_sub(1)).copied().map(Nanos)
-        };
-        told.estimates = estimates.len();
-        (told.p50_ns, told.p95_ns, told.p99_ns) = (quantile(0.5), quantile(0.95), quantile(0.99));
+        let quantile = |share: f64| stats::quantile(&estimates, share).map(Nanos);
+        result.estimates = estimates.len();
+        (result.p50_ns, result.p95_ns, result.p99_ns) = (quantile(0.5), quantile(0.95), quantile(0.99));
         if batches > 0.0 {
             let mean_ns = sum / batches;
-            told.mean_ns = Some(Nanos(mean_ns.round() as u64));
-            told.error = Some(mean_ns / truth_ns.0 as f64 - 1.0);
+            result.mean_ns = Some(Nanos(mean_ns.round() as u64));
+            result.error = Some(mean_ns / truth_ns.0 as f64 - 1.0);
         }
-        Ok(told)
+        Ok(result)
     }
 }
 
-impl Beside {
-    /// An object an estimator.
+impl Comparison {
+    /// One JSON object per estimator.
     pub fn lines(&self) -> Result<Vec<String>> {
         #[derive(Serialize)]
         struct Line<'a> {
@@ -154,35 +157,35 @@ impl Beside {
             schema: &'static str,
             load: &'a ThirdPartyReport,
             #[serde(flatten)]
-            told: &'a Told,
+            result: &'a EstimatorResult,
         }
-        let line = |told| {
-            let line = Line { r#type: "lab_third_party", schema: "dwell.lab_third_party/1", load: &self.load, told };
+        let line = |result| {
+            let line = Line { r#type: "lab_third_party", schema: "dwell.lab_third_party/1", load: &self.load, result };
             serde_json::to_string(&line).map_err(|why| Error::invalid("report", why))
         };
-        self.told.iter().map(line).collect()
+        self.results.iter().map(line).collect()
     }
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.load)?;
         let counts = |counts: &BTreeMap<String, usize>| {
             let each = counts.iter().map(|(name, count)| format!("{name} {count}"));
             each.collect::<Vec<_>>().join(", ")
         };
-        for told in &self.told {
+        for result in &self.results {
             write!(
                 f,
                 "{}: {} epochs, {} with an estimate: {}",
-                told.estimator,
-                told.epochs,
-                told.estimates,
-                counts(&told.methods)
+                result.estimator,
+                result.epochs,
+                result.estimates,
+                counts(&result.methods)
             )?;
-            match told.reasons.is_empty() {
+            match result.reasons.is_empty() {
                 true => writeln!(f)?,
-                false => writeln!(f, "; without: {}", counts(&told.reasons))?,
+                false => writeln!(f, "; without: {}", counts(&result.reasons))?,
             }
         }
         writeln!(f, "\nlatency in ms     of           n     mean   error    stdev      p50      p95      p99")?;
@@ -205,19 +208,19 @@ impl fmt::Display for Beside {
                 Some(latency.p99_ns),
             ],
         )?;
-        for told in &self.told {
-            let error = told.error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
+        for result in &self.results {
+            let error = result.error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
             row(
-                &told.estimator,
+                &result.estimator,
                 "epochs",
-                told.estimates as u64,
+                result.estimates as u64,
                 &error,
-                [told.mean_ns, None, told.p50_ns, told.p95_ns, told.p99_ns],
+                [result.mean_ns, None, result.p50_ns, result.p95_ns, result.p99_ns],
             )?;
         }
         write!(
             f,
-            "\nThe mean of an estimator is over batches. Its percentiles are of means, a mean an epoch and connection:\n\
+            "\nThe mean of an estimator is over batches. Its percentiles are of means, one per epoch and connection:\n\
              they are narrower than those of single batches."
         )
     }
@@ -240,13 +243,13 @@ mod tests {
             epoch("900", 10, false, r#""paced""#),
             epoch("null", 0, false, r#""too few""#),
         ];
-        let told = Told::new("pirate", &records.join("\n"), Nanos(100)).unwrap();
-        assert_eq!((told.epochs, told.estimates), (4, 2));
-        assert_eq!((told.mean_ns, told.error), (Some(Nanos(125)), Some(0.25)));
-        assert_eq!((told.p50_ns, told.p99_ns), (Some(Nanos(100)), Some(Nanos(200))));
-        assert_eq!(told.methods, BTreeMap::from([("modes".to_owned(), 2)]));
-        assert_eq!(told.reasons["paced"], 1);
-        let none = Told::new("pirate", "", Nanos(100)).unwrap();
+        let result = EstimatorResult::new("pirate", &records.join("\n"), Nanos(100)).unwrap();
+        assert_eq!((result.epochs, result.estimates), (4, 2));
+        assert_eq!((result.mean_ns, result.error), (Some(Nanos(125)), Some(0.25)));
+        assert_eq!((result.p50_ns, result.p99_ns), (Some(Nanos(100)), Some(Nanos(200))));
+        assert_eq!(result.methods, BTreeMap::from([("modes".to_owned(), 2)]));
+        assert_eq!(result.reasons["paced"], 1);
+        let none = EstimatorResult::new("pirate", "", Nanos(100)).unwrap();
         assert_eq!((none.mean_ns, none.error, none.p50_ns), (None, None, None));
     }
 }
