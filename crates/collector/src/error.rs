@@ -29,8 +29,8 @@ pub enum Error {
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     /// The identifier of this boot cannot be read.
-    #[error("cannot tell this boot from others: {0}")]
-    Boot(#[source] io::Error),
+    #[error(transparent)]
+    Boot(io::Error),
 }
 
 impl Error {

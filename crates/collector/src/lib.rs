@@ -27,6 +27,7 @@ use dwell_engine::layers::join::Config;
 use dwell_fleet::{Identity, Server};
 use dwell_metrics::Registry;
 use dwell_records::Output;
+use dwell_socket::clock::boot_id;
 use dwell_store::{Address, Login, Server as ClickHouse, Store};
 
 use self::{
@@ -88,7 +89,7 @@ pub struct Print {
 pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
     let Options { listen, identity, destination, join, sync_interval, print, registry } = options;
     let (store, forward) = open(destination)?;
-    let clocks = Clocks::new(sync_interval, time::boot_id()?);
+    let clocks = Clocks::new(sync_interval, boot_id().map_err(Error::Boot)?);
     let mut collector = Collector::open(store, forward, &join, clocks.clone(), print, registry.as_deref())?;
     let (front, jobs) = queue(clocks);
     let server = Server::start(listen, identity, Arc::clone(&front))?;

@@ -1,8 +1,6 @@
 //! The collector's time, on which the byte traces of all hosts are compared.
 
-use std::fs;
-
-use dwell_socket::clock::{monotonic_ns, realtime_ns};
+use dwell_socket::clock::{boot_id, monotonic_ns, realtime_ns};
 use dwell_store::Progress;
 
 use crate::Error;
@@ -20,7 +18,7 @@ pub struct Time {
 impl Time {
     /// Continues the time of an earlier collector, if it ran on this boot.
     pub fn new(before: Option<&Progress>) -> Result<Time, Error> {
-        let boot = boot_id()?;
+        let boot = boot_id().map_err(Error::Boot)?;
         let offset_ns = match before {
             Some(before) if before.boot == boot => before.offset_ns,
             _ => unix_offset_ns(),
@@ -49,10 +47,4 @@ impl Time {
 /// Unix time less CLOCK_MONOTONIC; NTP moves them apart.
 fn unix_offset_ns() -> i64 {
     realtime_ns().cast_signed().wrapping_sub(monotonic_ns().cast_signed())
-}
-
-/// The identifier that the kernel drew when it booted.
-pub fn boot_id() -> Result<String, Error> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(Error::Boot)?;
-    Ok(boot.trim().to_owned())
 }

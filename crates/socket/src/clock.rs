@@ -1,6 +1,16 @@
-//! The clocks of this host, in nanoseconds.
+//! The clocks of this host, in nanoseconds, and the boot that they belong to.
+
+use std::{fs, io};
 
 pub use crate::sys::{monotonic_ns, realtime_ns, thread_cpu_ns};
+
+/// The random identifier that the kernel drew when it booted: CLOCK_MONOTONIC starts anew with each. An error names the file.
+pub fn boot_id() -> io::Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let boot = fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {path}: {error}")))?;
+    Ok(boot.trim().to_owned())
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The watched interfaces, and the clock of their records.
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use dwell_probes::Interface;
 use dwell_records::{Clock, Source};
 use dwell_socket::clock::{monotonic_ns, realtime_ns};
@@ -81,13 +81,4 @@ pub fn fail_if_lost(lost: u64, what: &str, remedy: &str) -> Result<Exit, Failure
             anyhow!("{lost} {what} were lost: user space could not keep up; {remedy}"),
         )),
     }
-}
-
-/// Returns the random ID that the kernel drew when it booted.
-pub fn boot_id() -> Result<String, Failure> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let boot = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {path}"))
-        .map_err(|error| Failure::new(Exit::Host, error))?;
-    Ok(boot.trim().to_owned())
 }

@@ -9,7 +9,7 @@ mod stack;
 
 pub use capture::{Capture, interrupted};
 pub use input::NoInput;
-pub use live::{Interfaces, boot_id, clock, fail_if_lost};
+pub use live::{Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus};
 pub use replay_output::ReplayOutput;
 pub use stack::{StackArgs, host_name, stack_rows};

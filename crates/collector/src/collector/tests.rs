@@ -32,7 +32,7 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     let collector = open();
     assert_eq!((collector.outlived, pending(&collector)), (1, 0));
     drop(collector);
-    put_aside(&crate::time::boot_id().unwrap());
+    put_aside(&dwell_socket::clock::boot_id().unwrap());
     let collector = open();
     assert_eq!((collector.outlived, pending(&collector)), (0, 1));
 }

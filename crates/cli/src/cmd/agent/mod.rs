@@ -12,6 +12,7 @@ use dwell_fleet::{
     CollectorAddress, Event, Uplink,
     wire::{AgentName, Hello},
 };
+use dwell_socket::clock::boot_id;
 
 use self::{clock::ClockReflector, send::Reporter};
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
-    source::{StackArgs, boot_id, host_name},
+    source::{StackArgs, host_name},
     stop::Stop,
     tell::tell,
 };
@@ -88,8 +89,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
     let name = args.name.clone().unwrap_or_else(host_name);
     let mut reflector = ClockReflector::start();
-    let hello =
-        Hello { name: AgentName::try_from(name)?, run: rand::random(), boot: boot_id()?, sync_port: reflector.port() };
+    let hello = Hello {
+        name: AgentName::try_from(name)?,
+        run: rand::random(),
+        boot: boot_id().map_err(|error| Failure::new(Exit::Host, error))?,
+        sync_port: reflector.port(),
+    };
     let mut config = Config { traces: true, again: true, ..args.selection.config(args.sample_bytes)? };
     // The connection to the collector is not measured.
     let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
