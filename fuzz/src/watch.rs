@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dwell_engine::{
+    filter::Filter,
     measure::{CloseReason, Event, FlowChange, Method},
     observe::{Observation, knows_link},
     rtt::{Config, Counter, Counters, RateLimit, Tracker},
@@ -30,6 +31,8 @@ pub fn config(choices: &mut Bytes<'_>) -> Config {
     let methods: Vec<_> = Method::ALL.into_iter().filter(|method| methods >> *method as u8 & 1 == 0).collect();
     Config {
         methods,
+        tcp_auto: table >> 7 != 0,
+        ignore_tunnels: false,
         max_flows: 4 + u32::from(table & 15),
         idle_timeout_ns: [30_000_000_000, 1_000_000_000, 50_000_000, 0][usize::from(table >> 4 & 3)],
         spin_floor_ns: [50_000, 0][usize::from(table >> 6 & 1)],
@@ -43,9 +46,9 @@ pub fn config(choices: &mut Bytes<'_>) -> Config {
             _ => RateLimit::RoundTrips(0.5, 1_000_000),
         },
         filter: match options >> 5 & 3 {
-            0 | 1 => Vec::new(),
-            2 => vec!["10.0.0.0/8".parse().expect("a rule")],
-            _ => vec!["!fd00::/16".parse().expect("a rule")],
+            0 | 1 => Filter::default(),
+            2 => Filter::parse(&["10.0.0.0/8"]).expect("a rule"),
+            _ => Filter::parse(&["!fd00::/16"]).expect("a rule"),
         },
         seed: u64::from(options >> 7),
     }

@@ -2,9 +2,12 @@
 //! values that options of several verbs take.
 
 pub mod args;
+pub mod completions;
 mod exit;
+mod failure;
 pub mod man;
 pub mod progress;
+mod service;
 pub mod stop;
 pub mod tell;
 

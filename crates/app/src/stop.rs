@@ -1,5 +1,5 @@
 //! SIGINT, SIGTERM and SIGHUP: end the run and keep its results. A second one ends at
-//! once, should the first not get through.
+//! once, should the first not get through. Main loops ask here in each turn, so a service manager is notified from here too.
 
 use std::{
     io,
@@ -15,6 +15,8 @@ use signal_hook::{
     flag,
 };
 
+use crate::service::Service;
+
 /// The system refused to deliver signals to this process.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for signals: {0}")]
@@ -25,6 +27,7 @@ pub struct ListenError(io::Error);
 pub struct Stop {
     asked: Arc<AtomicBool>,
     deadline: Option<Instant>,
+    service: Option<Arc<Service>>,
 }
 
 impl Stop {
@@ -45,7 +48,8 @@ impl Stop {
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(ListenError)?;
         }
-        Ok(Stop { asked, deadline: duration.and_then(|duration| Instant::now().checked_add(duration)) })
+        let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
+        Ok(Stop { asked, deadline, service: Service::of_environment().map(Arc::new) })
     }
 
     /// Set once a signal has come.
@@ -53,8 +57,14 @@ impl Stop {
         &self.asked
     }
 
-    /// True once the run should end.
+    /// True once the run should end. A main loop calls this in each turn, and for the first time when all is set up:
+    /// the service manager, if there is one, learns then that the service is ready.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        let is_over =
+            self.asked.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if let Some(service) = &self.service {
+            service.turn(is_over);
+        }
+        is_over
     }
 }

@@ -495,6 +495,7 @@ pub fn restart_keys(old: &Config, new: &Config) -> Vec<&'static str> {
     let differ = [
         ("interface", old.interface != new.interface),
         ("interval", old.interval != new.interval),
+        ("estimator", old.estimator != new.estimator),
         ("idle_timeout", old.idle_timeout != new.idle_timeout),
         ("active_timeout", old.active_timeout != new.active_timeout),
         ("hash_seed", old.hash_seed != new.hash_seed),

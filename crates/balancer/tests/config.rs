@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use dwell_balancer::config::{CheckKind, Config, Forward, PolicyName, Protocol};
+use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, PolicyName, Protocol};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"
@@ -36,7 +36,7 @@ fn missing_keys_have_their_defaults() {
     assert_eq!(config.interface, "eth0");
     assert_eq!(config.pin, Path::new("/sys/fs/bpf/dwell/lb-eth0"));
     assert_eq!(config.socket, Path::new("/run/dwell/lb.sock"));
-    assert_eq!(config.interval, Duration::from_secs(1));
+    assert_eq!((config.interval, config.estimator), (Duration::from_secs(1), Estimator::Auto));
     assert_eq!(config.limits.connections, 1_000_000);
     assert_eq!(config.metrics, None);
     let vip = &config.vips[0];
@@ -57,6 +57,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
         r#"
         interface = "eth1"
         interval = "500ms"
+        estimator = "pirate"
         hash_seed = 0x10
         [limits]
         connections = 5_000
@@ -81,7 +82,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
         "#,
     )
     .unwrap();
-    assert_eq!(config.interval, Duration::from_millis(500));
+    assert_eq!((config.interval, config.estimator), (Duration::from_millis(500), Estimator::Pirate));
     assert_eq!((config.hash_seed, config.limits.connections), (16, 5000));
     assert_eq!(config.health.ramp, Duration::from_secs(3));
     let vip = &config.vips[0];
@@ -110,6 +111,7 @@ fn faults_of_single_keys() {
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = 1"),
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"soon\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"1ms\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nestimator = \"lag\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits = 5"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 2"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 1.5"),

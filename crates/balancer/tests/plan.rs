@@ -225,6 +225,7 @@ fn differences_are_described() {
     "#;
     let new = r#"
         interface = "eth1"
+        estimator = "pirate"
         limits.vips = 9
         [[vip]]
         name = "www"
@@ -246,7 +247,7 @@ fn differences_are_described() {
     let read = |text| Config::parse(text, Path::new("lb.toml")).unwrap();
     let (old, new) = (read(old), read(new));
     insta::assert_snapshot!(differences(&old.vips, &new.vips).join("\n"));
-    assert_eq!(restart_keys(&old, &new), ["interface", "pin", "limits"]);
+    assert_eq!(restart_keys(&old, &new), ["interface", "estimator", "pin", "limits"]);
     assert!(differences(&new.vips, &new.vips).is_empty());
 }
 

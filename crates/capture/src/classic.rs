@@ -92,6 +92,7 @@ impl Classic {
         window.take(self.record_header_bytes);
         Ok(Step::Packet(Record {
             time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * self.tick_ns,
+            is_timed: true,
             interface: 0,
             link: self.link,
             wire_len,

@@ -17,6 +17,8 @@ const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const BLOCK_HEADER_BYTES: usize = 8;
+/// Bytes before the data of a packet block that records a time.
+const TIMED_FIXED_BYTES: usize = 28;
 const BLOCK_TRAILER_BYTES: usize = 4;
 /// Wireshark's limit: larger blocks exist in damaged files only.
 const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
@@ -68,8 +70,7 @@ impl Pcapng {
     /// Parses an enhanced or an obsolete packet block, which differ only in the width of the interface number.
     #[inline]
     fn timed_packet(&mut self, kind: u32, window: &mut Window) -> Result<Step, Fault> {
-        const FIXED_BYTES: usize = 28;
-        let len = self.whole_block(window, FIXED_BYTES)?;
+        let len = self.whole_block(window, TIMED_FIXED_BYTES)?;
         let block = window.rest();
         let id = match kind {
             ENHANCED_PACKET => self.order.u32(block, 8),
@@ -81,7 +82,7 @@ impl Pcapng {
         let wire_len = self.order.u32(block, 24);
         let interface = self.interface(id)?;
         self.last_time_ns = interface.clock.unix_ns(high << 32 | low);
-        self.packet(window, len, FIXED_BYTES, Lengths { captured, wire_len }, id)
+        self.packet(window, len, TIMED_FIXED_BYTES, Lengths { captured, wire_len }, id)
     }
 
     /// Parses a simple packet block, which has neither an interface nor a captured length. It belongs to the first
@@ -118,6 +119,7 @@ impl Pcapng {
         let data = block.start + fixed_bytes;
         Ok(Step::Packet(Record {
             time_ns: self.last_time_ns,
+            is_timed: fixed_bytes == TIMED_FIXED_BYTES,
             interface: self.earlier_interfaces.saturating_add(id),
             link,
             wire_len: wire_len.max(captured),

@@ -13,9 +13,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Capture time in nanoseconds since 1970, by the clock of the capturing host: it may step backwards, and a wrong
-    /// clock gives wrong times. A pcapng "simple packet" has no time of its own and gets the time of the packet before
-    /// it, or 0. A pcapng time outside 1970 to 2554 is clamped to that range.
+    /// clock gives wrong times. A pcapng time outside 1970 to 2554 is clamped to that range.
     pub time_ns: u64,
+    /// False for a pcapng "simple packet", which records no time: `time_ns` is then that of the packet before it, or 0.
+    pub is_timed: bool,
     /// Number of the capturing interface from 0, in order of appearance over the whole file, so that the interfaces of
     /// two pcapng sections differ. It is always 0 in a classic pcap file.
     pub interface: u32,
@@ -106,6 +107,7 @@ impl Reader {
         self.packets += 1;
         Ok(Some(Packet {
             time_ns: record.time_ns,
+            is_timed: record.is_timed,
             interface: record.interface,
             interface_name: match &self.format {
                 Format::Classic(_) => None,

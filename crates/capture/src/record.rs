@@ -20,6 +20,7 @@ pub(crate) enum Step {
 /// A packet whose captured bytes are still in the window.
 pub(crate) struct Record {
     pub(crate) time_ns: u64,
+    pub(crate) is_timed: bool,
     pub(crate) interface: u32,
     pub(crate) link: LinkType,
     pub(crate) wire_len: u32,

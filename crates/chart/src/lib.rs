@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A chart: lines over two axes, named beside it.
+/// A chart: lines over two axes, with their names next to it.
 #[derive(Debug, Clone)]
 pub struct Chart {
     /// Above it.
@@ -60,12 +60,12 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 220.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 52.0;
-/// Of the heading above all charts.
+/// The height of the heading above all charts.
 const HEADING: f64 = 40.0;
-/// More are not told apart.
+/// The maximum number of points of a line: more could not be distinguished.
 const POINTS: usize = 1_000;
 
-/// One below the other, under a heading.
+/// Draws charts one below another, under a heading.
 pub fn drawing(heading: &str, charts: &[Chart]) -> String {
     let height = HEADING + HEIGHT * charts.len() as f64;
     let mut svg = format!(
@@ -273,7 +273,7 @@ mod tests {
         assert!(svg.contains(">one</text>"), "{svg}");
         // from the lower left corner to the middle of the upper edge
         assert!(svg.contains("points=\"70.0,308.0 405.0,44.0 \""), "{svg}");
-        // a dot a point, and one beside the name
+        // One dot per point, and one next to the name.
         assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
         assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
     }

@@ -16,8 +16,8 @@ pub struct IdentityArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cert", "key", "ca"])]
     key_file: Option<PathBuf>,
 
-    /// Our certificate in PEM form, in place of a shared key; a collector's is for the name that
-    /// its agents call it by
+    /// Own certificate in PEM form, instead of a shared key; a collector's must be for the name by
+    /// which its agents connect
     #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
     cert: Option<PathBuf>,
 

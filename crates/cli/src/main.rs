@@ -14,8 +14,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use dwell_app::{args, stop, tell};
 
-use crate::{exit::Failure, tell::tell};
-
 #[derive(Debug, Parser)]
 #[command(
     name = "dwell",
@@ -31,15 +29,5 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().verb.run() {
-        Ok(exit) => exit,
-        Err(failure) => report(&failure),
-    }
-}
-
-fn report(failure: &Failure) -> ExitCode {
-    if let Some(error) = &failure.error {
-        tell(format_args!("{error:#}"));
-    }
-    failure.exit.into()
+    Cli::parse().verb.run().unwrap_or_else(ExitCode::from)
 }

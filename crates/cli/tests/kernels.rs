@@ -98,7 +98,7 @@ echo EVERYTHING $?
     script + "echo DOCTOR\ndwell doctor\n"
 }
 
-/// Commands that have the server of the machine send the file, and get it. Each tells how many bytes arrived.
+/// Commands that make the machine's server send the file, and receive it. Each prints how many bytes arrived.
 fn traffic(v4: &str, v6: &str, file: &str) -> [String; 2] {
     [
         format!("echo GOT $(busybox wget -q -O- http://{v4}:{PORT}/file | wc -c)"),
@@ -129,19 +129,20 @@ impl Outcome {
     fn add(&mut self, object: &Value) {
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
         // A kernel may miss an event now and then.
-        if object["type"] == "stack-hop" {
-            self.hops += object["count"].as_u64().unwrap_or_default();
+        if object["type"] == "stack.hop" {
+            self.hops += object["latency"]["count"].as_u64().unwrap_or_default();
         }
-        if object["type"] == "stack-status" {
-            let missed = object["missed"].as_object();
-            self.missed = missed.map_or(0, |by_layer| by_layer.values().filter_map(Value::as_u64).sum());
+        if object["type"] == "stack.status" {
+            let counters = object["counters"].as_object().into_iter().flatten();
+            let missed = counters.filter(|(name, _)| name.starts_with("missed_"));
+            self.missed = missed.filter_map(|(_, count)| count.as_u64()).sum();
         }
-        if object["type"] != "stack" || !object["flow"].is_null() {
+        if object["type"] != "stack.segment" || !object["flow"].is_null() {
             return;
         }
         let (direction, segment) = (text("direction"), text("segment"));
-        let count = object["count"].as_u64().unwrap_or_default();
-        let mean_ns = object["mean_ns"].as_u64().unwrap_or_default();
+        let count = object["latency"]["count"].as_u64().unwrap_or_default();
+        let mean_ns = object["latency"]["mean_ns"].as_u64().unwrap_or_default();
         for (layer, of, part, begins) in LAYERS {
             let hook = text(if begins { "hook_from" } else { "hook_to" });
             if of == direction && part == segment && !hook.is_empty() {

@@ -92,14 +92,14 @@ mod tests {
         metrics.path("a", "b", PathSegment::Host(Segment::TcpSocket), &histogram);
         metrics.path("c", "d", PathSegment::Network, &histogram);
         metrics.counts([("matched", 1)], [("stranger", 3)], 1, 7);
-        metrics.counts([("resent", 9), ("matched", 8)], [("stranger", 4)], 2, 7);
+        metrics.counts([("retransmitted", 9), ("matched", 8)], [("stranger", 4)], 2, 7);
         registry.register(metrics);
         let text = registry.render();
         let network = r#"tx_host="a",rx_host="b",direction="",segment="network""#;
         for line in [
             format!("dwell_path_seconds_sum{{{network}}} 0.000006"),
             r#"dwell_path_seconds_count{tx_host="other",rx_host="other",direction="",segment="network"} 4"#.to_owned(),
-            "dwell_collect_bytes_total{outcome=\"matched\"} 8\ndwell_collect_bytes_total{outcome=\"resent\"} 9"
+            "dwell_collect_bytes_total{outcome=\"matched\"} 8\ndwell_collect_bytes_total{outcome=\"retransmitted\"} 9"
                 .to_owned(),
             r#"dwell_collect_refused_total{reason="stranger"} 4"#.to_owned(),
             "dwell_collect_agents 2".to_owned(),

@@ -1,12 +1,12 @@
 //! The collector's time, on which the byte traces of all hosts are compared.
 
-use dwell_socket::clock::{boot_id, monotonic_ns, realtime_ns};
+use dwell_socket::clock::{boot_id, monotonic_ns, unix_offset_ns};
 use dwell_store::Progress;
 
 use crate::Error;
 
-/// CLOCK_MONOTONIC plus an offset that makes it nearly Unix time. It runs on evenly when Unix time is set, and is the same
-/// in all runs of the collector on one boot.
+/// CLOCK_MONOTONIC plus an offset that makes it nearly Unix time. It runs on evenly when Unix time is set, and is the
+/// same in all runs of the collector on one boot.
 #[derive(Debug, Clone)]
 pub struct Time {
     /// The boot that the offset belongs to.
@@ -36,15 +36,10 @@ impl Time {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// Unix time less this time, now, in whole milliseconds: it comes from two readings, one after the other, and of a clock
-    /// that is steered, and intervals that end at whole seconds are to be reported so.
+    /// Unix time less this time, now, in whole milliseconds: it comes from two readings, one after the other, and of a
+    /// clock that is steered, and intervals that end at whole seconds are to be reported so.
     pub fn to_unix_ns(&self) -> i64 {
         let apart_ns = unix_offset_ns() - self.offset_ns;
         (apart_ns + 500_000).div_euclid(1_000_000) * 1_000_000
     }
-}
-
-/// Unix time less CLOCK_MONOTONIC; NTP moves them apart.
-fn unix_offset_ns() -> i64 {
-    realtime_ns().cast_signed().wrapping_sub(monotonic_ns().cast_signed())
 }

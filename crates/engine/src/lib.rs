@@ -8,6 +8,8 @@ pub mod abi;
 pub mod balance;
 pub mod clock;
 mod counters;
+pub mod filter;
+mod flow_id;
 pub mod hash;
 pub mod histogram;
 pub mod layers;
@@ -22,3 +24,5 @@ pub mod stats;
 pub mod steer;
 mod table;
 pub mod units;
+
+pub use flow_id::flow_id;

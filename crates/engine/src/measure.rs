@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
+use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use crate::abi;
@@ -82,6 +83,11 @@ impl Protocol {
     pub fn is_icmp(self) -> bool {
         matches!(self.0, 1 | 58)
     }
+
+    /// Returns whether the protocol has ports: TCP, UDP and SCTP.
+    pub fn has_ports(self) -> bool {
+        matches!(self.0, 6 | 17 | 132)
+    }
 }
 
 impl fmt::Display for Protocol {
@@ -97,7 +103,7 @@ impl fmt::Display for Protocol {
 }
 
 /// One end of a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The address. IPv4 addresses are always `IpAddr::V4`.
     pub address: IpAddr,
@@ -114,6 +120,29 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// What encloses the packets of a flow: it tells flows of the same addresses and ports apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Tunnel(pub u32);
+
+impl Tunnel {
+    /// Returns true if nothing encloses the packets.
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// VLAN IDs from the outside in, as in "vlan 7" and "vlan 100.7"; of other enclosures and more tags a hash.
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 & abi::DWELL_TUNNEL_HASHED, self.0 >> 12, self.0 & 0xfff) {
+            (0, 0, 0) => f.pad("none"),
+            (0, 0, id) => write!(f, "vlan {id}"),
+            (0, outer, inner) => write!(f, "vlan {outer}.{inner}"),
+            _ => write!(f, "tunnel {:08x}", self.0),
+        }
+    }
+}
+
 /// One latency: a packet of `src` was seen, and then the answer of `dst`. The latency covers the path from the vantage
 /// point to `dst` and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +153,9 @@ pub struct Sample {
     pub rtt_ns: u64,
     /// The flow's least latency towards `dst` so far, including this sample.
     pub min_rtt_ns: u64,
+    /// The flow's least latency towards `dst` in the last 8.6 to 17.2 seconds, including this sample; of the loops of
+    /// `QuicSpinLoop` the least so far.
+    pub base_ns: u64,
     /// The method that measured it.
     pub method: Method,
     /// The sample comes from the packets that opened the connection.
@@ -136,10 +168,37 @@ pub struct Sample {
     pub protocol: Protocol,
     /// The source's number of the interface.
     pub interface: u32,
+    /// What encloses the packets.
+    pub tunnel: Tunnel,
+    /// What has passed since the last sample of the flow towards `dst`.
+    pub path: PathCounts,
     /// The number of packets of the flow so far, in both directions.
     pub packets: u64,
     /// The number of their bytes, including link headers.
     pub bytes: u64,
+}
+
+impl Sample {
+    /// Returns what the latency is longer than the base: the time in queues, if the path and its ends are as before.
+    pub fn queue_ns(&self) -> u64 {
+        self.rtt_ns.saturating_sub(self.base_ns)
+    }
+}
+
+/// Counts of packets on the path to the side that answered, and back. All but `received` and `ce` are 0 for other
+/// protocols than TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathCounts {
+    /// Segments with data to the side.
+    pub sent: u64,
+    /// Of these, segments that had passed before: lost behind the vantage point, or sent again without need.
+    pub retransmitted: u64,
+    /// Packets from the side.
+    pub received: u64,
+    /// Of these, segments that filled a hole: lost before the vantage point and sent again, or reordered.
+    pub late: u64,
+    /// Of these, packets that a router had marked as having met congestion (ECN, RFC 3168).
+    pub ce: u64,
 }
 
 /// A change of a flow.
@@ -201,12 +260,22 @@ pub struct FlowEvent {
     pub protocol: Protocol,
     /// The source's number of the interface.
     pub interface: u32,
+    /// What encloses the packets.
+    pub tunnel: Tunnel,
     /// The number of samples so far.
     pub samples: u32,
     /// The number of packets so far, in both directions.
     pub packets: u64,
     /// The number of their bytes.
     pub bytes: u64,
+    /// The number of TCP segments with data so far, in both directions.
+    pub data: u64,
+    /// Of these, segments that had passed before.
+    pub retransmitted: u32,
+    /// Of these, segments that filled a hole.
+    pub late: u32,
+    /// The number of packets that a router had marked (ECN).
+    pub ce: u32,
 }
 
 /// The result of one packet.
@@ -240,12 +309,21 @@ impl Sample {
             time_ns: raw.time_ns,
             rtt_ns: raw.rtt_ns,
             min_rtt_ns: raw.min_rtt_ns,
+            base_ns: raw.base_ns,
             method: Method::from_number(raw.method)?,
             handshake: u32::from(raw.flags) & abi::DWELL_SAMPLE_HANDSHAKE != 0,
             src: endpoint(raw.src, raw.src_port),
             dst: endpoint(raw.dst, raw.dst_port),
             protocol: Protocol(raw.proto),
             interface: raw.interface,
+            tunnel: Tunnel(raw.tunnel),
+            path: PathCounts {
+                sent: raw.path.sent.into(),
+                retransmitted: raw.path.retransmitted.into(),
+                received: raw.path.received.into(),
+                late: raw.path.late.into(),
+                ce: raw.path.ce.into(),
+            },
             packets: raw.packets,
             bytes: raw.bytes,
         })
@@ -276,9 +354,14 @@ impl FlowEvent {
             dst: endpoint(raw.dst, raw.dst_port),
             protocol: Protocol(raw.proto),
             interface: raw.interface,
+            tunnel: Tunnel(raw.tunnel),
             samples: raw.samples,
             packets: raw.packets,
             bytes: raw.bytes,
+            data: raw.data,
+            retransmitted: raw.retransmitted,
+            late: raw.late,
+            ce: raw.ce,
         })
     }
 }

@@ -10,6 +10,13 @@ pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
+/// Returns the values in ascending order.
+pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
 /// Returns the index of quantile `q` (0 to 1) among `count` values in ascending order, by nearest rank.
 fn nearest_rank(count: usize, q: f64) -> usize {
     // Decimal fractions are inexact in binary: 0.1 of 30 values must be the third and not the fourth.

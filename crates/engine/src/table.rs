@@ -1,6 +1,6 @@
 //! The size and configuration of a flow table, and how it is swept.
 
-use crate::{abi, rtt::FilterRule};
+use crate::{abi, filter::Filter};
 
 /// Returns the number of buckets for this number of flows: a power of two with a quarter more slots than flows, so that
 /// a flow rarely finds both of its buckets full.
@@ -9,19 +9,13 @@ pub(crate) fn buckets(max_flows: u32) -> u32 {
     places.next_power_of_two() / abi::DWELL_WAYS
 }
 
-/// Converts the configuration of a table to the core's format. At most `DWELL_FILTER_RULES` rules fit, as
-/// [`FilterRule::parse_all`] ensures.
-pub(crate) fn to_core(
-    filter: &[FilterRule],
-    max_flows: u32,
-    idle_timeout_ns: u64,
-    seed: u64,
-) -> abi::dwell_table_config {
+/// Converts the configuration of a table to the core's format.
+pub(crate) fn to_core(filter: &Filter, max_flows: u32, idle_timeout_ns: u64, seed: u64) -> abi::dwell_table_config {
     abi::dwell_table_config {
         idle_timeout_ns,
         seed,
         bucket_mask: buckets(max_flows) - 1,
-        filter: FilterRule::all_to_core(filter),
+        filter: filter.to_core(),
         ..Default::default()
     }
 }

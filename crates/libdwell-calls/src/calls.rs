@@ -1,4 +1,4 @@
-//! Exports of the intercepted calls that write.
+//! Exports of the intercepted calls that write and read.
 #![allow(unsafe_code)]
 
 use dwell_socket::inside::hooks;
@@ -18,6 +18,11 @@ macro_rules! exports {
 
 // Where off_t has 64 bits, sendfile64 equals sendfile.
 exports! {
+    read(fd: c_int, bytes: *mut c_void, count: size_t) -> ssize_t = read;
+    readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = readv;
+    recv(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int) -> ssize_t = recv;
+    recvfrom(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t = recvfrom;
+    recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = recvmsg;
     write(fd: c_int, bytes: *const c_void, count: size_t) -> ssize_t = write;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = writev;
     send(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int) -> ssize_t = send;

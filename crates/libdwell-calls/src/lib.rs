@@ -1,5 +1,5 @@
 //! `libdwell_calls.so`: the symbols that the dynamic linker finds by name. The implementation is in `dwell_socket`.
 
 mod calls;
-#[path = "../../libdwell/src/preload.rs"]
+#[path = "../../libdwell-preload/src/preload.rs"]
 mod preload;

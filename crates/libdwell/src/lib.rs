@@ -1,4 +1,4 @@
-//! `libdwell.so`: the symbols that the dynamic linker finds by name. The implementation is in `dwell_socket`.
+//! `libdwell.so`: the C API of `include/dwell.h`. It intercepts nothing: libdwell-preload does. The implementation is in
+//! `dwell_socket`.
 
 mod api;
-mod preload;

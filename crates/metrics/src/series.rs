@@ -9,7 +9,7 @@ use crate::{Collect, Exposition, Family};
 /// The label value that stands for all values beyond the limit on series.
 pub const OTHER: &str = "other";
 
-/// The histograms of one family, by their labels and at most so many.
+/// The histograms of one family by their labels, up to a maximum number.
 #[derive(Debug, Clone)]
 pub struct Histograms {
     family: Family,
@@ -26,11 +26,25 @@ impl Histograms {
     /// Returns the histogram of `labels` or, where it has none and the limit is reached, that of `overflow`: the same
     /// labels with [`OTHER`] in place of every value that traffic brings.
     pub fn get<const N: usize>(&mut self, labels: [&str; N], overflow: [&str; N]) -> &mut Histogram {
+        self.get_labelled(labels, overflow).1
+    }
+
+    /// Forgets the series of these labels.
+    pub fn remove(&mut self, labels: &[String]) {
+        self.series.remove(labels);
+    }
+
+    /// Returns the same histogram with the labels that it has, for other families with the same series.
+    pub fn get_labelled<const N: usize>(
+        &mut self,
+        labels: [&str; N],
+        overflow: [&str; N],
+    ) -> (Vec<String>, &mut Histogram) {
         let mut key = labels.map(str::to_owned).to_vec();
         if self.series.len() >= self.max_series && !self.series.contains_key(&key) {
             key = overflow.map(str::to_owned).to_vec();
         }
-        self.series.entry(key).or_default()
+        (key.clone(), self.series.entry(key).or_default())
     }
 }
 

@@ -131,7 +131,7 @@ fn accept(listener: &TcpListener, metrics: &Registry, shared: &Shared) {
                 if shared.stopping.load(Ordering::SeqCst) {
                     return;
                 }
-                // A peer who goes away or dawdles is no concern of ours.
+                // A client that disconnects or is slow does not matter.
                 let _ = Exchange::new(connection).answer(metrics);
                 *shared.connection() = None;
             }

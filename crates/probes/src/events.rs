@@ -10,6 +10,7 @@ use crate::{Error, error::io_error, vantage::failed};
 pub(crate) const SK_BUFF_BYTES: usize = 192;
 const SK_BUFF_MARK: usize = 8;
 const SK_BUFF_CB: usize = 48;
+pub(crate) const SK_BUFF_TSTAMP: usize = 152;
 
 /// A reader of a ring buffer, which decodes its events.
 pub(crate) struct Events<E> {
@@ -67,12 +68,20 @@ impl<E: 'static> Events<E> {
     }
 }
 
-/// Sweeps `buckets` buckets of a flow table from `first` on, for a reason of the core.
-pub(crate) fn sweep(program: &ProgramMut<'_>, first: u32, buckets: u32, reason: u32) -> Result<(), Error> {
+/// Sweeps `buckets` buckets of a flow table from `first` on, for a reason of the core. A program that was loaded with
+/// `replay` takes `time_ns` for the present.
+pub(crate) fn sweep(
+    program: &ProgramMut<'_>,
+    first: u32,
+    buckets: u32,
+    reason: u32,
+    time_ns: u64,
+) -> Result<(), Error> {
     let mut context = [0; SK_BUFF_BYTES];
     for (at, word) in [(SK_BUFF_MARK, reason), (SK_BUFF_CB, first), (SK_BUFF_CB + 4, buckets)] {
         context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
+    context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
     run(program, &[0; 64], &mut context)
 }
 

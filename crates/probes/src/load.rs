@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::{
-    io,
+    io::{self, Read},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::{Mutex, Once},
     thread,
     time::Duration,
 };
 
+use flate2::read::ZlibDecoder;
 use libbpf_rs::{MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys};
 use nix::libc;
 
@@ -21,8 +22,8 @@ use crate::{
 /// libbpf's first message since an object was opened.
 static MESSAGE: Mutex<String> = Mutex::new(String::new());
 
-/// Opens an object whose bytes are part of the executable.
-pub(crate) fn open(what: &'static str, bytes: &[u8]) -> Result<OpenObject, Error> {
+/// Opens an object that is part of the executable, compressed (build.rs).
+pub(crate) fn open(what: &'static str, compressed: &[u8]) -> Result<OpenObject, Error> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
@@ -36,7 +37,10 @@ pub(crate) fn open(what: &'static str, bytes: &[u8]) -> Result<OpenObject, Error
     if let Ok(mut first) = MESSAGE.lock() {
         first.clear();
     }
-    ObjectBuilder::default().open_memory(bytes).map_err(|error| failure(what, &error))
+    let mut bytes = Vec::new();
+    let read = ZlibDecoder::new(compressed).read_to_end(&mut bytes);
+    read.unwrap_or_else(|error| panic!("the build compressed {what}: {error}"));
+    ObjectBuilder::default().open_memory(&bytes).map_err(|error| failure(what, &error))
 }
 
 /// Loads an opened object into the kernel.

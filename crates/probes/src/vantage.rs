@@ -12,14 +12,12 @@ use crate::{
     attach::{Attachment, attach},
     chain::{Chain, Slot},
     error::io_error,
-    events::{self, Events, SK_BUFF_BYTES},
+    events::{self, Events, SK_BUFF_BYTES, SK_BUFF_TSTAMP},
     load,
 };
 
 /// The XDP program for another's tail calls.
 const CHAINED: &str = "observe_xdp_chained";
-
-const SK_BUFF_TSTAMP: usize = 152;
 
 /// What to load: one object per hook, with the programs `observe_tc`, `observe_tc_raw` and `sweep`, or `observe_xdp`.
 pub(crate) struct Spec<'a> {
@@ -62,6 +60,8 @@ pub struct Vantage<E, X = ()> {
     buckets: u32,
     /// Buckets whose events are sure to fit into half the ring buffer.
     buckets_per_sweep: u32,
+    /// When the newest replayed packet passed; 0 if none did.
+    replayed_ns: u64,
     pub(crate) extension: X,
 }
 
@@ -88,6 +88,7 @@ impl<E: 'static, X> Vantage<E, X> {
             kind: spec.kind,
             buckets: spec.buckets,
             buckets_per_sweep: spec.ring_bytes / 2 / (abi::DWELL_WAYS * spec.event_bytes),
+            replayed_ns: 0,
             extension,
         })
     }
@@ -171,7 +172,7 @@ impl<E: 'static, X> Vantage<E, X> {
         for first in (0..self.buckets).step_by(self.buckets_per_sweep as usize) {
             self.events.consume()?;
             let buckets = self.buckets_per_sweep.min(self.buckets - first);
-            events::sweep(&load::program(&self.tc, "sweep"), first, buckets, reason)?;
+            events::sweep(&load::program(&self.tc, "sweep"), first, buckets, reason, self.replayed_ns)?;
         }
         Ok(())
     }
@@ -186,7 +187,9 @@ impl<E: 'static, X> Vantage<E, X> {
     pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
         let mut context = [0; SK_BUFF_BYTES];
         context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
-        events::run(&load::program(&self.tc, "observe_tc"), data, &mut context)
+        events::run(&load::program(&self.tc, "observe_tc"), data, &mut context)?;
+        self.replayed_ns = time_ns;
+        Ok(())
     }
 }
 

@@ -132,7 +132,7 @@ impl Bulk<'_> {
         Bulk { pair, process: process.unwrap(), _receiver: copy }
     }
 
-    /// The line of `ss` on its connection.
+    /// Returns the line of `ss` about its connection.
     fn line(&self) -> Option<String> {
         let output = self.pair.left.command("ss").args(["-tinHO"]).output();
         let lines = String::from_utf8(output.unwrap().stdout).unwrap();

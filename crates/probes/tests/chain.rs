@@ -15,13 +15,13 @@ use std::{
 
 use dwell_engine::{response::Watch, rtt::Counter};
 use dwell_probes::{
-    Chain, Error, Hook, TcHookKind,
+    Chain, Error, Hook,
     response::{Options, Probe},
 };
 use dwell_testbed::skip::{lacks_root, skip};
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 
-/// A program array that is pinned while it lives.
+/// A program array that stays pinned until it is dropped.
 struct Slots {
     map: MapHandle,
     path: PathBuf,
@@ -47,12 +47,12 @@ impl Drop for Slots {
     }
 }
 
-/// Calls slot 1, and drops if there is nothing in it.
+/// Loads a program that calls slot 1, and drops the packet if the slot is empty.
 fn caller(slots: &MapHandle) -> OwnedFd {
     xdp::load(&[&xdp::call(slots, 1)[..], &[xdp::verdict(1), xdp::EXIT]].concat())
 }
 
-/// Runs the program over a packet; its verdict.
+/// Runs the program over a packet. Returns its verdict.
 fn run(program: &OwnedFd, packet: &[u8]) -> u32 {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
@@ -68,13 +68,8 @@ fn run(program: &OwnedFd, packet: &[u8]) -> u32 {
 }
 
 fn options(chain: Chain) -> Options {
-    Options {
-        watch: Watch { max_flows: 64, ..Watch::default() },
-        ingress: Hook::Xdp,
-        chain: Some(chain),
-        tc: TcHookKind::Auto,
-        replay: false,
-    }
+    let watch = Watch { max_flows: 64, ..Watch::default() };
+    Options { ingress: Hook::Xdp, chain: Some(chain), ..Options::new(watch) }
 }
 
 #[test]
@@ -94,14 +89,14 @@ fn root_another_program_calls_and_goes_on() {
 
     let chain = |next| Chain { map: slots.path.clone(), slot: 1, next };
     let mut probe = Probe::load(&options(chain(Some(2)))).unwrap();
-    // nothing is in the next slot: the packet passes
+    // The next slot is empty, so the packet passes.
     assert_eq!(run(&caller, &packet), pass);
     let last = xdp::load(&[xdp::verdict(tx.into()), xdp::EXIT]);
     xdp::put(&slots.map, 2, &last);
     assert_eq!(run(&caller, &packet), tx);
     assert_eq!(probe.counters().unwrap().get(Counter::Packets), 2);
 
-    // a slot that is taken is left alone
+    // An occupied slot is left alone.
     let taken = Probe::load(&options(chain(None))).err();
     assert!(matches!(taken, Some(Error::Chain { .. })), "{taken:?}");
     probe.detach();

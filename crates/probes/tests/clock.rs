@@ -13,7 +13,7 @@ use dwell_engine::{
     rtt,
 };
 use dwell_probes::{
-    Hook, Interface, TcHookKind,
+    Hook, Interface,
     clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station},
 };
 use dwell_socket::clock::monotonic_ns;
@@ -50,7 +50,7 @@ impl Pair {
         self.right.enter(attach).unwrap()
     }
 
-    /// Of a session that the reflector admits.
+    /// Returns a prober with a session that the reflector admits.
     fn prober(&self, reflector: &Reflector, family: usize) -> Prober {
         let session = session(1 + family as u64);
         reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
@@ -81,12 +81,12 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// IPv6 takes a second to find neighbours at devices that have just come up.
+/// Waits until IPv6 works: it takes a second to find neighbours at devices that have just come up.
 fn wait_for(namespace: &Namespace, agent: &str) {
     run(namespace, &format!("ping -q -c 1 -w 20 {agent}"));
 }
 
-/// Ends a thread's loop, after a panic too.
+/// Ends a thread's loop, also after a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -256,7 +256,7 @@ fn root_offset_and_drift_that_are_put_in_are_found() {
     assert!(drift.bound_ppb < 80_000.0, "{drift:?}");
 }
 
-/// Some of what it sends is refused: how much, by its reason.
+/// Checks how many of its requests are refused, by reason.
 fn refused(reflector: &Reflector, wanted: Counters) {
     eventually(&format!("{wanted:?}"), || {
         let counters = reflector.counters().unwrap();
@@ -414,17 +414,21 @@ fn root_sockets_do_where_another_xdp_program_is() {
     let mut prober = pair.prober(&reflector, 0);
     let take = |device: &str| {
         let mut other = rtt::Config::default();
-        other.filter.clear();
+        other.filter.clauses.clear();
         let mut probe = dwell_probes::rtt::Probe::load(&dwell_probes::rtt::Options {
-            config: other,
-            report: true,
-            aggregate: None,
             ingress: Hook::Xdp,
-            tc: TcHookKind::Auto,
-            replay: false,
+            ..dwell_probes::rtt::Options::new(other)
         })
         .unwrap();
-        probe.attach(&Interface::find(device).unwrap()).unwrap();
+        // The reflector's program stays for a while after the last request.
+        let interface = Interface::find(device).unwrap();
+        let is_attached = (0..50).any(|_| {
+            probe.attach(&interface).is_ok() || {
+                thread::sleep(Duration::from_millis(100));
+                false
+            }
+        });
+        assert!(is_attached, "{device} is still occupied");
         probe
     };
 

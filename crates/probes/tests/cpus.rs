@@ -1,5 +1,5 @@
-//! Packets of the same flows on two CPUs at once, while the table is too small
-//! for them: each packet is in an epoch, or counted as left out.
+//! Packets of the same flows on two CPUs at once, while the table is too small for them: each packet is in an epoch, or
+//! counted as left out.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,16 +16,16 @@ use dwell_engine::{
     rtt::Counter,
 };
 use dwell_probes::{
-    Hook, Interface, TcHookKind,
+    Interface,
     response::{Options, Probe},
 };
 use dwell_testbed::skip::lacks_root;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 
-/// Sends to ports of its own and shared ones, on one CPU, for a while.
+/// Sends on one CPU for a while, to ports of its own and to shared ports.
 fn send(cpu: usize, sockets: &[UdpSocket]) -> u64 {
     let mut cpus = CpuSet::new();
-    // with one CPU both senders share it
+    // With a single CPU, both senders share it.
     if cpus.set(cpu).is_ok() {
         let _ = sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus);
     }
@@ -43,22 +43,16 @@ fn send(cpu: usize, sockets: &[UdpSocket]) -> u64 {
 fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     assert!(up.unwrap().success());
-    let mut probe = Probe::load(&Options {
-        watch: Watch {
-            config: Config { estimator: Estimator::Pirate, epoch_ns: 10_000_000, ..Config::default() },
-            key: Key::FiveTuple,
-            max_flows,
-            idle_timeout_ns: 1_000_000,
-            ..Watch::default()
-        },
-        ingress: Hook::TcIngress,
-        chain: None,
-        tc: TcHookKind::Auto,
-        replay: false,
-    })
+    let mut probe = Probe::load(&Options::new(Watch {
+        config: Config { estimator: Estimator::Pirate, epoch_ns: 10_000_000, ..Config::default() },
+        key: Key::FiveTuple,
+        max_flows,
+        idle_timeout_ns: 1_000_000,
+        ..Watch::default()
+    }))
     .unwrap();
     probe.attach(&Interface::find("lo").unwrap()).unwrap();
-    // received by nobody: loopback gives ICMP back, which is of no 5-tuple
+    // Nobody receives the datagrams: loopback returns ICMP errors, which have no 5-tuple.
     let sockets: Vec<_> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let mut reported = 0;
     let sent = thread::scope(|scope| {
@@ -92,7 +86,7 @@ fn root_no_packet_is_lost_between_cpus() {
     if lacks_root() {
         return;
     }
-    // a thread of its own, with a network of its own
+    // A thread of its own has a network namespace of its own.
     let runs = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         [run(4), run(1000)]

@@ -13,7 +13,7 @@ use dwell_engine::{
     rtt::{Config, Counter, Tracker},
 };
 use dwell_probes::{
-    Error, Hook, TcHookKind,
+    Error,
     rtt::{Options, Probe},
 };
 use dwell_testbed::skip::lacks_root;
@@ -32,17 +32,9 @@ fn natively(config: &Config, packets: &[(u64, Vec<u8>)]) -> Run {
     (events, Counter::ALL.iter().map(|counter| counters.get(*counter)).collect())
 }
 
-/// Also gives back the packets, without those that the kernel would not build.
+/// Also returns the packets without those that the kernel refuses.
 fn in_the_kernel(config: &Config, mut packets: support::Packets) -> (Run, support::Packets) {
-    let mut probe = Probe::load(&Options {
-        config: config.clone(),
-        report: true,
-        aggregate: None,
-        ingress: Hook::TcIngress,
-        tc: TcHookKind::Auto,
-        replay: true,
-    })
-    .unwrap();
+    let mut probe = Probe::load(&Options { replay: true, ..Options::new(config.clone()) }).unwrap();
     let mut events = Vec::new();
     packets.retain(|(time_ns, data)| {
         let built = match probe.replay_packet(data, *time_ns) {
@@ -62,16 +54,17 @@ fn root_kernel_and_native_give_the_same_samples() {
     if lacks_root() {
         return;
     }
-    let files = support::captures();
-    let config = Config { include_handshake: true, flow_events: true, max_flows: 64, ..Config::default() };
+    let fixed = Config { include_handshake: true, flow_events: true, max_flows: 64, ..Config::default() };
+    let chosen = Config { tcp_auto: true, ..fixed.clone() };
     let mut compared = 0;
-    for file in files {
-        let packets = support::packets(&file);
+    let configs = [&fixed, &chosen];
+    for (file, config) in support::captures().iter().flat_map(|file| configs.map(|config| (file, config))) {
+        let packets = support::packets(file);
         if packets.is_empty() {
             continue;
         }
-        let ((kernel, kernel_counters), packets) = in_the_kernel(&config, packets);
-        let (native, native_counters) = natively(&config, &packets);
+        let ((kernel, kernel_counters), packets) = in_the_kernel(config, packets);
+        let (native, native_counters) = natively(config, &packets);
         for (index, (native, kernel)) in native.iter().zip(&kernel).enumerate() {
             assert_eq!(native, kernel, "event {index} of {}", file.display());
         }

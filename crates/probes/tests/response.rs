@@ -11,7 +11,7 @@ use dwell_engine::{
     rtt::Counter,
 };
 use dwell_probes::{
-    Error, Hook, TcHookKind,
+    Error,
     response::{Options, Probe},
 };
 use dwell_testbed::skip::lacks_root;
@@ -48,22 +48,15 @@ fn natively(watch: &Watch, packets: &[(u64, Vec<u8>)]) -> Run {
         let packet = Observation { time_ns: *time_ns, interface: 1, link: 1, data, wire_len: data.len() as u32 };
         tracker.observe(&packet, |record| lines.push(line(&record)));
     }
-    // the kernel's own clock is far behind those of captures
-    tracker.finish(0, |record| lines.push(line(&record)));
+    let end_ns = packets.last().map_or(0, |(time_ns, _)| *time_ns);
+    tracker.finish(end_ns, |record| lines.push(line(&record)));
     let counters = tracker.counters();
     (lines, Counter::ALL.map(|counter| counters.get(counter)).to_vec())
 }
 
-/// Also gives back the packets, without those that the kernel would not build.
+/// Also removes the packets that the kernel refuses.
 fn in_the_kernel(watch: &Watch, packets: &mut Vec<(u64, Vec<u8>)>) -> Run {
-    let mut probe = Probe::load(&Options {
-        watch: watch.clone(),
-        ingress: Hook::TcIngress,
-        chain: None,
-        tc: TcHookKind::Auto,
-        replay: true,
-    })
-    .unwrap();
+    let mut probe = Probe::load(&Options { replay: true, ..Options::new(watch.clone()) }).unwrap();
     let mut lines = Vec::new();
     packets.retain(|(time_ns, data)| {
         let built = match probe.replay_packet(data, *time_ns) {
@@ -103,7 +96,7 @@ fn root_kernel_and_native_leave_the_same_epochs() {
     if lacks_root() {
         return;
     }
-    // one after the other: between captures the clock is set
+    // They run one after another, because the clock is set between captures.
     let mut packets: Vec<_> =
         support::captures().iter().flat_map(|file| support::packets(file)).chain(migrating()).collect();
     for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(300_000), Estimator::SynAck] {

@@ -49,14 +49,14 @@ fn stamp(
 }
 
 fn count(taken: &[SegmentFigures], segment: Segment) -> u64 {
-    taken[segment as usize].first.count()
+    taken[segment as usize].histogram.count()
 }
 
 fn sum_ns(taken: &[SegmentFigures], segment: Segment) -> u128 {
-    taken[segment as usize].first.sum_ns()
+    taken[segment as usize].histogram.sum_ns()
 }
 
-/// As on kernels that have no hook where applications write.
+/// This is the case on kernels that have no hook where applications write.
 #[test]
 fn root_without_the_sockets_hook_the_total_starts_at_tcp() {
     if lacks_root() {
@@ -91,8 +91,8 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
             name: "tracepoint",
             hooks: &[
                 PROFILES[1].families[0].hooks[6],
-                PROFILES[1].families[0].hooks[8],
-                PROFILES[1].families[0].hooks[11],
+                PROFILES[1].families[0].hooks[9],
+                PROFILES[1].families[0].hooks[12],
             ],
         }],
     };
@@ -108,7 +108,7 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
     );
 }
 
-/// IPv6 writes their length into an option, which is there until a driver cannot segment them.
+/// IPv6 writes the length of large packets into an option, which is present as long as the driver can segment them.
 #[test]
 fn root_packets_beyond_64_kib_are_stamped_at_ip() {
     if lacks_root() {

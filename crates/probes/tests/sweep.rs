@@ -6,10 +6,7 @@ use dwell_engine::{
     measure::{Event, FlowChange},
     rtt::{Config, Counter},
 };
-use dwell_probes::{
-    Hook, TcHookKind,
-    rtt::{Options, Probe},
-};
+use dwell_probes::rtt::{Options, Probe};
 use dwell_testbed::skip::lacks_root;
 
 const FLOWS: u32 = 60_000;
@@ -31,15 +28,8 @@ fn root_no_flow_event_is_lost_at_the_end() {
     if lacks_root() {
         return;
     }
-    let mut probe = Probe::load(&Options {
-        config: Config { flow_events: true, ..Config::default() },
-        report: true,
-        aggregate: None,
-        ingress: Hook::TcIngress,
-        tc: TcHookKind::Auto,
-        replay: true,
-    })
-    .unwrap();
+    let config = Config { flow_events: true, ..Config::default() };
+    let mut probe = Probe::load(&Options { replay: true, ..Options::new(config) }).unwrap();
     let (mut opened, mut closed) = (0, 0);
     let mut count = |event| {
         if let Event::Flow(flow) = event {

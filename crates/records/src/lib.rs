@@ -11,19 +11,24 @@ mod clock;
 mod formats;
 mod output;
 mod record;
+mod schema;
 mod sink;
 mod sockets;
 mod source;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
-pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object};
+pub use formats::{
+    End, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject, Object, Ppviz,
+    Rate, SCHEMA, Text, counted, entry, write_object,
+};
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
-    Distribution, Group, GroupKey, Interval, Kind, PathTable, Prefix, Record, Response, Stack, StackHop, StackPlace,
-    StackRow, StackShift, Status,
+    Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record, Response, Stack,
+    StackHop, StackPlace, StackShift, Status, Verb,
 };
+pub use schema::Schema;
 pub use sink::{Flush, Sink, SinkError};
 pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
 pub use source::{Interfaces, Source};

@@ -1,18 +1,19 @@
 //! What is written: one [`Record`] per sample, flow event, interval, summary or status.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use dwell_engine::{
     histogram::Histogram,
     layers::{
-        ByteTrace, Counters as StackCounters, Direction, Ends, Layer, PathSegment, Segment,
+        ByteTrace, Direction, Ends, PathSegment, Segment, SegmentFigures, SegmentHooks,
         baseline::{Figure, SegmentComparison},
         join::Path,
     },
-    measure::{FlowEvent, Sample},
+    measure::{FlowEvent, Method, Sample},
     response,
-    rtt::Counters,
+    rtt::{Counter, Counters, Figures},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{SocketEnd, Sockets, Summary};
@@ -59,13 +60,8 @@ records! {
     Response(&'a Response<'a>),
     /// An interval of `dwell stack`.
     Stack(&'a Stack<'a>),
-    /// One byte that `dwell stack` stamped on `host`.
-    ByteTrace {
-        /// The name of the host.
-        host: &'a str,
-        /// The byte's times at each layer.
-        trace: &'a ByteTrace,
-    },
+    /// One byte that `dwell stack` stamped at each layer.
+    ByteTrace(&'a ByteTrace),
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
     /// Segments of `dwell stack` compared with their baseline.
@@ -108,13 +104,15 @@ pub struct Response<'a> {
     /// The number of responses or batches behind the estimate.
     pub batches: u64,
     /// The method of the estimate.
-    pub method: Option<&'a str>,
+    pub method: Option<&'static str>,
+    /// The 50th, 90th, 95th and 99th percentile of single answers, where the method knows them.
+    pub percentiles: Option<[response::Quantile; 4]>,
     /// Which latencies the estimate is the mean of: "all" or "causal".
     pub truth: Option<&'a str>,
     /// Confidence, from 0 to 1.
     pub confidence: f64,
     /// Why the estimate should not be believed.
-    pub reason: Option<&'a str>,
+    pub reason: Option<&'static str>,
     /// Whether the modes of the gaps are written too.
     pub show_modes: bool,
 }
@@ -145,13 +143,18 @@ impl Response<'_> {
 }
 
 /// A mode of the distribution of gaps between packets.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(rename = "mode")]
 pub(crate) struct Mode {
+    /// The shortest gap.
     pub(crate) min_ns: u64,
+    /// The longest gap.
     pub(crate) max_ns: u64,
+    /// The mean gap.
     pub(crate) mean_ns: u64,
+    /// The number of gaps.
     pub(crate) count: u32,
-    /// The gaps followed small packets.
+    /// Whether the gaps followed small packets.
     pub(crate) marked: bool,
 }
 
@@ -162,20 +165,18 @@ pub struct Stack<'a> {
     pub end_ns: u64,
     /// Its length.
     pub length_ns: u64,
-    /// The name of this host.
-    pub host: &'a str,
     /// The sampling grid: one byte in `sample_bytes` is stamped.
     pub sample_bytes: u32,
-    /// One row per segment, in the order in which bytes pass them.
-    pub rows: &'a [StackRow],
-    /// Rows of bytes that TCP sent or received again; empty where those are not counted.
-    pub again: &'a [StackRow],
-    /// Rows of each flow, one direction of a connection; empty where flows are not kept apart.
-    pub flows: &'a [(Ends, Vec<StackRow>)],
+    /// The figures of the segments, in the order in which bytes pass them.
+    pub segments: &'a [SegmentFigures],
+    /// The figures of bytes that TCP sent or received again; empty where those are not counted.
+    pub again: &'a [SegmentFigures],
+    /// The figures of each flow, one direction of a connection; empty where flows are not kept apart.
+    pub flows: &'a [(Ends, Vec<SegmentFigures>)],
+    /// The hooks at the ends of each segment, in the order of [`Segment::ALL`].
+    pub hooks: &'a [SegmentHooks],
     /// Hops between devices, those of one origin in the order of the path; empty where devices are not watched.
     pub hops: &'a [StackHop],
-    /// Bytes that are in no segment, since the start of the run.
-    pub counters: &'a StackCounters,
 }
 
 /// The time of bytes between one device of the host and the next, in an interval.
@@ -213,35 +214,26 @@ impl fmt::Display for StackPlace {
     }
 }
 
-/// The time that bytes spent in a segment of the stack in an interval.
-#[derive(Debug, Clone)]
-pub struct StackRow {
-    /// The segment.
-    pub segment: Segment,
-    /// The distribution of its times.
-    pub histogram: Histogram,
-    /// The hook at its start; `None` where the kernel has none.
-    pub hook_from: Option<String>,
-    /// The hook at its end.
-    pub hook_to: Option<String>,
-    /// The layer without a hook that makes this segment unmeasurable.
-    pub missing: Option<Layer>,
-}
+impl Stack<'_> {
+    /// Returns the hooks at the ends of a segment.
+    pub(crate) fn hooks_of(&self, segment: Segment) -> &SegmentHooks {
+        &self.hooks[segment as usize]
+    }
 
-impl StackRow {
-    /// Returns the segment's share of the time of its side, from 0 to 1, where `rows` are all segments of the same
-    /// bytes. `None` where no byte went all the way, or where the segment cannot be measured.
-    pub fn share(&self, rows: &[StackRow]) -> Option<f64> {
-        let total = rows.iter().find(|other| other.segment == self.segment.total())?;
+    /// Returns a segment's share of the time of its side, from 0 to 1, where `all` are the figures of all segments over
+    /// the same bytes. `None` where no byte went all the way, or where the segment cannot be measured.
+    pub(crate) fn share(&self, figures: &SegmentFigures, all: &[SegmentFigures]) -> Option<f64> {
+        let total = all.iter().find(|other| other.segment == figures.segment.total())?;
         let whole = total.histogram.sum_ns();
-        (self.missing.is_none() && whole > 0).then(|| self.histogram.sum_ns() as f64 / whole as f64)
+        let is_measured = self.hooks_of(figures.segment).missing.is_none();
+        (is_measured && whole > 0).then(|| figures.histogram.sum_ns() as f64 / whole as f64)
     }
 }
 
-/// Counts the bytes that went through all of a side, where `rows` are all segments of the same bytes.
-pub(crate) fn complete_bytes(rows: &[StackRow], direction: Direction) -> u64 {
-    let total = rows.iter().filter(|row| row.segment == row.segment.total() && row.segment.direction() == direction);
-    total.map(|row| row.histogram.count()).sum()
+/// Counts the bytes that went through all of a side, where `all` are the figures of all segments over the same bytes.
+pub(crate) fn complete_bytes(all: &[SegmentFigures], direction: Direction) -> u64 {
+    let total = all.iter().filter(|one| one.segment == one.segment.total() && one.segment.direction() == direction);
+    total.map(|one| one.histogram.count()).sum()
 }
 
 /// Returns the time at which a byte left the last layer.
@@ -282,8 +274,6 @@ impl PathTable<'_> {
 pub struct StackShift<'a> {
     /// The time of the comparison on the source's clock.
     pub end_ns: u64,
-    /// The name of this host.
-    pub host: &'a str,
     /// One comparison per segment, in the order in which bytes pass them.
     pub compared: &'a [SegmentComparison],
 }
@@ -297,21 +287,64 @@ pub(crate) fn figure_name(figure: Figure) -> &'static str {
     }
 }
 
-/// The counters of a run.
-#[derive(Debug, Clone, Copy)]
+/// What a run lost and cost.
+#[derive(Debug, Clone)]
 pub struct Status {
+    /// The verb.
+    pub verb: Verb,
     /// The time on the source's clock; `None` where it is unknown, as at the end of a capture without packets.
     pub time_ns: Option<u64>,
-    /// True if the run is over and these are its final counters.
+    /// True if the run is over and these are its final figures.
     pub last: bool,
-    /// Totals since the start of the run.
-    pub counters: Counters,
+    /// The number of results that are missing because dwell could not keep up.
+    pub lost: u64,
+    /// What dwell itself used.
+    pub cost: Cost,
+    /// Totals by name since the start of the run.
+    pub counters: Vec<(Cow<'static, str>, u64)>,
+}
+
+impl Status {
+    /// Creates the status of a verb that watches packets. Its counters know how many results were lost.
+    pub fn of_packets(verb: Verb, time_ns: Option<u64>, last: bool, counters: &Counters, cost: Cost) -> Status {
+        let named = Counter::ALL.into_iter().map(|counter| (Cow::Borrowed(counter.name()), counters.get(counter)));
+        Status { verb, time_ns, last, lost: counters.get(Counter::EventsLost), cost, counters: named.collect() }
+    }
+}
+
+/// The verbs that report a [`Status`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// `dwell rtt`.
+    Rtt,
+    /// `dwell response`.
+    Response,
+    /// `dwell stack`.
+    Stack,
+    /// `dwell run`.
+    Run,
+    /// `dwell collect`.
+    Collect,
+    /// `dwell lb`.
+    Lb,
+}
+
+/// The processor time that dwell used since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "cost")]
+pub struct Cost {
+    /// Processor time of the process, in user and kernel mode.
+    pub cpu_ns: Option<u64>,
+    /// Processor time of its BPF programs. Null unless the sysctl `kernel.bpf_stats_enabled` is set.
+    pub bpf_ns: Option<u64>,
+    /// How often they ran. Null unless the sysctl `kernel.bpf_stats_enabled` is set.
+    pub bpf_runs: Option<u64>,
 }
 
 /// The figures of a distribution, in nanoseconds. Count, minimum, maximum and mean (rounded down) are exact; quantiles
 /// are within 0.8 % of a recorded value, and beyond 68.7 s only known to be at least that. `None` where nothing was
 /// recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Distribution {
     /// The number of samples.
     pub count: u64,
@@ -327,6 +360,45 @@ pub struct Distribution {
     pub max_ns: Option<u64>,
     /// The arithmetic mean.
     pub mean_ns: Option<u64>,
+}
+
+/// What samples say of the path beside round trips. Counts that the method cannot give are unknown.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct PathObject {
+    /// The mean of what the round trips were longer than the base of their flow.
+    pub queue_mean_ns: Option<u64>,
+    /// The maximum.
+    pub queue_max_ns: Option<u64>,
+    /// TCP segments with data to the side that answered.
+    pub data_segments: Option<u64>,
+    /// Of these, segments that had passed before.
+    pub retransmitted: Option<u64>,
+    /// Packets from the side that answered.
+    pub packets_back: Option<u64>,
+    /// Of these, TCP segments that filled a hole.
+    pub late: Option<u64>,
+    /// Of these, packets that carried ECN's mark of congestion.
+    pub ce: Option<u64>,
+}
+
+impl PathObject {
+    /// Creates the object from the figures of samples of one method; of any methods if it is `None`.
+    pub fn new(method: Option<Method>, figures: &Figures) -> PathObject {
+        let has_samples = figures.histogram.count() > 0;
+        let is_tcp = method.is_none_or(|method| matches!(method, Method::TcpTimestamp | Method::TcpSeq));
+        let tcp = |count| (has_samples && is_tcp).then_some(count);
+        // The packets of a spin bit are with the samples of its two halves.
+        let any = |count| (has_samples && (figures.path.received > 0 || is_tcp)).then_some(count);
+        PathObject {
+            queue_mean_ns: figures.queue_mean_ns(),
+            queue_max_ns: has_samples.then_some(figures.queue_max_ns),
+            data_segments: tcp(figures.path.sent),
+            retransmitted: tcp(figures.path.retransmitted),
+            packets_back: any(figures.path.received),
+            late: tcp(figures.path.late),
+            ce: any(figures.path.ce),
+        }
+    }
 }
 
 impl From<&Histogram> for Distribution {

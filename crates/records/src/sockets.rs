@@ -138,8 +138,8 @@ pub struct SocketEnd<'a> {
     pub end_ns: u64,
     /// The connections of the run.
     pub summary: &'a SocketSummary,
-    /// Whether the run shortened delays already (`--minimize`).
-    pub is_minimized: bool,
+    /// How waits in the send buffer could be shortened; `None` if the run does so already.
+    pub remedy: Option<&'a str>,
     /// Whether connections were polled from outside only.
     pub is_outside: bool,
     /// Time between two polls of a connection. Shorter waits are not known well enough for a judgement.

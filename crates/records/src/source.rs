@@ -2,15 +2,21 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use dwell_engine::rtt::Prefixes;
+
 use crate::Clock;
 
-/// The source of records: its clock and its interfaces.
+/// The source of records: its clock, its host and its interfaces.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
     /// The clock of all times in records.
     pub clock: Clock,
+    /// The name of the host that was measured; `None` for captures.
+    pub host: Option<String>,
     /// The names of interfaces.
     pub interfaces: Interfaces,
+    /// The names of prefixes.
+    pub prefixes: Prefixes,
 }
 
 /// Names of a source's interfaces.

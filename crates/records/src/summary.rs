@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use dwell_engine::{
-    histogram::Histogram,
-    measure::{Endpoint, Method, Protocol, Sample},
+    measure::{Endpoint, Method, Protocol, Sample, Tunnel},
+    rtt::Figures,
 };
 
 /// The key of a line.
@@ -20,6 +20,8 @@ pub struct FlowKey {
     pub method: Method,
     /// The source's number for the interface.
     pub interface: u32,
+    /// What encloses the packets.
+    pub tunnel: Tunnel,
 }
 
 /// One line: a direction of a flow, by one method, at one interface.
@@ -29,8 +31,8 @@ pub struct FlowLine<'a> {
     pub key: FlowKey,
     /// The time of its last sample on the source's clock.
     pub last_ns: u64,
-    /// The distribution of its samples.
-    pub histogram: &'a Histogram,
+    /// What its samples add up to.
+    pub figures: &'a Figures,
 }
 
 /// Collects samples in bounded memory: one histogram for each of the first flows, and one per method for all later
@@ -39,13 +41,13 @@ pub struct FlowLine<'a> {
 pub struct Summary {
     limit: usize,
     flows: HashMap<FlowKey, Flow>,
-    other: BTreeMap<Method, Histogram>,
+    other: BTreeMap<Method, Figures>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Flow {
     last_ns: u64,
-    histogram: Histogram,
+    figures: Figures,
 }
 
 impl Summary {
@@ -63,17 +65,17 @@ impl Summary {
             protocol: sample.protocol,
             method: sample.method,
             interface: sample.interface,
+            tunnel: sample.tunnel,
         };
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.last_ns = sample.time_ns;
-            flow.histogram.record(sample.rtt_ns);
+            flow.figures.add(sample);
         } else if self.flows.len() < self.limit {
             let flow = self.flows.entry(key).or_default();
             flow.last_ns = sample.time_ns;
-            flow.histogram.record(sample.rtt_ns);
+            flow.figures.add(sample);
         } else {
-            let other = self.other.entry(sample.method).or_default();
-            other.record(sample.rtt_ns);
+            self.other.entry(sample.method).or_default().add(sample);
         }
     }
 
@@ -82,15 +84,15 @@ impl Summary {
         let mut lines: Vec<_> = self
             .flows
             .iter()
-            .map(|(key, flow)| FlowLine { key: *key, last_ns: flow.last_ns, histogram: &flow.histogram })
+            .map(|(key, flow)| FlowLine { key: *key, last_ns: flow.last_ns, figures: &flow.figures })
             .collect();
-        lines.sort_unstable_by_key(|line| (u64::MAX - line.histogram.count(), line.key));
+        lines.sort_unstable_by_key(|line| (u64::MAX - line.figures.histogram.count(), line.key));
         lines
     }
 
     /// Returns the samples of flows beyond the limit, by method.
-    pub fn other(&self) -> impl Iterator<Item = (Method, &Histogram)> {
-        self.other.iter().map(|(method, histogram)| (*method, histogram))
+    pub fn other(&self) -> impl Iterator<Item = (Method, &Figures)> {
+        self.other.iter().map(|(method, figures)| (*method, figures))
     }
 
     /// Returns true if there were more flows than the limit.
@@ -119,7 +121,7 @@ mod tests {
         for sample in [there, there, back, by_seq, elsewhere] {
             summary.add(&sample);
         }
-        let counts: Vec<_> = summary.flows().iter().map(|l| l.histogram.count()).collect();
+        let counts: Vec<_> = summary.flows().iter().map(|l| l.figures.histogram.count()).collect();
         assert_eq!(counts, [2, 1, 1, 1]);
         assert!(!summary.overflowed());
     }
@@ -132,7 +134,7 @@ mod tests {
         }
         summary.add(&Sample { method: Method::Dns, ..samples::tcp4() });
         assert_eq!(summary.flows().len(), 2);
-        let other: Vec<_> = summary.other().map(|(m, h)| (m, h.count())).collect();
+        let other: Vec<_> = summary.other().map(|(m, figures)| (m, figures.histogram.count())).collect();
         assert_eq!(other, [(Method::TcpTimestamp, 98), (Method::Dns, 1)]);
         assert!(summary.overflowed());
     }

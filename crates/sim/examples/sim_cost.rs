@@ -21,6 +21,7 @@ fn main() {
             longest: 100,
             client_skew: 0.0,
             short_part: None,
+            same_length: false,
         },
         ..Scenario::default()
     };

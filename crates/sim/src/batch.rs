@@ -22,7 +22,7 @@ pub struct Job {
     pub servers: usize,
     /// Random seed of the trace, the service times and the policy.
     pub seed: u64,
-    /// Factor by which connections arrive faster than in the trace.
+    /// Factor by which packets arrive faster than in the trace.
     pub speedup: f64,
 }
 

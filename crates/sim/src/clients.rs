@@ -16,8 +16,8 @@ struct Ticket {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     tickets: Vec<VecDeque<Ticket>>,
-    /// When each client would have received its first ticket if no request had waited; 0 if it never connected.
-    first_ticket_ns: Vec<u64>,
+    /// Whether each client has connected.
+    has_connected: Vec<bool>,
 }
 
 impl Clients {
@@ -26,22 +26,15 @@ impl Clients {
         let index = client as usize;
         if index >= self.tickets.len() {
             self.tickets.resize_with(index + 1, VecDeque::new);
-            self.first_ticket_ns.resize(index + 1, 0);
+            self.has_connected.resize(index + 1, false);
         }
         index
     }
 
-    /// Whether a connection that starts at `start_ns` could use 0-RTT under an ideal policy: the client would have
-    /// received a ticket before. `ticket_ns` is when the client would receive a ticket from this connection.
-    pub(crate) fn could_resume(&mut self, client: u32, start_ns: u64, ticket_ns: u64) -> bool {
+    /// Records a connection of a client. Returns whether the client had connected before.
+    pub(crate) fn connect(&mut self, client: u32) -> bool {
         let index = self.index(client);
-        match self.first_ticket_ns[index] {
-            0 => {
-                self.first_ticket_ns[index] = ticket_ns.max(1);
-                false
-            }
-            first_ticket_ns => first_ticket_ns <= start_ns,
-        }
+        std::mem::replace(&mut self.has_connected[index], true)
     }
 
     /// Uses up the newest ticket. Returns the server that issued it.
@@ -85,11 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_had_a_ticket_could_use_0_rtt() {
+    fn only_the_first_connection_of_a_client_is_its_first() {
         let mut clients = Clients::default();
-        assert!(!clients.could_resume(0, 0, 40));
-        assert!(!clients.could_resume(0, 39, 79));
-        assert!(clients.could_resume(0, 40, 80));
-        assert!(!clients.could_resume(1, 1000, 1040));
+        assert_eq!([3, 3, 1, 3, 1].map(|client| clients.connect(client)), [false, true, false, true, true]);
     }
 }

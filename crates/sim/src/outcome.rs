@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use dwell_engine::stats::mean;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Distribution;
 
 /// Numbers of connections by their use of 0-RTT.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "sim-connections")]
 pub struct ResumptionCounts {
     /// All connections.
     pub connections: u64,
-    /// Connections that could have used 0-RTT under an ideal policy: their client had received a ticket before.
+    /// Connections that are not their client's first, which is the most that any policy can resume.
     pub possible: u64,
     /// Connections that attempted 0-RTT: their client had an unused ticket.
     pub tried: u64,
@@ -40,14 +42,16 @@ impl std::ops::Add for ResumptionCounts {
     }
 }
 
-/// The load of the servers in one interval.
+/// The load of the servers at the end of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LoadSample {
     /// End of the interval.
     pub time_s: f64,
     /// Fraction of the interval in which a server was busy, averaged over servers.
-    pub load: f64,
-    /// Load of the busiest server relative to the mean; `None` where all were idle.
+    pub busy: f64,
+    /// Load of a server, averaged over servers: the service time that its waiting and present requests still need.
+    pub load_ms: f64,
+    /// Load of the most loaded server relative to the mean; `None` where all were idle.
     pub imbalance: Option<f64>,
 }
 
@@ -82,12 +86,17 @@ impl Outcome {
         self.short + self.long
     }
 
-    /// Mean load over intervals.
-    pub fn load(&self) -> Option<f64> {
-        mean(self.samples.iter().map(|sample| sample.load))
+    /// Mean busy fraction over intervals.
+    pub fn busy(&self) -> Option<f64> {
+        mean(self.samples.iter().map(|sample| sample.busy))
     }
 
-    /// Mean imbalance over intervals.
+    /// Mean load over samples.
+    pub fn load_ms(&self) -> Option<f64> {
+        mean(self.samples.iter().map(|sample| sample.load_ms))
+    }
+
+    /// Mean imbalance over samples.
     pub fn imbalance(&self) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| sample.imbalance))
     }

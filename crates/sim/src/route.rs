@@ -150,10 +150,17 @@ impl Router {
         }
     }
 
-    /// Records a request that arrives at `now_ns` and is answered at `done_ns`.
-    pub(crate) fn request(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
+    /// Records a request that arrives at `now_ns` and is answered at `done_ns`. Only packets with a connection ID of the
+    /// server count for heavy hitters.
+    pub(crate) fn request(
+        &mut self,
+        client: Client,
+        server: usize,
+        (now_ns, done_ns): (u64, u64),
+        has_servers_id: bool,
+    ) {
         match &mut self.rule {
-            Rule::Source(Some(detours)) => {
+            Rule::Source(Some(detours)) if has_servers_id => {
                 let random = (self.random.next() >> 32) as u32;
                 detours.heavy[server].count(client.address, client.port, random);
             }
@@ -231,12 +238,27 @@ mod tests {
             for (server, took_ns) in [(0, MS), (1, 20 * MS)] {
                 for number in 0..6 {
                     let client = Client::new(number, 1000 + server as u16);
-                    router.request(client, server, step * 10 * MS, step * 10 * MS + took_ns);
+                    let now_ns = step * 10 * MS;
+                    router.request(client, server, (now_ns, now_ns + took_ns), true);
                 }
             }
         }
         router.end_interval(CONTROL_INTERVAL.as_nanos() as u64);
         let after = entries(&router);
         assert!(after < before, "{before} {after}");
+    }
+
+    #[test]
+    fn only_packets_with_a_servers_connection_id_make_a_client_heavy() {
+        let mut router = Router::new(Policy::ZeroRtt, &Scenario::default(), 2, 1).unwrap();
+        let clients = [1, 2].map(|number| Client::new(number, 1000));
+        for _ in 0..100 {
+            router.request(clients[0], 0, (0, 0), true);
+            router.request(clients[1], 0, (0, 0), false);
+        }
+        let Rule::Source(Some(detours)) = &router.rule else {
+            unreachable!("the policy is zero-rtt");
+        };
+        assert_eq!(clients.map(|client| detours.heavy[0].contains(client.address)), [true, false]);
     }
 }

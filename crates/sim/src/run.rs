@@ -231,13 +231,16 @@ impl<'a> Run<'a> {
         }
         while self.next_sample_ns <= time_ns && has_more {
             let end_ns = self.next_sample_ns;
-            let busy = self.servers.iter_mut().map(|server| server.take_busy(end_ns));
-            let (sum, max) = busy.fold((0, 0), |(sum, max), ns| (sum + ns, ns.max(max)));
-            let mean = sum as f64 / self.job.servers as f64;
+            let servers = self.job.servers as f64;
+            let busy_ns: u64 = self.servers.iter_mut().map(|server| server.take_busy(end_ns)).sum();
+            let loads = self.servers.iter().map(|server| server.load_ns(end_ns));
+            let (sum, max) = loads.fold((0, 0), |(sum, max), ns| (sum + ns, ns.max(max)));
+            let mean_ns = sum as f64 / servers;
             self.outcome.samples.push(LoadSample {
                 time_s: end_ns as f64 / 1e9,
-                load: mean / self.sample_ns as f64,
-                imbalance: (sum > 0).then(|| max as f64 / mean),
+                busy: busy_ns as f64 / servers / self.sample_ns as f64,
+                load_ms: mean_ns / 1e6,
+                imbalance: (sum > 0).then(|| max as f64 / mean_ns),
             });
             self.next_sample_ns += self.sample_ns;
         }
@@ -251,9 +254,7 @@ impl<'a> Run<'a> {
         connection.server = server as u16;
         self.router.add_open(server, 1);
         let (start_ns, one_way_ns) = (connection.start_ns, connection.one_way_ns);
-        // One way each: the first flight, the answer, the end of the handshake, the ticket.
-        let ticket_ns = start_ns + 4 * one_way_ns;
-        let could = self.clients.could_resume(connection.client, start_ns, ticket_ns);
+        let returns = self.clients.connect(connection.client);
         let ticket = match self.job.policy.has_zero_rtt() {
             true => self.clients.use_ticket(connection.client, start_ns),
             false => None,
@@ -264,7 +265,7 @@ impl<'a> Run<'a> {
             false => &mut self.outcome.long,
         };
         counts.connections += 1;
-        counts.possible += u64::from(could);
+        counts.possible += u64::from(returns);
         counts.tried += u64::from(ticket.is_some());
         counts.used += u64::from(is_resumed);
         connection.stamp = self.servers[server].stamp(now_ns);
@@ -293,7 +294,9 @@ impl<'a> Run<'a> {
         let service_ns = connection.random.between(self.service_ns) + connection.extra_ns;
         let done_ns = self.servers[server].serve(now_ns, service_ns);
         let client = Client::new(connection.client, connection.port);
-        self.router.request(client, server, now_ns, done_ns);
+        // Until the server's answer has come back, packets of 0-RTT carry the connection ID that the client drew.
+        let has_servers_id = !connection.is_resumed || now_ns >= connection.start_ns + 3 * connection.one_way_ns;
+        self.router.request(client, server, (now_ns, done_ns), has_servers_id);
         self.router.busy_until(server, done_ns);
         self.present_ns += u128::from(done_ns - now_ns);
         self.outcome.packets += 1;

@@ -30,7 +30,7 @@ pub struct Scenario {
     pub load_of_servers: Option<usize>,
     /// Maximum number of packets of a connection that counts as short.
     pub short: u32,
-    /// Length of the intervals over which load and imbalance are computed.
+    /// Time between samples of load and imbalance, and length of the intervals over which busy time is counted.
     pub interval_ms: f64,
     /// The connections.
     pub trace: TraceConfig,
@@ -60,7 +60,8 @@ pub enum TraceConfig {
         /// Mean time between packets of a connection.
         #[serde(default = "connection_gap_ms")]
         connection_gap_ms: f64,
-        /// Skew of the Zipf distribution of connection lengths.
+        /// Exponent of the Zipf distribution of connection lengths: the share of length n is proportional to n to the power
+        /// of minus this.
         #[serde(default = "length_skew")]
         length_skew: f64,
         /// Number of packets of the longest possible connection.
@@ -72,6 +73,9 @@ pub enum TraceConfig {
         /// Share of short connections. Without it, the lengths determine the share.
         #[serde(default)]
         short_part: Option<f64>,
+        /// Whether all connections of a client have the same length, drawn once per run.
+        #[serde(default)]
+        same_length: bool,
     },
     /// Connections from a CSV file with the columns start in seconds, client, packets, bytes.
     Csv {
@@ -91,6 +95,10 @@ pub enum TraceConfig {
     },
 }
 
+/// Number of packets of the longest connection that a synthetic trace may have. With the paper's distribution, fewer than
+/// one of 100 traces has a longer one.
+const LONGEST_CONNECTION: u32 = 1 << 20;
+
 fn clients() -> u32 {
     9_505
 }
@@ -104,10 +112,10 @@ fn connection_gap_ms() -> f64 {
     10.0
 }
 fn length_skew() -> f64 {
-    1.2
+    2.2
 }
 fn longest() -> u32 {
-    100
+    LONGEST_CONNECTION
 }
 fn port() -> u16 {
     443
@@ -125,6 +133,7 @@ impl TraceConfig {
             longest: longest(),
             client_skew: 0.0,
             short_part: None,
+            same_length: false,
         }
     }
 
@@ -138,7 +147,8 @@ impl TraceConfig {
             length_skew: length_skew(),
             longest: longest(),
             client_skew: 0.8,
-            short_part: Some(0.37),
+            short_part: Some(0.39),
+            same_length: false,
         }
     }
 }
@@ -248,8 +258,8 @@ impl Default for Scenario {
             policies: vec![Policy::ZeroRtt, Policy::LeastLoaded],
             servers: vec![64],
             load_of_servers: None,
-            short: 10,
-            interval_ms: 10_000.0,
+            short: 5,
+            interval_ms: 1000.0,
             trace: TraceConfig::paper(),
             network: Network::default(),
             server: Server::default(),
@@ -404,6 +414,7 @@ impl TraceConfig {
                 longest,
                 client_skew,
                 short_part,
+                same_length: _,
             } => {
                 let most = 1 << 24;
                 require("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
@@ -412,7 +423,7 @@ impl TraceConfig {
                 gap("trace.connection_gap_ms", *connection_gap_ms)?;
                 let is_skew = |skew: &f64| (0.0..=10.0).contains(skew);
                 require("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
-                require("trace.longest", f64::from(*longest), (1..=1 << 20).contains(longest), "1 to 2^20")?;
+                require("trace.longest", f64::from(*longest), (1..=LONGEST_CONNECTION).contains(longest), "1 to 2^20")?;
                 require("trace.client_skew", *client_skew, is_skew(client_skew), "0 to 10")?;
                 let part = short_part.unwrap_or(0.0);
                 require("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")

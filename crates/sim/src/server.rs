@@ -77,9 +77,14 @@ impl Server {
         })
     }
 
+    /// Returns the service time that the waiting and present requests still need.
+    pub(crate) fn load_ns(&self, now_ns: u64) -> u64 {
+        self.free_at_ns.saturating_sub(now_ns)
+    }
+
     /// Returns the busy time since the last call.
     pub(crate) fn take_busy(&mut self, now_ns: u64) -> u64 {
-        let busy_ns = self.service_ns - self.free_at_ns.saturating_sub(now_ns);
+        let busy_ns = self.service_ns - self.load_ns(now_ns);
         let since_ns = busy_ns - self.reported_busy_ns;
         self.reported_busy_ns = busy_ns;
         since_ns
@@ -128,6 +133,7 @@ mod tests {
         server.serve(100, 50);
         server.serve(120, 200);
         assert_eq!([200, 300, 400, 500].map(|now| server.take_busy(now)), [100, 100, 50, 0]);
+        assert_eq!([200, 300, 349, 350, 500].map(|now| server.load_ns(now)), [150, 50, 1, 0, 0]);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Confidence intervals over runs.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A mean over runs with its 95 % confidence interval by Student's t, which assumes that the values of runs are normally
 /// distributed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "sim-mean")]
 pub struct Estimate {
     /// Mean over runs.
     pub mean: f64,
@@ -20,6 +22,11 @@ const T: [f64; 30] = [
 ];
 
 impl Estimate {
+    /// Returns the estimate in another unit.
+    pub fn scaled(self, factor: f64) -> Estimate {
+        Estimate { mean: self.mean * factor, margin: self.margin.map(|margin| margin * factor) }
+    }
+
     /// Estimates the mean of these values; `None` without any.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
         let values: Vec<f64> = values.into_iter().collect();

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The quantiles of ratios that a summary holds.
-pub const QUANTILES: [f64; 5] = [0.5, 0.6, 0.75, 0.9, 0.99];
+pub const QUANTILES: [f64; 8] = [0.05, 0.25, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99];
 
 /// The figures of a policy with a number of servers, over all completed runs.
 #[derive(Debug, Clone)]
@@ -39,8 +39,10 @@ pub struct Summary {
     /// Share of possible 0-RTT that all connections used.
     pub used_share: Option<Estimate>,
     /// Fraction of time in which servers are busy.
-    pub load: Option<Estimate>,
-    /// Load of the busiest server relative to the mean.
+    pub busy: Option<Estimate>,
+    /// Service time that the requests at a server still need, averaged over servers and samples.
+    pub load_ms: Option<Estimate>,
+    /// Load of the most loaded server relative to the mean, averaged over samples.
     pub imbalance: Option<Estimate>,
     /// Mean number of packets at a server.
     pub present: Option<Estimate>,
@@ -71,14 +73,21 @@ pub enum StudyError {
 }
 
 /// Checks a scenario, loads its trace and runs its jobs until `stop` is set. Returns a summary of each policy and number
-/// of servers that completed at least one run.
+/// of servers that completed at least one run. Before the runs, `note` receives what a user has to know about the
+/// trace's file, one sentence each.
 ///
 /// # Errors
 ///
 /// [`StudyError`], if the scenario, its trace or a parameter of a policy is invalid.
-pub fn study(scenario: &Scenario, stop: &AtomicBool, progress: &dyn Progress) -> Result<Vec<Summary>, StudyError> {
+pub fn study(
+    scenario: &Scenario,
+    stop: &AtomicBool,
+    progress: &dyn Progress,
+    note: &dyn Fn(&str),
+) -> Result<Vec<Summary>, StudyError> {
     scenario.check()?;
     let trace = Trace::load(scenario)?;
+    trace.notes().iter().for_each(|text| note(text));
     let mut summaries = run(scenario, &trace, stop, progress)?;
     summaries.retain(|summary| summary.runs > 0);
     Ok(summaries)
@@ -149,7 +158,8 @@ impl Summary {
             short_used_share: estimate(&|outcome| outcome.short.used_share()),
             long_used_share: estimate(&|outcome| outcome.long.used_share()),
             used_share: estimate(&|outcome| outcome.all().used_share()),
-            load: estimate(&Outcome::load),
+            busy: estimate(&Outcome::busy),
+            load_ms: estimate(&Outcome::load_ms),
             imbalance: estimate(&Outcome::imbalance),
             present: estimate(&|outcome| Some(outcome.present)),
             diverted: estimate(&|outcome| {
@@ -173,39 +183,15 @@ impl Summary {
         at(&self.completion, quantile)
     }
 
+    /// Share of short connections among those that are not their client's first, over all runs.
+    pub fn short_part(&self) -> Option<f64> {
+        let all = self.all().possible;
+        (all > 0).then(|| self.short.possible as f64 / all as f64)
+    }
+
     /// Short and long connections of all runs.
     pub fn all(&self) -> ResumptionCounts {
         self.short + self.long
-    }
-
-    /// Returns the summary as an object of JSON Lines output.
-    pub fn line(&self) -> serde_json::Value {
-        let named = |values: &[Option<Estimate>]| -> serde_json::Map<String, serde_json::Value> {
-            let pairs = QUANTILES.iter().zip(values);
-            pairs.map(|(q, value)| (format!("p{}", q * 100.0), serde_json::json!(value))).collect()
-        };
-        serde_json::json!({
-            "type": "simulation",
-            "schema": 1,
-            "policy": self.policy,
-            "servers": self.servers,
-            "runs": self.runs,
-            "runs_asked": self.requested,
-            "first_byte_ratio": named(&self.first_byte),
-            "completion_ratio": named(&self.completion),
-            "zero_rtt": {
-                "short": self.short,
-                "long": self.long,
-                "short_part": self.short_used_share,
-                "long_part": self.long_used_share,
-                "part": self.used_share,
-            },
-            "load": self.load,
-            "imbalance": self.imbalance,
-            "packets_present": self.present,
-            "diverted_part": self.diverted,
-            "elapsed_s": self.elapsed_s,
-        })
     }
 }
 

@@ -26,7 +26,7 @@ fn defaults_are_those_of_the_paper() {
     let TraceConfig::Synthetic { clients, connections, .. } = scenario.trace else {
         panic!("{scenario:?}");
     };
-    assert_eq!((clients, connections), (7, 100_629));
+    assert_eq!((clients, connections, scenario.short), (7, 100_629, 5));
 }
 
 #[test]

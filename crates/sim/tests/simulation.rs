@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{collections::HashSet, sync::atomic::AtomicBool, time::Duration};
 
 use dwell_sim::{
     Job, Outcome, Policy, Scenario, TraceConfig, run_all, simulate,
@@ -24,6 +24,7 @@ fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) ->
             longest,
             client_skew: 0.0,
             short_part: None,
+            same_length: false,
         },
         ..Scenario::default()
     }
@@ -64,7 +65,7 @@ fn all_requests_of_the_trace_are_served() {
     let scenario = scenario(500, 5000, 80, 0.5);
     let trace = Trace::load(&scenario).unwrap();
     let packets: u64 = trace.flows(9, 1.0).map(|flow| u64::from(flow.packets)).sum();
-    let short = trace.flows(9, 1.0).filter(|flow| flow.packets <= 10).count() as u64;
+    let short = trace.flows(9, 1.0).filter(|flow| flow.packets <= scenario.short).count() as u64;
     for policy in Policy::ALL {
         let outcome = run(&scenario, policy, 8, 9);
         assert_eq!(outcome.packets, packets, "{policy}");
@@ -80,7 +81,7 @@ fn all_requests_of_the_trace_are_served() {
         // 2.5 ms per packet, over 8 servers.
         let seconds = outcome.time.as_secs_f64();
         let expected = packets as f64 * 0.0025 / 8.0 / seconds;
-        let load = outcome.load().unwrap();
+        let load = outcome.busy().unwrap();
         assert!((load / expected - 1.0).abs() < 0.1, "{policy}: {load} {expected}");
         assert!(outcome.present >= 0.95 * expected, "{}", outcome.present);
     }
@@ -94,12 +95,17 @@ fn waits_agree_with_theory() {
         let mut scenario = scenario(3, 300_000, 1, 1.0 / load);
         scenario.network.trip_ms = [0.0, 0.0];
         scenario.server.service_ms = [1.0, 1.0];
+        scenario.interval_ms = 10.0;
         let outcome = run(&scenario, Policy::SessionAffinity, 1, 1);
         assert!(outcome.all().used > 299_900, "{:?}", outcome.all());
         let mean = outcome.first_byte.mean().unwrap();
         let expected = 1.0 + load / (2.0 * (1.0 - load));
         assert!((mean / expected - 1.0).abs() < 0.03, "{mean} {expected}");
-        assert!((outcome.load().unwrap() - load).abs() < 0.01);
+        assert!((outcome.busy().unwrap() - load).abs() < 0.01);
+        // A request waits for the work that it meets, and so the mean work is the mean wait, in units of 1 ms.
+        let work_ms = outcome.load_ms().unwrap();
+        assert!((work_ms / (expected - 1.0) - 1.0).abs() < 0.03, "{work_ms} {expected}");
+        assert_eq!(outcome.imbalance(), Some(1.0));
         assert!((outcome.present / (load * expected) - 1.0).abs() < 0.03);
     }
 }
@@ -120,11 +126,18 @@ fn without_waiting_a_handshake_costs_its_round_trips() {
 fn one_server_gives_all_possible_0_rtt_and_random_selection_does_not() {
     let scenario = scenario(200, 5000, 5, 20.0);
     let of = |policy, servers| run(&scenario, policy, servers, 4).all();
-    for policy in [Policy::ZeroRtt, Policy::LeastLoaded, Policy::PowerOfTwo] {
-        assert_eq!(of(policy, 1).used_share(), Some(1.0), "{policy}");
+    for (policy, servers) in [
+        (Policy::ZeroRtt, 1),
+        (Policy::LeastLoaded, 1),
+        (Policy::PowerOfTwo, 1),
+        (Policy::SessionAffinity, 16),
+        (Policy::ZeroRtt, 16),
+    ] {
+        let counts = of(policy, servers);
+        assert_eq!((counts.used, counts.connections - counts.possible), (counts.tried, 200), "{policy}");
+        // A few second connections start before the first one has given their client a ticket.
+        assert!((0.998..1.0).contains(&counts.used_share().unwrap()), "{policy}: {counts:?}");
     }
-    assert_eq!(of(Policy::SessionAffinity, 16).used_share(), Some(1.0));
-    assert_eq!(of(Policy::ZeroRtt, 16).used_share(), Some(1.0));
     assert_eq!(of(Policy::ZeroRttOff, 16).used, 0);
     let random = of(Policy::PowerOfTwo, 16).used_share().unwrap();
     assert!((random - 1.0 / 16.0).abs() < 0.02, "{random}");
@@ -195,6 +208,43 @@ fn a_smaller_heavy_share_means_fewer_detours() {
 }
 
 #[test]
+fn the_papers_trace_has_mostly_short_connections_and_no_longest() {
+    let scenario = Scenario::default();
+    let trace = Trace::load(&scenario).unwrap();
+    let lengths: Vec<u32> = trace.flows(1, 1.0).map(|flow| flow.packets).collect();
+    let share = |least: u32, most: u32| {
+        lengths.iter().filter(|length| (least..=most).contains(length)).count() as f64 / lengths.len() as f64
+    };
+    // 1 to n to the power of -2.2, over zeta(2.2), which is 1.4905.
+    assert!((share(1, scenario.short) - 0.928).abs() < 0.005, "{}", share(1, scenario.short));
+    assert!((share(1, 1) - 0.671).abs() < 0.005, "{}", share(1, 1));
+    assert!(share(1001, u32::MAX) > 0.0);
+}
+
+#[test]
+fn connections_of_a_client_may_have_one_length() {
+    let mut scenario = scenario(50, 2000, 100, 1.0);
+    let lengths = |scenario: &Scenario| {
+        let trace = Trace::load(scenario).unwrap();
+        trace.flows(3, 1.0).map(|flow| (flow.client, flow.packets)).collect::<HashSet<_>>()
+    };
+    assert!(lengths(&scenario).len() > 500);
+    if let TraceConfig::Synthetic { same_length, .. } = &mut scenario.trace {
+        *same_length = true;
+    }
+    assert_eq!(lengths(&scenario).len(), 50);
+}
+
+/// In the paper's Figure 9b, the load of a server stays the same because all packets come closer together.
+#[test]
+fn a_faster_trace_has_all_packets_closer_together() {
+    let trace = Trace::load(&scenario(50, 100, 10, 1.0)).unwrap();
+    for (slow, fast) in trace.flows(1, 1.0).zip(trace.flows(1, 4.0)) {
+        assert_eq!((slow.packets, slow.start_ns / 4, slow.gap_ns / 4.0), (fast.packets, fast.start_ns, fast.gap_ns));
+    }
+}
+
+#[test]
 fn proportional_load_does_not_depend_on_the_number_of_servers() {
     let scenario = Scenario {
         policies: vec![Policy::LeastLoaded],
@@ -204,7 +254,7 @@ fn proportional_load_does_not_depend_on_the_number_of_servers() {
     };
     let trace = Trace::load(&scenario).unwrap();
     let summaries = study::run(&scenario, &trace, &NO_STOP, &()).unwrap();
-    let loads: Vec<f64> = summaries.iter().map(|summary| summary.load.unwrap().mean).collect();
+    let loads: Vec<f64> = summaries.iter().map(|summary| summary.busy.unwrap().mean).collect();
     for load in &loads {
         assert!((load / 0.3125 - 1.0).abs() < 0.1, "{loads:?}");
     }

@@ -1,4 +1,4 @@
-//! Watches the connections of a running process and its descendants from outside, and tells what that costs:
+//! Watches the connections of a running process and its descendants from outside, and prints the cost:
 //! `watch PID [POLL_MS [SECONDS]]`.
 #![allow(clippy::print_stdout)]
 

@@ -2,9 +2,15 @@
 
 use std::{fs, io};
 
-pub use crate::sys::{monotonic_ns, realtime_ns, thread_cpu_ns};
+pub use crate::sys::{monotonic_ns, process_cpu_ns, realtime_ns, thread_cpu_ns};
 
-/// The random identifier that the kernel drew when it booted: CLOCK_MONOTONIC starts anew with each. An error names the file.
+/// Unix time less CLOCK_MONOTONIC, now: NTP moves them apart.
+pub fn unix_offset_ns() -> i64 {
+    realtime_ns().cast_signed().wrapping_sub(monotonic_ns().cast_signed())
+}
+
+/// The random identifier that the kernel drew when it booted: CLOCK_MONOTONIC starts anew with each. An error names the
+/// file.
 pub fn boot_id() -> io::Result<String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let boot = fs::read_to_string(path)

@@ -1,11 +1,16 @@
 //! The columns of a store, once for SQLite and for ClickHouse.
 //!
-//! On a server, and in the views of a file, a row has names and addresses. In the tables of a file (`schema.sql`), hosts,
-//! hooks and flows are numbers of rows of their own.
+//! On a server, and in the views of a file, a row has names and addresses. In the tables of a file (`schema.sql`),
+//! hosts, hooks and flows are numbers of rows of their own.
 
 use std::sync::LazyLock;
 
-use dwell_engine::{histogram::Histogram, layers::Ends};
+use dwell_engine::{
+    flow_id,
+    histogram::Histogram,
+    layers::{Ends, Layer, SegmentHooks},
+    measure::Protocol,
+};
 use rusqlite::types::Value;
 
 use crate::{ClockRow, IntervalRow, PathRow};
@@ -19,7 +24,7 @@ pub(crate) enum Column {
     Host(&'static str, &'static str),
     /// The name of a hook; the number of the hook in a file, as `<name>_id`.
     Hook(&'static str, &'static str),
-    /// Four columns with the ends of a flow; one with the number of the flow in a file, as `flow_id`.
+    /// Five columns with the ends of a flow and its id; one with the number of the flow in a file, as `flow_id`.
     Flow,
 }
 
@@ -42,12 +47,16 @@ pub(crate) struct Table {
     pub(crate) insert: String,
 }
 
-const FLOW: [(&str, &str); 4] = [
+const FLOW: [(&str, &str); 5] = [
     ("src", "Nullable(String)"),
     ("sport", "Nullable(UInt16)"),
     ("dst", "Nullable(String)"),
     ("dport", "Nullable(UInt16)"),
+    ("id", "Nullable(String)"),
 ];
+
+/// All flows of a store are of TCP.
+pub(crate) const TCP: Protocol = Protocol(6);
 
 impl Table {
     fn new(name: &'static str, file_name: &str, columns: &[&[Column]]) -> Table {
@@ -84,6 +93,7 @@ impl Cell<'_> {
                     values.push(optional(end.map(|end| end.address.to_string())));
                     values.push(optional(end.map(|end| i64::from(end.port))));
                 }
+                values.push(optional(ends.map(|ends| flow_id(&ends.src, &ends.dst, TCP))));
             }
         }
     }
@@ -100,11 +110,13 @@ const FIGURES: &[Column] = &[
     Plain("max_ns", "Nullable(UInt64)"),
     Plain("p50_ns", "Nullable(UInt64)"),
     Plain("p90_ns", "Nullable(UInt64)"),
+    Plain("p95_ns", "Nullable(UInt64)"),
     Plain("p99_ns", "Nullable(UInt64)"),
+    Plain("p99_9_ns", "Nullable(UInt64)"),
     Plain("histogram", "String"),
 ];
 
-fn figures(histogram: &Histogram) -> [Cell<'static>; 9] {
+fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
     let unsigned = |figure: Option<u64>| Cell::Plain(optional(figure.map(signed)));
     [
         unsigned(Some(histogram.count())),
@@ -114,29 +126,32 @@ fn figures(histogram: &Histogram) -> [Cell<'static>; 9] {
         unsigned(histogram.max_ns()),
         unsigned(histogram.quantile_ns(0.5)),
         unsigned(histogram.quantile_ns(0.9)),
+        unsigned(histogram.quantile_ns(0.95)),
         unsigned(histogram.quantile_ns(0.99)),
+        unsigned(histogram.quantile_ns(0.999)),
         Cell::Plain(Value::Blob(histogram.to_bytes())),
     ]
 }
 
 /// A row of one of the tables.
-pub(crate) trait Row {
-    fn table(&self) -> &'static Table;
-    fn time_ns(&self) -> i64;
-    /// Returns the cells, in the order of the table's columns.
-    fn cells(&self) -> Vec<Cell<'_>>;
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) table: &'static Table,
+    pub(crate) time_ns: i64,
+    /// The cells, in the order of the table's columns.
+    pub(crate) cells: Vec<Cell<'a>>,
 }
 
 static INTERVALS: LazyLock<Table> = LazyLock::new(|| {
     let head = [
         Plain("time_ns", "Int64"),
-        Plain("length_ns", "UInt64"),
+        Plain("interval_ns", "UInt64"),
         Host("host", "String"),
         Flow,
         Plain("segment", "String"),
         Plain("direction", "String"),
         Plain("part_of", "Nullable(String)"),
-        Plain("resent", "UInt8"),
+        Plain("retransmitted", "UInt8"),
     ];
     let tail = [
         Hook("hook_from", "Nullable(String)"),
@@ -146,78 +161,65 @@ static INTERVALS: LazyLock<Table> = LazyLock::new(|| {
     Table::new("intervals", "interval", &[&head, FIGURES, &tail])
 });
 
-impl Row for IntervalRow<'_> {
-    fn table(&self) -> &'static Table {
-        &INTERVALS
-    }
-
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-
-    fn cells(&self) -> Vec<Cell<'_>> {
+impl<'a> From<&IntervalRow<'a>> for Row<'a> {
+    fn from(row: &IntervalRow<'a>) -> Row<'a> {
         let mut cells = vec![
-            plain(self.time_ns),
-            plain(signed(self.length_ns)),
-            Cell::Host(Some(self.host)),
-            Cell::Flow(self.flow),
-            text(Some(self.segment.name())),
-            text(Some(self.segment.direction().name())),
-            text(self.segment.part_of().map(|part| part.name())),
-            plain(self.resent),
+            plain(row.time_ns),
+            plain(signed(row.length_ns)),
+            Cell::Host(Some(row.host)),
+            Cell::Flow(row.flow),
+            text(Some(row.segment.name())),
+            text(Some(row.segment.direction().name())),
+            text(row.segment.part_of().map(|part| part.name())),
+            plain(row.resent),
         ];
-        cells.extend(figures(self.histogram));
-        cells.extend([Cell::Hook(self.hook_from), Cell::Hook(self.hook_to), text(self.missing)]);
-        cells
+        cells.extend(figures(row.histogram));
+        let hook =
+            |of: fn(&SegmentHooks) -> &Option<String>| Cell::Hook(row.hooks.and_then(|hooks| of(hooks).as_deref()));
+        let missing = row.hooks.and_then(|hooks| hooks.missing);
+        cells.extend([hook(|hooks| &hooks.from), hook(|hooks| &hooks.to), text(missing.map(Layer::name))]);
+        Row { table: &INTERVALS, time_ns: row.time_ns, cells }
     }
 }
 
 static PATHS: LazyLock<Table> = LazyLock::new(|| {
     let head = [
         Plain("time_ns", "Int64"),
-        Plain("length_ns", "UInt64"),
+        Plain("interval_ns", "UInt64"),
         Host("tx_host", "Nullable(String)"),
         Host("rx_host", "Nullable(String)"),
         Flow,
         Plain("segment", "String"),
         Plain("direction", "Nullable(String)"),
         Plain("part_of", "Nullable(String)"),
-        Plain("resent", "UInt8"),
+        Plain("retransmitted", "UInt8"),
         Plain("method", "String"),
     ];
     let tail = [Plain("bound_ns", "Nullable(UInt64)"), Plain("clamped", "UInt64"), Plain("doubtful", "UInt64")];
     Table::new("paths", "path", &[&head, FIGURES, &tail])
 });
 
-impl Row for PathRow<'_> {
-    fn table(&self) -> &'static Table {
-        &PATHS
-    }
-
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-
-    fn cells(&self) -> Vec<Cell<'_>> {
+impl<'a> From<&PathRow<'a>> for Row<'a> {
+    fn from(row: &PathRow<'a>) -> Row<'a> {
         let mut cells = vec![
-            plain(self.time_ns),
-            plain(signed(self.length_ns)),
-            Cell::Host(self.tx_host),
-            Cell::Host(self.rx_host),
-            Cell::Flow(self.flow),
-            text(Some(self.leg.name())),
-            text(self.leg.direction().map(|direction| direction.name())),
-            text(self.leg.part_of().map(|part| part.name())),
-            plain(self.resent),
-            text(Some(self.method.name())),
+            plain(row.time_ns),
+            plain(signed(row.length_ns)),
+            Cell::Host(row.tx_host),
+            Cell::Host(row.rx_host),
+            Cell::Flow(row.flow),
+            text(Some(row.leg.name())),
+            text(row.leg.direction().map(|direction| direction.name())),
+            text(row.leg.part_of().map(|part| part.name())),
+            plain(row.resent),
+            text(Some(row.method.name())),
         ];
-        cells.extend(figures(self.histogram));
+        cells.extend(figures(row.histogram));
         cells.extend([
-            Cell::Plain(optional(self.bound_ns.map(signed))),
-            plain(signed(self.clamped)),
-            plain(signed(self.doubtful)),
+            Cell::Plain(optional(row.bound_ns.map(signed))),
+            plain(signed(row.clamped)),
+            plain(signed(row.doubtful)),
         ]);
-        cells
+        Row { table: &PATHS, time_ns: row.time_ns, cells }
     }
 }
 
@@ -236,27 +238,20 @@ static CLOCK: LazyLock<Table> = LazyLock::new(|| {
     Table::new("clock", "clock", &[&columns])
 });
 
-impl Row for ClockRow<'_> {
-    fn table(&self) -> &'static Table {
-        &CLOCK
-    }
-
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-
-    fn cells(&self) -> Vec<Cell<'_>> {
-        vec![
-            plain(self.time_ns),
-            Cell::Host(Some(self.host)),
-            plain(self.offset_ns),
-            plain(signed(self.bound_ns)),
-            Cell::Plain(optional(self.drift_ppb)),
-            Cell::Plain(optional(self.drift_bound_ppb)),
-            Cell::Plain(optional(self.round_trip_ns.map(signed))),
-            text(Some(self.method)),
-            plain(self.stepped),
-        ]
+impl<'a> From<&ClockRow<'a>> for Row<'a> {
+    fn from(row: &ClockRow<'a>) -> Row<'a> {
+        let cells = vec![
+            plain(row.time_ns),
+            Cell::Host(Some(row.host)),
+            plain(row.offset_ns),
+            plain(signed(row.bound_ns)),
+            Cell::Plain(optional(row.drift_ppb)),
+            Cell::Plain(optional(row.drift_bound_ppb)),
+            Cell::Plain(optional(row.round_trip_ns.map(signed))),
+            text(Some(row.method)),
+            plain(row.stepped),
+        ];
+        Row { table: &CLOCK, time_ns: row.time_ns, cells }
     }
 }
 
@@ -279,17 +274,10 @@ static COUNTER: LazyLock<Table> = LazyLock::new(|| {
     Table::new("counter", "counter", &[&columns])
 });
 
-impl Row for CounterRow<'_> {
-    fn table(&self) -> &'static Table {
-        &COUNTER
-    }
-
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-
-    fn cells(&self) -> Vec<Cell<'_>> {
-        vec![plain(self.time_ns), Cell::Host(self.host), text(Some(self.name)), plain(signed(self.value))]
+impl<'a> From<&CounterRow<'a>> for Row<'a> {
+    fn from(row: &CounterRow<'a>) -> Row<'a> {
+        let cells = vec![plain(row.time_ns), Cell::Host(row.host), text(Some(row.name)), plain(signed(row.value))];
+        Row { table: &COUNTER, time_ns: row.time_ns, cells }
     }
 }
 

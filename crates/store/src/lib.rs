@@ -12,7 +12,7 @@ mod sqlite;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, PathSegment, Segment},
+    layers::{Ends, PathSegment, Segment, SegmentHooks},
 };
 
 pub use clickhouse::{Address, Login, Server};
@@ -38,12 +38,8 @@ pub struct IntervalRow<'a> {
     pub resent: bool,
     /// The distribution of the times.
     pub histogram: &'a Histogram,
-    /// The hook at the segment's start; `None` where the kernel has none.
-    pub hook_from: Option<&'a str>,
-    /// The hook at the segment's end.
-    pub hook_to: Option<&'a str>,
-    /// The layer without a hook that makes this segment unmeasurable.
-    pub missing: Option<&'a str>,
+    /// The hooks at the segment's ends; `None` for a single flow.
+    pub hooks: Option<&'a SegmentHooks>,
 }
 
 /// The time on a path segment, of the bytes of an interval that were seen on both hosts.

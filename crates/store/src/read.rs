@@ -1,4 +1,4 @@
-//! A store that is read, also while a collector writes it.
+//! Reading a store, also while a collector writes it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,72 +14,72 @@ use super::{
     sqlite::{PATIENCE, check, failed},
 };
 
-/// A store that is open for reading. All is read as it was at the first look.
+/// A store that is open for reading. All reads see its state at the time of the first one.
 #[derive(Debug)]
 pub struct Reader {
     db: Connection,
     path: PathBuf,
 }
 
-/// Where a figure was taken: numbers of hosts.
+/// The host, or the two hosts, of a figure, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
-    /// From a host to a host, of bytes that were seen on both; `None` where there is no
-    /// agent.
+    /// The path from a host to a host, for bytes that both have seen; `None` where there is no agent.
     Way(Option<i64>, Option<i64>),
-    /// One host, of all its bytes.
+    /// One host, for all its bytes.
     Host(i64),
 }
 
-/// What a leg took in an interval.
+/// The time of bytes on a path segment in an interval.
 #[derive(Debug, Clone)]
 pub struct Read {
-    /// When the interval ended, in Unix time.
+    /// The end of the interval in Unix time.
     pub time_ns: i64,
-    /// Where.
+    /// The host or hosts.
     pub place: Place,
-    /// The number of one direction of a connection; `None`: all.
+    /// The number of one direction of a connection; `None` stands for all flows together.
     pub flow: Option<i64>,
-    /// Which leg.
+    /// The path segment.
     pub leg: PathSegment,
-    /// Of bytes that TCP sent more than once.
+    /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
-    /// It is half of a round trip, and not of bytes that were seen.
+    /// True if the time is half of a round trip, and not measured with bytes that both hosts have seen.
     pub estimated: bool,
-    /// What it took.
+    /// The distribution of the times.
     pub histogram: Histogram,
-    /// By how much the clocks may be wrong, at most.
+    /// Bound on the error of the clocks.
     pub bound_ns: Option<u64>,
-    /// Values below 0 within the bound, taken as 0.
+    /// The number of values below 0 but within the bound, which count as 0.
     pub clamped: u64,
-    /// Values whose bound is greater than was asked for.
+    /// The number of values whose bound exceeds the one that was asked for.
     pub doubtful: u64,
-    /// The layer for want of which nothing is known of it.
+    /// The layer without a hook that makes this segment unmeasurable.
     pub missing: Option<String>,
 }
 
-/// How a host's clock stood over a time.
+/// The quality of a host's clock during a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockRead {
     /// The host's number.
     pub host: i64,
     /// The greatest bound.
     pub bound_ns: u64,
-    /// How often it jumped.
+    /// How often the clock jumped.
     pub steps: u64,
-    /// How the exchanges were stamped, in the end.
+    /// How the most recent exchanges were timestamped.
     pub method: String,
 }
 
-/// The intervals that end in it: after the first and until the second, in Unix time.
+/// A time, from the first to the second in Unix time. An interval belongs to it if it ends after the first and not
+/// after the second.
 pub type Span = (i64, i64);
 
 impl Reader {
-    /// Opens a store that there is.
+    /// Opens an existing store.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if the file cannot be read or is none of ours.
+    /// [`StoreError`] if the file cannot be read or is not a store.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
         let file = |io| StoreError::File { path: path.into(), io };
         std::fs::File::open(path).map_err(file)?;
@@ -89,47 +89,46 @@ impl Reader {
         let reader = Reader { db, path: path.into() };
         reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
-            // One state of the store until the end.
+            // A transaction sees one state of the store until it ends.
             db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")
         })?;
         Ok(reader)
     }
 
-    /// The names of all hosts that there were, by their numbers.
+    /// Returns the numbers and names of all hosts.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Sqlite`], if it cannot be read, as all below.
+    /// [`StoreError::Sqlite`] if the store cannot be read, as for all other reads.
     pub fn hosts(&self) -> Result<Vec<(i64, String)>, StoreError> {
         self.all("SELECT host_id, name FROM host ORDER BY name", |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// From the begin of the first interval to the end of the last; `None` of an empty
-    /// store.
+    /// Returns the time from the beginning of the first interval to the end of the last; `None` for an empty store.
     pub fn span(&self) -> Result<Option<Span>, StoreError> {
         let sql = "SELECT min(begin), max(end) FROM (
-            SELECT (SELECT time_ns - length_ns FROM interval ORDER BY time_ns LIMIT 1) AS begin,
+            SELECT (SELECT time_ns - interval_ns FROM interval ORDER BY time_ns LIMIT 1) AS begin,
                 (SELECT max(time_ns) FROM interval) AS end
-            UNION ALL SELECT (SELECT time_ns - length_ns FROM path ORDER BY time_ns LIMIT 1),
+            UNION ALL SELECT (SELECT time_ns - interval_ns FROM path ORDER BY time_ns LIMIT 1),
                 (SELECT max(time_ns) FROM path))";
         let span: (Option<i64>, Option<i64>) =
             self.read(|db| db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))?;
         Ok(span.0.zip(span.1))
     }
 
-    /// The length of most intervals.
+    /// Returns the most frequent length of an interval.
     pub fn interval_ns(&self, span: Span) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT length_ns FROM (
-            SELECT length_ns FROM (SELECT length_ns FROM interval
+        let sql = "SELECT interval_ns FROM (
+            SELECT interval_ns FROM (SELECT interval_ns FROM interval
                 WHERE time_ns > ?1 AND time_ns <= ?2 LIMIT 10000)
-            UNION ALL SELECT length_ns FROM (SELECT length_ns FROM path
+            UNION ALL SELECT interval_ns FROM (SELECT interval_ns FROM path
                 WHERE time_ns > ?1 AND time_ns <= ?2 LIMIT 10000))
-            GROUP BY length_ns ORDER BY count(*) DESC, length_ns DESC LIMIT 1";
+            GROUP BY interval_ns ORDER BY count(*) DESC, interval_ns DESC LIMIT 1";
         self.read(|db| db.query_row(sql, [span.0, span.1], |row| row.get(0)).optional())
     }
 
-    /// Each flow that one of these hosts saw, or any if there are none, with its number and
-    /// how many of its bytes were stamped where most were; most first.
+    /// Returns each flow that one of these hosts saw, or all flows if no hosts are given: its number, its ends, and the
+    /// count of its stamped bytes on the segment that has most of them. Flows with the most bytes come first.
     pub fn flows(&self, span: Span, hosts: &[i64]) -> Result<Vec<(i64, Ends, u64)>, StoreError> {
         let list = hosts.iter().map(i64::to_string).collect::<Vec<_>>();
         let list = list.join(",");
@@ -139,7 +138,7 @@ impl Reader {
                 (format!("AND host_id IN ({list})"), format!("AND (tx_host_id IN ({list}) OR rx_host_id IN ({list}))"))
             }
         };
-        let chosen = "NOT resent AND flow_id IS NOT NULL AND time_ns > ?1 AND time_ns <= ?2";
+        let chosen = "NOT retransmitted AND flow_id IS NOT NULL AND time_ns > ?1 AND time_ns <= ?2";
         let sql = format!(
             "SELECT flow_id, src, sport, dst, dport, max(n) AS n FROM (
             SELECT flow_id, sum(count) AS n FROM interval
@@ -158,12 +157,12 @@ impl Reader {
         })
     }
 
-    /// All rows of a time in its order: of these flows, and of all flows together. Returns how many
-    /// were left out as they are damaged, or hold what means nothing.
+    /// Reads all rows of a time in order: those of these flows, and those of all flows together. Returns how many were
+    /// left out because they are damaged or have unknown values.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Sqlite`], also if all are so.
+    /// [`StoreError::Sqlite`], also if all rows are damaged.
     pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(Read)) -> Result<u64, StoreError> {
         self.read(|db| {
             db.execute("DELETE FROM chosen", [])?;
@@ -174,10 +173,10 @@ impl Reader {
             let chosen = "time_ns > ?1 AND time_ns <= ?2 AND count + (missing IS NOT NULL) > 0
                 AND (flow_id IS NULL OR flow_id IN (SELECT flow_id FROM chosen))";
             let sql = format!(
-                "SELECT time_ns, host_id, NULL, flow_id, segment, direction, resent, 0,
+                "SELECT time_ns, host_id, NULL, flow_id, segment, direction, retransmitted, 0,
                     histogram, NULL, 0, 0, missing, 0 FROM interval WHERE {chosen}
                 UNION ALL SELECT time_ns, tx_host_id, rx_host_id, flow_id, segment, direction,
-                    resent, method = 'estimated', histogram, bound_ns, clamped, doubtful, missing, 1
+                    retransmitted, method = 'estimated', histogram, bound_ns, clamped, doubtful, missing, 1
                     FROM (SELECT *, NULL AS missing FROM path) WHERE {chosen} ORDER BY time_ns"
             );
             let mut statement = db.prepare(&sql)?;
@@ -202,7 +201,7 @@ impl Reader {
         })
     }
 
-    /// How the clock of each host stood that was compared with the collector's.
+    /// Returns the quality of each host's clock that was compared with the collector's.
     pub fn clocks(&self, span: Span) -> Result<Vec<ClockRead>, StoreError> {
         let sql = "SELECT host_id, max(bound_ns), sum(stepped), method, max(time_ns) FROM clock
             WHERE time_ns > ?1 AND time_ns <= ?2 GROUP BY host_id ORDER BY host_id";
@@ -243,7 +242,7 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
             false => Place::Host(row.get(1)?),
         },
         flow: row.get(3)?,
-        leg: leg.ok_or_else(|| wrong(4, Type::Text, format!("{segment:?} is no segment")))?,
+        leg: leg.ok_or_else(|| wrong(4, Type::Text, format!("{segment:?} is not a segment")))?,
         resent: row.get(6)?,
         estimated: row.get(7)?,
         histogram: histogram.map_err(|error| wrong(8, Type::Blob, error.to_string()))?,
@@ -254,11 +253,11 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
     })
 }
 
-/// Of a flow: its address is in this column, the port in the next.
+/// Reads an end of a flow: the address is in this column, the port in the next.
 fn endpoint(row: &Row<'_>, column: usize) -> rusqlite::Result<Endpoint> {
     let address: String = row.get(column)?;
     Ok(Endpoint {
-        address: address.parse().map_err(|_| wrong(column, Type::Text, format!("{address:?} is no address")))?,
+        address: address.parse().map_err(|_| wrong(column, Type::Text, format!("{address:?} is not an address")))?,
         port: row.get(column + 1)?,
     })
 }

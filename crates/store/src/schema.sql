@@ -1,4 +1,4 @@
--- The tables of a store, version 1: docs/method/store.md says what they mean.
+-- The tables of a store, version 2. docs/method/store.md describes them.
 
 -- A host that an agent ran on.
 CREATE TABLE host (
@@ -6,13 +6,13 @@ CREATE TABLE host (
 	name TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- A run of an agent, and what of it is here.
+-- A run of an agent, and how much of it is stored.
 CREATE TABLE run (
 	run_id INTEGER PRIMARY KEY,
 	host_id INTEGER NOT NULL REFERENCES host,
-	run BLOB NOT NULL,           -- the number that the agent drew for itself
-	begun_ns INTEGER NOT NULL,   -- when it was first heard of
-	last_batch INTEGER NOT NULL, -- all its batches up to this one are here
+	run BLOB NOT NULL,           -- the random number that the agent chose
+	begun_ns INTEGER NOT NULL,   -- when its first batch arrived
+	last_batch INTEGER NOT NULL, -- all its batches up to this one are stored
 	UNIQUE (host_id, run)
 ) STRICT;
 
@@ -23,6 +23,7 @@ CREATE TABLE flow (
 	sport INTEGER NOT NULL,
 	dst TEXT NOT NULL,
 	dport INTEGER NOT NULL,
+	id TEXT NOT NULL, -- the Community ID, the same in both directions
 	UNIQUE (src, sport, dst, dport)
 ) STRICT;
 
@@ -31,16 +32,16 @@ CREATE TABLE hook (
 	name TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- What a segment took in an interval, as one host saw it.
+-- The time of bytes in a segment of one host during an interval.
 CREATE TABLE interval (
 	time_ns INTEGER NOT NULL,
-	length_ns INTEGER NOT NULL,
+	interval_ns INTEGER NOT NULL,
 	host_id INTEGER NOT NULL REFERENCES host,
 	flow_id INTEGER REFERENCES flow, -- NULL: all flows
 	segment TEXT NOT NULL,
 	direction TEXT NOT NULL,
 	part_of TEXT,
-	resent INTEGER NOT NULL, -- 1: bytes that TCP sent more than once
+	retransmitted INTEGER NOT NULL, -- 1: bytes that TCP sent more than once
 	count INTEGER NOT NULL,
 	sum_ns INTEGER NOT NULL,
 	mean_ns INTEGER,
@@ -48,7 +49,9 @@ CREATE TABLE interval (
 	max_ns INTEGER,
 	p50_ns INTEGER,
 	p90_ns INTEGER,
+	p95_ns INTEGER,
 	p99_ns INTEGER,
+	p99_9_ns INTEGER,
 	histogram BLOB NOT NULL,
 	hook_from_id INTEGER REFERENCES hook,
 	hook_to_id INTEGER REFERENCES hook,
@@ -56,17 +59,17 @@ CREATE TABLE interval (
 ) STRICT;
 CREATE INDEX interval_by_time ON interval (time_ns);
 
--- What a segment took of bytes that were seen on both hosts.
+-- The time of bytes on a path segment during an interval, for bytes that both hosts have seen.
 CREATE TABLE path (
 	time_ns INTEGER NOT NULL,
-	length_ns INTEGER NOT NULL,
+	interval_ns INTEGER NOT NULL,
 	tx_host_id INTEGER REFERENCES host, -- NULL: no agent there
 	rx_host_id INTEGER REFERENCES host,
 	flow_id INTEGER REFERENCES flow,    -- NULL: all flows
 	segment TEXT NOT NULL,
 	direction TEXT,                     -- NULL: between the hosts
 	part_of TEXT,
-	resent INTEGER NOT NULL,            -- 1: bytes that TCP sent more than once
+	retransmitted INTEGER NOT NULL,            -- 1: bytes that TCP sent more than once
 	method TEXT NOT NULL,               -- matched, or estimated
 	count INTEGER NOT NULL,
 	sum_ns INTEGER NOT NULL,
@@ -75,15 +78,17 @@ CREATE TABLE path (
 	max_ns INTEGER,
 	p50_ns INTEGER,
 	p90_ns INTEGER,
+	p95_ns INTEGER,
 	p99_ns INTEGER,
+	p99_9_ns INTEGER,
 	histogram BLOB NOT NULL,
-	bound_ns INTEGER,                   -- greatest error by the clocks
-	clamped INTEGER NOT NULL,           -- below 0 within the bound, taken as 0
-	doubtful INTEGER NOT NULL           -- whose bound is greater than was asked for
+	bound_ns INTEGER,                   -- bound on the error of the clocks
+	clamped INTEGER NOT NULL,           -- values below 0 within the bound, counted as 0
+	doubtful INTEGER NOT NULL           -- values whose bound exceeds the one asked for
 ) STRICT;
 CREATE INDEX path_by_time ON path (time_ns);
 
--- How a host's clock stood to the collector's.
+-- A host's clock compared with the collector's.
 CREATE TABLE clock (
 	time_ns INTEGER NOT NULL,
 	host_id INTEGER NOT NULL REFERENCES host,
@@ -97,7 +102,7 @@ CREATE TABLE clock (
 ) STRICT;
 CREATE INDEX clock_by_time ON clock (time_ns);
 
--- What was counted, since the start of the agent's run.
+-- Counters since the start of an agent's run.
 CREATE TABLE counter (
 	time_ns INTEGER NOT NULL,
 	host_id INTEGER REFERENCES host, -- NULL: counted by the collector
@@ -106,7 +111,7 @@ CREATE TABLE counter (
 ) STRICT;
 CREATE INDEX counter_by_time ON counter (time_ns);
 
--- Passages that may still be matched: the collector's own.
+-- Byte traces that may still be matched, for the collector alone.
 CREATE TABLE pending (
 	pending_id INTEGER PRIMARY KEY,
 	host_id INTEGER NOT NULL REFERENCES host,
@@ -114,7 +119,7 @@ CREATE TABLE pending (
 	body BLOB NOT NULL
 ) STRICT;
 
--- How far the collector has come: one row.
+-- The collector's progress, in one row.
 CREATE TABLE progress (
 	only INTEGER PRIMARY KEY CHECK (only = 1),
 	boot TEXT NOT NULL,             -- the kernel's boot_id
@@ -124,16 +129,17 @@ CREATE TABLE progress (
 ) STRICT;
 
 CREATE VIEW intervals AS
-	SELECT time_ns, length_ns, host.name AS host, src, sport, dst, dport, segment, direction,
-		part_of, resent, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, histogram,
+	SELECT time_ns, interval_ns, host.name AS host, src, sport, dst, dport, flow.id AS id,
+		segment, direction,
+		part_of, retransmitted, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram,
 		f.name AS hook_from, t.name AS hook_to, missing
 	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)
 		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;
 
 CREATE VIEW paths AS
-	SELECT time_ns, length_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport,
-		segment, direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns,
-		p50_ns, p90_ns, p99_ns, histogram, bound_ns, clamped,
+	SELECT time_ns, interval_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport, flow.id AS id,
+		segment, direction, part_of, retransmitted, method, count, sum_ns, mean_ns, min_ns, max_ns,
+		p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram, bound_ns, clamped,
 		doubtful
 	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN host tx ON tx.host_id = tx_host_id
 		LEFT JOIN host rx ON rx.host_id = rx_host_id;

@@ -95,11 +95,11 @@ impl Store {
 }
 
 /// Queues a row for a server.
-pub(super) fn enqueue(db: &Connection, row: &impl Row) -> Written<()> {
+pub(super) fn enqueue(db: &Connection, row: Row<'_>) -> Written<()> {
     let sql = "INSERT INTO waiting (name, time_ns, line) VALUES (?1, ?2, ?3)";
     let mut values = Vec::new();
-    row.cells().into_iter().for_each(|cell| cell.expand(&mut values));
-    db.prepare_cached(sql)?.execute(params![row.table().name, row.time_ns(), line(&values)])?;
+    row.cells.into_iter().for_each(|cell| cell.expand(&mut values));
+    db.prepare_cached(sql)?.execute(params![row.table.name, row.time_ns, line(&values)])?;
     Ok(())
 }
 

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::layers::Ends;
+use dwell_engine::{flow_id, layers::Ends};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
 
 use crate::{
     ClockRow, IntervalRow, PathRow, Progress, StoreError,
-    columns::{Cell, CounterRow, Row, signed},
+    columns::{Cell, CounterRow, Row, TCP, signed},
     error::remedy,
     spool::enqueue,
 };
@@ -20,13 +20,13 @@ use crate::{
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
 /// The version of the tables in `schema.sql`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Flows whose numbers are cached. When there are more, the cache is emptied.
-const FLOWS_KNOWN: usize = 100_000;
+const MAX_CACHED_FLOWS: usize = 100_000;
 
 /// A store that is open for writing, which only one process can have at a time.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ pub struct Store {
     db: Connection,
     _lock: File,
     path: PathBuf,
-    known: Known,
+    ids: RowIds,
     /// Whether rows wait for a server instead.
     is_spool: bool,
 }
 
 /// Cached row numbers of names and flows.
 #[derive(Debug, Default)]
-struct Known {
+struct RowIds {
     hosts: HashMap<String, i64>,
     hooks: HashMap<String, i64>,
     flows: HashMap<Ends, i64>,
@@ -63,7 +63,7 @@ impl Store {
         })?;
         let (db, path) = (Connection::open(path), path.to_owned());
         let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
-        let mut store = Store { db, _lock: lock, path, known: Known::default(), is_spool: false };
+        let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), is_spool: false };
         store.prepare()?;
         Ok(store)
     }
@@ -99,19 +99,19 @@ impl Store {
     ///
     /// [`StoreError::Sqlite`]; then nothing was written.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Writing<'_>) -> Written<T>) -> Result<T, StoreError> {
-        let Store { db, known, is_spool, .. } = self;
-        if known.flows.len() > FLOWS_KNOWN {
-            known.flows.clear();
+        let Store { db, ids, is_spool, .. } = self;
+        if ids.flows.len() > MAX_CACHED_FLOWS {
+            ids.flows.clear();
         }
         let result = db.transaction().and_then(|transaction| {
-            let mut writing = Writing { db: &transaction, known, is_spool: *is_spool };
+            let mut writing = Writing { db: &transaction, ids, is_spool: *is_spool };
             let result = write(&mut writing)?;
             transaction.commit()?;
             Ok(result)
         });
         result.map_err(|sqlite| {
             // Cached numbers may be of rows that were rolled back.
-            self.known = Known::default();
+            self.ids = RowIds::default();
             self.failed("write", sqlite)
         })
     }
@@ -217,7 +217,7 @@ pub type Written<T> = rusqlite::Result<T>;
 #[derive(Debug)]
 pub struct Writing<'a> {
     db: &'a Connection,
-    known: &'a mut Known,
+    ids: &'a mut RowIds,
     is_spool: bool,
 }
 
@@ -233,30 +233,30 @@ impl Writing<'_> {
 
     /// Writes an interval of a segment.
     pub fn interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
-        self.insert(row)
+        self.insert(row.into())
     }
 
     /// Writes an interval of a path segment.
     pub fn path(&mut self, row: &PathRow<'_>) -> Written<()> {
-        self.insert(row)
+        self.insert(row.into())
     }
 
     /// Writes the state of a clock.
     pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
-        self.insert(row)
+        self.insert(row.into())
     }
 
     /// Writes a counter since the start of a host's run; without a host, one of the collector.
     pub fn counter(&mut self, time_ns: i64, host: Option<&str>, name: &str, value: u64) -> Written<()> {
-        self.insert(&CounterRow { time_ns, host, name, value })
+        self.insert((&CounterRow { time_ns, host, name, value }).into())
     }
 
-    fn insert(&mut self, row: &impl Row) -> Written<()> {
+    fn insert(&mut self, row: Row<'_>) -> Written<()> {
         if self.is_spool {
             return enqueue(self.db, row);
         }
         let mut stored = Vec::new();
-        for cell in row.cells() {
+        for cell in row.cells {
             let id = match cell {
                 Cell::Plain(value) => {
                     stored.push(value);
@@ -268,7 +268,7 @@ impl Writing<'_> {
             };
             stored.push(id.map_or(Value::Null, Value::Integer));
         }
-        let mut insert = self.db.prepare_cached(&row.table().insert)?;
+        let mut insert = self.db.prepare_cached(&row.table.insert)?;
         insert.execute(params_from_iter(stored))?;
         Ok(())
     }
@@ -304,39 +304,40 @@ impl Writing<'_> {
     }
 
     fn host(&mut self, name: &str) -> Written<i64> {
-        if let Some(id) = self.known.hosts.get(name) {
+        if let Some(id) = self.ids.hosts.get(name) {
             return Ok(*id);
         }
         let sql = "INSERT INTO host (name) VALUES (?1)
             ON CONFLICT DO UPDATE SET name = name RETURNING host_id";
         let id = self.db.query_row(sql, [name], |row| row.get(0))?;
-        self.known.hosts.insert(name.to_owned(), id);
+        self.ids.hosts.insert(name.to_owned(), id);
         Ok(id)
     }
 
     fn hook(&mut self, name: &str) -> Written<i64> {
-        if let Some(id) = self.known.hooks.get(name) {
+        if let Some(id) = self.ids.hooks.get(name) {
             return Ok(*id);
         }
         let sql = "INSERT INTO hook (name) VALUES (?1)
             ON CONFLICT DO UPDATE SET name = name RETURNING hook_id";
         let id = self.db.query_row(sql, [name], |row| row.get(0))?;
-        self.known.hooks.insert(name.to_owned(), id);
+        self.ids.hooks.insert(name.to_owned(), id);
         Ok(id)
     }
 
     fn flow(&mut self, ends: Ends) -> Written<i64> {
-        if let Some(id) = self.known.flows.get(&ends) {
+        if let Some(id) = self.ids.flows.get(&ends) {
             return Ok(*id);
         }
-        let sql = "INSERT INTO flow (src, sport, dst, dport) VALUES (?1, ?2, ?3, ?4)
+        let sql = "INSERT INTO flow (src, sport, dst, dport, id) VALUES (?1, ?2, ?3, ?4, ?5)
             ON CONFLICT DO UPDATE SET src = src RETURNING flow_id";
         let (src, dst) = (ends.src.address.to_string(), ends.dst.address.to_string());
+        let community = flow_id(&ends.src, &ends.dst, TCP);
         let id = self
             .db
             .prepare_cached(sql)?
-            .query_row(params![src, ends.src.port, dst, ends.dst.port], |row| row.get(0))?;
-        self.known.flows.insert(ends, id);
+            .query_row(params![src, ends.src.port, dst, ends.dst.port, community], |row| row.get(0))?;
+        self.ids.flows.insert(ends, id);
         Ok(id)
     }
 }

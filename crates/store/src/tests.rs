@@ -1,9 +1,10 @@
-use std::{fs, process::Command};
+use std::{fs, process::Command, sync::LazyLock};
 
 use dwell_engine::{
+    flow_id,
     histogram::Histogram,
-    layers::{Ends, PathSegment, Segment},
-    measure::Endpoint,
+    layers::{Ends, PathSegment, Segment, SegmentHooks},
+    measure::{Endpoint, Protocol},
 };
 use rusqlite::Connection;
 
@@ -32,6 +33,9 @@ fn ends() -> Ends {
     Ends { src: endpoint("192.0.2.1", 44_321), dst: endpoint("2001:db8::1", 443) }
 }
 
+static HOOKS: LazyLock<SegmentHooks> =
+    LazyLock::new(|| SegmentHooks { from: Some("tp_btf/net_dev_queue".into()), ..SegmentHooks::default() });
+
 fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> IntervalRow<'a> {
     IntervalRow {
         time_ns: 1_795_237_800_000_000_000,
@@ -41,9 +45,7 @@ fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> 
         segment: Segment::Queueing,
         resent: false,
         histogram,
-        hook_from: Some("tp_btf/net_dev_queue"),
-        hook_to: None,
-        missing: None,
+        hooks: Some(&HOOKS),
     }
 }
 
@@ -78,18 +80,19 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
     let reader = Connection::open(&path).unwrap();
     let count = |sql: &str| -> i64 { reader.query_row(sql, [], |row| row.get(0)).unwrap() };
     let mine = "host = 'a' AND segment = 'queueing' AND direction = 'tx' AND part_of = 'ip-driver'
-        AND resent = 0 AND count = 4 AND sum_ns = 4600 AND mean_ns = 1150 AND min_ns = 100 AND max_ns = 4000
+        AND retransmitted = 0 AND count = 4 AND sum_ns = 4600 AND mean_ns = 1150 AND min_ns = 100 AND max_ns = 4000
         AND p50_ns BETWEEN 198 AND 202 AND p99_ns BETWEEN 3960 AND 4000
         AND hook_from = 'tp_btf/net_dev_queue' AND hook_to IS NULL";
     let all = count(&format!("SELECT count(*) FROM intervals WHERE {mine}"));
     assert_eq!(all, 2);
     let flow = "src = '192.0.2.1' AND sport = 44321 AND dst = '2001:db8::1' AND dport = 443";
+    let flow = &format!("{flow} AND id = '{}'", flow_id(&ends().src, &ends().dst, Protocol(6)));
     let one = count(&format!("SELECT count(*) FROM intervals WHERE {mine} AND {flow}"));
     assert_eq!(one, 1);
     let bytes: Vec<u8> = reader.query_row("SELECT histogram FROM interval LIMIT 1", [], |row| row.get(0)).unwrap();
     assert_eq!(Histogram::from_bytes(&bytes), Ok(histogram.clone()));
     let network = "tx_host = 'a' AND rx_host = 'b' AND segment = 'network' AND direction IS NULL
-        AND resent = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3 AND doubtful = 4";
+        AND retransmitted = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3 AND doubtful = 4";
     let paths = count(&format!("SELECT count(*) FROM paths WHERE {network} AND {flow}"));
     assert_eq!(paths, 1);
     assert_eq!(count("SELECT count(*) FROM flow"), 1);
@@ -184,13 +187,15 @@ fn a_file_of_something_else_is_left_alone() {
     drop(other);
     assert!(matches!(Store::open(&path), Err(StoreError::Foreign { .. })));
 
-    let path = folder.path().join("later");
-    drop(Store::open(&path).unwrap());
-    let later = Connection::open(&path).unwrap();
-    later.pragma_update(None, "user_version", 99).unwrap();
-    drop(later);
-    let error = Store::open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::Version { found: 99, .. }) && error.is_usage());
+    for version in [1, 99] {
+        let path = folder.path().join(format!("version {version}"));
+        drop(Store::open(&path).unwrap());
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "user_version", version).unwrap();
+        drop(other);
+        let error = Store::open(&path).unwrap_err();
+        assert!(matches!(error, StoreError::Version { found, .. } if found == version) && error.is_usage());
+    }
 
     let error = Store::open(folder.path()).unwrap_err();
     assert!(matches!(error, StoreError::File { .. }), "{error}");
@@ -300,8 +305,9 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     assert_eq!(places, expected);
     assert_eq!(waiting[2].line, b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3");
     let text = String::from_utf8_lossy(&waiting[0].line);
+    let id = flow_id(&ends().src, &ends().dst, Protocol(6));
     let begin =
-        format!("{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\tqueueing\ttx\tip-driver\t0\t4\t4600\t");
+        format!("{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\t{id}\tqueueing\ttx\tip-driver\t0\t4\t4600\t");
     assert!(text.starts_with(&begin), "{text}");
     assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N"), "{text}");
     assert_eq!(store.waiting(1).unwrap(), waiting[..1], "the first come first");

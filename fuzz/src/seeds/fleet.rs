@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Ends, Layer, Segment},
+    layers::{ByteTrace, Direction, Ends, Layer, Segment, SegmentFigures, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
-    self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FlowSegment, Hello,
-    IntervalReport, SegmentReport,
+    self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, Hello, IntervalReport,
+    SegmentReport,
 };
 
 /// A hello, a byte that two hosts report in batches with an interval, and a collector's answers.
@@ -30,14 +30,11 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         let mut histogram = Histogram::default();
         histogram.record(1_000);
         let report = SegmentReport {
-            segment: Segment::Queueing,
-            histogram: histogram.clone(),
+            first: SegmentFigures { segment: Segment::Queueing, histogram: histogram.clone() },
             again: Histogram::default(),
-            hook_from: Some("hook".into()),
-            hook_to: None,
-            missing: Some(Layer::TxTcp),
+            hooks: SegmentHooks { from: Some("hook".into()), to: None, missing: Some(Layer::TxTcp) },
         };
-        let segment = FlowSegment { segment: Segment::Application, histogram };
+        let segment = SegmentFigures { segment: Segment::Application, histogram };
         let flow = FlowReport { ends: ends(), segments: vec![segment] };
         let interval = IntervalReport {
             end_ns: 5_000,

@@ -9,9 +9,10 @@ use std::{
 
 use dwell_capture::{Error, MAX_PACKET_BYTES, Reader};
 use dwell_engine::{
+    filter::{Clause, Filter, MAX_TERMS, Protocol, Term},
     measure::{Event, Method},
     observe::{LINK_TYPES, Observation},
-    rtt::{Aggregate, Config, Counter, FilterRule, Groups},
+    rtt::{Aggregate, Config, Counter, Groups},
 };
 use dwell_records::{FORMATS, Format, Interval, Record, Source, Summary};
 
@@ -148,7 +149,7 @@ impl Outputs {
         Outputs {
             formats: FORMATS.iter().map(|entry| (entry.new)()).collect(),
             source: Source::default(),
-            groups: Groups::new(Aggregate { prefix4: 24, prefix6: 48, max_groups: 3 }),
+            groups: Groups::new(Aggregate { max_groups: 3, ..Aggregate::default() }),
             summary: Summary::new(4),
             out: Vec::new(),
         }
@@ -168,7 +169,7 @@ impl Outputs {
     }
 
     fn end(&mut self, end_ns: u64) {
-        let groups = self.groups.take();
+        let groups = self.groups.take(0);
         let interval = Interval { end_ns, length_ns: 1_000_000_000, groups: &groups };
         self.write(|format, source, _, out| format.write(&Record::Interval(&interval), source, out));
         self.write(|format, source, summary, out| format.write(&Record::Summary(summary), source, out));
@@ -184,31 +185,28 @@ impl Outputs {
     }
 }
 
-/// Parses lines as filter rules. Valid rules survive formatting unchanged, and the core tracks exactly the flows that they
-/// select.
+/// Parses lines as rules and expressions of a filter. The core tracks exactly the flows that the parsed filter selects.
 pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return BTreeSet::new();
     };
-    let mut rules = Vec::new();
-    for line in text.split('\n') {
-        match line.parse::<FilterRule>() {
-            Ok(rule) => {
-                assert!(rule.ports.0 <= rule.ports.1);
-                assert_eq!(format_rule(&rule).parse().as_ref(), Ok(&rule), "{line}");
-                rules.push(rule);
-            }
-            Err(error) => assert!(error.to_string().contains(line)),
+    let lines = text.split('\n').filter(|line| match Filter::parse(&[line]) {
+        Ok(filter) => {
+            assert!((1..=MAX_TERMS).contains(&filter.terms()));
+            true
         }
-    }
-    let lines: Vec<_> = rules.iter().map(format_rule).collect();
-    let Ok(rules) = FilterRule::parse_all(&lines) else {
-        assert!(rules.len() > 16);
+        Err(error) => {
+            assert!(error.to_string().contains(line));
+            false
+        }
+    });
+    let Ok(filter) = Filter::parse(&lines.collect::<Vec<_>>()) else {
         return BTreeSet::new();
     };
-    let config = Config { filter: rules.clone(), max_flows: 4, ..Config::default() };
+    let config = Config { filter: filter.clone(), max_flows: 4, ..Config::default() };
     let mut watch = Watch::new(config);
-    for rule in &rules {
+    for rule in filter.clauses.iter().flat_map(|clause| &clause.terms) {
+        assert!(rule.ports.0 <= rule.ports.1);
         let near = rule.prefix.map_or(IpAddr::from([192, 0, 2, 1]), |net| net.network());
         let last = rule.prefix.map_or(near, |net| net.broadcast());
         for (address, port) in [
@@ -223,16 +221,10 @@ pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
                 IpAddr::V4(_) => IpAddr::from([198, 51, 100, 9]),
                 IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9]),
             };
-            check_filter(&mut watch, &rules, (address, port), (peer, 9));
+            check_filter(&mut watch, &filter, (address, port), (peer, 9));
         }
     }
     watch.reached()
-}
-
-fn format_rule(rule: &FilterRule) -> String {
-    let exclude = if rule.exclude { "!" } else { "" };
-    let prefix = rule.prefix.map_or(String::new(), |net| format!("[{net}]"));
-    format!("{exclude}{prefix}:{}-{}", rule.ports.0, rule.ports.1)
 }
 
 fn next(address: IpAddr) -> IpAddr {
@@ -242,24 +234,27 @@ fn next(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Observes a SYN of a flow, and checks that the flow is tracked exactly if the rules select it.
-fn check_filter(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpAddr, u16)) {
+/// Observes a SYN of a flow, and checks that the flow is tracked exactly if the filter selects it.
+fn check_filter(watch: &mut Watch, filter: &Filter, from: (IpAddr, u16), to: (IpAddr, u16)) {
     // An IPv6 prefix covers IPv4 addresses only if it lies within ::ffff:0:0/96.
     let is_ipv4 = |address: IpAddr| address.to_canonical().is_ipv4();
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
         IpAddr::V6(v6) => u128::from(v6),
     };
-    let covers = |rule: &FilterRule, (address, port): (IpAddr, u16)| {
+    let covers = |rule: &Term, (address, port): (IpAddr, u16)| {
         rule.prefix.is_none_or(|net| {
             let covers_ipv4 = is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
             is_ipv4(address) == covers_ipv4
                 && (number(net.network())..=number(net.broadcast())).contains(&number(address))
         }) && (rule.ports.0..=rule.ports.1).contains(&port)
     };
-    let matches = |rule: &FilterRule| covers(rule, from) || covers(rule, to);
-    let excluded = rules.iter().any(|rule| rule.exclude && matches(rule));
-    let included = rules.iter().all(|rule| rule.exclude) || rules.iter().any(|rule| !rule.exclude && matches(rule));
+    let of_tcp = |rule: &Term| matches!(rule.protocol, Protocol::Any | Protocol::Tcp | Protocol::TcpOrUdp);
+    let holds = |rule: &Term| (of_tcp(rule) && (covers(rule, from) || covers(rule, to))) != rule.negated;
+    let matches = |clause: &&Clause| clause.terms.iter().all(holds);
+    let (excluding, including): (Vec<_>, Vec<_>) = filter.clauses.iter().partition(|clause| clause.excludes);
+    let excluded = excluding.iter().any(matches);
+    let included = including.is_empty() || including.iter().any(matches);
     let endpoint = |(address, port)| dwell_engine::measure::Endpoint { address, port };
     let l4 = frame::tcp((from.1, to.1), 1, 0, 2, 1000, &[]);
     let frame = frame::ip(Link::Raw, 6, endpoint(from), endpoint(to), &l4, l4.len());
@@ -275,6 +270,6 @@ fn check_filter(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to
     assert_eq!(
         observed.skipped == Some(Counter::Filtered),
         excluded || !included,
-        "{from:?} to {to:?} under {rules:?}"
+        "{from:?} to {to:?} under {filter:?}"
     );
 }

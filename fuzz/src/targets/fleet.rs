@@ -12,8 +12,8 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{self, AgentMessage, ByteTraces, CollectorMessage, Content};
 
-/// Reads consecutive frames, as a connection carries them. Each message must survive encoding unchanged, and whatever an
-/// agent reports can be stored, joined and summed up. The segments of a path must add up.
+/// Reads consecutive frames, as a connection carries them. Each message must survive encoding unchanged, and whatever
+/// an agent reports can be stored, joined and summed up. The segments of a path must add up.
 pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut rest = bytes;
     let config = Config {
@@ -65,7 +65,7 @@ fn sum_up(content: &Content) {
     let mut all = Histogram::default();
     for interval in &content.intervals {
         for report in &interval.segments {
-            all.merge(&report.histogram);
+            all.merge(&report.first.histogram);
             all.merge(&report.again);
         }
         let flows = interval.flows.iter().flat_map(|flow| &flow.segments);

@@ -6,7 +6,7 @@ use dwell_capture::Reader;
 use dwell_engine::{
     measure::Method,
     observe::Observation,
-    response::{Config, Epsilon, Estimator, Key, Record, Rto, Tracker, Watch, estimate},
+    response::{Answers, Config, Epsilon, Estimator, Key, Record, Rto, Tracker, Watch, estimate},
     rtt::Counter,
 };
 use dwell_records::{Format, Jsonl, Response, Source, Text};
@@ -118,8 +118,14 @@ impl CheckedTracker {
         if result.is_valid() {
             assert!(result.batches > 0, "{result:?} of {record:?}");
         }
+        let percentiles = Answers::of(&record.epoch, &result).map(|answers| {
+            let counted: u64 = answers.latencies().map(|(_, count)| count).sum();
+            assert_eq!(counted, result.batches, "{record:?}");
+            [0.5, 0.9, 0.95, 0.99].map(|q| answers.quantile(q))
+        });
         let response = Response {
             record,
+            percentiles,
             response_ns: result.response_ns,
             ibg_ns: result.ibg_ns,
             batches: result.batches,

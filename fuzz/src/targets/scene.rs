@@ -1,12 +1,12 @@
 //! Packets of a few flows, and an independent record of them against which every event is checked.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     net::IpAddr,
 };
 
 use dwell_engine::{
-    measure::{Endpoint, Event, FlowChange, FlowEvent, Method, Protocol, Sample},
+    measure::{Endpoint, Event, FlowChange, FlowEvent, Method, Protocol, Sample, Tunnel},
     observe::Observation,
     rtt::Counter,
 };
@@ -230,7 +230,8 @@ struct Fed {
 struct Flow {
     fed: Vec<Fed>,
     bytes: u64,
-    open: bool,
+    /// What encloses the packets of the flows that are open.
+    open: HashSet<Tunnel>,
     samples: HashMap<(Method, Endpoint), usize>,
 }
 
@@ -303,7 +304,7 @@ impl Scene {
         for event in self.watch.finish(self.now_ns) {
             self.check(&event, None);
         }
-        assert!(self.flows.values().all(|flow| !flow.open), "a flow is open after the end");
+        assert!(self.flows.values().all(|flow| flow.open.is_empty()), "a flow is open after the end");
         self.watch.reached()
     }
 
@@ -326,14 +327,12 @@ impl Scene {
         assert!(event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes, "{event:?}");
         match event.change {
             FlowChange::Open => {
-                assert!(!flow.open, "{event:?} twice");
+                assert!(flow.open.insert(event.tunnel), "{event:?} twice");
                 assert_eq!(now.map(|(key, _)| key), Some(key), "{event:?}");
                 assert_eq!(event.first_ns, event.time_ns);
-                flow.open = true;
             }
             FlowChange::Close(_) => {
-                assert!(flow.open, "{event:?} without its opening");
-                flow.open = false;
+                assert!(flow.open.remove(&event.tunnel), "{event:?} without its opening");
             }
             FlowChange::FirstRtt(..) => {
                 assert_eq!(now.map(|(key, _)| key), Some(key), "{event:?}");

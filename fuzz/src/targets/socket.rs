@@ -6,7 +6,7 @@ use dwell_engine::{
     measure::Method,
     socket::{
         Calls, Estimator, Meter, Reading, TcpInfo,
-        control::{Controller, Element, ElementConfig, Lowat, State},
+        control::{Controller, Element, Lowat, State},
     },
 };
 
@@ -26,22 +26,29 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
     let mut meter = Meter::new(wanted);
     let mut calls = Calls::default();
     let mut lowat = Lowat::new(25_000_000);
-    let mut element = Element::new(ElementConfig { wireless: choices & 2 != 0, ..ElementConfig::default() });
+    let mut element = Element::new(25_000_000, choices & 2 != 0);
     let mut now_ns = 0_u64;
     for record in bytes.records::<RECORD_BYTES>() {
         let mut record = Bytes::new(&record);
         now_ns = now_ns.wrapping_add(u32::from_le_bytes(record.array()).into());
         let reading = reading(now_ns, &mut record);
         if choices & 4 != 0 {
-            calls.record_write(now_ns, record.u8().into());
-            calls.record_read(now_ns, record.u8().into());
+            calls.begin_write(now_ns);
+            calls.end_write(record.u8().into());
+            calls.read(now_ns, record.u8().into());
         }
         let observed = meter.observe_calls(&reading, (choices & 4 != 0).then_some(&mut calls));
         for delay in [observed.sender, observed.receiver].into_iter().flatten() {
             assert!(delay.least_ns <= delay.ns && delay.ns <= delay.most_ns);
             assert!(delay.bytes > 0);
         }
-        let state = State { reading: &reading, delay: observed.sender, waiting_ns: meter.waiting_ns(now_ns) };
+        let state = State {
+            reading: &reading,
+            delay: observed.sender,
+            waiting_ns: meter.waiting_ns(now_ns),
+            average_ns: calls.average_ns(),
+            send_buffer: now_ns as u32,
+        };
         if let Some(bytes) = lowat.update(&state).notsent_lowat {
             assert!(bytes > 0 && bytes <= 1 << 31, "{bytes}");
         }

@@ -56,7 +56,7 @@ fn run(flows: Vec<Flow>) {
     let connections = flows.len() as u64;
     let job = Job { policy: Policy::ALL[flows.len() % Policy::ALL.len()], servers: 3, seed: 1, speedup: 1.0 };
     let no_stop = AtomicBool::new(false);
-    let outcome = simulate(&Scenario::default(), &Trace::Flows(flows), &job, &no_stop)
+    let outcome = simulate(&Scenario::default(), &Trace::Flows(flows.into()), &job, &no_stop)
         .expect("the parameters are the defaults")
         .expect("nobody stops it");
     assert_eq!(outcome.packets, packets);

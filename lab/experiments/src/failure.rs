@@ -1,27 +1,16 @@
 //! Why a verb of `dwell-lab` failed, and which exit status follows from it.
 
-use dwell_app::{Exit, stop::ListenError};
+use dwell_app::Exit;
+use dwell_records::SinkError;
 use dwell_testbed::Error;
 
-/// Why a run ended early, and with which status.
-#[derive(Debug)]
-pub struct Failure {
-    /// The status to exit with.
-    pub exit: Exit,
-    /// The message; `None` where the user knows the cause, as after Ctrl-C.
-    pub error: Option<anyhow::Error>,
-}
-
-impl Failure {
-    /// A failure with a message.
-    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
-        Failure { exit, error: Some(error.into()) }
-    }
-
-    /// A failure because of wrong usage or input.
-    pub fn usage(error: impl Into<anyhow::Error>) -> Failure {
-        Failure::new(Exit::Usage, error)
-    }
+dwell_app::failure! {
+    SinkError: error => if matches!(error, SinkError::Closed { .. }) { Exit::Done } else { Exit::Incomplete },
+    dwell_app::stop::ListenError: _ => Exit::Host,
+    dwell_probes::Error: error => if error.is_usage() { Exit::Usage } else { Exit::Host },
+    dwell_sim::ScenarioError: _ => Exit::Usage,
+    dwell_sim::study::StudyError: _ => Exit::Usage,
+    dwell_store::StoreError: _ => Exit::Incomplete,
 }
 
 impl From<Error> for Failure {
@@ -32,44 +21,5 @@ impl From<Error> for Failure {
             _ => Exit::Host,
         };
         Failure::new(exit, error)
-    }
-}
-
-impl From<ListenError> for Failure {
-    fn from(error: ListenError) -> Failure {
-        Failure::new(Exit::Host, error)
-    }
-}
-
-impl From<dwell_sim::ScenarioError> for Failure {
-    fn from(error: dwell_sim::ScenarioError) -> Failure {
-        Failure::usage(error)
-    }
-}
-
-impl From<dwell_sim::study::StudyError> for Failure {
-    fn from(error: dwell_sim::study::StudyError) -> Failure {
-        Failure::usage(error)
-    }
-}
-
-impl From<dwell_store::StoreError> for Failure {
-    fn from(error: dwell_store::StoreError) -> Failure {
-        Failure::new(Exit::Incomplete, error)
-    }
-}
-
-impl From<dwell_probes::Error> for Failure {
-    fn from(error: dwell_probes::Error) -> Failure {
-        Failure::new(if error.is_usage() { Exit::Usage } else { Exit::Host }, error)
-    }
-}
-
-impl From<dwell_records::SinkError> for Failure {
-    fn from(error: dwell_records::SinkError) -> Failure {
-        match error {
-            dwell_records::SinkError::Closed { .. } => Failure { exit: Exit::Done, error: None },
-            failed => Failure::new(Exit::Incomplete, failed),
-        }
     }
 }

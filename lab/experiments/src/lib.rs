@@ -1,4 +1,4 @@
-//! The laboratory: experiments that prove dwell, with the truth beside each figure. Its binary is `dwell-lab`.
+//! The laboratory: experiments that compare each of dwell's figures with the truth. Its binary is `dwell-lab`.
 //!
 //! Each experiment is a folder: what it runs, what it prints, and the goals that it judges. It starts `dwell` as any
 //! user does and reads its JSON Lines.
@@ -15,10 +15,13 @@ mod print;
 mod programs;
 pub mod quic;
 mod response;
+mod rtt;
+mod run;
 mod sim;
 pub mod socket;
 pub mod stack;
 mod star;
+mod usage;
 mod values;
 mod verbs;
 

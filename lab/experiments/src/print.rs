@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use dwell_app::Exit;
 use dwell_engine::stats;
+use dwell_testbed::Nanos;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -102,6 +103,11 @@ pub fn millis(ns: Option<f64>) -> String {
 /// Milliseconds with a fixed number of digits after the point; `-` where unknown.
 pub fn millis_to(digits: usize, ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.digits$}", ns / 1e6))
+}
+
+/// Milliseconds with three digits after the point; `-` where unknown.
+pub fn ms(time: Option<Nanos>) -> String {
+    millis_to(3, time.map(|time| time.0 as f64))
 }
 
 /// A share in percent, with one digit after the point; `-` where unknown.

@@ -30,3 +30,11 @@ pub fn rate(text: &str) -> Result<u64, String> {
 pub fn share(text: &str) -> Result<Probability, String> {
     text.parse().ok().and_then(Probability::new).ok_or_else(|| "write a number from 0 to 1".into())
 }
+
+/// A number of things, at least one.
+pub(crate) fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("write a whole number above 0".into()),
+    }
+}

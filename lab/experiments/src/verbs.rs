@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use dwell_app::{
     Exit,
     args::{duration, nanos},
+    completions::{self, Shell},
     man,
     tell::tell,
 };
@@ -25,7 +26,7 @@ use crate::{
     lb,
     loads::{self, PartConfig, run_part},
     print::say,
-    quic, response, sim,
+    quic, response, rtt, run, sim,
     socket::{self, End, run_end},
     stack,
     values::{rate, reorder, share},
@@ -45,6 +46,7 @@ Examples:
                                             requests, and when each was sent and answered
   sudo dwell-lab response web --connections 8 --rate 800
                                             the same, and how near `dwell response` comes
+  sudo dwell-lab rtt                        the round trips that dwell, tshark and tcptrace find
   sudo dwell-lab stack bulk                 where the time goes from socket to socket
   sudo dwell-lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
   sudo dwell-lab lb tail                    tail latencies with and without steering by latency
@@ -65,15 +67,7 @@ struct Cli {
 /// The entry point of the binary.
 pub fn main() -> ExitCode {
     cost::help_to_measure_a_child();
-    match run(&Cli::parse().verb) {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            if let Some(error) = &failure.error {
-                tell(format_args!("{error:#}"));
-            }
-            failure.exit.into()
-        }
-    }
+    run(&Cli::parse().verb).map_or_else(ExitCode::from, ExitCode::from)
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,8 +90,10 @@ enum Verb {
         #[command(subcommand)]
         load: Box<loads::verb::Load>,
     },
+    Rtt(rtt::verb::Rtt),
     Response(Box<response::Response>),
     Stack(stack::verb::Stack),
+    Run(run::verb::Run),
     Socket(socket::verb::Socket),
     Lb(lb::verb::Lb),
     Quic(quic::verb::Quic),
@@ -107,10 +103,14 @@ enum Verb {
         verb: sim::Sim,
     },
     Cost(cost::Args),
-    /// Write manual pages of dwell-lab and its verbs, as `make install-lab` does
-    #[command(hide = true)]
+    /// Print completions of verbs and options for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write manual pages of dwell-lab and its verbs
     Man {
-        /// The folder for the pages
+        /// The folder for the pages; it is created if it does not exist
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -181,7 +181,15 @@ enum Shape {
 fn run(verb: &Verb) -> Result<Exit, Failure> {
     if matches!(
         verb,
-        Verb::Demo | Verb::Response(_) | Verb::Stack(_) | Verb::Socket(_) | Verb::Lb(_) | Verb::Quic(_) | Verb::Cost(_)
+        Verb::Demo
+            | Verb::Rtt(_)
+            | Verb::Response(_)
+            | Verb::Stack(_)
+            | Verb::Run(_)
+            | Verb::Socket(_)
+            | Verb::Lb(_)
+            | Verb::Quic(_)
+            | Verb::Cost(_)
     ) {
         Programs::find()?.require_dwell()?;
     }
@@ -198,17 +206,24 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
         Verb::Doctor(args) => doctor::run(args),
         Verb::Demo => {
             let options = demo::DemoOptions::new(Programs::find()?.dwell);
-            demo::demo(&options, &mut stdout(), &mut stderr())?;
-            Ok(Exit::Done)
+            let report = demo::demo(&options, &mut stdout(), &mut stderr())?;
+            Ok(if report.missing.is_empty() { Exit::Done } else { Exit::False })
         }
         Verb::Load { load } => loads::verb::run(load),
         Verb::Response(response) => response::run(response),
+        Verb::Rtt(args) => rtt::verb::run(args),
         Verb::Stack(stack) => stack::verb::run(stack),
+        Verb::Run(args) => run::verb::run(args),
         Verb::Socket(socket) => socket::verb::run(socket),
         Verb::Lb(lb) => lb::verb::run(lb),
         Verb::Quic(quic) => quic::verb::run(quic),
         Verb::Sim { verb } => sim::run(verb),
         Verb::Cost(cost) => cost::run(cost),
+        Verb::Completions { shell } => {
+            completions::write(*shell, Cli::command(), &mut stdout())
+                .map_err(|error| Failure::new(Exit::Incomplete, error))?;
+            Ok(Exit::Done)
+        }
         Verb::Man { folder } => {
             man::write_pages(Cli::command(), folder)
                 .with_context(|| format!("cannot write manual pages to {}", folder.display()))

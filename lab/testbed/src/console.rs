@@ -1,4 +1,4 @@
-//! What a machine writes to its console, kept while it is read.
+//! The output of a machine's console.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines that a process has written to its standard output. Those who wait for one are woken.
+/// Lines that a process has written to its standard output. Each new line wakes the threads that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Console {
     written: Mutex<Written>,
@@ -22,7 +22,7 @@ struct Written {
 }
 
 impl Console {
-    /// Reads on a thread of its own until the process closes it.
+    /// Reads the output on a thread of its own until the process closes it.
     pub(crate) fn read(from: ChildStdout) -> Arc<Console> {
         let console = Arc::new(Console::default());
         let of_thread = Arc::clone(&console);
@@ -30,29 +30,30 @@ impl Console {
         console
     }
 
-    /// All so far.
+    /// Returns the output so far.
     pub(crate) fn text(&self) -> String {
         self.lock().text.clone()
     }
 
-    /// The end of it, for an error.
+    /// Returns the end of the output, for an error message.
     pub(crate) fn last_lines(&self) -> String {
         let written = self.lock();
         let lines: Vec<_> = written.text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Whether the process has closed it.
+    /// Returns whether the process has closed its output.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// Until it shows what is looked for: None if it has not within the time, or has ended before.
+    /// Waits until the output contains what is searched for. `None` if it does not within the time, or has ended
+    /// before.
     pub(crate) fn wait<T>(&self, patience: Duration, find: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.wait_or(patience, |written| find(&written.text))
     }
 
-    /// Until the process has closed it; whether it did.
+    /// Waits until the process has closed its output. Returns whether it did.
     pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
         self.wait_or(patience, |written| written.is_over.then_some(())).is_some()
     }

@@ -1,4 +1,4 @@
-//! Why a lab cannot be made, driven or removed; and how programs are run and found.
+//! Errors of labs, and how programs are run and found.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ pub enum Error {
         command: String,
         /// How it ended.
         status: String,
-        /// What it said, trimmed.
+        /// Its standard error, trimmed.
         stderr: String,
     },
     /// A configuration, trace or state file that cannot be read.
@@ -60,30 +60,30 @@ pub enum Error {
 }
 
 impl Error {
-    /// Turns an error of the system into one that says during which operation it came.
+    /// Turns an error of the system into one that names the operation.
     pub fn io(operation: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let operation = operation.into();
         move |source| Self::Io { operation, source }
     }
 
-    /// Turns an error number into one that says during which operation it came.
+    /// Turns an error number into one that names the operation.
     pub fn os(operation: impl Into<String>) -> impl FnOnce(nix::Error) -> Self {
         let operation = operation.into();
         move |errno| Self::Io { operation, source: errno.into() }
     }
 
-    /// Turns an error of the system into one that names what was done to which file.
+    /// Turns an error of the system into one that names the operation and the file.
     pub fn file(verb: &str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         Self::io(format!("{verb} {}", path.display()))
     }
 
-    /// An error that says what is wrong with a file or value.
+    /// Returns an error about a file or value.
     pub fn invalid(object: impl Into<String>, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Invalid { object: object.into(), reason: reason.into().to_string() }
     }
 }
 
-/// Runs a program to its end, feeding it `input`, and gives its standard output.
+/// Runs a program to its end with `input` on its standard input, and returns its standard output.
 pub fn run(command: &mut Command, input: &str) -> crate::Result<String> {
     let line = command_line(command);
     let failed = || format!("run `{line}`");
@@ -94,7 +94,7 @@ pub fn run(command: &mut Command, input: &str) -> crate::Result<String> {
         .spawn()
         .map_err(Error::io(failed()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read everything tells why by its status.
+        // A program that ends before it has read everything reports the reason by its status.
         let _ = io::Write::write_all(&mut stdin, input.as_bytes());
     }
     let output = child.wait_with_output().map_err(Error::io(failed()))?;
@@ -108,14 +108,14 @@ pub fn run(command: &mut Command, input: &str) -> crate::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A command as a person would type it, without quotes.
+/// Returns a command as a person would type it, without quotes.
 pub fn command_line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 
-/// Finds a program along PATH, and in the folders of system programs, which an unprivileged PATH often lacks.
+/// Finds a program in PATH, and in the folders of system programs, which the PATH of an unprivileged user often lacks.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,6 +1,6 @@
-//! Virtual machines with kernels of their own, emulated by QEMU: to load programs on kernels that this host does not
-//! run, and to have a sender that is a guest. An emulated machine shows what happens, in which order and how often;
-//! how long it takes there says nothing about a real one.
+//! Virtual machines with their own kernels, emulated by QEMU: to load programs on kernels that this host does not run,
+//! and to have a guest as a sender. An emulated machine shows what happens, in which order and how often. Its durations
+//! say nothing about a real machine.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use crate::{
     error::{find_program, run},
 };
 
-/// QEMU, and what an initial root filesystem is made with. All is of the Debian package named.
+/// QEMU, and the programs that make an initial root filesystem, each with its Debian package.
 const PROGRAMS: &[(&str, &str)] = &[
     (EMULATOR, "Install the package qemu-system-x86."),
     ("busybox", "Install the package busybox-static."),
@@ -35,16 +35,16 @@ const EMULATOR: &str = "qemu-system-x86_64";
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable \
     rcupdate.rcu_expedited=1";
 
-/// Says the machine when its kernel has come up.
+/// The line that the machine prints when its kernel has started.
 const UP: &str = "dwell-guest is up\n";
 
-/// Of busy hosts.
+/// The time that a machine may take to start on a busy host.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 
-/// What goes wrong in the emulation before the first process has nothing to do with what is tried.
+/// The number of attempts to start. A failure of the emulation before the first process is unrelated to what is tested.
 const BOOT_TRIES: u32 = 3;
 
-/// Before the script that is asked for. Modules are named in the order in which they need each other.
+/// The script that runs before the given one. Modules are listed in the order of their dependencies.
 const INIT: &str = r#"#!/bin/sh
 /bin/busybox --install -s /bin
 export PATH=/sbin:/bin:/usr/sbin:/usr/bin HOME=/
@@ -65,27 +65,27 @@ sync
 poweroff -f
 "#;
 
-/// What machine to start.
+/// Options of a machine.
 #[derive(Debug, Clone)]
 pub struct GuestOptions {
-    /// Where a kernel's package is unpacked: `boot/vmlinuz-*`, `lib/modules/*`.
+    /// The folder in which a kernel's package is unpacked: `boot/vmlinuz-*`, `lib/modules/*`.
     pub kernel: PathBuf,
-    /// Modules that the kernel needs, without those that these need.
+    /// Modules that the kernel needs, without their dependencies.
     pub modules: Vec<String>,
-    /// Programs of this host, which are found on the search path there, beside those of busybox. Libraries that they
-    /// are linked with come along.
+    /// Programs of this host that the machine has on its search path, in addition to busybox. Their libraries are
+    /// copied too.
     pub programs: Vec<PathBuf>,
-    /// What the machine does, for its shell, which is that of this host. Then it ends.
+    /// The script that the machine runs in this host's shell before it ends.
     pub script: String,
-    /// A network device to have, which is `eth0` there: a tap device of this name in the namespace, with its link up
-    /// and without an address. Of at most 15 characters.
+    /// The name of a tap device in the namespace, with its link up and without an address, which is `eth0` in the
+    /// machine. At most 15 characters.
     pub tap: Option<String>,
     /// Its memory.
     pub memory_mib: u32,
 }
 
 impl GuestOptions {
-    /// A machine of 1 GiB without a network.
+    /// Options of a machine with 1 GiB of memory and without a network.
     pub fn new(kernel: impl Into<PathBuf>, script: impl Into<String>) -> Self {
         Self {
             kernel: kernel.into(),
@@ -98,7 +98,7 @@ impl GuestOptions {
     }
 }
 
-/// A virtual machine that runs. It ends when the guard is dropped.
+/// A running virtual machine. It ends when the guard is dropped.
 #[derive(Debug)]
 pub struct Guest {
     emulator: Guarded,
@@ -107,7 +107,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// What this host lacks for virtual machines: a sentence with its remedy, or nothing.
+    /// Returns what this host lacks for virtual machines, as a sentence with the remedy, or `None`.
     pub fn missing_requirement() -> Option<String> {
         if !cfg!(target_arch = "x86_64") {
             return Some("virtual machines are only made on x86-64".to_owned());
@@ -116,7 +116,7 @@ impl Guest {
         missing.map(|(name, remedy)| format!("there is no program {name}. {remedy}"))
     }
 
-    /// Of the kernels' packages that are unpacked in this folder, each in one of its own, that of the newest kernel.
+    /// Returns the newest kernel's package of those that are unpacked in subfolders of this folder.
     pub fn newest_kernel(folder: &Path) -> Option<PathBuf> {
         let entries = fs::read_dir(folder).ok()?;
         let packages = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -129,7 +129,7 @@ impl Guest {
             .map(|(_, package)| package)
     }
 
-    /// Starts a machine in a namespace. Returns when its kernel is up.
+    /// Starts a machine in a namespace. Returns when its kernel runs.
     pub fn start(options: &GuestOptions, namespace: &Namespace) -> Result<Self> {
         let files = tempfile::Builder::new()
             .prefix("dwell-guest-")
@@ -162,9 +162,9 @@ impl Guest {
     ) -> Result<Self> {
         let mut emulator = namespace.spawn("nice", |command| {
             command.args(["-n", "15", EMULATOR]);
-            // Not KVM, as a host may offer it and be unable to boot these kernels by it. With a thread for each processor,
-            // and all that QEMU 7.2 can emulate, kernels panicked as they came up, and programs crashed, now and then.
-            // And one died of the flags that cmpxchg16b left behind.
+            // Not KVM, as a host may offer it and be unable to boot these kernels by it. With a thread for each
+            // processor, and all that QEMU 7.2 can emulate, kernels panicked as they came up, and programs crashed, now
+            // and then. And one died of the flags that cmpxchg16b left behind.
             command.args("-accel tcg,thread=single -cpu Nehalem,-cx16 -smp 2".split(' '));
             command.args("-display none -no-reboot -nodefaults -serial stdio".split(' '));
             command.args(["-m", &options.memory_mib.to_string()]);
@@ -182,17 +182,17 @@ impl Guest {
         Ok(Self { emulator, console: console.unwrap_or_default(), _files: Arc::clone(files) })
     }
 
-    /// The process of its emulator.
+    /// Returns the process of its emulator.
     pub fn process(&self) -> u32 {
         self.emulator.id()
     }
 
-    /// What its console showed so far.
+    /// Returns the output of its console so far.
     pub fn output(&self) -> String {
         self.console.text()
     }
 
-    /// Whether it has ended, well or badly.
+    /// Returns whether it has ended, successfully or not.
     pub fn is_over(&self) -> bool {
         self.console.is_over()
     }
@@ -209,7 +209,7 @@ impl Guest {
         )))
     }
 
-    /// Waits until it has ended. Gives what its console showed.
+    /// Waits until it has ended. Returns the output of its console.
     pub fn wait(mut self, patience: Duration) -> Result<String> {
         if !self.console.wait_for_end(patience) {
             return Err(Error::Timeout(format!(
@@ -229,7 +229,7 @@ impl Guest {
     }
 }
 
-/// The initial root filesystem, which is all that the machine has.
+/// Returns the initial root filesystem, which is the machine's only one.
 fn make_initrd(options: &GuestOptions, files: &Path) -> Result<PathBuf> {
     let root = files.join("root");
     for folder in ["bin", "sbin", "modules"] {
@@ -281,7 +281,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).map_err(Error::file("copy", from))
 }
 
-/// With those that they need, unpacked, and a list of them in the order in which they are to be loaded.
+/// Unpacks modules with their dependencies, and returns them in the order in which they must be loaded.
 fn add_modules(root: &Path, options: &GuestOptions) -> Result<()> {
     let version = newest(&options.kernel.join("lib/modules"), "")?;
     let version = version.file_name().unwrap_or_default().to_owned();
@@ -335,7 +335,7 @@ fn add_module(root: &Path, file: &Path) -> Result<String> {
     Ok(name)
 }
 
-/// Of the entries that begin so, the last.
+/// Returns the last entry of a folder that begins with a prefix.
 fn newest(folder: &Path, prefix: &str) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
     let mut found: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! What tests of the binaries share: runs of a program with both outputs, tools, and waiting for what must come.
+//! Helpers for tests of binaries: runs of a program with both outputs, tools, and waiting for conditions.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "what does not hold fails the test")]
 
@@ -22,16 +22,16 @@ use crate::{Guarded, Namespace, skip};
 /// After this time a run has hung: some experiments take most of a minute on a quiet machine.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// How a run ended, and what it said.
+/// The exit status and the outputs of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// None if a signal ended it.
+    /// The exit status; `None` if a signal ended the program.
     pub status: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// For snapshots: the status and both outputs.
+/// Writes the status and both outputs, for snapshots.
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
@@ -67,7 +67,7 @@ pub fn start(command: &mut Command) -> Process {
     Process::new(Killed(prepare(command).spawn().unwrap()))
 }
 
-/// The same everywhere: neither terminal nor environment decides how a text is wrapped.
+/// Makes output the same everywhere: neither the terminal nor the environment decides how a text is wrapped.
 pub fn prepare(command: &mut Command) -> &mut Command {
     command
         .env("COLUMNS", "100")
@@ -100,7 +100,7 @@ impl Drop for Killed {
     }
 }
 
-/// A running child whose outputs are read meanwhile.
+/// A running child whose outputs are read while it runs.
 pub struct Process {
     child: Box<dyn DerefMut<Target = Child>>,
     stdout: JoinHandle<String>,
@@ -167,7 +167,7 @@ pub fn spawn(namespace: &Namespace, program: &str, arguments: &[&str]) -> Proces
     Process::new(child)
 }
 
-/// How many BPF links a process holds.
+/// Returns the number of BPF links that a process holds.
 pub fn links(pid: u32) -> usize {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return 0;
@@ -179,7 +179,7 @@ pub fn links(pid: u32) -> usize {
         .count()
 }
 
-/// The BPF filters of an interface's clsact, as tc shows them.
+/// Returns the BPF filters of an interface's clsact qdisc, as tc shows them.
 pub fn filters(namespace: &Namespace, interface: &str) -> Vec<String> {
     ["ingress", "egress"]
         .iter()
@@ -191,26 +191,26 @@ pub fn filters(namespace: &Namespace, interface: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs a tool that every Debian has.
+/// Runs a tool that every Debian system has.
 pub fn tool_here(program: &str, arguments: &[&str]) {
     let run = run(Command::new(program).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{program} {arguments:?}: {run}");
 }
 
-/// Runs a tool in a namespace and gives what it printed.
+/// Runs a tool in a namespace and returns its output.
 pub fn tool(namespace: &Namespace, program: &str, arguments: &[&str]) -> String {
     let run = run(namespace.command(program).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{program} {arguments:?}: {run}");
     run.stdout
 }
 
-/// Commands of `ip`, a line each.
+/// Runs commands of `ip`, one per line.
 pub fn ip(namespace: &Namespace, lines: &str) {
     let run = run(namespace.command("ip").args(["-batch", "-"]), lines.as_bytes());
     assert_eq!(run.status, Some(0), "{lines}: {run}");
 }
 
-/// The table of a network card's counters: packets received and sent.
+/// Returns the counters of a network device: packets received and sent.
 pub fn card_packets(namespace: &Namespace, interface: &str) -> (u64, u64) {
     let table = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     let prefix = format!("{interface}:");
@@ -219,10 +219,10 @@ pub fn card_packets(namespace: &Namespace, interface: &str) -> (u64, u64) {
     (numbers[1], numbers[9])
 }
 
-/// Whether the calling test is skipped because networks cannot be made here.
+/// Returns whether the calling test is skipped because networks cannot be made here.
 ///
 /// # Panics
-/// In CI (`CI=true`), where this process is root and every program is there.
+/// In CI (`CI=true`), where this process is root and every program is installed.
 pub fn skipped() -> bool {
     if let Some(lack) = crate::missing_requirement() {
         return skip::required(&lack);
@@ -234,11 +234,11 @@ pub fn skipped() -> bool {
     !may || skip::lacks_root()
 }
 
-/// A cgroup of its own. It goes when this is dropped; the processes in it have to be gone before.
+/// A new cgroup. It is removed when this is dropped, and its processes must have ended before.
 pub struct Cgroup(pub PathBuf);
 
 impl Cgroup {
-    /// `None`, with a word, where there is no cgroup v2.
+    /// Makes the cgroup. Reports that it is skipped, and returns `None`, if there is no cgroup v2.
     pub fn new(name: &str) -> Option<Cgroup> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {
@@ -262,7 +262,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Waits until something holds, for ten seconds at most.
+/// Waits until a condition holds, for ten seconds at most.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

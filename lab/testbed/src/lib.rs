@@ -2,17 +2,19 @@
 //!
 //! A [`Lab`] is a small network: a client, a server, and a vantage point between them where dwell watches. Link
 //! emulators stand between the vantage point and each end, in namespaces of their own, so that endpoints and vantage
-//! point stay as they are on a real host. What is measured at the vantage point can then be compared with what
-//! [`Topology`] asked for and with the [`Report`] of what the emulator did.
+//! point are the same as on a real host. Measurements at the vantage point can then be compared with the [`Topology`]
+//! and with the emulator's [`Report`].
 //!
-//! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
+//! Nothing is left behind: guards remove namespaces and end processes when they are dropped, and each new lab first
 //! removes what a killed one left ([`list`]).
 
 mod console;
+mod cpu_group;
 mod emulator;
 pub mod error;
 mod guest;
 pub mod harness;
+pub mod json_schema;
 mod link;
 mod link_box;
 mod namespace;
@@ -29,6 +31,7 @@ mod trace;
 mod units;
 pub mod workload;
 
+pub use cpu_group::{CpuGroup, CpuGroups};
 pub use emulator::{DirectionReport, EmulatorConfig, EmulatorHandle, QueueConfig, Report, become_realtime, emulate};
 pub use error::Error;
 pub use guest::{Guest, GuestOptions};
@@ -43,5 +46,5 @@ pub use topology::{Emulation, Lab, LabOptions, LinkPair, Role, Side, Topology};
 pub use trace::Trace;
 pub use units::{BitsPerSecond, Bytes, Nanos, Probability};
 
-/// What every fallible function here returns.
+/// The result of fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

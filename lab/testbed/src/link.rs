@@ -8,43 +8,43 @@ use crate::{
     trace::{Trace, TraceCursor},
 };
 
-/// One direction of a link, as asked for. The default is a perfect one: no delay, no limit, no loss.
+/// The properties of one direction of a link. The default has no delay, no limit and no loss.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpec {
-    /// One-way propagation delay, added after a packet has left the queue.
+    /// The one-way propagation delay, which is added after a packet has left the queue.
     pub delay_ns: Nanos,
-    /// Upper end of an extra delay, uniform from zero. Packets keep their order.
+    /// The maximum of an extra delay, which is uniform from zero. Packets keep their order.
     pub jitter_ns: Nanos,
-    /// Rate at which the queue is served; unlimited if absent. Ignored where there is a `trace`.
+    /// The rate at which the queue is served; if absent, it is unlimited. Ignored if there is a `trace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bits_per_second: Option<BitsPerSecond>,
-    /// How much may wait, the packet being sent included. It matters only with a rate or a trace.
+    /// The limit of the queue, which includes the packet being sent. It matters only with a rate or a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
-    /// Share of packets lost before they reach the queue.
+    /// The share of packets that are lost before they reach the queue.
     pub loss: Probability,
-    /// Packets that fall behind later ones.
+    /// The reordering of packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
-    /// Delivery trace that serves the queue in place of a rate.
+    /// A delivery trace that serves the queue instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
-    /// Times in which rate or delay are others. A `trace` goes before their rates.
+    /// Phases with another rate or delay. A `trace` has precedence over their rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Phases>,
-    /// Seed of all that is random in this direction.
+    /// Random seed of this direction.
     pub seed: u64,
 }
 
-/// The most that may wait in a link's queue. A packet kept whole by segmentation offload counts as one packet. An
-/// idle link takes any packet, however long.
+/// The limit of a link's queue. A packet that segmentation offload keeps whole counts as one. An idle link accepts a
+/// packet of any length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueLimit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// So many packets.
+    /// A number of packets.
     Packets(usize),
 }
 
@@ -52,13 +52,13 @@ pub enum QueueLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// Share of packets held.
+    /// The share of packets that are held.
     pub probability: Probability,
-    /// How much longer they are held.
+    /// The extra time for which they are held.
     pub extra_ns: Nanos,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives at this time.
@@ -77,16 +77,16 @@ pub enum DropReason {
 }
 
 impl LinkSpec {
-    /// A link that only delays.
+    /// Returns a link that only delays.
     pub fn delay(one_way: Nanos) -> Self {
         Self { delay_ns: one_way, ..Self::default() }
     }
 }
 
-/// The model of one direction of a link. It reads no clock: times come in with packets, and must not decrease.
+/// The model of one direction of a link. It reads no clock: times are arguments, and must not decrease.
 ///
-/// Each random matter draws from a generator of its own, once a packet, so that changing one leaves the others'
-/// sequence alone and the fate of the n-th packet can be told beforehand.
+/// Each random property has a generator of its own, which draws once per packet. So a change of one property does not
+/// change the others' sequences, and the fate of the n-th packet can be predicted.
 #[derive(Debug)]
 pub struct Link {
     spec: LinkSpec,
@@ -109,7 +109,7 @@ enum Service {
 }
 
 impl Link {
-    /// A link whose trace or phases, if it has any, begin at `start`.
+    /// Returns a link whose trace and phases, if it has any, begin at `start`.
     pub fn new(spec: LinkSpec, start: Nanos) -> Self {
         let service = match (&spec.trace, &spec.phases, spec.rate_bits_per_second) {
             (Some(trace), ..) => Service::Trace(TraceCursor::new(trace.clone(), start)),
@@ -132,7 +132,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet that comes to the link at `now`.
+    /// Returns the fate of a packet that arrives at the link at `now`.
     pub fn offer(&mut self, now: Nanos, bytes: Bytes) -> Fate {
         let lost = self.spec.loss.hits(self.loss.next_u64());
         let held = self.reorder.next_u64();

@@ -1,5 +1,5 @@
-//! A link with the kernel's own queueing disciplines, which this host's kernel may not have: User-mode Linux, a kernel
-//! that runs as a process, stands between two hosts, and shapes and delays what passes it.
+//! A link with the kernel's own queueing disciplines, which this host's kernel may lack. User-mode Linux, a kernel that
+//! runs as a process, is placed between two hosts, and shapes and delays the packets that pass.
 //!
 //! ```text
 //!  left                      link box                              right
@@ -8,8 +8,8 @@
 //!            to the left:  rate and queue at port1, then delay at vec0
 //! ```
 //!
-//! A rate is of IP packets, link headers not counted, as it is in [`LinkSpec`](crate::LinkSpec). Timers of that kernel
-//! are those of a process, which has real-time priority where it may: a packet is late by some tenths of a millisecond.
+//! A rate counts IP packets without link headers, as in [`LinkSpec`](crate::LinkSpec). The timers of that kernel are
+//! those of a process, with real-time priority if that is permitted: a packet is late by some tenths of a millisecond.
 
 use std::{
     fmt::Write as _,
@@ -29,49 +29,48 @@ use crate::{BitsPerSecond, Error, Guarded, Namespace, Nanos, Result, console::Co
 
 const KERNEL: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
-/// How long the kernel may take to come up, and a command in it, on a busy host.
+/// The time that the kernel may take to start, and a command in it, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Says the machine when its devices are there.
+/// The line that the machine prints when its devices are ready.
 const UP: &str = "dwell-box is up";
-/// Before number and status of a command that has ended.
+/// The prefix of the line with the number and status of a command that has ended.
 const DONE: &str = "dwell-box did";
-/// The device of either end.
+/// The device at either end.
 const DEVICE: &str = "box0";
-/// What a packet has before its IP header, not to be counted.
+/// The bytes of a packet before its IP header, which are not counted.
 const LINK_HEADER: u32 = 14;
-/// What a shaper may send at once, to make up for timers that are late.
+/// The bytes that a shaper may send at once, to make up for late timers.
 const BURST: Nanos = Nanos::from_millis(2);
 const LEAST_BURST_BYTES: u64 = 3028;
 
-/// Both directions.
+/// The two directions of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BoxSpec {
-    /// What goes from the left host to the right one.
+    /// From the left host to the right one.
     pub to_right: BoxLink,
-    /// What goes back.
+    /// From the right host to the left one.
     pub to_left: BoxLink,
 }
 
 impl BoxSpec {
-    /// A bottleneck on the way to the right. The way back only delays, by as much.
+    /// A bottleneck towards the right. The opposite direction only delays, by the same time.
     pub fn one_way(to_right: BoxLink) -> Self {
         let to_left = BoxLink { delay: to_right.delay, ..BoxLink::default() };
         Self { to_right, to_left }
     }
 }
 
-/// One direction. The default is a perfect one.
+/// One direction of a link. The default has no limit and no delay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BoxLink {
-    /// Rate at which the queue is served. Without it there is no queue.
+    /// The rate at which the queue is served. Without a rate, there is no queue.
     pub rate: Option<BitsPerSecond>,
-    /// One-way delay, after the queue.
+    /// The one-way delay after the queue.
     pub delay: Nanos,
-    /// Which packet waits, and which is dropped.
+    /// The queueing discipline.
     pub discipline: Discipline,
-    /// Packets of connections that can ECN are marked instead of dropped, by the disciplines that know how; a FIFO
-    /// does not. Both ends have to use it: `net.ipv4.tcp_ecn` is 1 in namespaces that a [`LinkBox`] makes where a
-    /// direction marks.
+    /// Mark packets of ECN-capable connections instead of dropping them, if the discipline can: a FIFO cannot. Both
+    /// ends have to use ECN: `net.ipv4.tcp_ecn` is 1 in the namespaces of a [`LinkBox`] if a direction marks.
     pub ecn: bool,
 }
 
@@ -80,14 +79,14 @@ pub struct BoxLink {
 pub enum Discipline {
     /// First in, first out.
     Fifo {
-        /// So many fit.
+        /// The maximum number of packets.
         packets: u32,
     },
-    /// Controlled delay: 5 ms within 100 ms.
+    /// Controlled delay, with a target of 5 ms and an interval of 100 ms.
     Codel,
-    /// A queue a flow, each with CoDel.
+    /// One queue per flow, each with CoDel.
     FqCodel,
-    /// Proportional integral controller, enhanced: 15 ms.
+    /// Proportional integral controller enhanced, with a target of 15 ms.
     Pie,
 }
 
@@ -98,7 +97,7 @@ impl Default for Discipline {
 }
 
 impl Discipline {
-    /// Its name in output.
+    /// Returns its name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo { .. } => "fifo",
@@ -108,7 +107,7 @@ impl Discipline {
         }
     }
 
-    /// As `tc` wants it.
+    /// Returns its parameters for `tc`.
     fn words(self, ecn: bool) -> String {
         match (self, ecn) {
             (Self::Fifo { packets }, _) => format!("pfifo limit {packets}"),
@@ -120,17 +119,17 @@ impl Discipline {
     }
 }
 
-/// A direction.
+/// A direction through the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Towards {
-    /// To the right host.
+    /// Towards the right host.
     Right,
-    /// To the left host.
+    /// Towards the left host.
     Left,
 }
 
 impl Towards {
-    /// Where it is shaped and queues, and where it is delayed.
+    /// Returns the device that shapes and queues, and the device that delays.
     fn devices(self) -> (&'static str, &'static str) {
         match self {
             Self::Right => ("port0", "vec1"),
@@ -139,50 +138,50 @@ impl Towards {
     }
 }
 
-/// What the queues did.
+/// The counters of the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// On the way to the right. None where it has no rate.
+    /// Those towards the right. `None` if there is no rate.
     pub to_right: Option<QueueStatistics>,
-    /// On the way to the left.
+    /// Those towards the left.
     pub to_left: Option<QueueStatistics>,
-    /// Packets that were lost anywhere else: then the link was not as asked for.
+    /// Packets that were lost elsewhere. If there are any, the link was not as asked for.
     pub lost_elsewhere: u64,
 }
 
-/// What one queue did, as `tc -s qdisc` tells it.
+/// The counters of a queue, from `tc -s qdisc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueStatistics {
     /// Packets that passed.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// Packets that were marked; None of a discipline that marks none.
+    /// Packets that were marked; `None` if the discipline cannot mark.
     pub marked: Option<u64>,
     /// Packets that wait now.
     pub waiting: u64,
 }
 
-/// Two hosts with a link box between them. They go when this is dropped.
+/// Two hosts with a link box between them. They are removed when this is dropped.
 #[derive(Debug)]
 pub struct LinkBox {
     // Before its ends, which lose their devices with it.
     shaper: Shaper,
-    /// Has the device `box0`, and the address [`Shaper::LEFT`].
+    /// The left host, with the device `box0` and the address [`Shaper::LEFT`].
     pub left: Namespace,
-    /// Has the device `box0`, and the address [`Shaper::RIGHT`].
+    /// The right host, with the device `box0` and the address [`Shaper::RIGHT`].
     pub right: Namespace,
 }
 
 impl LinkBox {
-    /// What this host lacks for link boxes: a sentence with its remedy, or nothing.
+    /// Returns what this host lacks for link boxes, as a sentence with the remedy, or `None`.
     pub fn missing_requirement() -> Option<String> {
         Shaper::missing_requirement()
     }
 
-    /// Makes hosts and link. Packets pass when it returns.
+    /// Makes the hosts and the link. Packets pass when it returns.
     pub fn start(name: &str, spec: &BoxSpec) -> Result<Self> {
         let host = |side| -> Result<Namespace> {
             let host = Namespace::create(&format!("{name}-{side}"))?;
@@ -205,14 +204,14 @@ impl LinkBox {
         self.shaper.change(towards, link)
     }
 
-    /// What the queues did so far.
+    /// Returns the counters of the queues so far.
     pub fn statistics(&self) -> Result<Statistics> {
         self.shaper.statistics()
     }
 }
 
-/// The link itself, between two namespaces that are another's. It ends when this is dropped, or when the thread ends
-/// that made it.
+/// The link itself, between two namespaces that somebody else has made. It ends when this is dropped, or when the
+/// thread that made it ends.
 #[derive(Debug)]
 pub struct Shaper {
     // It ends before its namespace goes.
@@ -230,12 +229,12 @@ struct Commands {
 }
 
 impl Shaper {
-    /// The address of the left end, and the network of both has 24 bits.
+    /// The address of the left end. The prefix of both ends has 24 bits.
     pub const LEFT: Ipv4Addr = Ipv4Addr::new(10, 94, 0, 1);
     /// The address of the right end.
     pub const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 94, 0, 2);
 
-    /// What this host lacks for link boxes: a sentence with its remedy, or nothing.
+    /// Returns what this host lacks for link boxes, as a sentence with the remedy, or `None`.
     pub fn missing_requirement() -> Option<String> {
         if find_program(KERNEL).is_none() || !Path::new(MODULES).exists() {
             return Some(format!("there is no program {KERNEL}, or no {MODULES}: apt-get install user-mode-linux"));
@@ -245,12 +244,12 @@ impl Shaper {
         missing.map(|(program, package)| format!("there is no program {program}: apt-get install {package}"))
     }
 
-    /// Links two namespaces, each by a device `box0`, and gives these their addresses. Packets that the ends send are
-    /// at most as long as the link's, as a bottleneck counts packets.
+    /// Links two namespaces by a device `box0` in each, with its address. The ends do not send packets that are longer
+    /// than the link's, because a bottleneck counts packets.
     ///
     /// # Errors
     ///
-    /// If this host cannot (see [`Shaper::missing_requirement`]), or the kernel does not come up.
+    /// If this host cannot (see [`Shaper::missing_requirement`]), or the kernel does not start.
     pub fn join(name: &str, spec: &BoxSpec, left: &Namespace, right: &Namespace) -> Result<Self> {
         if let Some(fact) = Self::missing_requirement() {
             return Err(Error::Host { wanted: "make a link box", fact, remedy: "A FIFO bottleneck needs none." });
@@ -283,13 +282,16 @@ impl Shaper {
         Ok(shaper)
     }
 
-    /// Makes a direction as asked for. If only rate or delay are others than before, what waits goes on waiting;
-    /// with another discipline, it is lost.
+    /// The device of both ends.
+    pub const DEVICE: &str = DEVICE;
+
+    /// Changes a direction. If only rate or delay change, waiting packets stay in the queue; if the discipline changes,
+    /// they are lost.
     pub fn change(&self, towards: Towards, link: &BoxLink) -> Result<()> {
         self.run(&commands(towards, link)).map(drop)
     }
 
-    /// What the queues did so far.
+    /// Returns the counters of the queues so far.
     pub fn statistics(&self) -> Result<Statistics> {
         let mut lost = 0;
         let mut queue = |towards: Towards| -> Result<Option<QueueStatistics>> {
@@ -306,7 +308,7 @@ impl Shaper {
         Ok(Statistics { to_right, to_left, lost_elsewhere: lost })
     }
 
-    /// Runs a line of shell in the machine. Gives what it wrote.
+    /// Runs a line of shell in the machine. Returns its output.
     fn run(&self, line: &str) -> Result<String> {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         let number = commands.given;
@@ -340,14 +342,14 @@ impl Shaper {
             .ok_or_else(|| Error::Timeout(format!("{what}, whose console shows: {}", self.console.last_lines())))
     }
 
-    /// The process that the machine goes with.
+    /// Returns the process of the machine.
     pub fn process(&self) -> u32 {
         self.machine.id()
     }
 }
 
-/// The kernel's process. It has helpers that outlive it when it is killed, so they are in a namespace of processes of
-/// their own, which ends as a whole.
+/// The kernel's process. It has helper processes that would survive it when it is killed, so all are in a PID namespace
+/// of their own, which ends as a whole.
 fn launch(namespace: &Namespace, files: &Path) -> Result<(Guarded, Arc<Console>, ChildStdin)> {
     let init = files.join("init");
     fs::write(&init, INIT).map_err(Error::file("write", &init))?;
@@ -372,10 +374,10 @@ fn launch(namespace: &Namespace, files: &Path) -> Result<(Guarded, Arc<Console>,
     Ok((machine, Console::read(output), input))
 }
 
-/// On a busy host, packets would be late by tens of milliseconds otherwise.
+/// Requests real-time priority: on a busy host, packets would otherwise be late by tens of milliseconds.
 const REALTIME_IF_ALLOWED: &str = r#"chrt --fifo 50 true 2>/dev/null && set -- chrt --fifo 50 "$@"; "$@"; exit $?"#;
 
-/// The machine's first process. Its devices have no addresses, so that only the ends speak.
+/// The machine's first process. Its devices have no addresses, so that only the ends send packets.
 const INIT: &str = r#"#!/bin/sh
 set -e
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -415,14 +417,14 @@ ip link set dev bridge1 up
 ip link set dev port0 up
 ip link set dev port1 up";
 
-/// The device of an end: input of `ip -batch`. Nobody asks for addresses on the link.
+/// Returns the input of `ip -batch` that sets up the device of an end. There is no neighbour discovery on the link.
 fn device(number: usize) -> String {
     let (address, peer) = match number {
         0 => (Shaper::LEFT, Shaper::RIGHT),
         _ => (Shaper::RIGHT, Shaper::LEFT),
     };
     format!(
-        "link set {DEVICE} addrgenmode none address {} gso_max_segs 1 up\n\
+        "link set {DEVICE} addrgenmode none address {} up\n\
          address add {address}/24 dev {DEVICE}\n\
          neighbour add {peer} lladdr {} dev {DEVICE} nud permanent\n",
         hardware_address(number),
@@ -434,7 +436,7 @@ fn hardware_address(number: usize) -> String {
     format!("02:00:0a:5e:00:0{}", number + 1)
 }
 
-/// Lines that make a direction so, whatever it was before.
+/// Returns the lines of shell that set a direction, whatever it was before.
 fn commands(towards: Towards, link: &BoxLink) -> String {
     let (shaped, delayed) = towards.devices();
     let mut lines = String::new();
@@ -465,7 +467,7 @@ fn commands(towards: Towards, link: &BoxLink) -> String {
     lines
 }
 
-/// The first of these disciplines in the output of `tc -s -j qdisc`.
+/// Returns the first of these disciplines in the output of `tc -s -j qdisc`.
 fn parse(json: &str, kinds: &[&str]) -> Option<QueueStatistics> {
     let list: Vec<Value> = serde_json::from_str(json.trim()).ok()?;
     let queue = list.iter().find(|queue| queue["kind"].as_str().is_some_and(|kind| kinds.contains(&kind)))?;
@@ -478,7 +480,7 @@ fn parse(json: &str, kinds: &[&str]) -> Option<QueueStatistics> {
     })
 }
 
-/// Packets that a device of the thread's namespace did not send. 0 where it is gone.
+/// Returns the number of packets that a device of the thread's namespace dropped. 0 if the device is gone.
 fn not_sent(device: &str) -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let counts = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));

@@ -23,16 +23,16 @@ use crate::{
     registry::Record,
 };
 
-/// A named network namespace, removed with its lab, or when the guard is dropped where it belongs to none.
+/// A named network namespace. It is removed with its lab, or when the guard is dropped if it belongs to no lab.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    /// Only of a namespace that belongs to no lab.
+    /// The entry of a namespace that belongs to no lab.
     _record: Option<Record>,
 }
 
 impl Namespace {
-    /// Makes a namespace on its own, named `dwell-<lab>-<pid>-<n>`, its loopback up.
+    /// Makes a namespace that belongs to no lab, named `dwell-<lab>-<pid>-<n>`. Its loopback device is up.
     pub fn create(lab: &str) -> Result<Self> {
         let record = Record::transient(lab, None, &["only"])?;
         let mut namespace = Self::add(&record.state().namespaces["only"])?;
@@ -40,7 +40,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The caller has a record that removes it.
+    /// Makes a namespace that the caller's record removes.
     pub fn add(name: &str) -> Result<Self> {
         run(Command::new("ip").args(["netns", "add", name]), "")?;
         let namespace = Self { name: name.to_owned(), _record: None };
@@ -48,21 +48,21 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Returns its name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that runs `program` in here. Only the network is another: mounts stay, unlike with `ip netns exec`,
-    /// so that pinned BPF objects are in sight.
+    /// Returns a command that runs `program` in the namespace. Unlike `ip netns exec`, it keeps the mounts, so that
+    /// pinned BPF objects are visible.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", path(&self.name).display())).arg("--").arg(program);
         command
     }
 
-    /// Starts `program` in here, to be killed with its guard and all that it started, or on its own when the calling
-    /// thread ends, however that happens. `configure` adds arguments and pipes.
+    /// Starts `program` in the namespace. The program and all that it started are killed with the guard; the program
+    /// alone when the calling thread ends in any way. `configure` adds arguments and pipes.
     pub fn spawn(&self, program: impl AsRef<OsStr>, configure: impl FnOnce(&mut Command)) -> Result<Guarded> {
         // The caller may die before setpriv has asked for the signal; the shell sees that by its parent.
         let mut command = self.command("setpriv");
@@ -74,12 +74,12 @@ impl Namespace {
         Ok(Guarded(child))
     }
 
-    /// Runs a closure in here, on a thread of its own. Sockets it opens stay in the namespace.
+    /// Runs a closure in the namespace, on a thread of its own. Sockets that it opens stay in the namespace.
     pub fn enter<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
         enter(&self.name, body)
     }
 
-    /// Starts a thread in here.
+    /// Starts a thread in the namespace.
     pub fn spawn_thread<T: Send + 'static>(&self, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<Result<T>> {
         let name = self.name.clone();
         thread::spawn(move || {
@@ -88,7 +88,7 @@ impl Namespace {
         })
     }
 
-    /// Runs lines of `ip -batch` in it.
+    /// Runs lines of `ip -batch` in the namespace.
     pub fn ip(&self, batch: &str) -> Result<()> {
         run(Command::new("ip").args(["-n", &self.name, "-batch", "-"]), batch).map(drop)
     }
@@ -115,7 +115,7 @@ fn path(name: &str) -> PathBuf {
     Path::new("/run/netns").join(name)
 }
 
-/// Only for threads that do nothing else afterwards.
+/// Moves the calling thread to a namespace. It must do nothing else afterwards.
 fn join_this_thread_to(name: &str) -> Result<()> {
     let path = path(name);
     let namespace = File::open(&path).map_err(Error::file("open", &path))?;
@@ -150,8 +150,8 @@ impl Drop for Guarded {
     }
 }
 
-/// Whether the leader has been collected and its number given to another process. While only others of the group are
-/// left, the kernel gives it to none.
+/// Returns whether the leader has been collected and its number reused for another process. The kernel does not reuse
+/// the number as long as other processes of the group exist.
 fn belongs_to_a_stranger(leader: Pid) -> bool {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let is_our_child = waitid(Id::Pid(leader), look).is_ok();

@@ -1,7 +1,7 @@
 //! The few messages of nfnetlink_queue that the emulator needs (linux/netfilter/nfnetlink_queue.h).
 //!
-//! Packets stay in the kernel; only their number, length and arrival time come here. A packet kept whole by
-//! segmentation offload is one message, its length that of the whole.
+//! Packets stay in the kernel; only their number, length and arrival time are received. A packet that segmentation
+//! offload keeps whole is one message with the whole length.
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -40,11 +40,11 @@ const ATTRIBUTE_VERDICT: u16 = 2;
 const ATTRIBUTE_TIMESTAMP: u16 = 4;
 const ATTRIBUTE_LENGTH: u16 = 13;
 
-/// Packets the kernel may hold for a queue, and room for their messages: ten times what a busy test line holds.
+/// The number of packets that the kernel may hold for a queue, and whose messages fit: ten times that of a busy test.
 const MAX_HELD: u32 = 200_000;
 const RECEIVE_BUFFER: usize = 64 << 20;
 
-/// A bound queue of the namespace it was opened in.
+/// A bound queue of the namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct Queue {
     socket: OwnedFd,
@@ -52,13 +52,13 @@ pub(crate) struct Queue {
     verdicts: Vec<u8>,
 }
 
-/// What the kernel tells of a packet that waits for its verdict.
+/// The kernel's message about a packet that waits for its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) id: u32,
-    /// From the IP header on.
+    /// The length from the IP header on.
     pub(crate) bytes: Bytes,
-    /// When the receiving interface stamped it, in whole microseconds, rounded down.
+    /// The timestamp of the receiving interface in whole microseconds, rounded down.
     pub(crate) arrival: Option<SystemTime>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) enum Verdict {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     Packet(Packet),
-    /// Nothing there now.
+    /// There is no message now.
     Nothing,
-    /// The kernel dropped packets for want of room; its counters tell how many.
+    /// The kernel dropped packets because the buffer was full. Its counters say how many.
     Overrun,
-    /// The kernel did not know a packet of a verdict.
+    /// The kernel did not know the packet of a verdict.
     Refused,
 }
 
@@ -98,7 +98,7 @@ impl Queue {
         command.attribute(CONFIG_COMMAND, &[COMMAND_BIND, 0, 0, 0]);
         queue.configure(&command.finish())?;
         let mut params = Message::new(CONFIG, NLM_F_REQUEST | NLM_F_ACK, number);
-        // One byte of the packet: the kernel tells the length only of packets that it cuts, and takes 0 for all.
+        // One byte of the packet: the kernel reports the length only of packets that it cuts, and 0 means all.
         params.attribute(CONFIG_PARAMS, &[0, 0, 0, 1, COPY_PACKET]);
         params.attribute(CONFIG_MAX_LENGTH, &MAX_HELD.to_be_bytes());
         params.attribute(CONFIG_MASK, &FLAG_GSO.to_be_bytes());
@@ -111,7 +111,7 @@ impl Queue {
         self.number
     }
 
-    /// The kernel answers within the call that sends, except where packets came first.
+    /// Reads the answer to a command. The kernel answers within the call that sends, unless packets arrived first.
     fn configure(&self, message: &[u8]) -> Result<()> {
         let failed = || Error::os(format!("configure netfilter queue {}", self.number));
         send(self.socket.as_raw_fd(), message, MsgFlags::empty()).map_err(failed())?;
@@ -140,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// Adds a verdict to those that the next [`Self::flush`] gives.
+    /// Queues a verdict for the next [`Self::flush`].
     pub(crate) fn push_verdict(&mut self, id: u32, verdict: Verdict) {
         let mut message = Message::new(VERDICT, NLM_F_REQUEST, self.number);
         let mut body = [0; 8];
@@ -150,7 +150,7 @@ impl Queue {
         self.verdicts.extend_from_slice(&message.finish());
     }
 
-    /// Gives the verdicts. Accepted packets go on their way within this call.
+    /// Sends the verdicts. Accepted packets leave within this call.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if self.verdicts.is_empty() {
             return Ok(());
@@ -172,7 +172,8 @@ impl AsFd for Queue {
     }
 }
 
-/// Packets of a queue that the kernel dropped itself, from the queue table of the calling thread's namespace.
+/// Returns the number of packets of a queue that the kernel dropped itself, from the queue table of the calling
+/// thread's namespace.
 pub(crate) fn kernel_drops(number: u16) -> Option<u64> {
     // `/proc/net` is that of the process, not of the thread.
     let table = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
@@ -245,7 +246,7 @@ fn parse_packet(message: &[u8]) -> Option<Packet> {
         }
         rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
     }
-    // Every IP packet is longer than the one byte asked for, so the kernel tells its length.
+    // Every IP packet is longer than the one byte asked for, so the kernel reports its length.
     Some(Packet { id: id?, bytes: Bytes(u64::from(length?)), arrival })
 }
 

@@ -2,12 +2,12 @@ use std::net::Ipv4Addr;
 
 use crate::{Namespace, Result};
 
-/// Two hosts and a cable, with nothing between them that delays.
+/// Two hosts with a link between them that does not delay.
 #[derive(Debug)]
 pub struct Pair {
-    /// Has the device `left0`.
+    /// The left host, with the device `left0`.
     pub left: Namespace,
-    /// Has the device `right0`.
+    /// The right host, with the device `right0`.
     pub right: Namespace,
 }
 
@@ -17,7 +17,7 @@ impl Pair {
     /// The address of the right host.
     pub const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 
-    /// Makes them. They go when this is dropped.
+    /// Makes the hosts. They are removed when this is dropped.
     ///
     /// # Errors
     ///

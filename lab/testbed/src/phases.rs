@@ -4,28 +4,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BitsPerSecond, Bytes, Nanos};
 
-/// Stretches of time in which a link is another. They follow each other from its first packet on, and begin again
-/// after the last.
+/// Phases in which a link has different properties. They follow one another from its first packet on, and repeat after
+/// the last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Phase>", into = "Vec<Phase>")]
 pub struct Phases(Arc<[Phase]>);
 
-/// One of them. What is absent is as the link has it otherwise.
+/// A phase. Absent properties are those of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// How long it is.
+    /// The length of the phase.
     pub lasts_ns: Nanos,
-    /// Rate at which the queue is served in it.
+    /// The rate at which the queue is served during the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bits_per_second: Option<BitsPerSecond>,
-    /// One-way delay of packets that leave the queue in it.
+    /// The one-way delay of packets that leave the queue during the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<Nanos>,
 }
 
 impl Phases {
-    /// The one at a time since the start, and how much of it is left.
+    /// Returns the phase at a time since the start, and how much of it is left.
     pub(crate) fn at(&self, since_start: Nanos) -> (&Phase, Nanos) {
         let period: u64 = self.0.iter().map(|phase| phase.lasts_ns.0).sum();
         let mut rest = Nanos(since_start.0 % period);
@@ -38,11 +38,11 @@ impl Phases {
         unreachable!("the rest is less than all phases together");
     }
 
-    /// When a packet has been sent in full whose sending begins at `begin`, on a link that has this rate but for its
-    /// phases; both times are since the start.
+    /// Returns the time at which a packet has been sent completely whose first byte is sent at `begin`, on a link that
+    /// has this rate outside of phases. Both times are since the start.
     pub(crate) fn serve(&self, begin: Nanos, bytes: Bytes, other: Option<BitsPerSecond>) -> Nanos {
         let mut now = begin;
-        // In bits times 10⁹, of which a rate takes so many a nanosecond.
+        // In units of 10⁻⁹ bits: a rate in bits per second is also the number of these units per nanosecond.
         let mut rest = u128::from(bytes.0) * 8_000_000_000;
         loop {
             let (phase, left) = self.at(now);

@@ -16,10 +16,10 @@ use nix::{
 
 use crate::{Error, Guarded, Namespace, Result};
 
-/// How long a program may take to come up or to end.
+/// The time that a program may take to start or to end.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running program and the files of its output. It is killed when this is dropped.
+/// A running program with the files of its output. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct RunningProgram {
     name: String,
@@ -48,17 +48,22 @@ impl RunningProgram {
         Ok(RunningProgram { name, process, stdout, stderr })
     }
 
-    /// The file of its standard output.
+    /// Returns the number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns the file of its standard output.
     pub fn stdout_file(&self) -> &Path {
         &self.stdout
     }
 
-    /// Its standard error so far.
+    /// Returns its standard error so far.
     pub fn stderr(&self) -> Result<String> {
         fs::read_to_string(&self.stderr).map_err(Error::file("read", &self.stderr))
     }
 
-    /// Waits until a text stands `times` times in its standard error.
+    /// Waits until a text occurs `times` times in its standard error.
     pub fn wait_for(&mut self, text: &str, times: usize, patience: Duration) -> Result<()> {
         let wanted = format!("\"{text}\" of");
         self.wait_until(&wanted, patience, |program| Ok(program.stderr()?.matches(text).count() >= times))
@@ -85,7 +90,7 @@ impl RunningProgram {
         Ok(())
     }
 
-    /// Whether the program has ended by itself. Fails if its exit status is not 0.
+    /// Returns whether the program has ended by itself. Fails if its exit status is not 0.
     pub fn has_ended(&mut self) -> Result<bool> {
         match self.try_wait()? {
             None => Ok(false),
@@ -111,7 +116,7 @@ impl RunningProgram {
         self.stderr_lines()
     }
 
-    /// The lines of its standard error, each after the program's name.
+    /// Returns the lines of its standard error without the program's name.
     pub fn stderr_lines(&self) -> Result<Vec<String>> {
         Ok(self.stderr()?.lines().map(|line| format!("{}: {line}", self.name)).collect())
     }

@@ -1,4 +1,4 @@
-//! What labs exist, so that those of killed runs can be removed: a file a lab in `/run/dwell/lab`.
+//! The list of labs, from which those of killed runs are removed: one file per lab in `/run/dwell/lab`.
 
 use std::{
     collections::BTreeMap,
@@ -23,25 +23,25 @@ use crate::{Error, Result, error::find_program, namespace, topology::Topology};
 
 const FOLDER: &str = "/run/dwell/lab";
 
-/// What there is to know about a lab from outside: the content of its state file.
+/// The content of a lab's state file: what other processes know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// `dwell.lab/1`.
+    /// The schema, `dwell.lab/1`.
     pub schema: String,
     /// Name of the lab; its namespaces are called `dwell-<name>-<role>`.
     pub name: String,
-    /// Its network; absent for a namespace on its own.
+    /// The network; absent for a namespace that belongs to no lab.
     pub topology: Option<Topology>,
-    /// The process with which it goes; absent for a lab that stays until it is taken down.
+    /// The process with which the lab ends; absent for a lab that stays until it is taken down.
     pub owner: Option<ProcessId>,
-    /// Namespace of each role.
+    /// The namespace of each role.
     pub namespaces: BTreeMap<String, String>,
-    /// The link emulator, where it runs as a process.
+    /// The link emulator, if it is a process of its own.
     pub emulator: Option<ProcessId>,
 }
 
 impl State {
-    /// How to use the lab, for people.
+    /// Returns a text for users about how to use the lab.
     pub fn describe(&self) -> String {
         let mut text = format!("lab {}", self.name);
         let Some(topology) = &self.topology else {
@@ -65,7 +65,7 @@ impl State {
         text
     }
 
-    /// Where files of this lab are.
+    /// Returns the folder of the lab's files.
     pub fn folder(&self) -> PathBuf {
         Path::new(FOLDER).join(&self.name)
     }
@@ -78,7 +78,8 @@ impl State {
         self.owner.is_some_and(|owner| !owner.is_alive())
     }
 
-    /// Ends its processes and removes its namespaces and files. Goes on past failures and gives the first.
+    /// Ends the lab's processes and removes its namespaces and files. Continues after a failure, and returns the first
+    /// one.
     pub(crate) fn remove(&self) -> Result<()> {
         let mut first = Ok(());
         if let Some(emulator) = self.emulator {
@@ -101,22 +102,22 @@ impl fmt::Display for State {
     }
 }
 
-/// A process, told from a later one of the same number by its start time.
+/// A process. Its start time distinguishes it from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Its number.
     pub pid: i32,
-    /// Start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
+    /// Its start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
     pub start_ticks: u64,
 }
 
 impl ProcessId {
-    /// This process.
+    /// Returns this process.
     pub fn own() -> Result<Self> {
         Self::of(std::process::id())
     }
 
-    /// The process that has this number now.
+    /// Returns the process that has this number now.
     pub fn of(pid: u32) -> Result<Self> {
         let pid = i32::try_from(pid).map_err(|why| Error::invalid(format!("process {pid}"), why))?;
         let (_, start_ticks) =
@@ -124,12 +125,12 @@ impl ProcessId {
         Ok(Self { pid, start_ticks })
     }
 
-    /// Whether it runs; one that only waits to be collected does not.
+    /// Returns whether it runs. A zombie does not.
     pub fn is_alive(self) -> bool {
         read_stat(self.pid).is_some_and(|(state, start)| start == self.start_ticks && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Asks it to end, and kills it when it has not after two seconds.
+    /// Asks it to end, and kills it if it has not ended after two seconds.
     pub(crate) fn end(self) {
         let pid = Pid::from_raw(self.pid);
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
@@ -147,7 +148,7 @@ impl ProcessId {
     }
 }
 
-/// State letter and start time.
+/// Returns the state letter and the start time of a process.
 fn read_stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The program's name stands in parentheses and may hold anything.
@@ -165,14 +166,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// An entry that goes with this process. Removes abandoned labs first.
+    /// Creates an entry that ends with this process. Removes abandoned labs first.
     pub(crate) fn transient(lab: &str, topology: Option<&Topology>, roles: &[&str]) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Self::enter(format!("{lab}-{}-{number}", std::process::id()), topology, roles)
     }
 
-    /// An entry under exactly this name, which must be free.
+    /// Creates an entry with exactly this name, which must be unused.
     pub(crate) fn named(name: &str, topology: &Topology, roles: &[&str]) -> Result<Self> {
         Self::enter(name.to_owned(), Some(topology), roles)
     }
@@ -181,7 +182,7 @@ impl Record {
         check_name(&name)?;
         require("make a lab")?;
         let lock = lock()?;
-        // What fails for another lab is told by the list of them, and hinders no new one.
+        // Failures of other labs are shown by `list`, and do not prevent a new lab.
         list_locked()?;
         if state_file(&name).exists() {
             return Err(Error::Exists(name));
@@ -214,7 +215,7 @@ impl Record {
         self.save()
     }
 
-    /// From now on the lab stays until it is taken down by name.
+    /// Makes the lab stay until it is taken down by name.
     pub(crate) fn keep(mut self) -> Result<State> {
         self.state.owner = None;
         self.save()?;
@@ -237,16 +238,16 @@ impl Drop for Record {
     }
 }
 
-/// All labs. What fails for one keeps none of the others from being seen to.
+/// All labs, and the failures of single ones.
 #[derive(Debug, Default)]
 pub struct Labs {
-    /// Those there are, by name.
+    /// The existing labs by name.
     pub states: Vec<State>,
-    /// State files that cannot be read, abandoned labs that cannot be removed.
+    /// Failures: state files that cannot be read, and abandoned labs that cannot be removed.
     pub failures: Vec<Error>,
 }
 
-/// All labs there are, after removing what killed runs left: labs whose owner is gone.
+/// Removes the labs of killed runs, whose owner is gone, and returns all others.
 pub fn list() -> Result<Labs> {
     require("read which labs there are")?;
     let _lock = lock()?;
@@ -284,7 +285,7 @@ fn read_all() -> Result<Labs> {
     Ok(labs)
 }
 
-/// None where there is no such file: a lab's owner may remove it at any time.
+/// Reads a state file. `None` if it does not exist: a lab's owner may remove it at any time.
 fn read_file(file: &Path) -> Result<Option<State>> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -303,7 +304,7 @@ fn read_file(file: &Path) -> Result<Option<State>> {
     Ok(Some(state))
 }
 
-/// Looks at no other lab's file.
+/// Finds a lab by its name, without reading the files of other labs.
 pub(crate) fn read(name: &str) -> Result<State> {
     check_name(name)?;
     read_file(&state_file(name))?.ok_or_else(|| Error::Unknown(name.to_owned()))
@@ -313,7 +314,7 @@ fn state_file(name: &str) -> PathBuf {
     Path::new(FOLDER).join(format!("{name}.json"))
 }
 
-/// Readers see the old content or the new, never a part.
+/// Writes a file so that readers see the old content or the new one, never a part.
 pub(crate) fn write_atomically(file: &Path, text: &str) -> Result<()> {
     let fresh = file.with_extension("new");
     fs::write(&fresh, text).map_err(Error::file("write", &fresh))?;
@@ -329,7 +330,7 @@ fn lock() -> Result<Flock<File>> {
         .map_err(|(_, errno)| Error::os(format!("lock {}", path.display()))(errno))
 }
 
-/// The first thing this host lacks for a lab: a sentence with its remedy, or nothing.
+/// Returns what this host lacks for a lab, as a sentence with the remedy, or `None`.
 pub fn missing_requirement() -> Option<String> {
     require("make a lab").err().map(|error| error.to_string())
 }

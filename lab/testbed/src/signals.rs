@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, noted for as long as an experiment runs.
+//! SIGINT and SIGTERM during an experiment.
 
 use std::{
     sync::{
@@ -10,15 +10,15 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Notes a request to stop, for as long as it lives.
+/// Records a request to stop. Handlers are installed until it is dropped.
 pub struct Signals {
-    /// True once a signal came.
+    /// True once a signal has arrived.
     pub stop: Arc<AtomicBool>,
     registered: Vec<signal_hook::SigId>,
 }
 
 impl Signals {
-    /// Starts to watch; handlers are removed on drop.
+    /// Installs the handlers.
     pub fn watch() -> Result<Self> {
         let mut signals = Self { stop: Arc::new(AtomicBool::new(false)), registered: Vec::new() };
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -29,16 +29,18 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Sleeps, and fails with [`Error::Interrupted`] as soon as a signal comes.
+    /// Sleeps, and fails with [`Error::Interrupted`] as soon as a signal arrives, or at once if one has.
     pub fn pause(&self, duration: Duration) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < duration {
+        loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
+            if begun.elapsed() >= duration {
+                return Ok(());
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
     }
 }
 
@@ -47,5 +49,18 @@ impl Drop for Signals {
         for id in self.registered.drain(..) {
             signal_hook::low_level::unregister(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_no_time_notices_an_earlier_signal() {
+        let signals = Signals { stop: Arc::default(), registered: Vec::new() };
+        assert!(signals.pause(Duration::ZERO).is_ok());
+        signals.stop.store(true, Ordering::Relaxed);
+        assert!(matches!(signals.pause(Duration::ZERO), Err(Error::Interrupted)));
     }
 }

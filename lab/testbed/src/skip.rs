@@ -17,8 +17,8 @@ use std::{
     thread,
 };
 
-/// Reports that the calling test is skipped, and why: on standard error, and as a line `BINARY TEST: REASON` of the file
-/// that the environment variable DWELL_SKIPS names. `make test` prints a table of them at its end.
+/// Reports that the calling test is skipped, and why: on standard error, and as a line `BINARY TEST: REASON` of the
+/// file that the environment variable DWELL_SKIPS names. `make test` prints a table of them at its end.
 pub fn skip(reason: impl Display) {
     let binary = env::current_exe().unwrap_or_default();
     let binary = binary.file_stem().unwrap_or_default().to_string_lossy();
@@ -37,7 +37,7 @@ pub fn skip(reason: impl Display) {
     }
 }
 
-/// Whether the calling test is skipped because this process is not root.
+/// Returns whether the calling test is skipped because this process is not root.
 ///
 /// # Panics
 /// In CI (`CI=true`), where every test that needs root runs as root.
@@ -49,7 +49,7 @@ pub fn lacks_root() -> bool {
     !is_root && required("this process is not root")
 }
 
-/// Mounts the BPF file system where this host has none, as systemd does at boot: tests pin maps and programs in it.
+/// Mounts the BPF file system if this host has none, as systemd does at boot: tests pin maps and programs in it.
 fn mount_bpffs() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -61,10 +61,10 @@ fn mount_bpffs() {
     });
 }
 
-/// Whether the calling test is skipped because no such program is on the search path.
+/// Returns whether the calling test is skipped because the program is not on the search path.
 ///
 /// # Panics
-/// In CI (`CI=true`), where every program is there.
+/// In CI (`CI=true`), where every program is installed.
 pub fn lacks_program(program: &str) -> bool {
     let search = env::var_os("PATH").unwrap_or_default();
     let is_there = env::split_paths(&search)
@@ -73,7 +73,7 @@ pub fn lacks_program(program: &str) -> bool {
     !is_there && required(&format!("there is no program {program}"))
 }
 
-/// Reports the lack of something that a host has after `make test` has installed what it names. Always true.
+/// Reports that something is missing which `make test` would have installed. Always returns true.
 ///
 /// # Panics
 /// In CI (`CI=true`).

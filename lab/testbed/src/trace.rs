@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Error, Nanos, Result};
 
-/// A delivery trace in the format of mahimahi: a line an opportunity, its time in whole milliseconds from the first
-/// packet, not decreasing. Each lets up to 1504 bytes pass, of one packet or of several; what is not used at its time is
-/// lost. After the last line the trace starts again, at the time of that line.
+/// A delivery trace in the format of mahimahi. Each line is an opportunity: its time in whole milliseconds since the
+/// first packet, not decreasing. An opportunity lets up to 1504 bytes of one or several packets pass; bytes that are
+/// not used at its time are lost. After the last line, the trace restarts at the time of that line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Trace(Arc<[u64]>);
 
-/// What one opportunity lets pass.
+/// The number of bytes that one opportunity lets pass.
 const OPPORTUNITY: Bytes = Bytes(1504);
 
 impl Trace {
-    /// Reads a trace from its text.
+    /// Parses the text of a trace.
     pub fn parse(text: &str) -> Result<Self> {
         let times = text
             .lines()
@@ -57,7 +57,7 @@ impl From<Trace> for Vec<u64> {
     }
 }
 
-/// Where a link is in its trace: the next opportunity, and what is left of it.
+/// The position of a link in its trace: the next opportunity, and the bytes left in it.
 #[derive(Debug)]
 pub(crate) struct TraceCursor {
     trace: Trace,
@@ -72,7 +72,7 @@ impl TraceCursor {
         Self { trace, start, round: 0, line: 0, left: OPPORTUNITY }
     }
 
-    /// When a packet that arrives at `now`, behind all earlier ones, has passed in full.
+    /// Returns the time at which a packet that arrives at `now`, behind all earlier ones, has passed completely.
     pub(crate) fn serve(&mut self, now: Nanos, bytes: Bytes) -> Nanos {
         let elapsed_ms = now.since(self.start).0.div_ceil(1_000_000);
         let round = elapsed_ms / self.trace.period_ms();

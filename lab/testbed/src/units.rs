@@ -1,18 +1,18 @@
 pub use dwell_engine::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// A link rate; zero is no rate and refused where a configuration is read.
+/// The rate of a link. Zero is not valid, and is refused when a configuration is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct BitsPerSecond(u64);
 
 impl BitsPerSecond {
-    /// None for zero.
+    /// `None` for zero.
     pub const fn new(bits_per_second: u64) -> Option<Self> {
         if bits_per_second == 0 { None } else { Some(Self(bits_per_second)) }
     }
 
-    /// How long the link is busy with so many bytes, rounded up.
+    /// Returns how long the link takes to send this many bytes, rounded up.
     pub fn serialization(self, bytes: Bytes) -> Nanos {
         let ns = (u128::from(bytes.0) * 8_000_000_000).div_ceil(u128::from(self.0));
         Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -38,15 +38,16 @@ impl From<BitsPerSecond> for u64 {
 pub struct Probability(f64);
 
 impl Probability {
-    /// It never happens.
+    /// The probability of what never happens.
     pub const NEVER: Self = Self(0.0);
 
-    /// None outside 0 to 1.
+    /// `None` outside 0 to 1.
     pub fn new(probability: f64) -> Option<Self> {
         (0.0..=1.0).contains(&probability).then_some(Self(probability))
     }
 
-    /// Whether it happens, for 64 random bits. The upper 53 decide, so that 0 never and 1 always happens.
+    /// Returns whether the event happens, given 64 random bits. The upper 53 decide, so that probability 0 never
+    /// happens and 1 always does.
     pub fn hits(self, random: u64) -> bool {
         ((random >> 11) as f64) < self.0 * (1u64 << 53) as f64
     }

@@ -9,6 +9,8 @@ mod status;
 
 use std::net::IpAddr;
 
+use dwell_records::Object;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
@@ -104,12 +106,12 @@ pub struct Changes {
 }
 
 /// Where the balancer would send a packet, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketRoute {
     /// The verdict: pass, drop, send or redirect.
     pub verdict: String,
     /// The reason, in one word.
-    pub why: String,
+    pub reason: String,
     /// The name of the VIP that the packet matches.
     pub vip: Option<String>,
     /// The name of the selected backend.
@@ -118,6 +120,10 @@ pub struct PacketRoute {
     pub address: Option<IpAddr>,
     /// The frame as it would be sent, in hexadecimal digits; none if it would not be.
     pub frame: Option<String>,
+}
+
+impl Object for PacketRoute {
+    const KINDS: &'static [&'static str] = &["lb.route"];
 }
 
 /// Parses hexadecimal digits. White space and colons between them are ignored. None if anything else is there, or an

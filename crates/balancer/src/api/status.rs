@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use dwell_engine::balance::{Forward, Protocol};
+use dwell_records::{LatencyObject, Object};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{config::PolicyName, plan::Phase};
 
 /// The status of a balancer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// The time of the status, in RFC 3339.
+    /// The time of the status, in RFC 3339. Empty once it stands in a header.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub time: String,
     /// The version of dwell that runs.
     pub version: String,
@@ -21,9 +24,9 @@ pub struct Status {
     /// The time when the configuration was last read, in RFC 3339.
     pub loaded: String,
     /// The length of the control loop's interval.
-    pub interval_s: f64,
+    pub interval_ns: u64,
     /// The time that the control loop worked at the end of the last interval.
-    pub interval_work_s: Option<f64>,
+    pub interval_work_ns: Option<u64>,
     /// The data plane in the kernel.
     pub plane: PlaneStatus,
     /// The VIPs, in the order of the configuration.
@@ -34,16 +37,19 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
+impl Object for Status {
+    const KINDS: &'static [&'static str] = &["lb.state"];
+}
+
 /// The data plane in the kernel.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-plane")]
 pub struct PlaneStatus {
     /// How it was started: "new", "over" (taken over from an earlier process), or "anew" (replacing an earlier one).
-    #[serde(rename = "taken")]
     pub start: String,
     /// The number of tracked connections.
     pub connections: u64,
     /// The number of connections that can be tracked.
-    #[serde(rename = "places")]
     pub capacity: u64,
     /// Packets by reason of their routing.
     pub packets: BTreeMap<String, u64>,
@@ -53,19 +59,23 @@ pub struct PlaneStatus {
 }
 
 /// The status of a VIP.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-vip")]
 pub struct VipStatus {
     /// The name.
     pub name: String,
     /// The virtual address.
     pub address: IpAddr,
     /// The transport protocol.
-    pub protocol: Protocol,
+    #[schemars(with = "String")]
+    pub proto: Protocol,
     /// The port; null for any.
     pub port: Option<u16>,
     /// How the weights of backends are set.
+    #[schemars(with = "String")]
     pub policy: PolicyName,
     /// How packets are forwarded to backends.
+    #[schemars(with = "serde_json::Value")]
     pub forward: Forward,
     /// The number of entries in the Maglev table.
     pub table_size: u32,
@@ -87,7 +97,8 @@ pub struct VipStatus {
 }
 
 /// How many connections of a server are heavy.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-heavy")]
 pub struct HeavyStatus {
     /// The number of heavy connections of a server.
     pub connections: u32,
@@ -98,7 +109,8 @@ pub struct HeavyStatus {
 }
 
 /// The status of a backend.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-backend")]
 pub struct BackendStatus {
     /// The name.
     pub name: String,
@@ -107,13 +119,14 @@ pub struct BackendStatus {
     /// The number in the kernel's maps.
     pub real: u32,
     /// Whether new connections may be sent to it.
+    #[schemars(with = "String")]
     pub phase: Phase,
     /// What its health checks say.
     pub health: HealthState,
     /// Why the last check failed; null if it succeeded.
-    pub health_why: Option<String>,
+    pub health_problem: Option<String>,
     /// The duration of the last successful check.
-    pub check_s: Option<f64>,
+    pub check_ns: Option<u64>,
     /// The configured weight.
     pub configured: f64,
     /// The weight that the policy has set, in the unit of the configuration.
@@ -121,13 +134,11 @@ pub struct BackendStatus {
     /// The part of the Maglev table, and so of new connections, from 0 to 1.
     pub share: f64,
     /// The reason for the weight, in one word.
-    pub why: String,
+    pub reason: String,
     /// The reason for the weight, in a sentence.
-    pub why_words: String,
-    /// The mean response latency of the last interval.
-    pub latency_s: Option<f64>,
-    /// The number of connections that the mean is taken over.
-    pub latency_connections: Option<u32>,
+    pub explanation: String,
+    /// The response latency in the last interval. Null where there was none.
+    pub latency: Option<LatencyObject>,
     /// The number of requests in the last interval divided by the number of connections that were active at its end.
     pub freshness: Option<f64>,
     /// The number of connections with a packet within the active time.
@@ -149,16 +160,18 @@ pub struct BackendStatus {
 }
 
 /// The load that a server reports.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-load")]
 pub struct LoadStatus {
     /// How long a request waits at the server; null if the server does not know.
-    pub wait_s: Option<f64>,
+    pub wait_ns: Option<u64>,
     /// The age of the report.
-    pub age_s: f64,
+    pub age_ns: u64,
 }
 
 /// The state of a backend's health checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-health")]
 #[serde(rename_all = "lowercase")]
 pub enum HealthState {
     /// It is not checked, or has not been checked yet.

@@ -22,10 +22,13 @@ use toml::de::DeTable;
 
 use self::{
     table::{Problem, Source, Table},
-    value::{parsed, socket, text, time, whole},
+    value::{choice, parsed, socket, text, time, whole},
 };
 
-pub use dwell_engine::balance::{Forward, Protocol, VipKey};
+pub use dwell_engine::{
+    balance::{Forward, Protocol, VipKey},
+    response::Estimator,
+};
 
 pub use self::{
     backend::{Backend, MAX_WEIGHT},
@@ -45,6 +48,8 @@ pub struct Config {
     pub interface: String,
     /// The interval of the control loop, which is also the epoch of the latency estimation.
     pub interval: Duration,
+    /// The estimator of response latency. `Pirate`, the paper's, is there for experiments.
+    pub estimator: Estimator,
     /// A connection without a packet for this time is forgotten.
     pub idle_timeout: Duration,
     /// A connection with a packet within this time counts as active.
@@ -171,6 +176,7 @@ impl Config {
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
+const ESTIMATORS: [(&str, Estimator); 2] = [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)];
 
 fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Option<Config> {
     let mut table = Table::new(source, "", root, 0..0);
@@ -184,6 +190,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         path: path.into(),
         interface: name.clone(),
         interval: table.get("interval", time(100 * MILLISECOND..=MINUTE)).unwrap_or(Duration::from_secs(1)),
+        estimator: table.get("estimator", choice(&ESTIMATORS)).unwrap_or(Estimator::Auto),
         idle_timeout: table.get("idle_timeout", time(Duration::from_secs(1)..=DAY)).unwrap_or(MINUTE),
         active_timeout: table.get("active_timeout", time(10 * MILLISECOND..=DAY)).unwrap_or(Duration::from_secs(5)),
         hash_seed: table.get("hash_seed", whole(0..=i64::MAX)).unwrap_or(0x64_7765_6c6c) as u64,

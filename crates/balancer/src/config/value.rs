@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_app::args;
 use toml::de::DeValue;
 
 use super::table::Problem;
@@ -66,16 +67,10 @@ pub(super) fn number(range: RangeInclusive<f64>) -> impl FnOnce(&DeValue<'_>) ->
 pub(super) fn time(range: RangeInclusive<Duration>) -> impl FnOnce(&DeValue<'_>) -> Read<Duration> {
     move |value| {
         let text = string(value, "a duration", "\"100ms\", \"1s\" or \"2m\"")?;
-        let time = match text {
-            "0" => Some(Duration::ZERO),
-            _ => text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok()),
-        };
-        let Some(time) = time else {
-            return Err(Problem::new(
-                format!("\"{text}\" is not a duration"),
-                "write a number and a unit, as in \"100ms\", \"1s\" or \"2m\"",
-            ));
-        };
+        let time = args::duration(text).map_err(|_| {
+            let remedy = "write a number and a unit, as in \"100ms\", \"1s\" or \"2m\"";
+            Problem::new(format!("\"{text}\" is not a duration"), remedy)
+        })?;
         if range.contains(&time) {
             return Ok(time);
         }

@@ -197,7 +197,7 @@ impl Balancer {
         if let Some(error) = failure.filter(|_| !was_unsaved) {
             self.emit(&Event::Unsaved {
                 path: saved_state::path(&self.config.socket).display().to_string(),
-                error: error.to_string(),
+                reason: error.to_string(),
             });
         }
     }

@@ -2,43 +2,41 @@
 
 use std::net::IpAddr;
 
+use dwell_records::{LatencyObject, Object};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An event of a balancer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "type")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Event {
     /// The balancer has started.
-    #[serde(rename = "lb_started")]
     Started {
         /// The interface that receives clients' packets.
         interface: String,
         /// The file of the configuration.
         config: String,
         /// How the data plane was started: "new", "over" (taken over) or "anew" (replaced).
-        #[serde(rename = "taken")]
         start: &'static str,
         /// Why an existing data plane could not be taken over.
-        why: Option<String>,
+        reason: Option<String>,
         /// The number of VIPs.
         vips: usize,
         /// The number of backends of all VIPs.
         backends: usize,
     },
     /// A backend's health has changed.
-    #[serde(rename = "lb_health")]
     Health {
         /// The name of the VIP.
         vip: String,
         /// The name of the backend.
         backend: String,
         /// Whether the backend is up.
-        is_up: bool,
+        up: bool,
         /// Why the check failed; null if it succeeded.
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// All backends of a VIP fail their checks, so that all are kept; or that has ended.
-    #[serde(rename = "lb_all_down")]
     AllDown {
         /// The name of the VIP.
         vip: String,
@@ -46,7 +44,6 @@ pub enum Event {
         all_down: bool,
     },
     /// A backend has become reachable or unreachable.
-    #[serde(rename = "lb_reach")]
     Reach {
         /// The address of the backend.
         address: IpAddr,
@@ -54,7 +51,6 @@ pub enum Event {
         problem: Option<String>,
     },
     /// The Maglev table of a VIP has changed.
-    #[serde(rename = "lb_weights")]
     Weights {
         /// The name of the VIP.
         vip: String,
@@ -64,7 +60,6 @@ pub enum Event {
         backends: Vec<Weight>,
     },
     /// An operator has changed something.
-    #[serde(rename = "lb_changed")]
     Changed {
         /// The request: "reload", "add", "remove", "weight" or "drain".
         by: &'static str,
@@ -72,27 +67,18 @@ pub enum Event {
         changes: Vec<String>,
     },
     /// A reload was refused, and nothing has changed.
-    #[serde(rename = "lb_refused")]
     Refused {
         /// The reason.
-        error: String,
+        reason: String,
     },
     /// The state for the next process cannot be saved. Reported once, until it can be saved again.
-    #[serde(rename = "lb_unsaved")]
     Unsaved {
         /// The file of the state.
         path: String,
         /// The cause.
-        error: String,
-    },
-    /// The reader of events was too slow: events before this one are missing.
-    #[serde(rename = "lb_lost")]
-    Lost {
-        /// The number of lost events.
-        events: u64,
+        reason: String,
     },
     /// A backend has been removed after its last connection.
-    #[serde(rename = "lb_left")]
     Left {
         /// The name of the backend.
         backend: String,
@@ -101,8 +87,38 @@ pub enum Event {
     },
 }
 
+impl Object for Event {
+    /// In the order of the variants.
+    const KINDS: &'static [&'static str] = &[
+        "lb.started",
+        "lb.health",
+        "lb.all-down",
+        "lb.reach",
+        "lb.weights",
+        "lb.changed",
+        "lb.refused",
+        "lb.unsaved",
+        "lb.left",
+    ];
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Event::Started { .. } => "lb.started",
+            Event::Health { .. } => "lb.health",
+            Event::AllDown { .. } => "lb.all-down",
+            Event::Reach { .. } => "lb.reach",
+            Event::Weights { .. } => "lb.weights",
+            Event::Changed { .. } => "lb.changed",
+            Event::Refused { .. } => "lb.refused",
+            Event::Unsaved { .. } => "lb.unsaved",
+            Event::Left { .. } => "lb.left",
+        }
+    }
+}
+
 /// The weight of a backend, and the reason for it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "lb-weight")]
 pub struct Weight {
     /// The name of the backend.
     pub backend: String,
@@ -111,7 +127,7 @@ pub struct Weight {
     /// The part of the table that it has.
     pub share: f64,
     /// The reason, in one word.
-    pub why: &'static str,
-    /// The mean response latency of the last interval.
-    pub latency_s: Option<f64>,
+    pub reason: &'static str,
+    /// The response latency in the last interval. Null where there was none.
+    pub latency: Option<LatencyObject>,
 }

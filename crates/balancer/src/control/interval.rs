@@ -3,13 +3,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use dwell_engine::response::{self, Record, estimate};
 use dwell_probes::balancer::ActiveConnections;
 
-use super::{Balancer, ControlError, Event, apply::MapContents, event::Weight, neighbours::HopUpdate, vip::RunningVip};
+use super::{
+    Balancer, ControlError, Event,
+    apply::MapContents,
+    event::Weight,
+    neighbours::HopUpdate,
+    vip::{RunningVip, latency_object},
+};
 use crate::{
     health::CheckResult,
     plan::{NumberedBackend, Phase},
@@ -158,8 +164,8 @@ impl Balancer {
         let event = Event::Health {
             vip: run.vip.name.clone(),
             backend: backend.backend.name.clone(),
-            is_up: result.is_up,
-            why: result.outcome.as_ref().err().cloned(),
+            up: result.is_up,
+            reason: result.outcome.as_ref().err().cloned(),
         };
         self.emit(&event);
         !is_first_success
@@ -206,8 +212,8 @@ fn weights(run: &RunningVip) -> Event {
             backend: backend.backend.name.clone(),
             weight: backend.share.weight,
             share: run.table.share(backend.real),
-            why: backend.share.reason.name(),
-            latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
+            reason: backend.share.reason.name(),
+            latency: latency.map(latency_object),
         }
     });
     let disruption = run.table.last_change().unwrap_or(0.0);

@@ -1,5 +1,7 @@
 //! The metrics of a balancer.
 
+use std::time::Duration;
+
 use dwell_metrics::{Family, Numbers};
 
 use super::{Balancer, status::load};
@@ -38,17 +40,17 @@ impl Balancer {
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));
                 put(metrics::BACKEND_WEIGHT, &labels, status.weight);
                 put(metrics::BACKEND_SHARE, &labels, status.share);
-                if let Some(latency_s) = status.latency_s {
-                    put(metrics::BACKEND_LATENCY, &labels, latency_s);
+                if let Some(mean_ns) = status.latency.and_then(|latency| latency.mean_ns) {
+                    put(metrics::BACKEND_LATENCY, &labels, seconds(mean_ns));
                 }
                 if let Some(freshness) = status.freshness {
                     put(metrics::BACKEND_FRESHNESS, &labels, freshness);
                 }
                 if let Some(load) = &status.load {
-                    if let Some(wait_s) = load.wait_s {
-                        put(metrics::BACKEND_LOAD, &labels, wait_s);
+                    if let Some(wait_ns) = load.wait_ns {
+                        put(metrics::BACKEND_LOAD, &labels, seconds(wait_ns));
                     }
-                    put(metrics::BACKEND_LOAD_AGE, &labels, load.age_s);
+                    put(metrics::BACKEND_LOAD_AGE, &labels, seconds(load.age_ns));
                 }
                 put(metrics::BACKEND_REACHABLE, &labels, is(status.problem.is_none()));
             }
@@ -70,4 +72,8 @@ impl Balancer {
         put(metrics::RELOADS, &["refused"], refused as f64);
         numbers
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
 }

@@ -211,7 +211,7 @@ impl Balancer {
             interface: config.interface.clone(),
             config: config.path.display().to_string(),
             start: self.start,
-            why: match start {
+            reason: match start {
                 StartKind::Replaced { why } => Some(why.to_string()),
                 _ => None,
             },
@@ -352,6 +352,7 @@ fn options(config: &Config) -> PlaneOptions {
 /// The settings of the latency estimation: an epoch is an interval.
 fn estimator(config: &Config) -> response::Config {
     response::Config {
+        estimator: config.estimator,
         epoch_ns: config.interval.as_nanos().try_into().unwrap_or(u64::MAX),
         ..response::Config::default()
     }

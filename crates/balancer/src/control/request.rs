@@ -43,7 +43,7 @@ impl Balancer {
         self.figures.reloads[usize::from(outcome.is_err())] += 1;
         let event = match &outcome {
             Ok(changed) => Event::Changed { by: "reload", changes: changed.changes.clone() },
-            Err(error) => Event::Refused { error: error.clone() },
+            Err(error) => Event::Refused { reason: error.clone() },
         };
         self.emit(&event);
         outcome
@@ -227,7 +227,7 @@ impl Balancer {
                 Verdict::Redirect => "redirect",
             }
             .into(),
-            why: decision.reason.name().into(),
+            reason: decision.reason.name().into(),
             vip: vip.map(|run| run.vip.name.clone()),
             backend: real.map(|real| real.name.clone()),
             address: real.map(|real| real.address),

@@ -10,7 +10,7 @@ use dwell_probes::balancer::{CidEvent, Load, Reason};
 
 use super::{
     Balancer,
-    vip::{RunningBackend, RunningVip},
+    vip::{RunningBackend, RunningVip, latency_object},
 };
 use crate::{
     api::{BackendStatus, HealthState, LoadStatus, PlaneStatus, Status, VipStatus},
@@ -30,8 +30,8 @@ impl Balancer {
             interface: self.config.interface.clone(),
             config: self.config.path.display().to_string(),
             loaded: self.loaded.to_string(),
-            interval_s: self.config.interval.as_secs_f64(),
-            interval_work_s: self.figures.work.map(|work| work.as_secs_f64()),
+            interval_ns: nanos(self.config.interval),
+            interval_work_ns: self.figures.work.map(nanos),
             plane: self.plane_status(),
             vips: self.vips.iter().map(|run| self.vip_status(run)).collect(),
             leaving: leaving.map(|(number, real)| self.leaving_status(*number, real)).collect(),
@@ -62,7 +62,7 @@ impl Balancer {
         VipStatus {
             name: run.vip.name.clone(),
             address: run.vip.key.address,
-            protocol: run.vip.key.protocol,
+            proto: run.vip.key.protocol,
             port: run.vip.key.port,
             policy: run.vip.policy,
             forward: run.vip.forward,
@@ -87,15 +87,14 @@ impl Balancer {
             real: run.real,
             phase: if run.is_draining { Phase::Draining } else { Phase::Serving },
             health: health.state(self.config.health.ramp, Instant::now()),
-            health_why: health.failure.clone(),
-            check_s: health.duration.map(|duration| duration.as_secs_f64()),
+            health_problem: health.failure.clone(),
+            check_ns: health.duration.map(nanos),
             configured: run.backend.weight,
             weight: run.share.weight,
             share: vip.table.share(run.real),
-            why: run.share.reason.name().into(),
-            why_words: run.share.reason.to_string(),
-            latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
-            latency_connections: latency.map(|latency| latency.connections),
+            reason: run.share.reason.name().into(),
+            explanation: run.share.reason.to_string(),
+            latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.figures.active.get(&run.real).copied().unwrap_or(0),
             connections: load.opened,
@@ -109,7 +108,7 @@ impl Balancer {
 
     fn load_status(&self, real: u32) -> Option<LoadStatus> {
         let load = self.zero.reported_load(real)?;
-        Some(LoadStatus { wait_s: load.wait.map(|wait| wait.as_secs_f64()), age_s: load.age.as_secs_f64() })
+        Some(LoadStatus { wait_ns: load.wait.map(nanos), age_ns: nanos(load.age) })
     }
 
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
@@ -120,15 +119,14 @@ impl Balancer {
             real: number,
             phase: Phase::Leaving,
             health: HealthState::Unchecked,
-            health_why: None,
-            check_s: None,
+            health_problem: None,
+            check_ns: None,
             configured: 0.0,
             weight: 0.0,
             share: 0.0,
-            why: "leaving".into(),
-            why_words: "no longer wanted; waiting for its last connections".into(),
-            latency_s: None,
-            latency_connections: None,
+            reason: "leaving".into(),
+            explanation: "no longer wanted; waiting for its last connections".into(),
+            latency: None,
             freshness: None,
             active: self.figures.active.get(&number).copied().unwrap_or(0),
             connections: load.opened,
@@ -204,4 +202,8 @@ fn encapsulation_bytes(forward: Forward, is_v4: bool) -> u16 {
         Forward::Ipip => ip,
         Forward::Gue(_) => ip + 8,
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -9,11 +9,12 @@ use std::{
 use dwell_engine::{
     response::{Estimate, Record},
     steer::{
-        BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange,
-        Policy, Share, zero_rtt::HeavyConfig,
+        BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, Latency, LatencySteering, Maglev, Manual,
+        OutOfRange, Policy, Share, zero_rtt::HeavyConfig,
     },
 };
 use dwell_probes::balancer::NextHop;
+use dwell_records::LatencyObject;
 
 use super::table::{Table, TableWeight};
 use crate::{
@@ -312,6 +313,11 @@ pub(super) fn scaled(weight: f64, was: f64, configured: f64) -> f64 {
     } else {
         configured
     }
+}
+
+/// Returns the mean response latency of a backend.
+pub(super) fn latency_object(latency: Latency) -> LatencyObject {
+    LatencyObject { count: Some(latency.samples), mean_ns: Some(latency.mean_ns), ..LatencyObject::default() }
 }
 
 #[cfg(test)]

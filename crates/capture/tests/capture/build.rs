@@ -176,6 +176,7 @@ pub fn one_of_each() -> Vec<(String, Capture)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     pub time_ns: u64,
+    pub is_timed: bool,
     pub interface: u32,
     pub link: LinkType,
     pub data: Vec<u8>,
@@ -193,6 +194,7 @@ pub fn drain(reader: Result<Reader, Error>) -> (Vec<Owned>, Option<Error>) {
         match reader.next_packet() {
             Ok(Some(packet)) => packets.push(Owned {
                 time_ns: packet.time_ns,
+                is_timed: packet.is_timed,
                 interface: packet.interface,
                 link: packet.link,
                 data: packet.data.to_vec(),

@@ -19,6 +19,7 @@ fn a_pcap_file_given_byte_by_byte_is_read() {
     ];
     let expected = Owned {
         time_ns: 1_700_000_000_000_042_000,
+        is_timed: true,
         interface: 0,
         link: LinkType::LINUX_SLL,
         data: vec![0xaa, 0xbb],
@@ -179,7 +180,7 @@ fn sections_of_either_byte_order_number_their_interfaces_on() {
 }
 
 #[test]
-fn a_simple_packet_takes_time_interface_and_length_from_elsewhere() {
+fn a_simple_packet_has_no_time_and_takes_interface_and_length_from_elsewhere() {
     let capture = Capture::pcapng(Order::Little)
         .interface(1, 4, &[])
         .interface(101, 0, &[])
@@ -192,12 +193,14 @@ fn a_simple_packet_takes_time_interface_and_length_from_elsewhere() {
     let packets = read_whole(&capture.bytes);
     let packet = |time_ns, interface, link, data: &[u8], wire_len| Owned {
         time_ns,
+        is_timed: false,
         interface,
         link: LinkType(link),
         data: data.to_vec(),
         wire_len,
     };
     assert_eq!(packets[0], packet(0, 0, 1, b"1234", 100));
+    assert!(packets[1].is_timed);
     assert_eq!(packets[2], packet(7000, 0, 1, b"123", 3));
     assert_eq!(packets[3], packet(7000, 2, 0, b"123456", 6));
 }

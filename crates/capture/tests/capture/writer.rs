@@ -42,7 +42,7 @@ proptest! {
         for (time_ns, data, unseen) in packets {
             let wire_len = data.len() as u32 + unseen;
             writer.write(time_ns, &data, wire_len).unwrap();
-            expected.push(Owned { time_ns, interface: 0, link, data, wire_len });
+            expected.push(Owned { time_ns, is_timed: true, interface: 0, link, data, wire_len });
         }
         prop_assert_eq!(read_whole(&writer.finish().unwrap()), expected);
     }

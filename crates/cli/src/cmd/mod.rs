@@ -2,6 +2,7 @@
 
 mod agent;
 mod collect;
+mod completions;
 mod doctor;
 mod lab;
 mod lb;
@@ -10,6 +11,7 @@ mod report;
 mod response;
 mod rtt;
 mod run;
+mod schema;
 mod sim;
 mod stack;
 
@@ -32,13 +34,14 @@ pub enum Verb {
     Lb(Box<lb::Args>),
     Sim(sim::Args),
     Doctor(doctor::Args),
+    Schema(schema::Args),
     Lab(lab::Args),
-    #[command(hide = true)]
+    Completions(completions::Args),
     Man(man::Args),
 }
 
 impl Verb {
-    /// Does it, and tells what to exit with.
+    /// Runs the verb. Returns the exit status.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let exit = match self {
             Verb::Run(args) => return run::run(&args),
@@ -51,7 +54,9 @@ impl Verb {
             Verb::Lb(args) => lb::run(&args),
             Verb::Sim(args) => sim::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
+            Verb::Schema(args) => schema::run(&args),
             Verb::Lab(args) => lab::run(&args),
+            Verb::Completions(args) => completions::run(&args),
             Verb::Man(args) => man::run(&args),
         };
         exit.map(ExitCode::from)

@@ -1,20 +1,15 @@
 //! The packets of a capture, one after the other.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeSet,
-    io::{IsTerminal, stderr},
-    path::Path,
-};
+use std::{borrow::Cow, collections::BTreeSet, path::Path};
 
 use anyhow::anyhow;
+use dwell_app::progress::Bar;
 use dwell_capture::{Error, LinkType, Packet, Reader};
 use dwell_engine::{
     observe::{Observation, knows_link},
     rtt::{Counter, Counters},
 };
 use dwell_records::{Interfaces, Source, counted};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::input::{Input, NoInput};
 use crate::{
@@ -36,15 +31,18 @@ pub struct Capture<'a> {
     /// The interface of the last packet.
     interface: Option<u32>,
     unknown_links: BTreeSet<LinkType>,
+    /// Packets of which the capture records no time.
+    untimed: u64,
 }
 
 impl<'a> Capture<'a> {
     /// Opens a file, a pipe, or with "-" standard input, as [`Input::open`].
     pub fn open(path: &'a Path, stop: &Stop, on_idle: impl FnMut() -> bool + 'static) -> Result<Capture<'a>, NoInput> {
-        Ok(Capture { path, input: Input::open(path, stop, on_idle)?, interface: None, unknown_links: BTreeSet::new() })
+        let input = Input::open(path, stop, on_idle)?;
+        Ok(Capture { path, input, interface: None, unknown_links: BTreeSet::new(), untimed: 0 })
     }
 
-    /// Passes each packet to `observe` until the capture ends, a signal arrives, or `observe` returns false. When the
+    /// Passes each packet with a time to `observe` until the capture ends, a signal arrives, or `observe` returns false. When the
     /// interface changes, `change_source` is called first with the change to make.
     pub fn read(
         &mut self,
@@ -52,23 +50,28 @@ impl<'a> Capture<'a> {
         mut change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
         mut observe: impl FnMut(&Observation<'_>) -> bool,
     ) -> Result<(), Error> {
-        let progress = Progress(progress(&self.input.reader));
+        let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
-        while let Some(packet) = self.input.reader.next_packet()? {
+        let (unknown_links, interface) = (&mut self.unknown_links, &mut self.interface);
+        let mut pass = |packet: &Packet<'_>| {
             if !knows_link(packet.link.0) {
-                self.unknown_links.insert(packet.link);
+                unknown_links.insert(packet.link);
             }
-            if self.interface.replace(packet.interface) != Some(packet.interface) {
-                change_source(&mut |source| name_interface(source, &packet, distinguishes_interfaces));
+            if interface.replace(packet.interface) != Some(packet.interface) {
+                change_source(&mut |source| name_interface(source, packet, distinguishes_interfaces));
             }
-            let observation = Observation {
+            observe(&Observation {
                 time_ns: packet.time_ns,
                 interface: packet.interface,
                 link: packet.link.0,
                 data: packet.data,
                 wire_len: packet.wire_len,
-            };
-            if !observe(&observation) {
+            })
+        };
+        while let Some(packet) = self.input.reader.next_packet()? {
+            if !packet.is_timed {
+                self.untimed += 1;
+            } else if !pass(&packet) {
                 break;
             }
             if self.input.is_file && stop.is_asked() {
@@ -76,7 +79,7 @@ impl<'a> Capture<'a> {
                 break;
             }
             if self.input.reader.packets().is_multiple_of(STRIDE) {
-                progress.0.set_position(self.input.reader.position());
+                progress.advance_to(self.input.reader.position());
             }
         }
         Ok(())
@@ -88,20 +91,28 @@ impl<'a> Capture<'a> {
             return Err(interrupted(self.path, self.input.reader.packets()));
         }
         read?;
-        if self.unknown_links.is_empty() {
+        let (untimed, unknown) = (self.untimed, counters.get(Counter::UnknownLink));
+        let packets = self.input.reader.packets();
+        let mut faults = Vec::new();
+        if untimed > 0 {
+            faults.push(format!(
+                "{untimed} of {packets} packets have no time (pcapng simple packet blocks) and were not measured; \
+                 capture again with a tool that records times, such as tcpdump"
+            ));
+        }
+        if !self.unknown_links.is_empty() {
+            let names: Vec<_> = self.unknown_links.iter().map(LinkType::to_string).collect();
+            faults.push(format!(
+                "{unknown} of {packets} packets have an unknown link type: {}; capture on another interface, or \
+                 convert it with a tool that knows it",
+                names.join(", ")
+            ));
+        }
+        if faults.is_empty() {
             return Ok(Exit::Done);
         }
-        let names: Vec<_> = self.unknown_links.iter().map(LinkType::to_string).collect();
-        let skipped = counters.get(Counter::UnknownLink);
-        let error = anyhow!(
-            "{}: {skipped} of {} packets have an unknown link type: {}; capture on \
-             another interface, or convert it with a tool that knows it",
-            name_of(self.path),
-            counters.get(Counter::Packets),
-            names.join(", ")
-        );
-        let all = skipped == counters.get(Counter::Packets);
-        Err(Failure::new(if all { Exit::Usage } else { Exit::Incomplete }, error))
+        let exit = if untimed + unknown == packets { Exit::Usage } else { Exit::Incomplete };
+        Err(Failure::new(exit, anyhow!("{}: {}", name_of(self.path), faults.join("; "))))
     }
 }
 
@@ -135,25 +146,6 @@ fn name_interface(source: &mut Source, packet: &Packet<'_>, distinguishes_interf
     }
 }
 
-/// A progress bar that is removed from the terminal whatever ends the replay.
-struct Progress(ProgressBar);
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-fn progress(reader: &Reader) -> ProgressBar {
-    match reader.size() {
-        Some(size) if size >= PROGRESS_BYTES && stderr().is_terminal() => {
-            let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-            let bar = ProgressBar::new(size);
-            match ProgressStyle::with_template(style) {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        }
-        _ => ProgressBar::hidden(),
-    }
+fn progress(reader: &Reader) -> Bar {
+    reader.size().filter(|size| *size >= PROGRESS_BYTES).map_or_else(Bar::hidden, Bar::of_bytes)
 }

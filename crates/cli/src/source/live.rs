@@ -3,8 +3,9 @@
 use anyhow::anyhow;
 use dwell_probes::Interface;
 use dwell_records::{Clock, Source};
-use dwell_socket::clock::{monotonic_ns, realtime_ns};
+use dwell_socket::clock::unix_offset_ns;
 
+use super::host_name;
 use crate::{
     exit::{Exit, Failure},
     tell::tell,
@@ -39,7 +40,7 @@ impl Interfaces {
 
     /// Returns the source of their records.
     pub fn source(&self) -> Result<Source, Failure> {
-        let mut source = Source { clock: clock(), ..Source::default() };
+        let mut source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         for interface in &self.0 {
             source.interfaces.insert(interface.index, &interface.name);
         }
@@ -69,7 +70,7 @@ impl Interfaces {
 
 /// Returns the current offset of the kernel's clock from Unix time; NTP changes it.
 pub fn clock() -> Clock {
-    Clock::with_offset(i128::from(realtime_ns()) - i128::from(monotonic_ns()))
+    Clock::with_offset(unix_offset_ns().into())
 }
 
 /// Fails if `lost` events did not reach the report, naming `what` was lost and a remedy.

@@ -6,15 +6,31 @@ use dwell_metrics::{Collect, Exposition, Family, seconds};
 /// Labels of a histogram of latency. [`dwell_metrics::OTHER`] replaces interface and prefix beyond the limit on groups.
 pub const GROUP_LABELS: &[&str] = &["interface", "method", "prefix"];
 
-const MAP_ENTRIES: Family = Family::gauge("dwell_map_entries", &["map"], "Entries of a BPF map in use.");
-const MAP_CAPACITY: Family = Family::gauge("dwell_map_capacity", &["map"], "Entries that fit a BPF map.");
-const RUN_SECONDS: Family =
-    Family::counter("dwell_bpf_run_seconds_total", &["program"], "Time spent in a BPF program.");
-const RUNS: Family = Family::counter("dwell_bpf_runs_total", &["program"], "How often a BPF program ran.");
+/// The verbs that watch interfaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watcher {
+    /// `dwell rtt`.
+    Rtt,
+    /// `dwell response`.
+    Response,
+}
+
+/// A metric's name: no two verbs export one name for two things.
+macro_rules! name {
+    ($verb:expr, $name:literal) => {
+        match $verb {
+            Watcher::Rtt => concat!("dwell_rtt_", $name),
+            Watcher::Response => concat!("dwell_response_", $name),
+        }
+    };
+}
 
 /// Figures of a probe about itself. Nothing is exported before the first update.
-#[derive(Debug, Clone, Default)]
-pub struct ProbeStatus(Option<Status>);
+#[derive(Debug, Clone)]
+pub struct ProbeStatus {
+    verb: Watcher,
+    status: Option<Status>,
+}
 
 #[derive(Debug, Clone)]
 struct Status {
@@ -25,53 +41,64 @@ struct Status {
 }
 
 impl ProbeStatus {
+    /// Creates the figures of a verb that watches interfaces.
+    pub fn new(verb: Watcher) -> ProbeStatus {
+        ProbeStatus { verb, status: None }
+    }
+
     /// Replaces the figures: counters since the start, slots of the flow table, and each BPF program with its runs and
     /// the nanoseconds they took.
     pub fn update(&mut self, counters: &Counters, slots: u64, mut programs: Vec<(&'static str, u64, u64)>) {
         programs.sort_unstable();
-        self.0 = Some(Status { counters: *counters, slots, programs });
+        self.status = Some(Status { counters: *counters, slots, programs });
     }
 }
 
 impl Collect for ProbeStatus {
     fn collect(&self, text: &mut Exposition) {
-        let Some(Status { counters, slots, programs }) = &self.0 else {
+        let ProbeStatus { verb, status: Some(Status { counters, slots, programs }) } = self else {
             return;
         };
         let mut last = None;
         for counter in Counter::ALL {
-            let family = family(counter);
+            let family = family(*verb, counter);
             if last.replace(family) != Some(family) {
                 text.family(&family);
             }
             let labels: &[_] = if family.labels.is_empty() { &[] } else { &[counter.name()] };
             text.sample(&family, labels, counters.get(counter));
         }
-        text.family(&MAP_ENTRIES);
-        text.sample(&MAP_ENTRIES, &["flows"], counters.slots_taken());
-        text.family(&MAP_CAPACITY);
-        text.sample(&MAP_CAPACITY, &["flows"], slots);
+        let map = |name, help| Family::gauge(name, &["map"], help);
+        let entries = map(name!(verb, "map_entries"), "Entries of a BPF map in use.");
+        let capacity = map(name!(verb, "map_capacity"), "Entries that fit a BPF map.");
+        text.family(&entries);
+        text.sample(&entries, &["flows"], counters.slots_taken());
+        text.family(&capacity);
+        text.sample(&capacity, &["flows"], slots);
         if programs.is_empty() {
             return;
         }
-        text.family(&RUN_SECONDS);
+        let program = |name, help| Family::counter(name, &["program"], help);
+        let run_seconds = program(name!(verb, "bpf_run_seconds_total"), "Time spent in a BPF program.");
+        let runs = program(name!(verb, "bpf_runs_total"), "How often a BPF program ran.");
+        text.family(&run_seconds);
         for (name, _, run_ns) in programs {
-            text.sample(&RUN_SECONDS, &[name], seconds((*run_ns).into()));
+            text.sample(&run_seconds, &[name], seconds((*run_ns).into()));
         }
-        text.family(&RUNS);
-        for (name, runs, _) in programs {
-            text.sample(&RUNS, &[name], runs);
+        text.family(&runs);
+        for (name, count, _) in programs {
+            text.sample(&runs, &[name], count);
         }
     }
 }
 
 /// Returns the family of a counter. Counters of one family stand together in [`Counter::ALL`].
-fn family(counter: Counter) -> Family {
+fn family(verb: Watcher, counter: Counter) -> Family {
     let total = |name, help| Family::counter(name, &[], help);
     let by_reason = |name, help| Family::counter(name, &["reason"], help);
     match counter {
-        Counter::Packets => total("dwell_packets_total", "Packets that passed."),
-        Counter::Bytes => total("dwell_bytes_total", "Bytes of the packets that passed."),
+        Counter::Packets => total(name!(verb, "packets_total"), "Packets that passed."),
+        Counter::Bytes => total(name!(verb, "bytes_total"), "Bytes of the packets that passed."),
         Counter::NotIp
         | Counter::OtherProtocol
         | Counter::Truncated
@@ -81,33 +108,38 @@ fn family(counter: Counter) -> Family {
         | Counter::Filtered
         | Counter::UnknownLink
         | Counter::Server
-        | Counter::Stray => by_reason("dwell_skipped_packets_total", "Packets that no matcher looked at, by reason."),
-        Counter::FlowsOpened => total("dwell_flows_opened_total", "Flows that got a place."),
-        Counter::FlowsEvicted => {
-            total("dwell_flows_evicted_total", "Flows closed before their idle timeout to make room.")
+        | Counter::Stray => {
+            by_reason(name!(verb, "skipped_packets_total"), "Packets that no matcher looked at, by reason.")
         }
-        Counter::FlowsExpired => total("dwell_flows_expired_total", "Flows closed after their idle timeout."),
-        Counter::Untracked => total("dwell_untracked_packets_total", "Packets of flows that found no place."),
+        Counter::FlowsOpened => total(name!(verb, "flows_opened_total"), "Flows that got a place."),
+        Counter::FlowsEvicted => {
+            total(name!(verb, "flows_evicted_total"), "Flows closed before their idle timeout to make room.")
+        }
+        Counter::FlowsExpired => total(name!(verb, "flows_expired_total"), "Flows closed after their idle timeout."),
+        Counter::Untracked => total(name!(verb, "untracked_packets_total"), "Packets of flows that found no place."),
         Counter::Contended => total(
-            "dwell_contended_packets_total",
+            name!(verb, "contended_packets_total"),
             "Packets of flows that found no place as two CPUs wanted one at once.",
         ),
         Counter::SlotsFreed => {
-            total("dwell_flow_places_freed_total", "Places of the flow table that became free again.")
+            total(name!(verb, "flow_places_freed_total"), "Places of the flow table that became free again.")
         }
-        Counter::Stamps => total("dwell_stamps_total", "Packets whose time was kept."),
+        Counter::Stamps => total(name!(verb, "stamps_total"), "Packets whose time was kept."),
         Counter::StampsOverwritten => {
-            total("dwell_stamps_overwritten_total", "Kept times lost to others within a second.")
+            total(name!(verb, "stamps_overwritten_total"), "Kept times lost to others within a second.")
         }
-        Counter::Samples => total("dwell_samples_total", "Latencies measured."),
+        Counter::Samples => total(name!(verb, "samples_total"), "Latencies measured."),
         Counter::EventsLost => {
-            total("dwell_events_lost_total", "Samples and flow events that did not reach user space.")
+            total(name!(verb, "events_lost_total"), "Samples and flow events that did not reach user space.")
         }
         Counter::Ambiguous | Counter::SpinEarly | Counter::SpinOrder | Counter::Backwards => {
-            by_reason("dwell_rejected_total", "Matches that were not trusted and gave no sample, by reason.")
+            by_reason(name!(verb, "rejected_total"), "Matches that were not trusted and gave no sample, by reason.")
         }
         Counter::AggregateOther => {
-            total("dwell_aggregate_other_total", "Samples for whose prefix there was no group left.")
+            total(name!(verb, "aggregate_other_total"), "Samples for whose prefix there was no group left.")
+        }
+        Counter::GroupsFreed => {
+            total(name!(verb, "groups_freed_total"), "Groups that made room for others after a time without samples.")
         }
     }
 }
@@ -128,8 +160,8 @@ mod tests {
             *value = number;
         }
         let registry = Registry::new("0.1.0");
-        let status = registry.register(ProbeStatus::default());
-        assert!(!registry.render().contains("dwell_packets_total"));
+        let status = registry.register(ProbeStatus::new(Watcher::Response));
+        assert!(!registry.render().contains("dwell_response_packets_total"));
         status.lock().update(&Counters::sum([&raw]), 131_072, vec![("observe_tc", 1_000, 70_000)]);
         let text = registry.render();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -147,8 +179,8 @@ mod tests {
                 assert!(line.starts_with(&current), "{line} in {current}");
             }
         }
-        assert!(text.contains("dwell_skipped_packets_total{reason=\"truncated\"} 5\n"));
-        assert!(text.contains("dwell_bpf_run_seconds_total{program=\"observe_tc\"} 0.00007\n"));
-        assert!(text.contains("dwell_map_capacity{map=\"flows\"} 131072\n"));
+        assert!(text.contains("dwell_response_skipped_packets_total{reason=\"truncated\"} 5\n"));
+        assert!(text.contains("dwell_response_bpf_run_seconds_total{program=\"observe_tc\"} 0.00007\n"));
+        assert!(text.contains("dwell_response_map_capacity{map=\"flows\"} 131072\n"));
     }
 }

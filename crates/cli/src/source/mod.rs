@@ -1,6 +1,7 @@
 //! Sources of packets: interfaces and captures.
 
 mod capture;
+mod cost;
 mod input;
 mod live;
 mod metrics;
@@ -8,8 +9,9 @@ mod replay_output;
 mod stack;
 
 pub use capture::{Capture, interrupted};
+pub use cost::cost;
 pub use input::NoInput;
 pub use live::{Interfaces, clock, fail_if_lost};
-pub use metrics::{GROUP_LABELS, ProbeStatus};
+pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
-pub use stack::{StackArgs, host_name, stack_rows};
+pub use stack::{StackArgs, host_name};

@@ -3,13 +3,8 @@
 use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use dwell_engine::{
-    histogram::Histogram,
-    layers::{Config, SegmentFigures},
-    rtt::FilterRule,
-};
-use dwell_probes::stack::{self, Hook, Monitor, Options, PROFILES, Profile};
-use dwell_records::StackRow;
+use dwell_engine::{filter::Filter, layers::Config};
+use dwell_probes::stack::{self, Monitor, Options, PROFILES, Profile};
 
 use crate::{
     args::percentage,
@@ -20,20 +15,21 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct StackArgs {
-    /// Connections of which one end has this port
+    /// Stamp connections of which one end has this port
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// Connections with an end there, or with ! none of them:
-    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
-    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    /// Stamp connections with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; or
+    /// those of an expression as for tcpdump, as in 'port 443 and not net 10.0.0.0/8'; may be given several times, with 16
+    /// terms in all
+    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     pub filter: Vec<String>,
 
-    /// Connections that this process writes to or reads from, from then on; may be given several times
+    /// Stamp connections after this process has written to or read from them; may be given several times
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
 
-    /// Connections of processes in this cgroup (v2) or below it; with --pid, also those
+    /// Stamp connections of processes in this cgroup (v2) or below it, in addition to those of --pid
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
 
@@ -54,7 +50,7 @@ impl StackArgs {
         Ok(Config {
             sample_bytes,
             port: self.port,
-            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
             namespace: Some(namespace.map_err(|error| Failure::new(Exit::Host, error))?),
             seed: RandomState::new().hash_one(std::process::id()),
             ..Config::default()
@@ -77,24 +73,4 @@ impl StackArgs {
 /// The name of this host.
 pub fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
-}
-
-/// The figures of segments with the names of their hooks, as records have them.
-pub fn stack_rows(
-    hooks: &[&'static Hook],
-    segments: &[SegmentFigures],
-    histogram: impl Fn(&SegmentFigures) -> &Histogram,
-) -> Vec<StackRow> {
-    let missing = stack::missing(hooks);
-    let rows = segments.iter().map(|figures| {
-        let (from, to) = stack::ends(hooks, figures.segment);
-        StackRow {
-            segment: figures.segment,
-            histogram: histogram(figures).clone(),
-            hook_from: stack::names(hooks, from),
-            hook_to: stack::names(hooks, to),
-            missing: missing.iter().find(|(segment, _)| *segment == figures.segment).map(|(_, layer)| *layer),
-        }
-    });
-    rows.collect()
 }

@@ -1,5 +1,5 @@
 //! Captures that are none, or not whole: what was measured before the fault is reported, the fault
-//! is named, and the exit status tells whether anything was missed.
+//! is named, and the exit status shows whether anything was missed.
 
 use std::{
     fs,
@@ -111,22 +111,12 @@ fn a_part_of_a_header() {
 }
 
 #[test]
-fn a_capture_that_is_cut_in_the_middle_of_a_packet() {
+fn a_capture_that_is_cut_in_the_middle_of_a_packet_or_of_its_head() {
     let whole = capture(&pings(3));
     assert_eq!(whole.len(), HEADER + 6 * RECORD);
-    insta::assert_snapshot!(File::new(&whole[..HEADER + 4 * RECORD + 50]).read(), @"
-    exit 4
-    stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flow opened, 2 stamps
-    stderr: dwell: capture x.pcap is cut off inside the record at byte 480; packets read before: 4, all good; copy the file again or let the capture finish to get the rest
-    ");
-}
-
-#[test]
-fn a_capture_that_is_cut_in_the_middle_of_a_packet_s_head() {
-    let whole = capture(&pings(3));
-    insta::assert_snapshot!(File::new(&whole[..HEADER + 4 * RECORD + 7]).read(), @"
+    let [packet, head] = [50, 7].map(|bytes| File::new(&whole[..HEADER + 4 * RECORD + bytes]).read());
+    assert_eq!(packet.to_string(), head.to_string());
+    insta::assert_snapshot!(packet, @"
     exit 4
     stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
@@ -170,16 +160,38 @@ fn one_interface_of_two_with_a_link_type_that_nobody_knows() {
     ");
 }
 
+/// A block of a pcapng file.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = (12 + body.len().next_multiple_of(4)) as u32;
+    let mut block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
+    block.extend(body);
+    block.resize(length as usize - 4, 0);
+    block.extend(length.to_le_bytes());
+    block
+}
+
+#[test]
+fn packets_without_a_time() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures/simple-packets.pcapng.gz");
+    insta::assert_snapshot!(read(&path), @"
+    exit 2
+    stderr: dwell: 0 packets, 0 samples, 0 events lost
+    stderr: dwell: x.pcap: 150 of 150 packets have no time (pcapng simple packet blocks) and were not measured; capture again with a tool that records times, such as tcpdump
+    ");
+}
+
+#[test]
+fn one_packet_of_six_without_a_time() {
+    let untimed = block(3, &[&4u32.to_le_bytes()[..], &[1, 2, 3, 4]].concat());
+    let file = [two_links(), untimed].concat();
+    let run = File::new(&file).read();
+    assert_eq!(run.status, Some(4));
+    assert!(run.stderr.contains("1 of 6 packets have no time"), "{}", run.stderr);
+    assert_eq!(run.stdout.lines().count(), 2);
+}
+
 /// A pcapng file: pings on an Ethernet interface, and a packet on one of a private link type.
 fn two_links() -> Vec<u8> {
-    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
-        let length = (12 + body.len().next_multiple_of(4)) as u32;
-        let mut block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
-        block.extend(body);
-        block.resize(length as usize - 4, 0);
-        block.extend(length.to_le_bytes());
-        block
-    }
     fn packet(interface: u32, micros: u32, data: &[u8]) -> Vec<u8> {
         let length = data.len() as u32;
         let mut body: Vec<u8> =

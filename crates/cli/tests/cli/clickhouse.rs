@@ -57,7 +57,7 @@ impl<'a> ClickHouse<'a> {
     fn start_again(&mut self) {
         let config = self.office.path("server/config.xml");
         let config = format!("--config-file={}", config.to_str().unwrap());
-        // It writes beside itself too.
+        // It also writes next to its own file.
         let script = "cd \"$1\" && exec clickhouse-server \"$2\"";
         let folder = self.office.path("server");
         let arguments = ["-c", script, "sh", folder.to_str().unwrap(), &config];
@@ -102,7 +102,7 @@ impl<'a> ClickHouse<'a> {
         said.parse().unwrap_or_else(|_| panic!("{query}: {said}"))
     }
 
-    /// Bytes that a side has told of, or both.
+    /// Bytes that one side has reported, or both.
     fn count(&self, table: &str, wanted: &str) -> i64 {
         self.number(&format!("SELECT sum(count) FROM {table} WHERE src IS NULL AND {wanted}"))
     }
@@ -165,7 +165,7 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     collector.end();
     collector = collect();
     talk(&server, 100);
-    // Both end while there is no server: it is said.
+    // Both end while there is no server, and report that.
     server.stop(Signal::SIGTERM);
     talk(&server, 100);
     ended(a, 0);

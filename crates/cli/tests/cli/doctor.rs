@@ -3,10 +3,10 @@
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    records::object,
     support::{DWELL, Pair, Run, dwell, filters, run, skipped, spawn, tool},
     wire::{capture, pings},
 };
@@ -20,9 +20,9 @@ fn check_report(report: &Run) {
     assert!(matches!(report.status, Some(0 | 3)), "{report}");
     assert_eq!(report.stderr, "");
     assert_eq!(report.stdout.lines().count(), 1);
-    let object: Value = serde_json::from_str(&report.stdout).unwrap();
-    assert_eq!(object["type"], "doctor");
-    assert_eq!(object["schema"], "dwell.doctor/1");
+    let object = object(&report.stdout);
+    assert_eq!(object["type"], "doctor.report");
+    assert_eq!(object["schema"], "dwell/2");
     assert_eq!(object["rtt_live_possible"], report.status == Some(0));
     let verbs = object["verbs"].as_array().unwrap();
     assert!(verbs.iter().any(|verb| verb["verb"] == "rtt -r" && verb["state"] == "works"));
@@ -31,7 +31,7 @@ fn check_report(report: &Run) {
     for fact in facts {
         assert!(fact["name"].is_string(), "{fact}");
         assert!(fact["value"].is_boolean() || fact["value"].is_null(), "{fact}");
-        // Whoever needs what is missing is told what to do.
+        // A verb that needs what is missing has a remedy.
         let needed = !fact["means"].as_array().unwrap().is_empty();
         if fact["value"] == false && needed {
             assert!(fact["remedy"].is_string(), "{fact}");

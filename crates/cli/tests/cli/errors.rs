@@ -12,7 +12,7 @@ fn refused(arguments: &[&str]) -> String {
     run.stderr
 }
 
-/// A wrong option of `dwell rtt -r`, beside a capture that is right.
+/// Runs `dwell rtt -r` with a valid capture and a wrong option.
 #[track_caller]
 fn refused_with_capture(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn an_unknown_verb() {
 #[test]
 fn an_unknown_method() {
     insta::assert_snapshot!(refused_with_capture(&["--methods", "tcp-timestamp,tcp-spin"]), @"
-    error: invalid value 'tcp-spin' for '--methods <METHOD>': unknown method; the methods are tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake
+    error: invalid value 'tcp-spin' for '--methods <METHOD>': unknown method; the methods are auto, tcp, tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake
 
     For more information, try '--help'.
     ");
@@ -106,11 +106,11 @@ fn filters_that_are_none() {
         .map(|rule| refused_with_capture(&["--filter", rule]))
         .collect();
     insta::assert_snapshot!(said, @"
-    dwell: filter '10.0.0.0/33': the prefix is no IP address or network; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'
-    dwell: filter 'example.org': the prefix is no IP address or network; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'
-    dwell: filter '!': it names neither prefix nor port; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'
-    dwell: filter '10.0.0.1:80-79': the port range runs backwards; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'
-    dwell: filter ':0x50': a port is a number from 0 to 65535; write [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099'
+    dwell: filter '10.0.0.0/33': the prefix is no IP address or network; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter 'example.org': the prefix is no IP address or network; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter '!': it names neither prefix nor port; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter '10.0.0.1:80-79': the port range runs backwards; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter ':0x50': a port is a number from 0 to 65535; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
     ");
 }
 
@@ -119,7 +119,7 @@ fn more_filters_than_fit() {
     let rules: Vec<String> = (0..17).map(|n| format!("--filter=10.0.{n}.0/24")).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let said = refused_with_capture(&rules);
-    let wanted = "dwell: filter '10.0.16.0/24': there is room for 16 rules, and 17 were given; ";
+    let wanted = "dwell: filter '10.0.16.0/24': with it there are 17 terms, and there is room for 16; ";
     assert!(said.starts_with(wanted), "{said}");
 }
 

@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::records::objects;
 use crate::support::{CLIENT_RTT, DWELL, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn};
 
 const PORT: u16 = 5201;
@@ -109,7 +110,7 @@ impl Office {
         });
     }
 
-    /// Of the bytes that both hosts told of: those of all flows, those of each are told too.
+    /// Returns the rows of bytes that both hosts reported, for all flows together.
     fn leg(&self, segment: &str, direction: &str, figure: &str) -> Option<i64> {
         self.number(&format!(
             "SELECT {figure} FROM paths WHERE src IS NULL AND segment = '{segment}'
@@ -223,7 +224,7 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         let told = |what: &str| {
             let sql = format!(
                 "SELECT {what} FROM intervals WHERE host = '{host}' AND src IS NULL
-                    AND direction = '{direction}' AND segment = 'total' AND NOT resent"
+                    AND direction = '{direction}' AND segment = 'total' AND NOT retransmitted"
             );
             office.number(&sql).unwrap()
         };
@@ -244,14 +245,16 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         AND (bound_ns = 0) = (method = 'same')";
     assert_eq!(office.number(known), Some(2));
     // On standard output the same, and of the flow.
-    let objects: Vec<serde_json::Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut objects = objects(&run.stdout);
+    let status = objects.pop().unwrap();
+    assert_eq!((&status["type"], &status["last"]), (&"collect.status".into(), &true.into()));
     let printed = |has_flow: bool| -> i64 {
         let objects =
             objects.iter().filter(|object| object["segment"] == "end-to-end" && object["flow"].is_object() == has_flow);
-        objects.map(|object| object["count"].as_i64().unwrap()).sum()
+        objects.map(|object| object["latency"]["count"].as_i64().unwrap()).sum()
     };
     assert_eq!((printed(false), printed(true)), (count, count));
-    assert!(objects.iter().all(|object| object["schema"] == "dwell.path/1"));
+    assert!(objects.iter().all(|object| object["type"] == "collect.segment"));
     for line in ["a is here, from 10.78.0.1", "b is here, from 10.78.0.2", "a is gone: it left"] {
         assert!(run.stderr.contains(line), "{line}: {run}");
     }
@@ -347,7 +350,7 @@ fn root_a_collector_that_is_killed_loses_nothing_and_doubles_nothing() {
         }
         let before = office.matched();
         patiently("an interval is told", || office.matched() > before);
-        // Some of it is told, some is only put aside, and some is under way.
+        // Some bytes are written, some are only pending, and some are on the way.
         chat.say(20);
         messages += 20;
         collector.signal(Signal::SIGKILL);
@@ -494,6 +497,8 @@ fn calls_that_make_no_sense_are_refused() {
     let (open, short, text) = (open.to_str().unwrap(), short.to_str().unwrap(), text.to_str().unwrap());
     let collect = |store, key| vec!["collect", "--listen", "127.0.0.1:0", "--store", store, "--key-file", key];
     let agent = |collector, key| vec!["agent", "--collector", collector, "--key-file", key];
+    // One rule is needed to leave out the agent's own connection.
+    let rules: Vec<&str> = ["--filter", "10.0.0.0/8"].into_iter().cycle().take(2 * 16).collect();
     for (arguments, says) in [
         (vec!["collect", "--listen", "127.0.0.1:0", "--store", store], "--key-file"),
         (vec!["collect", "--key-file", key], "--listen"),
@@ -513,6 +518,7 @@ fn calls_that_make_no_sense_are_refused() {
         ([agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(), "is not a valid agent name"),
         ([agent("127.0.0.1:1", key), vec!["--sample-bytes", "1000"]].concat(), "power of two"),
         (agent("nowhere", key), "HOST:PORT"),
+        ([agent("127.0.0.1:1", key), vec!["--duration", "1s"], rules].concat(), "at most 15 terms"),
     ] {
         let run = dwell(&arguments);
         assert_eq!(run.status, Some(2), "{arguments:?}: {run}");

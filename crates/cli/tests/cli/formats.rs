@@ -1,12 +1,14 @@
 //! A small capture with a little of everything, in each format. What stands in the golden outputs
 //! was checked by hand against the times in `wire::everyday`.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, io, process::Command};
 
+use dwell_testbed::skip::lacks_program;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::{
-    records::{number, objects, of_type, round_trips, text},
+    records::{field, number, objects, of_type, round_trips, text, without_cost},
     support::{Run, dwell, dwell_reading},
     wire::{capture, everyday, spinning},
 };
@@ -25,8 +27,8 @@ fn printed(options: &[&str]) -> String {
 fn text_is_a_line_a_sample() {
     insta::assert_snapshot!(replay(&[]), @"
     exit 0
-    stdout: 03:04:05.031500Z  5.50 ms  min 5.50 ms  tcp-timestamp   192.0.2.1:40000 → 198.51.100.7:443
-    stdout: 03:04:05.052000Z  20.5 ms  min 20.5 ms  tcp-timestamp   198.51.100.7:443 → 192.0.2.1:40000
+    stdout: 03:04:05.031500Z  5.50 ms  min 5.50 ms  tcp-seq         192.0.2.1:40000 → 198.51.100.7:443
+    stdout: 03:04:05.052000Z  20.5 ms  min 20.5 ms  tcp-seq         198.51.100.7:443 → 192.0.2.1:40000
     stdout: 03:04:05.131200Z  5.20 ms  min 5.20 ms  tcp-seq         192.0.2.1:40001 → 198.51.100.7:443
     stdout: 03:04:05.152700Z  20.7 ms  min 20.7 ms  tcp-seq         198.51.100.7:443 → 192.0.2.1:40001
     stdout: 03:04:05.205123Z  5.12 ms  min 5.12 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
@@ -39,10 +41,10 @@ fn text_is_a_line_a_sample() {
 
 #[test]
 fn handshakes_and_acks_are_measured_when_asked_for() {
-    let plain = of_type(&printed(&["--format", "jsonl"]), "rtt");
+    let plain = of_type(&printed(&["--format", "jsonl"]), "rtt.sample");
     let with = printed(&["--format", "jsonl", "--include-handshake"]);
-    let with = of_type(&with, "rtt");
-    let is_tcp_handshake = |sample: &&Value| sample["handshake"] == true && sample["proto"] == "TCP";
+    let with = of_type(&with, "rtt.sample");
+    let is_tcp_handshake = |sample: &&Value| sample["handshake"] == true && sample["flow"]["proto"] == "TCP";
     assert_eq!(plain.iter().filter(is_tcp_handshake).count(), 0);
     let found: Vec<_> = with
         .iter()
@@ -53,15 +55,15 @@ fn handshakes_and_acks_are_measured_when_asked_for() {
         })
         .collect();
     let expected = [
-        ("tcp-timestamp", "198.51.100.7", 5_000_000),
-        ("tcp-timestamp", "192.0.2.1", 20_000_000),
+        ("tcp-seq", "198.51.100.7", 5_000_000),
+        ("tcp-seq", "192.0.2.1", 20_000_000),
         ("tcp-seq", "198.51.100.7", 5_000_000),
         ("tcp-seq", "192.0.2.1", 20_000_000),
     ];
     assert_eq!(found, expected);
     // Of the packets without data only the two FINs are echoed.
-    let acks = printed(&["--format", "jsonl", "--include-acks"]);
-    let acks = round_trips(&of_type(&acks, "rtt"));
+    let acks = printed(&["--format", "jsonl", "--include-acks", "--methods", "tcp-timestamp"]);
+    let acks = round_trips(&of_type(&acks, "rtt.sample"));
     let to = |dst: &str| acks[&("tcp-timestamp".to_owned(), dst.to_owned())].as_slice();
     assert_eq!(to("198.51.100.7"), [5_500_000, 5_400_000]);
     assert_eq!(to("192.0.2.1"), [20_500_000, 20_600_000]);
@@ -71,12 +73,15 @@ fn handshakes_and_acks_are_measured_when_asked_for() {
 fn only_the_methods_asked_for_are_measured() {
     let trips = |methods: &str| {
         let told = printed(&["--format", "jsonl", "--methods", methods]);
-        round_trips(&of_type(&told, "rtt"))
+        round_trips(&of_type(&told, "rtt.sample"))
     };
     let by_seq = trips("tcp-seq");
     assert!(by_seq.keys().all(|(method, _)| method == "tcp-seq"), "{by_seq:?}");
     // Both connections now.
     assert!(by_seq[&("tcp-seq".into(), "198.51.100.7".into())].len() >= 2);
+    let by_ts = trips("tcp-timestamp");
+    assert!(by_ts.keys().all(|(method, _)| method == "tcp-timestamp") && by_ts.len() == 2, "{by_ts:?}");
+    assert_eq!(trips("tcp").keys().collect::<Vec<_>>(), by_seq.keys().collect::<Vec<_>>());
     let two = trips("icmp,dns");
     let names: Vec<_> = two.keys().map(|(method, _)| method.as_str()).collect();
     assert_eq!(names, ["dns", "icmp"]);
@@ -84,26 +89,26 @@ fn only_the_methods_asked_for_are_measured() {
 
 #[test]
 fn jsonl_is_an_object_a_line() {
-    insta::assert_snapshot!(printed(&["--format", "jsonl"]), @r#"
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.031500000Z","src":"192.0.2.1","sport":40000,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-timestamp","rtt_ns":5500000,"min_rtt_ns":5500000,"packets":5,"bytes":630,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.052000000Z","src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40000,"proto":"TCP","method":"tcp-timestamp","rtt_ns":20500000,"min_rtt_ns":20500000,"packets":6,"bytes":696,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.131200000Z","src":"192.0.2.1","sport":40001,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-seq","rtt_ns":5200000,"min_rtt_ns":5200000,"packets":5,"bytes":370,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.152700000Z","src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40001,"proto":"TCP","method":"tcp-seq","rtt_ns":20700000,"min_rtt_ns":20700000,"packets":7,"bytes":528,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.205123456Z","src":"192.0.2.1","sport":null,"dst":"198.51.100.7","dport":null,"proto":"ICMP","id":7,"method":"icmp","rtt_ns":5123456,"min_rtt_ns":5123456,"packets":2,"bytes":196,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.215654321Z","src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":8,"method":"icmpv6","rtt_ns":5654321,"min_rtt_ns":5654321,"packets":2,"bytes":236,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.312500000Z","src":"192.0.2.1","sport":5353,"dst":"198.51.100.7","dport":53,"proto":"UDP","method":"dns","rtt_ns":12500000,"min_rtt_ns":12500000,"packets":2,"bytes":158,"interface":null,"handshake":false}
-    {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","src":"192.0.2.1","sport":50000,"dst":"198.51.100.7","dport":443,"proto":"UDP","method":"quic-handshake","rtt_ns":5900000,"min_rtt_ns":5900000,"packets":2,"bytes":2484,"interface":null,"handshake":true}
-    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","last":true,"packets":25,"bytes":4550,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"server":0,"stray":0,"flows_opened":6,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"places_freed":0,"stamps":8,"stamps_overwritten":0,"samples":8,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
+    insta::assert_snapshot!(without_cost(&printed(&["--format", "jsonl"])), @r#"
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.031500000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":40000,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:lWOTJwBjzASkHgo+w0kukpG9z0M=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":5500000,"min_rtt_ns":5500000,"queue_ns":0,"handshake":false,"packets":5,"bytes":630}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.052000000Z","host":null,"interface":null,"flow":{"src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40000,"proto":"TCP","id":"1:lWOTJwBjzASkHgo+w0kukpG9z0M=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":20500000,"min_rtt_ns":20500000,"queue_ns":0,"handshake":false,"packets":6,"bytes":696}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.131200000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":40001,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:Y3FAroZblQjUHTHH5ulsAD4YBHA=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":5200000,"min_rtt_ns":5200000,"queue_ns":0,"handshake":false,"packets":5,"bytes":370}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.152700000Z","host":null,"interface":null,"flow":{"src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40001,"proto":"TCP","id":"1:Y3FAroZblQjUHTHH5ulsAD4YBHA=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":20700000,"min_rtt_ns":20700000,"queue_ns":0,"handshake":false,"packets":7,"bytes":528}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.205123456Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":null,"dst":"198.51.100.7","dport":null,"proto":"ICMP","id":"1:gWq+zk/5wiECNk6+x16LEy0O2tI=","client":"src"},"echo_id":7,"tunnel":null,"method":"icmp","rtt_ns":5123456,"min_rtt_ns":5123456,"queue_ns":0,"handshake":false,"packets":2,"bytes":196}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.215654321Z","host":null,"interface":null,"flow":{"src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":"1:5+qmWhaRGZrwM2S70wWVlYcyO3I=","client":"src"},"echo_id":8,"tunnel":null,"method":"icmpv6","rtt_ns":5654321,"min_rtt_ns":5654321,"queue_ns":0,"handshake":false,"packets":2,"bytes":236}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.312500000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":5353,"dst":"198.51.100.7","dport":53,"proto":"UDP","id":"1:5615i5H/0OxJeBIRD7EHdytj7/M=","client":"src"},"echo_id":null,"tunnel":null,"method":"dns","rtt_ns":12500000,"min_rtt_ns":12500000,"queue_ns":0,"handshake":false,"packets":2,"bytes":158}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":50000,"dst":"198.51.100.7","dport":443,"proto":"UDP","id":"1:esvAw4b5dhuf4CDDotVANc1Tv6E=","client":"src"},"echo_id":null,"tunnel":null,"method":"quic-handshake","rtt_ns":5900000,"min_rtt_ns":5900000,"queue_ns":0,"handshake":true,"packets":2,"bytes":2484}
+    {"type":"rtt.status","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"last":true,"lost":0,"counters":{"aggregate_other":0,"ambiguous":0,"backwards":0,"bytes":4550,"contended":0,"events_lost":0,"filtered":0,"flows_evicted":0,"flows_expired":0,"flows_opened":6,"fragment":0,"groups_freed":0,"malformed":0,"not_ip":0,"other_protocol":0,"packets":25,"places_freed":0,"samples":8,"server":0,"spin_early":0,"spin_order":0,"stamps":8,"stamps_overwritten":0,"stray":0,"too_deep":0,"truncated":0,"unknown_link":0,"untracked":0}}
     "#);
 }
 
 #[test]
 fn jsonl_has_every_key_in_every_sample_and_null_for_what_is_not() {
     let told = printed(&["--format", "jsonl"]);
-    let samples = of_type(&told, "rtt");
+    let samples = of_type(&told, "rtt.sample");
     assert_eq!(samples.len(), 8);
     for sample in &samples {
-        assert_eq!(sample["schema"], "dwell.rtt/1");
+        assert_eq!(sample["schema"], "dwell/2");
         let time: &str = text(sample, "time");
         assert!(time.starts_with("2026-01-02T03:04:05.") && time.ends_with('Z'), "{time}");
         assert_eq!(time.len(), "2026-01-02T03:04:05.123456789Z".len());
@@ -114,29 +119,28 @@ fn jsonl_has_every_key_in_every_sample_and_null_for_what_is_not() {
         let object = sample.as_object().unwrap();
         let is_icmp = text(sample, "proto").starts_with("ICMP");
         for key in ["sport", "dport"] {
-            assert_eq!(object[key].is_null(), is_icmp, "{sample}");
+            assert_eq!(object["flow"][key].is_null(), is_icmp, "{sample}");
         }
-        assert_eq!(object.contains_key("id"), is_icmp, "{sample}");
+        assert_eq!(object["echo_id"].is_u64(), is_icmp, "{sample}");
         // A pcap file does not name its interfaces.
         assert_eq!(object["interface"], Value::Null);
     }
-    assert_eq!(objects(&told).last().unwrap()["type"], "rtt-status");
+    assert_eq!(objects(&told).last().unwrap()["type"], "rtt.status");
 }
 
 #[test]
 fn the_last_line_of_jsonl_says_what_the_counter_line_says() {
     let run = replay(&["--format", "jsonl"]);
     let status = objects(&run.stdout).pop().unwrap();
-    assert_eq!((&status["type"], &status["last"]), (&"rtt-status".into(), &true.into()));
+    assert_eq!((&status["type"], &status["last"]), (&"rtt.status".into(), &true.into()));
     let said = crate::records::counters(&run.stderr);
-    let object = status.as_object().unwrap();
-    for (name, value) in object {
-        if let Some(value) = value.as_u64() {
-            let said = said.get(&name.replace('_', " ")).copied().unwrap_or(0);
-            assert_eq!(said, value, "{name}");
-        }
+    for (name, value) in status["counters"].as_object().unwrap() {
+        let said = said.get(&name.replace('_', " ")).copied().unwrap_or(0);
+        assert_eq!(said, value.as_u64().unwrap(), "{name}");
     }
-    let samples = of_type(&run.stdout, "rtt").len() as u64;
+    assert_eq!(number(&status, "lost"), 0);
+    assert!(number(&status["cost"], "cpu_ns") > 0, "{status}");
+    let samples = of_type(&run.stdout, "rtt.sample").len() as u64;
     assert_eq!((number(&status, "samples"), number(&status, "packets")), (samples, 25));
 }
 
@@ -171,7 +175,7 @@ fn flow_events_as_text() {
     let flows = [flows, last].concat().join("\n");
     insta::assert_snapshot!(flows, @"
     03:04:05.000000Z  open                  TCP             192.0.2.1:40000 → 198.51.100.7:443
-    03:04:05.031500Z  first rtt             TCP             192.0.2.1:40000 → 198.51.100.7:443  5.50 ms by tcp-timestamp
+    03:04:05.031500Z  first rtt             TCP             192.0.2.1:40000 → 198.51.100.7:443  5.50 ms by tcp-seq
     03:04:05.058400Z  close                 TCP             192.0.2.1:40000 → 198.51.100.7:443  fin after 58.4 ms, 2 samples, 8 packets, 828 bytes
     03:04:05.100000Z  open                  TCP             192.0.2.1:40001 → 198.51.100.7:443
     03:04:05.131200Z  first rtt             TCP             192.0.2.1:40001 → 198.51.100.7:443  5.20 ms by tcp-seq
@@ -194,11 +198,11 @@ fn flow_events_as_text() {
 #[test]
 fn flow_events_as_jsonl() {
     let told = printed(&["--flow-events", "--format", "jsonl"]);
-    let samples = of_type(&told, "rtt");
-    let flows = of_type(&told, "flow");
+    let samples = of_type(&told, "rtt.sample");
+    let flows = of_type(&told, "rtt.flow");
     let mut lives = BTreeMap::<String, Vec<(String, Value)>>::new();
     for flow in &flows {
-        let key = ["proto", "sport", "id"].map(|key| flow[key].to_string()).join(" ");
+        let key = ["proto", "sport", "echo_id"].map(|key| field(flow, key).to_string()).join(" ");
         let event = (text(flow, "event").to_owned(), flow["reason"].clone());
         lives.entry(key).or_default().push(event);
         assert_eq!(flow["event"] == "first-rtt", flow["rtt_ns"].is_u64(), "{flow}");
@@ -220,7 +224,9 @@ fn flow_events_as_jsonl() {
 #[test]
 fn two_runs_of_one_capture_say_the_same() {
     for options in [&[][..], &["--format", "jsonl", "--flow-events"], &["--summary"]] {
-        assert_eq!(replay(options), replay(options));
+        let [first, second] = [replay(options), replay(options)];
+        assert_eq!(without_cost(&first.stdout), without_cost(&second.stdout));
+        assert_eq!((first.stderr, first.status), (second.stderr, second.status));
     }
 }
 
@@ -240,7 +246,7 @@ fn filters_choose_flows() {
             options.extend(["--filter", rule]);
         }
         let told = printed(&options);
-        let trips = round_trips(&of_type(&told, "rtt"));
+        let trips = round_trips(&of_type(&told, "rtt.sample"));
         let mut names: Vec<_> = trips.into_keys().map(|(method, _)| method).collect();
         names.dedup();
         names
@@ -253,13 +259,45 @@ fn filters_choose_flows() {
 }
 
 #[test]
+fn expressions_select_what_tcpdump_selects() {
+    if lacks_program("tcpdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["all.pcap", "some.pcap"].map(|name| folder.path().join(name));
+    let [all, some] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let packed = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/line.pcap.gz")).unwrap();
+    io::copy(&mut GzDecoder::new(packed), &mut fs::File::create(all).unwrap()).unwrap();
+    let mut selected = 0;
+    for expression in [
+        "tcp",
+        "not tcp",
+        "udp port 53 or icmp",
+        "ip6 and not icmp6",
+        "host 10.77.4.2 and (tcp or udp portrange 50-60)",
+        "net 10.77 or tcp and port 53",
+        "tcp port 53 or 443 or 5201",
+        "!(icmp || icmp6) && net 10.77.0.0 mask 255.255.0.0",
+        "src or dst net fd00::/8 and not port 443",
+        "not (net 10.77.4.0/24 and not icmp)",
+    ] {
+        let tcpdump = Command::new("tcpdump").args(["--nano", "-r", all, "-w", some, expression]).output().unwrap();
+        assert!(tcpdump.status.success(), "{expression}: {}", String::from_utf8_lossy(&tcpdump.stderr));
+        let filtered = dwell(&["rtt", "-r", all, "--filter", expression]).stdout;
+        assert!(filtered == dwell(&["rtt", "-r", some]).stdout, "{expression}");
+        selected += filtered.lines().count();
+    }
+    assert!(selected > 500, "{selected} samples compared");
+}
+
+#[test]
 fn a_rate_limit_is_kept_in_the_capture_s_own_time() {
     let times = |options: &[&str]| {
         let run = dwell_reading(
             &[&["rtt", "-r", "-", "--format", "jsonl"], options].concat(),
             &capture(&crate::wire::pings(100)),
         );
-        of_type(&run.stdout, "rtt").len()
+        of_type(&run.stdout, "rtt.sample").len()
     };
     // A ping each 10 ms for a second.
     assert_eq!(times(&[]), 100);
@@ -272,7 +310,7 @@ fn a_rate_limit_is_kept_in_the_capture_s_own_time() {
 #[test]
 fn spin_bits_give_both_parts_of_the_path_and_the_whole_loop() {
     let told = dwell_reading(&["rtt", "-r", "-", "--format", "jsonl"], &capture(&spinning(60)));
-    let trips = round_trips(&of_type(&told.stdout, "rtt"));
+    let trips = round_trips(&of_type(&told.stdout, "rtt.sample"));
     let ms = |method: &str, dst: &str| {
         let values = &trips[&(method.to_owned(), dst.to_owned())];
         assert!(values.len() > 10, "{trips:?}");

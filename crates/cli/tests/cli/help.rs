@@ -1,7 +1,7 @@
 //! What the help says. `INSTA_UPDATE=always cargo test -p dwell-cli help` writes the snapshots
 //! anew after a wanted change.
 
-use crate::support::dwell;
+use crate::support::{dwell, run};
 
 fn help(arguments: &[&str]) -> String {
     let run = dwell(arguments);
@@ -101,13 +101,11 @@ fn each_verb_has_a_manual_page_without_a_fault() {
     assert_eq!(dwell(&["man", pages.to_str().unwrap()]).status, Some(0));
     let mut found: Vec<_> = std::fs::read_dir(&pages).unwrap().map(|page| page.unwrap().path()).collect();
     found.sort();
-    for verb in ["", "-rtt", "-lb-where"] {
+    for verb in ["", "-rtt", "-lb-where", "-completions", "-man"] {
         let page = pages.join(format!("dwell{verb}.1"));
         assert!(found.contains(&page), "{found:?}");
     }
-    // hidden ones are for dwell itself
-    let hidden = ["dwell-man.1"].map(|page| pages.join(page));
-    assert!(!hidden.iter().any(|page| found.contains(page)), "{found:?}");
+    assert!(!pages.join("dwell-lab.1").exists(), "another package has it");
     for (name, arguments) in [("groff", &["-man", "-Tutf8", "-ww", "-z"][..]), ("mandoc", &["-Tlint", "-Werror"])] {
         if dwell_testbed::skip::lacks_program(name) {
             continue;
@@ -128,4 +126,38 @@ fn a_manual_page_keeps_the_lines_of_examples() {
     assert!(page.ends_with(examples), "{page}");
     let version = env!("CARGO_PKG_VERSION");
     assert!(page.contains(&format!("\n.TH dwell-lb-drain 1 \" \" \"dwell {version}\" dwell\n")), "{page}");
+}
+
+/// What bash proposes after these words, by what `dwell completions bash` prints.
+fn proposals(words: &str) -> Vec<String> {
+    let script = format!(
+        "source /dev/stdin\nCOMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+         _dwell dwell \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let completions = help(&["completions", "bash"]);
+    let bash = run(std::process::Command::new("bash").args(["-c", &script]), completions.as_bytes());
+    assert_eq!((bash.status, bash.stderr.as_str()), (Some(0), ""), "{bash}");
+    bash.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_verbs_options_and_their_values() {
+    assert_eq!(proposals("dwell rt"), ["rtt"]);
+    assert_eq!(proposals("dwell lb dr"), ["drain"]);
+    assert_eq!(proposals("dwell rtt --agg"), ["--aggregate"]);
+    assert_eq!(proposals("dwell completions z"), ["zsh"]);
+}
+
+#[test]
+fn each_shell_has_completions_of_every_verb() {
+    for (shell, line) in [("zsh", "#compdef dwell"), ("fish", "complete -c dwell ")] {
+        let completions = help(&["completions", shell]);
+        assert!(completions.lines().any(|found| found.starts_with(line)), "{completions}");
+        for verb in ["rtt", "response", "stack", "run", "agent", "collect", "report", "lb", "sim", "doctor", "man"] {
+            assert!(completions.contains(verb), "{shell} has no {verb}");
+        }
+    }
+    let unknown = dwell(&["completions", "tcsh"]);
+    assert_eq!(unknown.status, Some(2));
+    assert!(unknown.stderr.contains("[possible values: bash, zsh, fish]"), "{unknown}");
 }

@@ -17,7 +17,7 @@ fn root_loopback_shows_each_packet_once() {
     }
     let namespace = Namespace::create("loopback").unwrap();
     let before = card_packets(&namespace, "lo").1;
-    let dwell = watch(&namespace, &["-i", "lo", "--format", "jsonl"]);
+    let dwell = watch(&namespace, &["-i", "lo", "--format", "jsonl", "--methods", "tcp-timestamp,icmp,icmpv6"]);
     for address in ["127.0.0.1", "::1"] {
         let ends = Ends { client: &namespace, server: &namespace, address: address.parse::<IpAddr>().unwrap() };
         ping(10).run(ends, &GO_ON).unwrap();
@@ -25,7 +25,7 @@ fn root_loopback_shows_each_packet_once() {
     }
     let sent = card_packets(&namespace, "lo").1 - before;
     let run = dwell.interrupt();
-    let trips = round_trips(&of_type(&run.stdout, "rtt"));
+    let trips = round_trips(&of_type(&run.stdout, "rtt.sample"));
     let icmp = |method: &str, address: &str| trips[&(method.to_owned(), address.to_owned())].len();
     assert_eq!((icmp("icmp", "127.0.0.1"), icmp("icmpv6", "::1")), (10, 10));
     // The card counts what was sent; seen twice, it would be about double.
@@ -82,7 +82,7 @@ fn root_a_device_without_link_headers() {
         let run = dwell.interrupt();
         let told = counters(&run.stderr);
         assert!(!told.contains_key("malformed") && !told.contains_key("not ip"), "{run}");
-        counts(&round_trips(&of_type(&run.stdout, "rtt")))
+        counts(&round_trips(&of_type(&run.stdout, "rtt.sample")))
     });
     assert_eq!(found[0], found[1]);
     let count = |method: &str, address: &str| {
@@ -92,7 +92,7 @@ fn root_a_device_without_link_headers() {
     assert_eq!(count("icmp", "10.79.0.2"), 10, "{found:?}");
     assert_eq!(count("icmpv6", "fd79::2"), 10, "{found:?}");
     for address in ["10.79.0.1", "10.79.0.2", "fd79::1", "fd79::2"] {
-        assert!(count("tcp-timestamp", address) > 10, "{address}: {found:?}");
+        assert!(count("tcp-timestamp", address) + count("tcp-seq", address) > 10, "{address}: {found:?}");
     }
 }
 
@@ -115,10 +115,14 @@ fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
     let ends = Ends { address: [10, 79, 0, 2].into(), ..pair.ends() };
     ping(10).run(ends, &GO_ON).unwrap();
     ping_pong(300).run(ends, &GO_ON).unwrap();
-    let [card, vlan] = watchers.map(|dwell| {
+    let [(card, on_card), (vlan, on_vlan)] = watchers.map(|dwell| {
         let run = dwell.interrupt();
-        counts(&round_trips(&of_type(&run.stdout, "rtt")))
+        let samples = of_type(&run.stdout, "rtt.sample");
+        let mut tunnels: Vec<_> = samples.iter().map(|sample| sample["tunnel"].to_string()).collect();
+        tunnels.dedup();
+        (counts(&round_trips(&samples)), tunnels)
     });
+    assert_eq!((on_card, on_vlan), (vec![r#""vlan 5""#.to_owned()], vec!["null".to_owned()]));
     assert_eq!(card, vlan);
     assert_eq!(card[&("icmp".to_owned(), "10.79.0.2".to_owned())], 10);
     assert_ne!(card, BTreeMap::new());
@@ -151,6 +155,6 @@ fn root_a_port_of_a_bridge() {
     crate::support::ip(&middle, "link set bridge0 up\n");
     let dwell = watch(&middle, &["-i", "port1", "--format", "jsonl"]);
     ping(10).run(pair.ends(), &GO_ON).unwrap();
-    let trips = round_trips(&of_type(&dwell.interrupt().stdout, "rtt"));
+    let trips = round_trips(&of_type(&dwell.interrupt().stdout, "rtt.sample"));
     assert_eq!(trips[&("icmp".to_owned(), "10.78.0.2".to_owned())].len(), 10);
 }

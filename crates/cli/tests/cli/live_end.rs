@@ -1,4 +1,4 @@
-//! How a live run ends: what it still tells, and that nothing of it stays.
+//! The end of a live run: its last output, and that it leaves nothing behind.
 
 use std::{
     fs::File,
@@ -78,7 +78,7 @@ fn root_clsact_filters_are_removed_and_those_of_others_stay() {
         return;
     }
     let pair = Pair::start("clsact");
-    let arguments = ["-i", "left0", "--attach", "clsact", "--format", "jsonl"];
+    let arguments = ["-i", "left0", "--attach", "clsact", "--format", "jsonl", "--methods", "tcp-timestamp,icmp"];
     let dwell = watch(&pair.left, &arguments);
     assert_eq!(programs(&pair.left, "left0"), [0, 0, 0], "no tcx");
     // Somebody else's filter, behind it.
@@ -89,7 +89,7 @@ fn root_clsact_filters_are_removed_and_those_of_others_stay() {
     ping(10).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.interrupt();
     assert_eq!(run.status, Some(0), "{run}");
-    let samples = of_type(&run.stdout, "rtt");
+    let samples = of_type(&run.stdout, "rtt.sample");
     let by = |method: &str| samples.iter().filter(|sample| sample["method"] == method).count();
     assert_eq!(by("icmp"), 10);
     assert!(by("tcp-timestamp") > 10, "{run}");
@@ -111,7 +111,7 @@ fn root_two_by_clsact_on_one_interface() {
     ping(10).run(pair.ends(), &GO_ON).unwrap();
     for dwell in [first, second] {
         let run = dwell.interrupt();
-        assert_eq!(of_type(&run.stdout, "rtt").len(), 10, "{run}");
+        assert_eq!(of_type(&run.stdout, "rtt.sample").len(), 10, "{run}");
     }
     assert_eq!(filters(&pair.left, "left0"), Vec::<String>::new());
 }
@@ -145,7 +145,7 @@ fn root_an_interface_that_goes_away_ends_the_run() {
     let run = dwell.end();
     assert_eq!(run.status, Some(4), "{run}");
     assert!(run.stderr.contains("dwell: interface 'left0' is gone\n"), "{run}");
-    assert_eq!(of_type(&run.stdout, "rtt").len(), 10);
+    assert_eq!(of_type(&run.stdout, "rtt.sample").len(), 10);
     assert_eq!(counters(&run.stderr)["samples"], 10);
 }
 
@@ -219,7 +219,7 @@ fn root_a_full_disk_ends_a_live_run() {
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
     assert_eq!(status.code(), Some(4), "{stderr}");
     assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
-    // What was counted is still told.
+    // The counters are still reported.
     assert!(counters(&stderr)["samples"] >= 1, "{stderr}");
 }
 
@@ -256,9 +256,9 @@ fn root_intervals_are_told_while_it_runs() {
     let dwell = watch(&pair.left, &arguments);
     ping(30).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.interrupt();
-    let groups = of_type(&run.stdout, "rtt-aggregate");
+    let groups = of_type(&run.stdout, "rtt.aggregate");
     assert!(groups.len() >= 2, "{run}");
-    let statuses = of_type(&run.stdout, "rtt-status");
+    let statuses = of_type(&run.stdout, "rtt.status");
     let (last, earlier) = statuses.split_last().unwrap();
     assert_eq!((&last["last"], number(last, "samples")), (&true.into(), 30));
     assert!(earlier.len() >= 2, "{run}");

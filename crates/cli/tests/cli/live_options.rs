@@ -1,4 +1,4 @@
-//! Options of live runs, each beside a run without it that sees the same packets.
+//! Options of live runs, each compared with a run without it that sees the same packets.
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +22,9 @@ fn with<'a>(options: &[&'a str]) -> Vec<&'a str> {
     [&JSONL[..], options].concat()
 }
 
+/// Methods that leave time to print each sample of a loop that takes microseconds.
+const FEW: [&str; 2] = ["--methods", "tcp-timestamp,icmp,dns"];
+
 fn traffic(pair: &Pair) {
     ping_pong(500).run(pair.ends(), &GO_ON).unwrap();
     ping(20).run(pair.ends(), &GO_ON).unwrap();
@@ -37,11 +40,11 @@ fn root_filters_choose_flows() {
     let pair = Pair::start("filter");
     let watchers =
         [&[][..], &["--filter", "10.78.0.0/24:53"], &["--filter", "!10.78.0.0/24:53"], &["--filter", "10.79.0.0/16"]]
-            .map(|options| watch(&pair.left, &with(options)));
+            .map(|options| watch(&pair.left, &with(&[&FEW[..], options].concat())));
     traffic(&pair);
     let [all, only, but, none] = watchers.map(|dwell| {
         let run = dwell.interrupt();
-        let trips = round_trips(&of_type(&run.stdout, "rtt"));
+        let trips = round_trips(&of_type(&run.stdout, "rtt.sample"));
         (counts(&trips), counters(&run.stderr))
     });
     let is_dns = |key: &(String, String)| key.0 == "dns";
@@ -67,8 +70,8 @@ fn root_a_rate_limit_keeps_stamps_apart() {
     let every = watch(&pair.left, &JSONL);
     let some = watch(&pair.left, &with(&["--rate-limit", "100ms"]));
     ping_pong(1_000).run(pair.ends(), &GO_ON).unwrap();
-    let every = of_type(&every.interrupt().stdout, "rtt");
-    let some = of_type(&some.interrupt().stdout, "rtt");
+    let every = of_type(&every.interrupt().stdout, "rtt.sample");
+    let some = of_type(&some.interrupt().stdout, "rtt.sample");
     let mut stamps = BTreeMap::<String, Vec<i64>>::new();
     for sample in &some {
         let stamped = nanos_of_day(text(sample, "time")) - number(sample, "rtt_ns") as i64;
@@ -100,11 +103,11 @@ fn root_flow_events_tell_the_life_of_a_connection() {
     let dwell = watch(&pair.left, &with(&options));
     ping_pong(300).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.interrupt();
-    let flows = of_type(&run.stdout, "flow");
+    let flows = of_type(&run.stdout, "rtt.flow");
     let events: Vec<_> = flows.iter().map(|flow| text(flow, "event")).collect();
     assert_eq!(events, ["open", "first-rtt", "close"], "{run}");
     assert_eq!(flows[2]["reason"], "fin");
-    let samples = of_type(&run.stdout, "rtt");
+    let samples = of_type(&run.stdout, "rtt.sample");
     let handshakes = samples.iter().filter(|sample| sample["handshake"] == true);
     assert_eq!(handshakes.count(), 2, "SYN and SYN-ACK: {run}");
     assert_eq!(number(&flows[1], "rtt_ns"), number(&samples[0], "rtt_ns"));
@@ -112,7 +115,7 @@ fn root_flow_events_tell_the_life_of_a_connection() {
     let told = samples.iter().filter(early).count() as u64;
     assert_eq!(number(&flows[2], "samples"), told, "{run}");
     for flow in &flows {
-        assert_eq!((&flow["src"], &flow["dst"]), (&"10.78.0.1".into(), &"10.78.0.2".into()));
+        assert_eq!((&flow["flow"]["src"], &flow["flow"]["dst"]), (&"10.78.0.1".into(), &"10.78.0.2".into()));
         assert_eq!(flow["first_time"], flows[0]["time"]);
     }
 }
@@ -127,8 +130,8 @@ fn root_a_flow_that_falls_silent_is_closed_as_idle() {
     let dwell = watch(&pair.left, &with(&[&options[..], &["--duration", "2500ms"]].concat()));
     ping(5).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.end();
-    let flows = of_type(&run.stdout, "flow");
-    let icmp: Vec<_> = flows.iter().filter(|flow| flow["proto"] == "ICMP").collect();
+    let flows = of_type(&run.stdout, "rtt.flow");
+    let icmp: Vec<_> = flows.iter().filter(|flow| flow["flow"]["proto"] == "ICMP").collect();
     assert_eq!(icmp.last().unwrap()["reason"], "idle", "{run}");
     assert_eq!(number(icmp.last().unwrap(), "samples"), 5, "{run}");
 }
@@ -139,14 +142,14 @@ fn root_aggregates_add_up_to_the_samples_of_a_run_beside() {
         return;
     }
     let pair = Pair::start("aggregate");
-    let single = watch(&pair.left, &JSONL);
+    let single = watch(&pair.left, &with(&FEW));
     let options = ["--aggregate", "--prefix4", "32", "--interval", "300ms"];
-    let groups = watch(&pair.left, &with(&options));
+    let groups = watch(&pair.left, &with(&[&FEW[..], &options].concat()));
     traffic(&pair);
     let (single, groups) = (single.interrupt(), groups.interrupt());
-    let trips = round_trips(&of_type(&single.stdout, "rtt"));
+    let trips = round_trips(&of_type(&single.stdout, "rtt.sample"));
     let mut sums = BTreeMap::new();
-    for group in of_type(&groups.stdout, "rtt-aggregate") {
+    for group in of_type(&groups.stdout, "rtt.aggregate") {
         let address = text(&group, "prefix").strip_suffix("/32").unwrap();
         let key = (text(&group, "method").to_owned(), address.to_owned());
         *sums.entry(key).or_insert(0) += number(&group, "count") as usize;
@@ -157,7 +160,7 @@ fn root_aggregates_add_up_to_the_samples_of_a_run_beside() {
     assert_eq!(sums, counts(&trips));
     // Each of the two counts what it counts itself.
     assert_eq!(counters(&single.stderr)["samples"], counters(&groups.stderr)["samples"]);
-    assert_eq!(of_type(&groups.stdout, "rtt"), Vec::<Value>::new());
+    assert_eq!(of_type(&groups.stdout, "rtt.sample"), Vec::<Value>::new());
 }
 
 #[test]
@@ -166,13 +169,13 @@ fn root_a_summary_tells_the_samples_of_a_run_beside() {
         return;
     }
     let pair = Pair::start("summary");
-    let single = watch(&pair.left, &JSONL);
-    let summary = watch(&pair.left, &with(&["--summary"]));
+    let single = watch(&pair.left, &with(&FEW));
+    let summary = watch(&pair.left, &with(&[&FEW[..], &["--summary"]].concat()));
     traffic(&pair);
     let (single, summary) = (single.interrupt(), summary.interrupt());
-    let trips = round_trips(&of_type(&single.stdout, "rtt"));
+    let trips = round_trips(&of_type(&single.stdout, "rtt.sample"));
     let mut sums = BTreeMap::new();
-    for line in of_type(&summary.stdout, "rtt-summary") {
+    for line in of_type(&summary.stdout, "rtt.summary") {
         let key = (text(&line, "method").to_owned(), text(&line, "dst").to_owned());
         *sums.entry(key).or_insert(0) += number(&line, "count") as usize;
     }
@@ -217,7 +220,7 @@ fn root_more_flows_than_there_is_room_for_are_counted_and_the_rest_is_measured()
     let (run, all) = (dwell.interrupt(), all.interrupt());
     assert_eq!(run.status, Some(0), "{run}");
     let flows = |run: &crate::support::Run| {
-        let mut ports: Vec<_> = of_type(&run.stdout, "rtt")
+        let mut ports: Vec<_> = of_type(&run.stdout, "rtt.sample")
             .iter()
             .map(|sample| {
                 let (sport, dport) = (number(sample, "sport"), number(sample, "dport"));

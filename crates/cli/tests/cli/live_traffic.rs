@@ -38,7 +38,7 @@ fn everyday_traffic(lab: &Lab) {
 fn trips(run: &Run) -> BTreeMap<Key, Vec<u64>> {
     assert_eq!(run.status, Some(0), "{run}");
     assert_eq!(counters(&run.stderr)["events lost"], 0);
-    round_trips(&of_type(&run.stdout, "rtt"))
+    round_trips(&of_type(&run.stdout, "rtt.sample"))
 }
 
 fn key(method: &str, role: Role) -> Key {
@@ -51,7 +51,7 @@ fn key(method: &str, role: Role) -> Key {
 
 /// The medians are those of the emulated links.
 #[track_caller]
-fn check_sides(trips: &BTreeMap<Key, Vec<u64>>, methods: &[(&str, Role)], least: usize) {
+pub fn check_sides(trips: &BTreeMap<Key, Vec<u64>>, methods: &[(&str, Role)], least: usize) {
     for (method, role) in methods {
         let values = trips.get(&key(method, *role));
         let values = values.unwrap_or_else(|| panic!("no {method} to {role:?} in {trips:?}"));
@@ -64,6 +64,9 @@ fn check_sides(trips: &BTreeMap<Key, Vec<u64>>, methods: &[(&str, Role)], least:
         assert!(median >= truth && median < truth + GENEROUS, "{method} to {role:?}: {median}");
     }
 }
+
+/// With one method for TCP.
+const METHODS: &str = "tcp-timestamp,icmp,icmpv6,dns,quic-spin,quic-handshake";
 
 const EVERYDAY: [(&str, Role); 5] = [
     ("tcp-timestamp", Role::Client),
@@ -79,7 +82,7 @@ fn root_both_sides_are_as_far_away_as_the_links_are_long() {
         return;
     }
     let lab = line("sides");
-    let dwell = watch(lab.vantage(), &["-i", "server0", "--format", "jsonl"]);
+    let dwell = watch(lab.vantage(), &["-i", "server0", "--format", "jsonl", "--methods", METHODS]);
     everyday_traffic(&lab);
     let trips = trips(&dwell.interrupt());
     check_sides(&trips, &EVERYDAY, 15);
@@ -175,7 +178,7 @@ fn root_xdp_sees_what_tc_sees() {
         return;
     }
     let lab = line("xdp");
-    let options = ["-i", "server0", "--format", "jsonl"];
+    let options = ["-i", "server0", "--format", "jsonl", "--methods", METHODS];
     let xdp = watch(lab.vantage(), &[&options[..], &["--ingress-hook", "xdp"]].concat());
     let tc = watch(lab.vantage(), &options);
     everyday_traffic(&lab);
@@ -218,7 +221,7 @@ fn root_two_interfaces_are_told_apart() {
     let watcher = watch(lab.vantage(), &["-i", "client0", "-i", "server0", "--format", "jsonl"]);
     let as_text = watch(lab.vantage(), &["-i", "client0", "-i", "server0"]);
     ping(10).run(Ends::v4(&lab), &GO_ON).unwrap();
-    let samples = of_type(&watcher.interrupt().stdout, "rtt");
+    let samples = of_type(&watcher.interrupt().stdout, "rtt.sample");
     for interface in ["client0", "server0"] {
         let on = samples.iter().filter(|sample| sample["interface"] == interface);
         assert_eq!(on.count(), 10, "{interface}");

@@ -46,7 +46,7 @@ fn root_metrics_tell_what_the_samples_say() {
         return;
     }
     let pair = Pair::start("metrics");
-    let arguments = ["-i", "left0", "--format", "jsonl", "--interval", "100ms"];
+    let arguments = ["-i", "left0", "--format", "jsonl", "--interval", "100ms", "--methods", "tcp-timestamp,icmp"];
     let dwell = watch(&pair.left, &[&arguments[..], &["--metrics", ADDRESS]].concat());
     ping(20).run(pair.ends(), &GO_ON).unwrap();
     ping_pong(300).run(pair.ends(), &GO_ON).unwrap();
@@ -62,7 +62,7 @@ fn root_metrics_tell_what_the_samples_say() {
     assert_eq!(run.status, Some(0), "{run}");
     assert!(run.stderr.contains(&format!("dwell: metrics at http://{ADDRESS}/metrics\n")));
 
-    let samples = of_type(&run.stdout, "rtt");
+    let samples = of_type(&run.stdout, "rtt.sample");
     let of = |method: &str| {
         let trips = samples.iter().filter(|sample| sample["method"] == method);
         trips.map(|sample| number(sample, "rtt_ns")).collect::<Vec<_>>()
@@ -80,14 +80,14 @@ fn root_metrics_tell_what_the_samples_say() {
     }
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("Content-Type: text/plain; version=0.0.4"), "{page}");
-    // What dwell tells of itself is there, and no client.
+    // dwell's own metrics are there, and no client address.
     let told = counters(&run.stderr)["samples"] as f64;
-    assert_eq!(value(&page, "dwell_samples_total"), Some(told), "{page}");
+    assert_eq!(value(&page, "dwell_rtt_samples_total"), Some(told), "{page}");
     for series in [
-        "dwell_packets_total",
-        "dwell_events_lost_total",
-        r#"dwell_skipped_packets_total{reason="malformed"}"#,
-        r#"dwell_map_entries{map="flows"}"#,
+        "dwell_rtt_packets_total",
+        "dwell_rtt_events_lost_total",
+        r#"dwell_rtt_skipped_packets_total{reason="malformed"}"#,
+        r#"dwell_rtt_map_entries{map="flows"}"#,
     ] {
         assert!(value(&page, series).is_some(), "no {series} in {page}");
     }

@@ -5,16 +5,11 @@ use std::collections::BTreeMap;
 use dwell_testbed::Nanos;
 use serde_json::Value;
 
-/// Each line an object with a type and the schema; all else is a failure.
+pub use crate::support::object;
+
+/// Each line an object that matches the schema; all else is a failure.
 pub fn objects(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| {
-            let object: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            assert_eq!(object["schema"], "dwell.rtt/1", "{line}");
-            assert!(object["type"].is_string(), "{line}");
-            object
-        })
-        .collect()
+    text.lines().map(object).collect()
 }
 
 /// The objects of one type.
@@ -24,12 +19,28 @@ pub fn of_type(text: &str, kind: &str) -> Vec<Value> {
     objects
 }
 
+/// The lines without processor times, which differ from run to run.
+pub fn without_cost(text: &str) -> String {
+    let lines = text.lines().map(|line| match (line.find(r#""cost":{"#), line.find(r#""counters":{"#)) {
+        (Some(from), Some(to)) => format!("{}{}\n", &line[..from], &line[to..]),
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// The value of a key of an object, or of the flow, the latency or the counters in it.
+pub fn field<'a>(object: &'a Value, key: &str) -> &'a Value {
+    let parts = ["flow", "latency", "counters"].map(|part| &object[part]);
+    let found = parts.into_iter().find_map(|part| part.get(key));
+    object.get(key).or(found).unwrap_or_else(|| panic!("{object} has no {key}"))
+}
+
 pub fn number(object: &Value, key: &str) -> u64 {
-    object[key].as_u64().unwrap_or_else(|| panic!("{key} of {object} is no number"))
+    field(object, key).as_u64().unwrap_or_else(|| panic!("{key} of {object} is no number"))
 }
 
 pub fn text<'a>(object: &'a Value, key: &str) -> &'a str {
-    object[key].as_str().unwrap_or_else(|| panic!("{key} of {object} is no text"))
+    field(object, key).as_str().unwrap_or_else(|| panic!("{key} of {object} is no text"))
 }
 
 /// Scope time was measured, and how.
@@ -58,7 +69,7 @@ pub fn median(values: &[u64]) -> Nanos {
     Nanos(sorted[(sorted.len() - 1) / 2])
 }
 
-/// The counter line at the end of what is told to a person: its names and numbers.
+/// Returns the names and numbers of the counter line at the end of a run's standard error.
 pub fn counters(stderr: &str) -> BTreeMap<String, u64> {
     let line = stderr
         .lines()

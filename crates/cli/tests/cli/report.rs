@@ -9,7 +9,7 @@ use std::{
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, PathSegment, Segment},
+    layers::{Ends, Layer, PathSegment, Segment, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
@@ -63,7 +63,7 @@ fn times(values: &[(u64, u64)]) -> Histogram {
     histogram
 }
 
-/// Both hosts' rows, and those of the way between them, of so many flows.
+/// Writes the rows of both hosts, and of the path between them, for this many flows.
 fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16) -> Written<()> {
     for (leg, ns) in LEGS {
         let each = (1..=flows).map(|n| (Some(flow(n)), times(&[(ns * u64::from(n), BYTES)])));
@@ -93,9 +93,7 @@ fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16)
                 segment,
                 resent: false,
                 histogram: &histogram,
-                hook_from: None,
-                hook_to: None,
-                missing: None,
+                hooks: None,
             })?;
         }
     }
@@ -171,7 +169,7 @@ fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
         Command::new(program)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--enable-logging=stderr", "--virtual-time-budget=10000"])
-            // No network: what the page wanted from there would fail, and be told.
+            // There is no network: a request of the page would fail, and be reported.
             .args(["--proxy-server=127.0.0.1:9", &profile])
             .args(arguments),
         b"",
@@ -278,10 +276,9 @@ fn what_is_not_known_is_said() {
         segment,
         resent: false,
         histogram: if missing { &EMPTY } else { &histogram },
-        hook_from: None,
-        hook_to: None,
-        missing: missing.then_some("tx-socket"),
+        hooks: missing.then_some(&UNHOOKED),
     };
+    static UNHOOKED: SegmentHooks = SegmentHooks { from: None, to: None, missing: Some(Layer::TxSocket) };
     static EMPTY: std::sync::LazyLock<Histogram> = std::sync::LazyLock::new(Histogram::default);
     let stored = Stored::new(|store| {
         store.path(&path(PathSegment::Network, PathMethod::Estimated, &histogram, None))?;

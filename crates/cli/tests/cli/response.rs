@@ -1,10 +1,10 @@
-//! `dwell response`: from captures, and beside what a load's client knows.
+//! `dwell response`: on captures, and compared with the log of a load's client.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::dwell;
+use crate::{records::of_type, support::dwell};
 
 fn capture(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
@@ -18,7 +18,7 @@ fn records(arguments: &[&str]) -> Vec<Value> {
 }
 
 pub fn epochs_of(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    of_type(text, "response.epoch")
 }
 
 #[test]
@@ -26,23 +26,23 @@ fn an_epoch_is_an_object_with_all_its_fields() {
     let records = records(&["-r", &capture("one-direction.pcap.gz")]);
     assert!(records.len() > 3, "{records:?}");
     for record in &records {
-        assert_eq!(record["type"], "response");
-        assert_eq!(record["schema"], "dwell.response/1");
-        assert_eq!(record["epoch_ns"], 1_000_000_000);
+        assert_eq!(record["type"], "response.epoch");
+        assert_eq!(record["schema"], "dwell/2");
+        assert_eq!(record["interval_ns"], 1_000_000_000);
         // epochs end with the seconds of the clock
         assert!(record["time"].as_str().unwrap().ends_with(".000000000Z"));
         assert!(record["packets"].as_u64().unwrap() > 0);
         // a figure that may be believed, or a reason
-        let valid = record["valid"].as_bool().unwrap();
-        assert_eq!(valid, record["reason"].is_null() && !record["response_ns"].is_null());
-        let confidence = record["confidence"].as_f64().unwrap();
+        let valid = record["latency"]["valid"].as_bool().unwrap();
+        assert_eq!(valid, record["latency"]["reason"].is_null() && !record["latency"]["mean_ns"].is_null());
+        let confidence = record["latency"]["confidence"].as_f64().unwrap();
         assert!((0.0..=1.0).contains(&confidence));
     }
-    let tcp = records.iter().filter(|record| record["proto"] == "TCP");
+    let tcp = records.iter().filter(|record| record["flow"]["proto"] == "TCP");
     for record in tcp {
         assert_eq!(record["key"], "5tuple");
-        assert_eq!(record["dport"], 5201);
-        assert_eq!(record["src"], "10.77.1.1");
+        assert_eq!(record["flow"]["dport"], 5201);
+        assert_eq!(record["flow"]["src"], "10.77.1.1");
     }
 }
 
@@ -53,7 +53,7 @@ fn the_modes_are_shown_on_request() {
     let modes = |record: &Value| record["modes"].as_array().unwrap().len();
     assert!(shown.iter().any(|record| modes(record) > 1), "{shown:?}");
     let without = records(&with[..4]);
-    assert!(without.iter().all(|record| record.get("modes").is_none()));
+    assert!(without.iter().all(|record| record["modes"].is_null()));
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn servers_are_told_by_rule() {
     let of = |server| {
         let mut clients: Vec<String> = records(&["-r", &capture("line.pcap.gz"), "--server", server])
             .iter()
-            .filter(|record| record["proto"] == "TCP")
-            .map(|record| record["src"].as_str().unwrap().to_owned())
+            .filter(|record| record["flow"]["proto"] == "TCP")
+            .map(|record| record["flow"]["src"].as_str().unwrap().to_owned())
             .collect();
         clients.dedup();
         clients
@@ -95,11 +95,20 @@ fn servers_are_told_by_rule() {
 }
 
 #[test]
-fn a_summary_has_a_line_a_flow() {
-    let run = dwell(&["response", "-r", &capture("one-direction.pcap.gz"), "--summary"]);
-    assert_eq!(run.status, Some(0), "{run}");
-    assert!(run.stdout.starts_with("epochs  valid"), "{run}");
-    assert!(run.stdout.contains("TCP 10.77.1.1:58338 → 10.77.4.2:5201"), "{run}");
+fn a_summary_has_a_line_for_each_flow_server_or_prefix() {
+    let summary = |by: &[&str]| {
+        let run = dwell(&[&["response", "-r", &capture("get-loop.pcap.gz")], by].concat());
+        assert_eq!(run.status, Some(0), "{run}");
+        let lines: Vec<Vec<String>> =
+            run.stdout.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
+        assert_eq!(lines[0][..3], ["epochs", "valid", "responses"], "{run}");
+        lines[1].clone()
+    };
+    let flow = summary(&["--summary"]);
+    // Each response takes 20 ms.
+    assert_eq!(flow[4..], ["20.0", "ms", "20.0", "ms", "20.0", "ms", "TCP", "10.0.0.1:40000", "→", "10.0.0.2:80"]);
+    assert_eq!(summary(&["--summary=server"])[10..], ["TCP", "10.0.0.2:80"]);
+    assert_eq!(summary(&["--summary=prefix", "--prefix4", "16"])[10..], ["10.0.0.0/16"]);
 }
 
 #[test]
@@ -116,6 +125,7 @@ fn wrong_options_are_refused() {
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
+        (&["--summary", "--prefix4", "16"], "for --metrics and --summary=prefix"),
         (&["--estimator", "pirate", "--set", "merge-distance=near"], "a number and a unit"),
         (&["--estimator", "pirate", "--set", "heuristics=none,acks"], "acks,mtu"),
         (&["--estimator", "pirate", "--set", "floor=1"], "from 0 to below 1"),

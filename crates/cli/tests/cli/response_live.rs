@@ -35,12 +35,13 @@ fn root_metrics_say_what_the_epochs_say() {
     assert_eq!(run.status, Some(0), "{run}");
 
     let epochs = epochs_of(&run.stdout);
-    let valid: Vec<_> = epochs.iter().filter(|epoch| epoch["valid"] == true).collect();
+    let valid: Vec<_> = epochs.iter().filter(|epoch| epoch["latency"]["valid"] == true).collect();
     assert!(!valid.is_empty(), "{run}");
     let told = value(&page, r#"dwell_response_epochs_total{outcome="valid"}"#);
     assert_eq!(told, Some(valid.len() as f64), "{page}");
-    let responses: u64 = valid.iter().map(|epoch| number(epoch, "batches")).sum();
-    let labels = r#"interface="right0",method="ack-runs",prefix="10.78.0.2/32""#;
+    let turns = valid.iter().filter(|epoch| epoch["latency"]["method"] == "turns");
+    let responses: u64 = turns.map(|epoch| number(epoch, "count")).sum();
+    let labels = r#"interface="right0",method="turns",prefix="10.78.0.2/32""#;
     let counted = value(&page, &format!("dwell_response_seconds_count{{{labels}}}"));
     assert_eq!(counted, Some(responses as f64), "{page}");
     let mean = value(&page, r#"dwell_response_mean_seconds{prefix="10.78.0.2/32"}"#);

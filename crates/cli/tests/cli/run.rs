@@ -1,4 +1,4 @@
-//! `dwell run`: programs are as without it, and what their connections do is told.
+//! `dwell run`: programs behave as without it, and their connections are reported.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,10 @@ use nix::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{DWELL, Pair, Run, dwell, eventually, run, skipped, spawn, start};
+use crate::{
+    records::{object, objects},
+    support::{DWELL, Pair, Run, dwell, eventually, run, skipped, spawn, start},
+};
 
 const MS: u64 = 1_000_000;
 
@@ -105,10 +108,10 @@ fn a_full_disk_ends_the_telling_and_not_the_program() {
 fn options_that_mean_nothing_together_are_refused() {
     for (arguments, said) in [
         (&["run"][..], "PROGRAM"),
-        (&["run", "--attach", "1", "--minimize"], "--minimize"),
         (&["run", "--outside", "--minimize", "true"], "--minimize"),
         (&["run", "--set", "wireless=true", "true"], "--minimize"),
         (&["run", "--minimize", "--set", "wireless=true", "true"], "--set controller=element"),
+        (&["run", "--minimize", "--set", "controller=element", "--set", "estimator=exact", "true"], "estimator=paper"),
         (&["run", "--set", "estimator=papers", "true"], "exact | paper"),
         (&["run", "--set", "wireles=true", "true"], "the keys are: controller, wireless, estimator"),
         (&["run", "--poll", "1us", "true"], "at least 1ms"),
@@ -192,18 +195,18 @@ fn what_a_server_that_does_not_read_makes_a_program_wait_is_told() {
     let run = measured(&figures, &talk(&folder, &[]), port, MUCH, 0);
     server.join().unwrap();
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), "0\n"), "{run}");
-    let records = of_port(&figures, "socket", port);
-    let longest = |key: &str| records.iter().filter_map(|record| record[key].as_u64()).max();
+    let records = of_port(&figures, "run.socket", port);
+    let longest = |key: &str| records.iter().filter_map(|record| record.pointer(key)?.as_u64()).max();
     let wanted = Some(PAUSE.as_nanos() as u64);
-    assert!(longest("sender_waiting_ns") >= wanted, "{records:#?}");
-    assert!(longest("sender_delay_max_ns") >= wanted, "{records:#?}");
+    assert!(longest("/sender_waiting_ns") >= wanted, "{records:#?}");
+    assert!(longest("/sender_delay/max_ns") >= wanted, "{records:#?}");
     for record in &records {
-        assert_eq!(record["way"], "outside");
-        assert_eq!(record["estimator"], "exact");
-        assert_eq!(record["dst"], "127.0.0.1");
+        assert_eq!(record["viewpoint"], "outside");
+        assert_eq!(record["sender_delay"]["method"], "exact");
+        assert_eq!(record["flow"]["dst"], "127.0.0.1");
     }
     assert_eq!(records.last().unwrap()["ended"], true, "{records:#?}");
-    let summary = of_port(&figures, "socket_summary", port);
+    let summary = of_port(&figures, "run.summary", port);
     assert_eq!(summary.len(), 1);
     // TCP acknowledges the FIN as a byte.
     let sent = summary[0]["sent_bytes"].as_u64().unwrap();
@@ -219,8 +222,8 @@ fn what_a_program_that_reads_late_makes_bytes_wait_is_told() {
     let run = measured(&figures, &talk(&folder, &[]), port, 0, 100);
     server.join().unwrap();
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), "200000\n"), "{run}");
-    let records = of_port(&figures, "socket", port);
-    let longest = records.iter().filter_map(|record| record["receiver_delay_max_ns"].as_u64());
+    let records = of_port(&figures, "run.socket", port);
+    let longest = records.iter().filter_map(|record| record["receiver_delay"]["max_ns"].as_u64());
     assert!(longest.max() >= Some(50 * MS), "{records:#?}");
 }
 
@@ -246,7 +249,84 @@ fn a_static_program_is_measured_from_outside_and_the_reason_is_told() {
     let notes = run.stderr.lines().filter(|line| line.starts_with("dwell: "));
     assert_eq!(notes.count(), 1, "{run}");
     assert!(run.stderr.contains("linked statically"), "{run}");
-    assert!(run.stderr.contains(r#""way":"outside""#), "{run}");
+    assert!(run.stderr.contains(r#""viewpoint":"outside""#), "{run}");
+}
+
+#[test]
+fn a_static_program_gets_its_options_from_outside() {
+    let folder = TempDir::new().unwrap();
+    let program = talk(&folder, &["-static"]);
+    // By itself, and started by a program that loads the library.
+    for (is_alone, note) in [(true, "options are set from outside"), (false, "their options set, from outside")] {
+        let (port, server) = serve(|mut stream| {
+            thread::sleep(Duration::from_millis(1500));
+            drain(&mut stream);
+        });
+        let words = [program.to_str().unwrap(), "127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"];
+        let mut command = Command::new(DWELL);
+        command.args(["run", "--minimize", "--format", "jsonl", "--interval", "50ms", "--"]);
+        match is_alone {
+            true => command.args(words),
+            false => command.args(["sh", "-c", &format!("{}; true", words.join(" "))]),
+        };
+        let run = run(&mut command, b"");
+        server.join().unwrap();
+        assert_eq!(run.status, Some(0), "{run}");
+        assert!(run.stderr.contains(note), "{run}");
+        let records = run.stderr.lines().filter(|line| line.starts_with('{')).map(object);
+        assert!(records.into_iter().any(|record| record["notsent_lowat"].as_u64() > Some(0)), "{run}");
+    }
+}
+
+#[test]
+fn root_a_program_that_becomes_another_user_is_measured_inside() {
+    if skipped() {
+        return;
+    }
+    // The other user must be able to reach the program and the library.
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = talk(&folder, &[]);
+    let library = folder.path().join("libdwell_calls.so");
+    fs::copy(Path::new(DWELL).with_file_name("deps/libdwell_calls.so"), &library).unwrap();
+    let (port, server) = serve(|mut stream| {
+        thread::sleep(Duration::from_millis(300));
+        drain(&mut stream);
+    });
+    let figures = folder.path().join("figures");
+    let mut command = Command::new(DWELL);
+    command.args(["run", "--minimize", "--format", "jsonl", "--interval", "50ms", "--output"]);
+    command.arg(&figures).arg("--library").arg(&library);
+    command.args(["--", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.arg(&program).args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
+    let run = run(&mut command, b"");
+    server.join().unwrap();
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    let records = of_port(&figures, "run.socket", port);
+    assert!(!records.is_empty() && records.iter().all(|record| record["viewpoint"] == "inside"), "{records:#?}");
+    assert!(records.iter().any(|record| record["notsent_lowat"].is_u64()), "{records:#?}");
+}
+
+#[test]
+fn minimize_is_advised_for_static_programs_too() {
+    let folder = TempDir::new().unwrap();
+    for flags in [&[][..], &["-static"]] {
+        let (port, server) = serve(|mut stream| {
+            // Bytes leave again and again, after a long wait.
+            let mut part = vec![0; MUCH / 12];
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(200));
+                stream.read_exact(&mut part).unwrap();
+            }
+            drain(&mut stream);
+        });
+        let mut command = Command::new(DWELL);
+        command.args(["run", "--summary", "--"]).arg(talk(&folder, flags));
+        command.args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
+        let run = run(&mut command, b"");
+        server.join().unwrap();
+        assert!(run.stderr.trim_end().ends_with("try --minimize."), "{flags:?}: {run}");
+    }
 }
 
 #[test]
@@ -266,9 +346,9 @@ fn a_program_that_uses_the_c_library_is_measured_inside() {
         let run = run(&mut command, b"");
         server.join().unwrap();
         assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{options:?}: {run}");
-        let records = of_port(&figures, "socket", port);
+        let records = of_port(&figures, "run.socket", port);
         assert!(!records.is_empty(), "{options:?}");
-        assert!(records.iter().all(|record| record["way"] == "inside"), "{records:#?}");
+        assert!(records.iter().all(|record| record["viewpoint"] == "inside"), "{records:#?}");
         let sent = records.iter().filter_map(|record| record["throughput_bps"].as_u64());
         assert!(sent.max() > Some(0), "{options:?}: {records:#?}");
         let is_set = |record: &Value| record["notsent_lowat"].is_u64();
@@ -318,7 +398,7 @@ fn a_program_that_runs_already_is_measured_until_it_ends() {
     assert_eq!(program.end().status, Some(0));
     let run = watcher.end();
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    let records = of_port(&figures, "socket", port);
+    let records = of_port(&figures, "run.socket", port);
     let received = records.iter().filter_map(|record| record["receive_throughput_bps"].as_u64());
     assert!(received.max() > Some(0), "{records:#?}");
 }
@@ -402,24 +482,22 @@ fn root_records_have_the_flows_of_dwell_stack() {
         ];
         let run = spawn(&pair.left, DWELL, &arguments).end();
         assert_eq!(run.status, Some(0), "{run}");
-        let records = of_port(&figures, "socket", port);
+        let records = of_port(&figures, "run.socket", port);
         sockets.extend(records.iter().map(flow));
     }
     server.join().unwrap();
     assert!(!stack.has_ended());
     let stack = stack.interrupt();
-    let records = stack.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let flows: BTreeSet<_> = records
-        .filter(|record| record["direction"] == "tx" && !record["flow"].is_null())
-        .map(|record| flow(&record["flow"]))
-        .collect();
+    let records = objects(&stack.stdout);
+    let flows: BTreeSet<_> =
+        records.iter().filter(|record| record["direction"] == "tx" && !record["flow"].is_null()).map(flow).collect();
     assert!(!sockets.is_empty());
     assert!(sockets.intersection(&flows).count() > 0, "{sockets:?} {flows:?}");
 }
 
 fn flow(record: &Value) -> Vec<String> {
-    let keys = ["src", "sport", "dst", "dport", "proto"];
-    keys.map(|key| record[key].to_string()).into()
+    let keys = ["src", "sport", "dst", "dport", "proto", "id"];
+    keys.map(|key| record["flow"][key].to_string()).into()
 }
 
 /// What the namespace's guard runs.
@@ -450,8 +528,8 @@ fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u
 /// Records of this type about connections to this port.
 fn of_port(figures: &Path, kind: &str, port: u16) -> Vec<Value> {
     let text = fs::read_to_string(figures).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.filter(|record| record["type"] == kind && record["dport"] == port).collect()
+    let records = objects(&text).into_iter();
+    records.filter(|record| record["type"] == kind && record["flow"]["dport"] == port).collect()
 }
 
 /// A server of one connection on loopback.

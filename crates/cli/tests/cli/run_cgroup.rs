@@ -1,13 +1,14 @@
 //! `dwell run --cgroup`: connections of a service, in whatever network namespace.
 
-use std::{fs, io::Read, net::TcpListener, path::Path, process::Command, thread};
+use std::{fs, io::Read, net::TcpListener, process::Command, thread};
 
 use serde_json::Value;
 
+use crate::records::objects;
 use crate::support::{Cgroup, DWELL, Pair, dwell, eventually, run, skipped, start};
 
-/// A process of the cgroup that sends for as long as it lives, and another that reads all.
-fn sender(cgroup: &Path, pair: &Pair) -> Command {
+/// A process that sends for as long as it lives, after its shell has run `first`, and another that reads all.
+pub fn sender(first: &str, pair: &Pair) -> Command {
     let listening = pair.right.enter(|| TcpListener::bind((dwell_testbed::Pair::RIGHT, 0)));
     let listener = listening.unwrap().unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -16,11 +17,7 @@ fn sender(cgroup: &Path, pair: &Pair) -> Command {
         let mut buffer = [0; 1 << 16];
         while stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     });
-    let script = format!(
-        "echo $$ > '{}/cgroup.procs' && exec cat /dev/zero > /dev/tcp/{}/{port}",
-        cgroup.display(),
-        dwell_testbed::Pair::RIGHT
-    );
+    let script = format!("{first} exec cat /dev/zero > /dev/tcp/{}/{port}", dwell_testbed::Pair::RIGHT);
     let mut command = pair.left.command("bash");
     command.args(["-c", &script]);
     command
@@ -42,22 +39,21 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
     let mut watch = Command::new(DWELL);
     watch.args(arguments).args(["--cgroup", path, "--output"]);
     let watching = start(watch.arg(&output));
-    // The program is attached once the file is there and an empty interval was told.
+    // The program is attached once the file exists and an empty interval was reported.
     eventually("dwell watches", || output.exists());
     thread::sleep(std::time::Duration::from_millis(500));
-    let mut process = sender(&cgroup.0, &pair).spawn().unwrap();
+    let mut process = sender(&format!("echo $$ > '{path}/cgroup.procs' &&"), &pair).spawn().unwrap();
     let lines = || -> Vec<Value> {
         let text = fs::read_to_string(&output).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let lines = whole.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect()
+        objects(whole)
     };
     let pid = process.id();
     eventually("the connection is told", || {
         lines().iter().any(|line: &Value| {
-            line["type"] == "socket"
+            line["type"] == "run.socket"
                 && line["pid"] == pid
-                && line["dst"] == dwell_testbed::Pair::RIGHT.to_string()
+                && line["flow"]["dst"] == dwell_testbed::Pair::RIGHT.to_string()
                 && line["throughput_bps"].as_f64() > Some(1e6)
         })
     });

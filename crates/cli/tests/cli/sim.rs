@@ -2,10 +2,15 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
+use dwell_capture::{LinkType, Writer};
+use etherparse::PacketBuilder;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{DWELL, dwell, eventually, prepare, start};
+use crate::{
+    records::{object, objects},
+    support::{DWELL, dwell, eventually, prepare, start},
+};
 
 /// A folder with a scenario.
 fn scenario(text: &str) -> (TempDir, PathBuf) {
@@ -30,7 +35,7 @@ packet_gap_ms = 1.0
 fn lines(arguments: &[&str]) -> Vec<Value> {
     let run = dwell(arguments);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    objects(&run.stdout)
 }
 
 #[test]
@@ -53,7 +58,7 @@ fn a_seed_gives_the_same_lines_again() {
     let of = |seed| {
         let mut lines = lines(&["sim", "--scenario", file, "--format", "jsonl", "--seed", seed]);
         for line in &mut lines {
-            assert!(line["elapsed_s"].take()["mean"].as_f64().unwrap() > 0.0);
+            assert!(line["elapsed_ns"].take()["mean"].as_f64().unwrap() > 0.0);
         }
         lines
     };
@@ -106,6 +111,41 @@ fn what_is_wrong_is_said_with_status_2() {
     }
 }
 
+/// A scenario with a capture of UDP packets to port 443, of which the first `snap` bytes are kept.
+fn captured(link: LinkType, snap: usize) -> (TempDir, PathBuf) {
+    let (folder, file) = scenario("servers = [2]\ninterval_ms = 1.0\n[trace]\nkind = \"capture\"\npath = \"a.pcap\"\n");
+    let mut writer = Writer::new(fs::File::create(folder.path().join("a.pcap")).unwrap(), link).unwrap();
+    for number in 0..4 {
+        let builder = PacketBuilder::ipv4([10, 0, 0, number], [10, 0, 1, 1], 64).udp(5000, 443);
+        let mut data = Vec::new();
+        builder.write(&mut data, &[0; 1000]).unwrap();
+        writer.write(u64::from(number) * 1_000_000, &data[..data.len().min(snap)], data.len() as u32).unwrap();
+    }
+    writer.finish().unwrap();
+    (folder, file)
+}
+
+#[test]
+fn packets_of_a_capture_that_are_cut_or_cannot_be_read_are_reported() {
+    let run = |link, snap| {
+        let (folder, file) = captured(link, snap);
+        let run = dwell(&["sim", "--scenario", file.to_str().unwrap(), "--format", "jsonl"]);
+        let path = folder.path().join("a.pcap").display().to_string();
+        (run.status, run.stderr.replace(&path, "FILE"), run.stdout)
+    };
+    let (status, stderr, whole) = run(LinkType::RAW, 2000);
+    assert_eq!((status, stderr.as_str()), (Some(0), ""));
+    let (status, stderr, cut) = run(LinkType::RAW, 128);
+    let expected = "dwell: 'FILE' has 4 packets to port 443 that are cut by the snap length: they count with the \
+                    lengths in their IP headers\n";
+    assert_eq!((status, stderr.as_str()), (Some(0), expected));
+    let counts = |lines: &str| object(lines.lines().next().unwrap())["zero_rtt"].take();
+    assert_eq!(counts(&cut), counts(&whole));
+    let (status, stderr, _) = run(LinkType::IEEE802_11, 2000);
+    assert_eq!(status, Some(2));
+    assert!(stderr.contains("4 packets of link type IEEE802_11, which cannot be read"), "{stderr}");
+}
+
 /// Seconds of processor time that a process has used.
 fn used(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -124,8 +164,8 @@ fn ctrl_c_prints_what_is_done() {
     eventually("that it has run for a second", || used(process.id()) > 1.0);
     let run = process.interrupt();
     assert_eq!(run.status, Some(4), "{run}");
-    assert_eq!(run.stderr, "dwell: stopped: what is printed is of the runs that were done\n");
-    let first: Value = serde_json::from_str(run.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(run.stderr, "dwell: stopped: the results are those of the runs so far\n");
+    let first: Value = object(run.stdout.lines().next().unwrap());
     let runs = first["runs"].as_u64().unwrap();
-    assert!((1..10_000).contains(&runs) && first["runs_asked"] == 10_000, "{run}");
+    assert!((1..10_000).contains(&runs) && first["runs_requested"] == 10_000, "{run}");
 }

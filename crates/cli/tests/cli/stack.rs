@@ -15,8 +15,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
-    records::{number, text},
-    support::{DWELL, Pair, Process, Run, dwell, eventually, ip, links, run, skipped, spawn, tool},
+    records::{number, of_type, text},
+    support::{DWELL, Pair, Process, Run, eventually, ip, links, skipped, spawn, tool},
 };
 
 pub const PORT: u16 = 5201;
@@ -27,10 +27,10 @@ pub fn stamp(namespace: &Namespace, arguments: &[&str]) -> Process {
     stamp_port(namespace, PORT, arguments)
 }
 
-/// Nine tracepoints, and two netfilter hooks of each IP version.
+/// Ten tracepoints, and two netfilter hooks of each IP version.
 pub fn links_that_stamp() -> usize {
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
-    if has_ipv6 { 13 } else { 11 }
+    if has_ipv6 { 14 } else { 12 }
 }
 
 pub fn stamp_port(namespace: &Namespace, port: u16, arguments: &[&str]) -> Process {
@@ -45,23 +45,17 @@ pub fn stamp_port(namespace: &Namespace, port: u16, arguments: &[&str]) -> Proce
     process
 }
 
-/// Of a type: "stack" or "stack-status".
+/// Of a type: "stack.segment" or "stack.status".
 pub fn objects_of(run: &Run, kind: &str) -> Vec<Value> {
-    let lines = run.stdout.lines();
-    let mut objects: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    for object in &objects {
-        assert_eq!(object["schema"], "dwell.stack/1");
-    }
-    objects.retain(|object| object["type"] == kind);
-    objects
+    of_type(&run.stdout, kind)
 }
 
 pub fn objects(run: &Run) -> Vec<Value> {
-    objects_of(run, "stack")
+    objects_of(run, "stack.segment")
 }
 
 /// By direction and segment; of the only interval that had bytes.
-fn segments(run: &Run) -> BTreeMap<(String, String), Value> {
+pub fn segments(run: &Run) -> BTreeMap<(String, String), Value> {
     assert_eq!(run.status, Some(0), "{run}");
     let mut segments = BTreeMap::new();
     for object in objects(run) {
@@ -71,7 +65,7 @@ fn segments(run: &Run) -> BTreeMap<(String, String), Value> {
     segments
 }
 
-fn of<'a>(run: &'a BTreeMap<(String, String), Value>, direction: &str, segment: &str) -> &'a Value {
+pub fn of<'a>(run: &'a BTreeMap<(String, String), Value>, direction: &str, segment: &str) -> &'a Value {
     &run[&(direction.to_owned(), segment.to_owned())]
 }
 
@@ -87,6 +81,26 @@ pub fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let (server, _) = listener.accept().unwrap();
     client.set_nodelay(true).unwrap();
     (client, server)
+}
+
+/// Sends messages of 640 bytes, and reads each before the next.
+fn send(client: &mut TcpStream, server: &mut TcpStream, messages: usize) {
+    for _ in 0..messages {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+}
+
+/// Sends 200 sampled bytes to the right, and checks that dwell stamps them there.
+fn receives_what_is_sent(pair: &Pair) {
+    let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "64"]);
+    let (mut client, mut server) = connect(pair, &listen(pair));
+    send(&mut client, &mut server, 20);
+    let run = segments(&dwell.interrupt());
+    let total = of(&run, "rx", "total");
+    // A kernel may miss an event now and then.
+    assert!((100..=200).contains(&number(total, "count")), "{total}");
+    adds_up(&run, "rx", &["driver-ip", "ip-tcp", "tcp-socket"]);
 }
 
 /// Sums are exact, so they add up to the nanosecond, but for means rounded down.
@@ -204,82 +218,6 @@ fn root_a_queueing_discipline_of_known_rate_is_measured() {
     adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
 }
 
-/// The second copy of a byte took as long as TCP needed to miss the first: no delay of a queue.
-#[test]
-fn root_what_the_queue_drops_is_left_out_and_told() {
-    if skipped() {
-        return;
-    }
-    const BYTES: usize = 60 << 10;
-    let pair = Pair::start("stack-drop");
-    ip(&pair.left, "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n");
-    // A burst of 60 KiB does not fit.
-    let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 30000";
-    tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
-    let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
-    let (mut client, mut server) = connect(&pair, &listen(&pair));
-    client.write_all(&[1; BYTES]).unwrap();
-    server.read_exact(&mut [0; BYTES]).unwrap();
-    let run = dwell.interrupt();
-    let told = run.stderr.lines().find_map(|line| line.split_once(" that TCP had sent again")?.0.split_once("dwell: "));
-    let left_out: u64 =
-        told.and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{run}"));
-    let status = objects_of(&run, "stack-status");
-    assert_eq!(number(&status[0], "tx_again"), left_out);
-    let segments = segments(&run);
-    let sent = number(of(&segments, "tx", "total"), "count");
-    assert!(left_out >= 10, "a burst did not fit: {run}");
-    assert!(sent >= 10, "some of it did: {run}");
-    assert!(sent + left_out <= BYTES as u64 / 1024, "each byte once: {run}");
-    // What did fit had at most the full queue before it, which is 30 ms.
-    let median = number(of(&segments, "tx", "queueing"), "p50_ns");
-    assert!(median < 150_000_000, "{median} ns");
-}
-
-/// The second copy of a byte that this host drops after IP comes when the sender's patience ends:
-/// no delay of a layer.
-#[test]
-fn root_what_this_host_drops_on_the_way_up_is_left_out_and_told() {
-    if skipped() {
-        return;
-    }
-    const BYTES: usize = 64 << 10;
-    let pair = Pair::start("stack-input");
-    let arguments = ["--interval", "1h", "--sample-bytes", "64"];
-    let dwell = stamp(&pair.right, &[&arguments[..], &["--include-retransmissions"]].concat());
-    let (mut client, mut server) = connect(&pair, &listen(&pair));
-    // one in four, between IP and TCP
-    let drop = "-A INPUT -p tcp --dport 5201 -m statistic --mode nth --every 4 --packet 0 -j DROP";
-    tool(&pair.right, "iptables-legacy", &drop.split(' ').collect::<Vec<_>>());
-    let writer = thread::spawn(move || {
-        for _ in 0..BYTES / 1024 {
-            client.write_all(&[1; 1024]).unwrap();
-        }
-        client
-    });
-    server.read_exact(&mut [0; BYTES]).unwrap();
-    writer.join().unwrap();
-    let run = dwell.interrupt();
-    let status = objects_of(&run, "stack-status");
-    let left_out = number(&status[0], "rx_again");
-    assert!(left_out > 0, "{run}");
-    let total_of = |again: bool| {
-        let objects = objects(&run);
-        let total = objects
-            .iter()
-            .find(|object| object["segment"] == "total" && object["direction"] == "rx" && object["again"] == again);
-        total.unwrap().clone()
-    };
-    assert_eq!(number(&total_of(true), "count"), left_out);
-    // Waits for a second copy are at least the sender's patience: of milliseconds.
-    let segment = |name: &str| {
-        let objects = objects(&run);
-        let found = objects.iter().find(|object| object["segment"] == name && object["again"] == false);
-        number(found.unwrap(), "p90_ns")
-    };
-    assert!(segment("ip-tcp") < number(&total_of(true), "p50_ns"), "{run}");
-}
-
 /// The application's ends and the packet's differ below IP.
 #[test]
 fn root_what_is_sent_through_translated_addresses_is_followed() {
@@ -294,10 +232,7 @@ fn root_what_is_sent_through_translated_addresses_is_followed() {
     let listener = listen(&pair);
     let mut client = pair.left.enter(|| TcpStream::connect((Ipv4Addr::new(10, 78, 0, 9), PORT)).unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
-    for _ in 0..20 {
-        client.write_all(&[1; 640]).unwrap();
-        server.read_exact(&mut [0; 640]).unwrap();
-    }
+    send(&mut client, &mut server, 20);
     let run = segments(&dwell.interrupt());
     let total = of(&run, "tx", "total");
     assert!((100..=200).contains(&number(total, "count")), "{total}");
@@ -315,13 +250,10 @@ fn root_each_stamped_byte_can_be_told() {
     let sender = stamp(&pair.left, &arguments);
     let receiver = stamp(&pair.right, &arguments);
     let (mut client, mut server) = connect(&pair, &listen(&pair));
-    for _ in 0..20 {
-        client.write_all(&[1; 640]).unwrap();
-        server.read_exact(&mut [0; 640]).unwrap();
-    }
+    send(&mut client, &mut server, 20);
     let (sender, receiver) = (sender.interrupt(), receiver.interrupt());
     let bytes = |run: &Run| -> BTreeMap<u64, Value> {
-        let objects = objects_of(run, "stack-byte").into_iter();
+        let objects = objects_of(run, "stack.byte").into_iter();
         objects.map(|byte| (number(&byte, "seq"), byte)).collect()
     };
     let stamp = |byte: &Value, layer: &str| number(&byte["stamp_ns"], layer);
@@ -369,10 +301,7 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
     let listener = listen(&pair);
     for messages in 1..=3 {
         let (mut client, mut server) = connect(&pair, &listener);
-        for _ in 0..messages {
-            client.write_all(&[1; 640]).unwrap();
-            server.read_exact(&mut [0; 640]).unwrap();
-        }
+        send(&mut client, &mut server, messages);
     }
     let (all, few) = (all.interrupt(), few.interrupt());
     let totals = |run: &Run, of_flows: bool| -> Vec<u64> {
@@ -439,8 +368,7 @@ fn root_intervals_have_the_same_bytes_in_each_line() {
     let begun = Instant::now();
     let mut messages = 0;
     while begun.elapsed() < Duration::from_secs(1) {
-        client.write_all(&[1; 640]).unwrap();
-        server.read_exact(&mut [0; 640]).unwrap();
+        send(&mut client, &mut server, 1);
         messages += 1;
     }
     let run = dwell.interrupt();
@@ -510,40 +438,47 @@ fn root_a_device_with_napi_is_stamped_by_another_hook() {
     let xdp = ["response", "-i", "right0", "--hook", "xdp", "--format", "none"];
     let mut xdp = spawn(&pair.right, DWELL, &xdp);
     eventually("an XDP program is there", || xdp.has_ended() || links(xdp.id()) > 0);
-    let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "64"]);
-    let (mut client, mut server) = connect(&pair, &listen(&pair));
-    for _ in 0..20 {
-        client.write_all(&[1; 640]).unwrap();
-        server.read_exact(&mut [0; 640]).unwrap();
-    }
-    let run = segments(&dwell.interrupt());
+    receives_what_is_sent(&pair);
     let xdp = xdp.interrupt();
     assert_eq!(xdp.status, Some(0), "{xdp}");
-    let total = of(&run, "rx", "total");
-    assert!((100..=200).contains(&number(total, "count")), "{total}");
-    adds_up(&run, "rx", &["driver-ip", "ip-tcp", "tcp-socket"]);
 }
 
+/// Makes the devices `left0` in its own network namespace and `right0` in the one that its argument names, and carries
+/// frames between them. `right0` hands packets to the stack by `napi_gro_frags()`.
+const FRAGS: &str = "
+import ctypes, fcntl, os, select, struct, sys
+TAP, NO_PI, NAPI, FRAGS, NEWNET, TUNSETIFF = 2, 0x1000, 0x10, 0x20, 0x40000000, 0x400454ca
+def device(name, flags):
+    tap = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(tap, TUNSETIFF, struct.pack('16sH22x', name, TAP | NO_PI | flags))
+    return tap
+left = device(b'left0', 0)
+ctypes.CDLL(None).setns(os.open('/var/run/netns/' + sys.argv[1], os.O_RDONLY), NEWNET)
+right = device(b'right0', NAPI | FRAGS)
+while True:
+    for tap in select.select([left, right], [], [])[0]:
+        try:
+            os.write(right if tap == left else left, os.read(tap, 65536))
+        except OSError:
+            pass
+";
+
+/// Some drivers hand fragments to the stack (`napi_gro_frags`) instead of whole packets.
 #[test]
-fn root_nothing_stays_attached_however_it_ends() {
+fn root_a_device_that_hands_on_fragments_is_stamped() {
     if skipped() {
         return;
     }
-    let namespace = Namespace::create("stack-end").unwrap();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
-        let process = stamp(&namespace, &[]);
-        let ids = link_ids(process.id());
-        let is_there = |id: &String| {
-            let mut show = namespace.command("bpftool");
-            let shown = run(show.args(["link", "show", "id", id]), b"");
-            shown.status == Some(0)
-        };
-        assert!(ids.len() >= 10 && ids.iter().all(is_there), "{ids:?}");
-        process.signal(signal);
-        process.end();
-        // The kernel takes them down when it comes to it.
-        eventually("nothing is attached", || !ids.iter().any(is_there));
+    let pair = Pair::start("stack-frags");
+    pair.left.ip("link del left0").unwrap();
+    let mut relay = spawn(&pair.left, "python3", &["-c", FRAGS, pair.right.name()]);
+    for (namespace, address, device) in [(&pair.left, "10.78.0.1", "left0"), (&pair.right, "10.78.0.2", "right0")] {
+        let up = format!("addr add {address}/24 dev {device}\nlink set {device} up");
+        eventually("the device is up", || relay.has_ended() || namespace.ip(&up).is_ok());
     }
+    receives_what_is_sent(&pair);
+    relay.signal(Signal::SIGTERM);
+    relay.end();
 }
 
 pub fn link_ids(pid: u32) -> Vec<String> {
@@ -555,39 +490,4 @@ pub fn link_ids(pid: u32) -> Vec<String> {
             line.map(|id| id.trim().to_owned())
         })
         .collect()
-}
-
-#[test]
-fn options_that_make_no_sense_are_refused() {
-    for (arguments, says) in [
-        (&["--sample-bytes", "1000"][..], "power of two"),
-        (&["--sample-bytes", "32"], "power of two"),
-        (&["--port", "0"], "1..=65535"),
-        (&["--hooks", "magic"], "tracepoint"),
-        (&["--interval", "0"], "longer than 0"),
-        (&["--filter", "nowhere"], "filter 'nowhere'"),
-        (&["--max-flows", "5"], "--flows"),
-    ] {
-        let run = dwell(&[&["stack"], arguments].concat());
-        assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
-        assert!(run.stderr.contains(says), "{arguments:?}: {run}");
-    }
-}
-
-#[test]
-fn root_without_privilege_it_says_what_is_missing() {
-    if skipped() {
-        return;
-    }
-    let run = run(
-        std::process::Command::new("setpriv").args([
-            "--bounding-set=-sys_admin,-bpf,-net_admin,-perfmon",
-            "--inh-caps=-sys_admin,-bpf,-net_admin,-perfmon",
-            DWELL,
-            "stack",
-        ]),
-        b"",
-    );
-    assert_eq!(run.status, Some(3), "{run}");
-    assert!(run.stderr.contains("lacks CAP_BPF"), "{run}");
 }

@@ -95,7 +95,7 @@ fn watch(pair: &Pair, folder: &Path, more: &[&str], is_enough: impl Fn(&[Run; 2]
 /// What is said of all of them.
 fn are(run: &Run, segments: &[(&str, &str)], shifted: bool) -> bool {
     let last = |direction: &str, segment: &str| {
-        objects_of(run, "stack-shift")
+        objects_of(run, "stack.shift")
             .into_iter()
             .rfind(|one| text(one, "direction") == direction && text(one, "segment") == segment)
     };
@@ -104,7 +104,7 @@ fn are(run: &Run, segments: &[(&str, &str)], shifted: bool) -> bool {
 
 /// Of the last comparison.
 fn of(run: &Run, direction: &str, segment: &str) -> Value {
-    let found = objects_of(run, "stack-shift")
+    let found = objects_of(run, "stack.shift")
         .into_iter()
         .rfind(|object| text(object, "direction") == direction && text(object, "segment") == segment);
     found.unwrap_or_else(|| panic!("{direction} {segment} is not compared: {run}"))
@@ -119,7 +119,7 @@ fn assert_shifted(run: &Run, segments: [(&str, &str); 3], ratio: std::ops::Range
         assert!(ratio.contains(&found["ratio"].as_f64().unwrap()), "{found}");
     }
     // Others may have shifted too, on a busy machine, but none by as much.
-    let compared = objects_of(run, "stack-shift");
+    let compared = objects_of(run, "stack.shift");
     let shifted = compared.iter().rev().take(12);
     let shifted = shifted.filter(|one| one["shifted"] == true);
     let change = |one: &&Value| {
@@ -149,7 +149,7 @@ fn root_the_segment_that_became_slower_is_named() {
     for run in watch(&pair, folder.path(), &["--baseline-record"], is_recorded) {
         assert_eq!(run.status, Some(0), "{run}");
         assert!(run.stderr.contains("recorded a baseline of"), "{run}");
-        assert!(objects_of(&run, "stack-shift").is_empty(), "{run}");
+        assert!(objects_of(&run, "stack.shift").is_empty(), "{run}");
     }
 
     // A busy machine may well make microseconds longer; not the rate, nor the nap.
@@ -161,7 +161,7 @@ fn root_the_segment_that_became_slower_is_named() {
             eprintln!("unchanged: {found}");
             assert_eq!(found["shifted"], false, "{found}");
         }
-        let last = objects_of(run, "stack-shift");
+        let last = objects_of(run, "stack.shift");
         let last: Vec<_> = last.iter().filter(|one| one["time"] == last[last.len() - 1]["time"]).collect();
         let is_shifted = last.iter().any(|one| one["shifted"] == true);
         assert_eq!(run.status, Some(i32::from(is_shifted)), "{run}");

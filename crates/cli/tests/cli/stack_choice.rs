@@ -45,7 +45,7 @@ fn root_only_connections_of_a_process_can_be_followed() {
     let runs = totals_of_messages(&pair, runs, 20);
     assert!((100..=200).contains(&runs[0].0), "{}", runs[0].1);
     assert_eq!(runs[1].0, 0, "{}", runs[1].1);
-    let status = objects_of(&runs[1].1, "stack-status");
+    let status = objects_of(&runs[1].1, "stack.status");
     assert_eq!(number(&status[0], "tx_unbegun"), 0, "they are not missed");
 
     let nobody = dwell(&["stack", "--pid", "4194305"]);

@@ -43,7 +43,7 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
     let arguments = ["stack", "--format", "jsonl", "--port", &port];
     let more = ["--interval", "1h", "--sample-bytes", "1024", "--devices"];
     let dwell = spawn(&inside, DWELL, &[&arguments[..], &more].concat());
-    let wanted = links_that_stamp() + 5;
+    let wanted = links_that_stamp() + 6;
     eventually("devices are watched", || links(dwell.id()) == wanted);
     let listener = far.enter(|| TcpListener::bind((SERVER, PORT)).unwrap()).unwrap();
     let mut client = inside.enter(|| TcpStream::connect((SERVER, PORT)).unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
         let namespace = place["namespace"].as_str().unwrap_or("here");
         (text(place, "device").to_owned(), namespace.to_owned(), text(place, "point").to_owned())
     };
-    let hops: Vec<_> = objects_of(&run, "stack-hop")
+    let hops: Vec<_> = objects_of(&run, "stack.hop")
         .into_iter()
         .filter(|hop| hop["origin"]["device"] == "eth0" && hop["origin"]["namespace"].is_null())
         .map(|hop| (place(&hop["from"]), place(&hop["to"]), hop))

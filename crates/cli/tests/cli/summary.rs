@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    records::{number, objects, of_type, round_trips, text},
+    records::{field, number, objects, of_type, round_trips, text, without_cost},
     support::{Run, dwell_reading},
     wire::{Packet, Sender, capture, echo, everyday, pings},
 };
@@ -58,15 +58,17 @@ fn a_summary_is_what_its_samples_give() {
     for packets in [everyday(), spread()] {
         let samples = replay(&packets, &["--format", "jsonl"]).stdout;
         let flow = |object: &Value| {
-            ["method", "src", "dst", "sport", "dport", "id", "proto"].map(|key| object[key].to_string()).join(" ")
+            ["method", "src", "dst", "sport", "dport", "echo_id", "proto"]
+                .map(|key| field(object, key).to_string())
+                .join(" ")
         };
         let mut want = BTreeMap::<String, Vec<u64>>::new();
-        for sample in of_type(&samples, "rtt") {
+        for sample in of_type(&samples, "rtt.sample") {
             want.entry(flow(&sample)).or_default().push(number(&sample, "rtt_ns"));
         }
         let summary = replay(&packets, &["--summary", "--format", "jsonl"]).stdout;
-        assert_eq!(of_type(&summary, "rtt"), Vec::<Value>::new());
-        let lines = of_type(&summary, "rtt-summary");
+        assert_eq!(of_type(&summary, "rtt.sample"), Vec::<Value>::new());
+        let lines = of_type(&summary, "rtt.summary");
         assert_eq!(lines.len(), want.len());
         for line in &lines {
             check(line, &want[&flow(line)]);
@@ -80,15 +82,15 @@ fn a_summary_is_what_its_samples_give() {
 fn a_summary_as_a_table() {
     insta::assert_snapshot!(replay(&everyday(), &["--summary"]), @"
     exit 0
-    stdout: interface  flow                                        method          count      min      p50      p90      p99      max     mean
-    stdout: -          ICMP    192.0.2.1 → 198.51.100.7 id 7       icmp                1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms
-    stdout: -          UDP     192.0.2.1:5353 → 198.51.100.7:53    dns                 1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms
-    stdout: -          TCP     192.0.2.1:40000 → 198.51.100.7:443  tcp-timestamp       1  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms
-    stdout: -          TCP     192.0.2.1:40001 → 198.51.100.7:443  tcp-seq             1  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms
-    stdout: -          UDP     192.0.2.1:50000 → 198.51.100.7:443  quic-handshake      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms
-    stdout: -          TCP     198.51.100.7:443 → 192.0.2.1:40000  tcp-timestamp       1  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms
-    stdout: -          TCP     198.51.100.7:443 → 192.0.2.1:40001  tcp-seq             1  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms
-    stdout: -          ICMPv6  2001:db8::1 → 2001:db8:1::7 id 8    icmpv6              1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms
+    stdout: interface  flow                                        method          count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          ICMP    192.0.2.1 → 198.51.100.7 id 7       icmp                1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms     0 ns       -  0 %
+    stdout: -          UDP     192.0.2.1:5353 → 198.51.100.7:53    dns                 1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms     0 ns       -  0 %
+    stdout: -          TCP     192.0.2.1:40000 → 198.51.100.7:443  tcp-seq             1  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms     0 ns     0 %  0 %
+    stdout: -          TCP     192.0.2.1:40001 → 198.51.100.7:443  tcp-seq             1  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms     0 ns     0 %  0 %
+    stdout: -          UDP     192.0.2.1:50000 → 198.51.100.7:443  quic-handshake      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms     0 ns       -  0 %
+    stdout: -          TCP     198.51.100.7:443 → 192.0.2.1:40000  tcp-seq             1  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms     0 ns     0 %  0 %
+    stdout: -          TCP     198.51.100.7:443 → 192.0.2.1:40001  tcp-seq             1  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms     0 ns     0 %  0 %
+    stdout: -          ICMPv6  2001:db8::1 → 2001:db8:1::7 id 8    icmpv6              1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms     0 ns       -  0 %
     stderr: dwell: 25 packets, 8 samples, 0 events lost, 4550 bytes, 6 flows opened, 8 stamps
     ");
 }
@@ -101,11 +103,13 @@ fn a_summary_as_jsonl() {
         .filter(|line| line.contains("icmp") || line.contains("tcp-seq"))
         .map(|line| format!("{line}\n"))
         .collect();
-    insta::assert_snapshot!(lines, @r#"
-    {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.205123456Z","src":"192.0.2.1","sport":null,"dst":"198.51.100.7","dport":null,"proto":"ICMP","id":7,"method":"icmp","count":1,"min_ns":5123456,"p50_ns":5123456,"p90_ns":5123456,"p99_ns":5123456,"max_ns":5123456,"mean_ns":5123456,"interface":null}
-    {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.131200000Z","src":"192.0.2.1","sport":40001,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-seq","count":1,"min_ns":5200000,"p50_ns":5200000,"p90_ns":5200000,"p99_ns":5200000,"max_ns":5200000,"mean_ns":5200000,"interface":null}
-    {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.152700000Z","src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40001,"proto":"TCP","method":"tcp-seq","count":1,"min_ns":20700000,"p50_ns":20700000,"p90_ns":20700000,"p99_ns":20700000,"max_ns":20700000,"mean_ns":20700000,"interface":null}
-    {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.215654321Z","src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":8,"method":"icmpv6","count":1,"min_ns":5654321,"p50_ns":5654321,"p90_ns":5654321,"p99_ns":5654321,"max_ns":5654321,"mean_ns":5654321,"interface":null}
+    insta::assert_snapshot!(without_cost(&lines), @r#"
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.205123456Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":null,"dst":"198.51.100.7","dport":null,"proto":"ICMP","id":"1:gWq+zk/5wiECNk6+x16LEy0O2tI=","client":"src"},"echo_id":7,"tunnel":null,"latency":{"method":"icmp","count":1,"mean_ns":5123456,"min_ns":5123456,"max_ns":5123456,"p50_ns":5123456,"p90_ns":5123456,"p95_ns":5123456,"p99_ns":5123456,"p99_9_ns":5123456},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.031500000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":40000,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:lWOTJwBjzASkHgo+w0kukpG9z0M=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":1,"mean_ns":5500000,"min_ns":5500000,"max_ns":5500000,"p50_ns":5500000,"p90_ns":5500000,"p95_ns":5500000,"p99_ns":5500000,"p99_9_ns":5500000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":1,"retransmitted":0,"packets_back":2,"late":0,"ce":0}
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.131200000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":40001,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:Y3FAroZblQjUHTHH5ulsAD4YBHA=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":1,"mean_ns":5200000,"min_ns":5200000,"max_ns":5200000,"p50_ns":5200000,"p90_ns":5200000,"p95_ns":5200000,"p99_ns":5200000,"p99_9_ns":5200000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":1,"retransmitted":0,"packets_back":2,"late":0,"ce":0}
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.052000000Z","host":null,"interface":null,"flow":{"src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40000,"proto":"TCP","id":"1:lWOTJwBjzASkHgo+w0kukpG9z0M=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":1,"mean_ns":20500000,"min_ns":20500000,"max_ns":20500000,"p50_ns":20500000,"p90_ns":20500000,"p95_ns":20500000,"p99_ns":20500000,"p99_9_ns":20500000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":1,"retransmitted":0,"packets_back":4,"late":0,"ce":0}
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.152700000Z","host":null,"interface":null,"flow":{"src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40001,"proto":"TCP","id":"1:Y3FAroZblQjUHTHH5ulsAD4YBHA=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":1,"mean_ns":20700000,"min_ns":20700000,"max_ns":20700000,"p50_ns":20700000,"p90_ns":20700000,"p95_ns":20700000,"p99_ns":20700000,"p99_9_ns":20700000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":1,"retransmitted":0,"packets_back":4,"late":0,"ce":0}
+    {"type":"rtt.summary","schema":"dwell/2","time":"2026-01-02T03:04:05.215654321Z","host":null,"interface":null,"flow":{"src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":"1:5+qmWhaRGZrwM2S70wWVlYcyO3I=","client":"src"},"echo_id":8,"tunnel":null,"latency":{"method":"icmpv6","count":1,"mean_ns":5654321,"min_ns":5654321,"max_ns":5654321,"p50_ns":5654321,"p90_ns":5654321,"p95_ns":5654321,"p99_ns":5654321,"p99_9_ns":5654321},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
     "#);
 }
 
@@ -119,27 +123,27 @@ fn an_aggregate_as_a_table_an_interval() {
     insta::assert_snapshot!(replay(&everyday(), &["--aggregate", "--interval", "100ms"]), @"
     exit 0
     stdout: 03:04:05.100000Z  2 samples in 100 ms
-    stdout: interface  method         prefix           count      min      p50      p90      p99      max     mean
-    stdout: -          tcp-timestamp  192.0.2.0/24         1  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms
-    stdout: -          tcp-timestamp  198.51.100.0/24      1  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms
+    stdout: interface  method   prefix           count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          tcp-seq  192.0.2.0/24         1  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms  20.5 ms     0 ns     0 %  0 %
+    stdout: -          tcp-seq  198.51.100.0/24      1  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms     0 ns     0 %  0 %
     stdout:
     stdout: 03:04:05.200000Z  2 samples in 100 ms
-    stdout: interface  method   prefix           count      min      p50      p90      p99      max     mean
-    stdout: -          tcp-seq  192.0.2.0/24         1  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms
-    stdout: -          tcp-seq  198.51.100.0/24      1  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms
+    stdout: interface  method   prefix           count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          tcp-seq  192.0.2.0/24         1  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms  20.7 ms     0 ns     0 %  0 %
+    stdout: -          tcp-seq  198.51.100.0/24      1  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms     0 ns     0 %  0 %
     stdout:
     stdout: 03:04:05.300000Z  2 samples in 100 ms
-    stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean
-    stdout: -          icmp    198.51.100.0/24      1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms
-    stdout: -          icmpv6  2001:db8:1::/48      1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms
+    stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          icmp    198.51.100.0/24      1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms     0 ns       -  0 %
+    stdout: -          icmpv6  2001:db8:1::/48      1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms     0 ns       -  0 %
     stdout:
     stdout: 03:04:05.400000Z  1 sample in 100 ms
-    stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean
-    stdout: -          dns     198.51.100.0/24      1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms
+    stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          dns     198.51.100.0/24      1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms     0 ns       -  0 %
     stdout:
     stdout: 03:04:05.405900Z  1 sample in 5.90 ms
-    stdout: interface  method          prefix           count      min      p50      p90      p99      max     mean
-    stdout: -          quic-handshake  198.51.100.0/24      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms
+    stdout: interface  method          prefix           count      min      p50      p90      p99      max     mean    queue  resent   CE
+    stdout: -          quic-handshake  198.51.100.0/24      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms     0 ns       -  0 %
     stdout:
     stderr: dwell: 25 packets, 8 samples, 0 events lost, 4550 bytes, 6 flows opened, 8 stamps
     ");
@@ -148,28 +152,26 @@ fn an_aggregate_as_a_table_an_interval() {
 #[test]
 fn an_aggregate_as_jsonl() {
     let told = replay(&everyday(), &["--aggregate", "--interval", "300ms", "--format", "jsonl"]);
-    insta::assert_snapshot!(told.stdout, @r#"
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-timestamp","prefix":"192.0.2.0/24","count":1,"min_ns":20500000,"p50_ns":20500000,"p90_ns":20500000,"p99_ns":20500000,"max_ns":20500000,"mean_ns":20500000}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-timestamp","prefix":"198.51.100.0/24","count":1,"min_ns":5500000,"p50_ns":5500000,"p90_ns":5500000,"p99_ns":5500000,"max_ns":5500000,"mean_ns":5500000}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-seq","prefix":"192.0.2.0/24","count":1,"min_ns":20700000,"p50_ns":20700000,"p90_ns":20700000,"p99_ns":20700000,"max_ns":20700000,"mean_ns":20700000}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-seq","prefix":"198.51.100.0/24","count":1,"min_ns":5200000,"p50_ns":5200000,"p90_ns":5200000,"p99_ns":5200000,"max_ns":5200000,"mean_ns":5200000}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"icmp","prefix":"198.51.100.0/24","count":1,"min_ns":5123456,"p50_ns":5123456,"p90_ns":5123456,"p99_ns":5123456,"max_ns":5123456,"mean_ns":5123456}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"icmpv6","prefix":"2001:db8:1::/48","count":1,"min_ns":5654321,"p50_ns":5654321,"p90_ns":5654321,"p99_ns":5654321,"max_ns":5654321,"mean_ns":5654321}
-    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","last":false,"packets":21,"bytes":1908,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"server":0,"stray":0,"flows_opened":4,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"places_freed":0,"stamps":6,"stamps_overwritten":0,"samples":6,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","interval_ns":105900000,"interface":null,"method":"dns","prefix":"198.51.100.0/24","count":1,"min_ns":12500000,"p50_ns":12500000,"p90_ns":12500000,"p99_ns":12500000,"max_ns":12500000,"mean_ns":12500000}
-    {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","interval_ns":105900000,"interface":null,"method":"quic-handshake","prefix":"198.51.100.0/24","count":1,"min_ns":5900000,"p50_ns":5900000,"p90_ns":5900000,"p99_ns":5900000,"max_ns":5900000,"mean_ns":5900000}
-    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","last":true,"packets":25,"bytes":4550,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"server":0,"stray":0,"flows_opened":6,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"places_freed":0,"stamps":8,"stamps_overwritten":0,"samples":8,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
+    insta::assert_snapshot!(without_cost(&told.stdout), @r#"
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.300000000Z","host":null,"interface":null,"interval_ns":300000000,"prefix":"192.0.2.0/24","name":null,"tunnel":null,"latency":{"method":"tcp-seq","count":2,"mean_ns":20600000,"min_ns":20500000,"max_ns":20700000,"p50_ns":20578304,"p90_ns":20578304,"p95_ns":20578304,"p99_ns":20578304,"p99_9_ns":20578304},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":2,"retransmitted":0,"packets_back":8,"late":0,"ce":0}
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.300000000Z","host":null,"interface":null,"interval_ns":300000000,"prefix":"198.51.100.0/24","name":null,"tunnel":null,"latency":{"method":"tcp-seq","count":2,"mean_ns":5350000,"min_ns":5200000,"max_ns":5500000,"p50_ns":5210112,"p90_ns":5472256,"p95_ns":5472256,"p99_ns":5472256,"p99_9_ns":5472256},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":2,"retransmitted":0,"packets_back":4,"late":0,"ce":0}
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.300000000Z","host":null,"interface":null,"interval_ns":300000000,"prefix":"198.51.100.0/24","name":null,"tunnel":null,"latency":{"method":"icmp","count":1,"mean_ns":5123456,"min_ns":5123456,"max_ns":5123456,"p50_ns":5123456,"p90_ns":5123456,"p95_ns":5123456,"p99_ns":5123456,"p99_9_ns":5123456},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.300000000Z","host":null,"interface":null,"interval_ns":300000000,"prefix":"2001:db8:1::/48","name":null,"tunnel":null,"latency":{"method":"icmpv6","count":1,"mean_ns":5654321,"min_ns":5654321,"max_ns":5654321,"p50_ns":5654321,"p90_ns":5654321,"p95_ns":5654321,"p99_ns":5654321,"p99_9_ns":5654321},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+    {"type":"rtt.status","schema":"dwell/2","time":"2026-01-02T03:04:05.300000000Z","host":null,"last":false,"lost":0,"counters":{"aggregate_other":0,"ambiguous":0,"backwards":0,"bytes":1908,"contended":0,"events_lost":0,"filtered":0,"flows_evicted":0,"flows_expired":0,"flows_opened":4,"fragment":0,"groups_freed":0,"malformed":0,"not_ip":0,"other_protocol":0,"packets":21,"places_freed":0,"samples":6,"server":0,"spin_early":0,"spin_order":0,"stamps":6,"stamps_overwritten":0,"stray":0,"too_deep":0,"truncated":0,"unknown_link":0,"untracked":0}}
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"interface":null,"interval_ns":105900000,"prefix":"198.51.100.0/24","name":null,"tunnel":null,"latency":{"method":"dns","count":1,"mean_ns":12500000,"min_ns":12500000,"max_ns":12500000,"p50_ns":12500000,"p90_ns":12500000,"p95_ns":12500000,"p99_ns":12500000,"p99_9_ns":12500000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+    {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"interface":null,"interval_ns":105900000,"prefix":"198.51.100.0/24","name":null,"tunnel":null,"latency":{"method":"quic-handshake","count":1,"mean_ns":5900000,"min_ns":5900000,"max_ns":5900000,"p50_ns":5900000,"p90_ns":5900000,"p95_ns":5900000,"p99_ns":5900000,"p99_9_ns":5900000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+    {"type":"rtt.status","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"last":true,"lost":0,"counters":{"aggregate_other":0,"ambiguous":0,"backwards":0,"bytes":4550,"contended":0,"events_lost":0,"filtered":0,"flows_evicted":0,"flows_expired":0,"flows_opened":6,"fragment":0,"groups_freed":0,"malformed":0,"not_ip":0,"other_protocol":0,"packets":25,"places_freed":0,"samples":8,"server":0,"spin_early":0,"spin_order":0,"stamps":8,"stamps_overwritten":0,"stray":0,"too_deep":0,"truncated":0,"unknown_link":0,"untracked":0}}
     "#);
 }
 
 #[test]
 fn aggregates_add_up_to_the_single_samples() {
     let packets = spread();
-    let samples = of_type(&replay(&packets, &["--format", "jsonl"]).stdout, "rtt");
+    let samples = of_type(&replay(&packets, &["--format", "jsonl"]).stdout, "rtt.sample");
     let trips = round_trips(&samples);
     for interval in ["10ms", "1s", "1h"] {
         let options = ["--aggregate", "--format", "jsonl", "--prefix4", "32", "--interval", interval];
-        let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
+        let groups = of_type(&replay(&packets, &options).stdout, "rtt.aggregate");
         let mut sums = BTreeMap::<(String, String), (u64, u64, u64)>::new();
         for group in &groups {
             let prefix = text(group, "prefix").strip_suffix("/32").unwrap();
@@ -197,9 +199,9 @@ fn aggregates_add_up_to_the_single_samples() {
 #[test]
 fn intervals_begin_with_the_first_packet_and_hold_their_own_samples() {
     let packets = spread();
-    let samples = of_type(&replay(&packets, &["--format", "jsonl"]).stdout, "rtt");
+    let samples = of_type(&replay(&packets, &["--format", "jsonl"]).stdout, "rtt.sample");
     let options = ["--aggregate", "--format", "jsonl", "--interval", "500ms"];
-    let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
+    let groups = of_type(&replay(&packets, &options).stdout, "rtt.aggregate");
     let mut before = String::new();
     for group in &groups {
         let end = text(group, "time");
@@ -219,18 +221,18 @@ fn groups_beyond_the_limit_are_counted_as_other() {
     let all = replay(&everyday(), &[&options[..], &["512"]].concat()).stdout;
     let few = replay(&everyday(), &[&options[..], &["3"]].concat()).stdout;
     let count = |told: &str| {
-        let groups = of_type(told, "rtt-aggregate");
+        let groups = of_type(told, "rtt.aggregate");
         groups.iter().map(|group| number(group, "count")).sum::<u64>()
     };
     assert_eq!(count(&few), count(&all));
-    let groups = of_type(&few, "rtt-aggregate");
+    let groups = of_type(&few, "rtt.aggregate");
     // One of the three is `other`.
     assert_eq!(groups.len(), 3);
     let other = groups.last().unwrap();
     for key in ["interface", "method", "prefix"] {
-        assert!(other[key].is_null(), "{other}");
+        assert!(field(other, key).is_null(), "{other}");
     }
-    let counted = |told: &str| number(of_type(told, "rtt-status").last().unwrap(), "aggregate_other");
+    let counted = |told: &str| number(of_type(told, "rtt.status").last().unwrap(), "aggregate_other");
     assert_eq!(counted(&few), number(other, "count"));
     assert_eq!(counted(&all), 0);
 }
@@ -242,8 +244,8 @@ fn a_summary_beside_aggregates_tells_both() {
         let lines = of_type(&run.stdout, kind);
         lines.iter().map(|line| number(line, "count")).sum::<u64>()
     };
-    assert!(count("rtt-summary") > 0);
-    assert_eq!(count("rtt-summary"), count("rtt-aggregate"));
+    assert!(count("rtt.summary") > 0);
+    assert_eq!(count("rtt.summary"), count("rtt.aggregate"));
 }
 
 #[test]
@@ -254,7 +256,7 @@ fn a_packet_with_a_wrong_time_leaves_the_intervals_after_it_whole() {
         let mut packets = pings(30);
         packets.insert(31, echo(wrong_ms, Sender::Client, 9, 1));
         let options = ["--aggregate", "--format", "jsonl", "--interval", "50ms"];
-        let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
+        let groups = of_type(&replay(&packets, &options).stdout, "rtt.aggregate");
         let counts: Vec<_> = groups.iter().map(|group| number(group, "count")).collect();
         let length = |group: &Value| number(group, "interval_ns");
         assert!(groups[..groups.len() - 1].iter().all(|g| length(g) == 50_000_000));
@@ -272,7 +274,7 @@ fn each_interval_as_jsonl_ends_with_what_was_counted_so_far() {
     let lines: Vec<_> = objects(&told)
         .iter()
         .map(|line| match text(line, "type") {
-            "rtt-status" => format!(
+            "rtt.status" => format!(
                 "{} {} {} {}",
                 text(line, "time"),
                 line["last"],
@@ -285,11 +287,11 @@ fn each_interval_as_jsonl_ends_with_what_was_counted_so_far() {
     assert_eq!(
         lines,
         [
-            "rtt-aggregate 5",
+            "rtt.aggregate 5",
             "2026-01-02T03:04:05.050000000Z false 10 5",
-            "rtt-aggregate 5",
+            "rtt.aggregate 5",
             "2026-01-02T03:04:05.100000000Z false 20 10",
-            "rtt-aggregate 2",
+            "rtt.aggregate 2",
             "2026-01-02T03:04:05.115000000Z true 24 12",
         ]
     );

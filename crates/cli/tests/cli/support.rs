@@ -2,13 +2,14 @@
 
 use std::{
     process::Command,
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
 
-use dwell_testbed::{Emulation, Lab, LabOptions, Namespace, Nanos, Topology, workload::Ends};
+use dwell_testbed::{Emulation, Lab, LabOptions, Namespace, Nanos, Topology, json_schema, workload::Ends};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[allow(unused_imports, reason = "not each of the two test binaries uses all")]
 pub use dwell_testbed::harness::{
@@ -29,6 +30,17 @@ pub fn dwell(arguments: &[&str]) -> Run {
 /// Runs dwell with this on its input, through a pipe.
 pub fn dwell_reading(arguments: &[&str], input: &[u8]) -> Run {
     run(Command::new(DWELL).args(arguments), input)
+}
+
+/// One line of JSON that must match what `dwell schema` prints for its type.
+pub fn object(line: &str) -> Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| serde_json::from_str(&dwell(&["schema"]).stdout).unwrap());
+    let object: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let kind = object["type"].as_str().unwrap_or_else(|| panic!("no type: {line}"));
+    let of_kind = json!({ "$ref": format!("#/$defs/{kind}"), "$defs": schema["$defs"] });
+    json_schema::check(&of_kind, &object).unwrap_or_else(|error| panic!("{error}: {line}"));
+    object
 }
 
 /// Starts `dwell rtt` in a namespace and waits until it watches: from then on it sees every packet.
@@ -62,7 +74,7 @@ pub fn programs(namespace: &Namespace, interface: &str) -> [usize; 3] {
     let arguments = ["doctor", "-i", interface, "--json"];
     let report = spawn(namespace, DWELL, &arguments).end();
     assert_eq!(report.status, Some(0), "{report}");
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let report = object(&report.stdout);
     let device = &report["interfaces"][0];
     assert_eq!(device["name"], interface);
     ["xdp", "tcx_ingress", "tcx_egress"].map(|hook| device[hook].as_array().unwrap().len())

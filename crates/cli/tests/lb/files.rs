@@ -9,8 +9,6 @@ use dwell_balancer::{config::Config, metrics};
 use dwell_metrics::Kind;
 use serde_json::Value;
 
-use crate::support::dwell;
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -44,7 +42,7 @@ fn the_example_shows_the_defaults() {
 
 #[test]
 fn every_expression_of_the_dashboard_names_an_existing_metric() {
-    let dashboard: Value = serde_json::from_str(&read("dist/dwell-lb.grafana.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&read("dist/grafana/dwell-lb.json")).unwrap();
     let mut expressions = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
@@ -77,32 +75,6 @@ fn every_expression_of_the_dashboard_names_an_existing_metric() {
         "dwell_lb_vip_connections_total",
     ];
     assert_eq!(unused, parts.iter().collect::<Vec<_>>());
-}
-
-#[test]
-fn units_call_existing_verbs() {
-    for unit in ["dist/dwell-lb.service", "dist/dwell-agent.service"] {
-        let text = read(unit);
-        let calls: Vec<_> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("Exec")?.split_once("/usr/local/bin/dwell "))
-            .map(|(_, arguments)| arguments)
-            .collect();
-        assert!(!calls.is_empty(), "{unit}");
-        for call in calls {
-            let words: Vec<_> = call.split(' ').collect();
-            let verbs = words.iter().take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
-            let verbs: Vec<_> = verbs.copied().collect();
-            let help = dwell(&[&verbs[..], &["--help"]].concat());
-            assert_eq!(help.status, Some(0), "{unit}: {call}: {help}");
-            for option in words.iter().filter(|word| word.starts_with("--")) {
-                assert!(help.stdout.contains(option), "{unit}: {option}");
-            }
-        }
-        for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=CAP_BPF"] {
-            assert!(text.contains(line), "{unit}: {line}");
-        }
-    }
 }
 
 #[test]

@@ -2,11 +2,9 @@
 
 use std::io::{Read, Write};
 
-use serde_json::Value;
-
 use crate::{
     scene::{Scene, VIP, VIP6, address, address6, ask},
-    support::{eventually, skipped},
+    support::{eventually, object, skipped},
 };
 
 /// Checks that both servers get connections, and that each carries more than fits into one segment.
@@ -26,7 +24,7 @@ fn check_both_serve(scene: &Scene, path: &str) {
 /// Asks where the first packet of a connection would be sent. Returns the verdict and the frame.
 fn route(scene: &Scene, packet: &str) -> (String, Vec<u8>) {
     let output = scene.ok(&["where", packet, "--json"]);
-    let route: Value = serde_json::from_str(&output).unwrap();
+    let route = object(&output);
     let frame = route["frame"].as_str().unwrap();
     let octets = (0..frame.len()).step_by(2);
     let octets = octets.map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
@@ -87,7 +85,7 @@ fn root_ipv6_is_forwarded_by_layer_2_and_through_tunnels_over_either_version() {
         let (verdict, frame) = route(&scene, &packet);
         assert_eq!((verdict.as_str(), outermost(&frame)), ("send", outer), "{path}");
     }
-    // Packets of the client's full MTU did not fit into tunnels, and the client was told so by ICMP.
+    // Packets of the client's full MTU did not fit into tunnels, and ICMP reported that to the client.
     let too_big = scene.status()["plane"]["packets"]["too-big"].as_u64();
     assert!(too_big > Some(0), "{}", scene.status());
     assert_eq!(scene.end().status, Some(0));

@@ -20,7 +20,7 @@ use std::{
 use dwell_testbed::Namespace;
 use serde_json::Value;
 
-use crate::support::{DWELL, Process, Run, eventually, ip, links, spawn, tool};
+use crate::support::{DWELL, Process, Run, eventually, ip, links, object, spawn, tool};
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -305,7 +305,7 @@ impl Scene {
     }
 
     pub fn status(&self) -> Value {
-        serde_json::from_str(&self.ok(&["status", "--json"])).unwrap()
+        object(&self.ok(&["status", "--json"]))
     }
 
     /// Returns the status of a backend.
@@ -457,7 +457,8 @@ impl Server {
     pub fn die(&self) {
         let listening = self.listening.take().unwrap();
         listening.stop.store(true, Ordering::SeqCst);
-        self.namespace.enter(|| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).unwrap())).unwrap();
+        // Wakes the thread. It refuses if a health check has woken it before.
+        self.namespace.enter(|| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)))).unwrap();
         listening.thread.join().unwrap().unwrap();
         for stream in listening.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);

@@ -34,7 +34,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
         load.go_on();
     }
     let after = scene.status();
-    assert_eq!(after["plane"]["taken"], "over");
+    assert_eq!(after["plane"]["start"], "over");
     assert_eq!(numbers(&after), numbers(&before));
     assert_eq!(scene.backend(2)["phase"], "draining");
     assert_eq!(scene.backend(1)["weight"], 3.0);
@@ -52,7 +52,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     assert_eq!(scene.backend(1)["configured"], 0.5);
     assert_eq!(load.end(), [""; 0]);
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb_started")[0]["taken"], "over", "{run}");
+    assert_eq!(events(&run.stdout, "lb.started")[0]["start"], "over", "{run}");
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn root_a_backend_that_was_down_stays_down_over_a_restart_and_one_failure_takes_
     scene.run();
     let shares = || [0, 1].map(|server| scene.backend(server)["share"].as_f64().unwrap());
     assert_eq!(shares(), [1.0, 0.0]);
-    eventually("both are checked", || (0..2).all(|server| !scene.backend(server)["health_why"].is_null()));
+    eventually("both are checked", || (0..2).all(|server| !scene.backend(server)["health_problem"].is_null()));
     assert_eq!(shares(), [1.0, 0.0]);
     assert_eq!(scene.backend(1)["health"], "down");
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb_weights").len(), 0, "{run}");
+    assert_eq!(events(&run.stdout, "lb.weights").len(), 0, "{run}");
 }
 
 #[test]
@@ -124,6 +124,6 @@ fn root_packets_are_forwarded_after_the_end_until_it_is_detached() {
     // No host has the VIP any more.
     eventually("it is gone", || scene.connect().is_err());
     scene.run();
-    assert_eq!(scene.status()["plane"]["taken"], "new");
+    assert_eq!(scene.status()["plane"]["start"], "new");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
 }

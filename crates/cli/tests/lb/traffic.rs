@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     scene::{Scene, TABLE_SIZE, address, ask},
-    support::{DWELL, eventually, ip, skipped, spawn},
+    support::{DWELL, eventually, ip, object, skipped, spawn},
 };
 
 /// Health checks in quick succession.
@@ -15,7 +15,7 @@ pub const CHECKED: &str = "health = { kind = \"tcp\", interval = \"100ms\", time
 
 /// The events of a type.
 pub fn events(stdout: &str, kind: &str) -> Vec<Value> {
-    let lines = stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = stdout.lines().map(object);
     lines.filter(|event| event["type"] == kind).collect()
 }
 
@@ -46,8 +46,8 @@ fn root_connections_go_to_all_backends_and_stay_where_they_are() {
     assert!(table.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"), "{table}");
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
-    let started = &events(&run.stdout, "lb_started")[0];
-    assert_eq!((&started["taken"], &started["backends"]), (&"new".into(), &2.into()), "{run}");
+    let started = &events(&run.stdout, "lb.started")[0];
+    assert_eq!((&started["start"], &started["backends"]), (&"new".into(), &2.into()), "{run}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn root_a_hundred_reloads_under_load_break_no_connection() {
     let spread = scene.spread(30);
     assert!(!spread.contains_key(&1), "{spread:?}");
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb_changed").len(), 100, "{run}");
+    assert_eq!(events(&run.stdout, "lb.changed").len(), 100, "{run}");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn root_a_reload_is_applied_completely_or_not_at_all() {
     scene.with_run(|run| run.signal(Signal::SIGHUP));
     eventually("the signal is handled", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 2);
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb_refused").len(), 2, "{run}");
-    let changes = &events(&run.stdout, "lb_changed")[0]["changes"];
+    assert_eq!(events(&run.stdout, "lb.refused").len(), 2, "{run}");
+    let changes = &events(&run.stdout, "lb.changed")[0]["changes"];
     assert_eq!(changes[0], "VIP 'web': backend 's1' (10.79.0.4) joins with weight 1");
 }
 
@@ -155,7 +155,7 @@ fn root_a_dead_server_is_taken_out_and_comes_back_gradually() {
     eventually("it is out", || scene.backend(1)["health"] == "down");
     let backend = scene.backend(1);
     assert_eq!(backend["share"], 0.0);
-    assert!(backend["health_why"].as_str().unwrap().contains("refused"), "{backend}");
+    assert!(backend["health_problem"].as_str().unwrap().contains("refused"), "{backend}");
     assert_eq!(scene.spread(20).get(&0), Some(&20));
     scene.servers[1].listen();
     eventually("it rises", || scene.backend(1)["health"] == "rising");
@@ -172,8 +172,8 @@ fn root_a_dead_server_is_taken_out_and_comes_back_gradually() {
     assert_eq!(scene.ok(&["reload"]), "health.ramp is 0ns, not 3600s\n");
     assert!((0.4..0.6).contains(&share()), "{}", share());
     let run = scene.end();
-    let health = events(&run.stdout, "lb_health");
-    let states: Vec<_> = health.iter().filter(|event| event["backend"] == "s1").map(|event| &event["is_up"]).collect();
+    let health = events(&run.stdout, "lb.health");
+    let states: Vec<_> = health.iter().filter(|event| event["backend"] == "s1").map(|event| &event["up"]).collect();
     assert_eq!(states, [true, false, true], "{run}");
 }
 
@@ -223,7 +223,7 @@ fn root_when_all_fail_all_are_kept_and_that_is_reported() {
     let warnings = status["warnings"].to_string();
     assert!(warnings.contains("all backends fail their checks"), "{warnings}");
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb_all_down").last().unwrap()["all_down"], true, "{run}");
+    assert_eq!(events(&run.stdout, "lb.all-down").last().unwrap()["all_down"], true, "{run}");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn root_a_reload_that_leaves_only_failing_backends_keeps_them_and_reports_it() {
     assert_eq!(scene.status()["vips"][0]["all_down"], true);
     assert_eq!(scene.spread(20).get(&1), Some(&20));
     let run = scene.end();
-    let turned = events(&run.stdout, "lb_all_down");
+    let turned = events(&run.stdout, "lb.all-down");
     let states: Vec<_> = turned.iter().map(|event| &event["all_down"]).collect();
     assert_eq!(states, [true], "{run}");
 }
@@ -268,7 +268,7 @@ fn root_backends_are_added_removed_and_reweighted_until_the_next_reload() {
     scene.ok(&["weight", "s1", "0.25"]);
     let share = scene.backend(1)["share"].as_f64().unwrap();
     assert!((share - 0.2).abs() < 0.01, "{share}");
-    assert_eq!(scene.backend(1)["why"], "manual");
+    assert_eq!(scene.backend(1)["reason"], "manual");
     assert!(!scene.spread(20).contains_key(&0));
     scene.ok(&["remove", "web/s1"]);
     assert_eq!(scene.spread(10).get(&2), Some(&10));
@@ -334,11 +334,11 @@ fn root_a_dry_run_shows_where_packets_go() {
     let output = scene.ok(&["where", &packet]);
     assert!(output.starts_with("VIP 'web': send to backend 's"), "{output}");
     let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--json"]);
-    let route: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!((&route["verdict"], &route["why"]), (&"pass".into(), &"not-vip".into()), "{output}");
+    let route = object(&output);
+    assert_eq!((&route["verdict"], &route["reason"]), (&"pass".into(), &"not-vip".into()), "{output}");
     let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--json"]);
-    let route: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!((&route["verdict"], &route["why"]), (&"send".into(), &"new".into()), "{output}");
+    let route = object(&output);
+    assert_eq!((&route["verdict"], &route["reason"]), (&"send".into(), &"new".into()), "{output}");
     assert!(route["frame"].as_str().unwrap().len() >= 2 * 54, "{output}");
     // The dry runs have opened no connection.
     assert_eq!(scene.spread(1).len(), 1);

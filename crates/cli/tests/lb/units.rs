@@ -1,6 +1,7 @@
-//! The systemd units: systemd accepts them, and the capabilities that they grant are sufficient.
+//! The systemd units: systemd accepts them, the capabilities that they grant are sufficient, and systemd learns what it
+//! waits for.
 
-use std::{path::Path, process::Command};
+use std::{os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
 use dwell_testbed::skip::{lacks_program, skip};
 
@@ -10,11 +11,17 @@ use crate::{
     support::{DWELL, dwell, eventually, links, run, skipped, spawn},
 };
 
-const UNITS: [&str; 2] = ["dwell-lb.service", "dwell-agent.service"];
+const UNITS: [&str; 5] = [
+    "dwell-lb.service",
+    "dwell-agent.service",
+    "dwell-rtt@.service",
+    "dwell-response@.service",
+    "dwell-collect.service",
+];
 
 /// The words of all values of a key.
 fn words(unit: &str, key: &str) -> Vec<String> {
-    let text = read(&format!("dist/{unit}"));
+    let text = read(&format!("dist/systemd/{unit}"));
     let values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let words = values.flat_map(|value| value.split_whitespace());
     words.map(str::to_owned).collect()
@@ -29,9 +36,127 @@ fn only(capabilities: &[String]) -> String {
     format!("-all{}", names.collect::<String>())
 }
 
+/// What units refer to, and every system has.
+const OF_SYSTEM: [&str; 6] = [
+    "basic.target",
+    "multi-user.target",
+    "network-online.target",
+    "network.target",
+    "shutdown.target",
+    "sysinit.target",
+];
+
+#[test]
+fn units_call_existing_verbs_with_existing_options() {
+    for unit in UNITS {
+        let text = read(&format!("dist/systemd/{unit}"));
+        let (mut verbs, mut options) = (Vec::new(), Vec::new());
+        for call in text.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once("/usr/local/bin/dwell ")) {
+            let words: Vec<_> = call.1.split(' ').collect();
+            let is_verb = |word: &&&str| word.chars().all(|letter| letter.is_ascii_lowercase());
+            verbs.push(words.iter().take_while(is_verb).copied().collect::<Vec<_>>());
+            options.extend(words);
+        }
+        options.extend(
+            text.lines().filter_map(|line| line.split_once("OPTIONS=")).flat_map(|(_, words)| words.split(' ')),
+        );
+        assert!(!verbs.is_empty(), "{unit}");
+        let helps = verbs.iter().map(|verb| dwell(&[verb, &["--help"][..]].concat())).collect::<Vec<_>>();
+        assert!(helps.iter().all(|help| help.status == Some(0)), "{unit}: {verbs:?}");
+        for option in options.iter().map(|word| word.trim_end_matches('"')).filter(|word| word.starts_with("--")) {
+            assert!(helps.iter().any(|help| help.stdout.contains(option)), "{unit}: {option}");
+        }
+        for line in
+            ["Type=notify", "WatchdogSec=", "MemoryMax=", "TasksMax=", "NoNewPrivileges=yes", "ProtectSystem=strict"]
+        {
+            assert!(text.contains(line), "{unit}: {line}");
+        }
+    }
+}
+
+/// Where a service sends what systemd wants to know.
+struct Manager {
+    folder: tempfile::TempDir,
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    fn start() -> Manager {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Manager { folder, socket }
+    }
+
+    /// The variables that systemd sets, for env(1).
+    fn environment(&self) -> [String; 2] {
+        let socket = self.folder.path().join("notify");
+        [format!("NOTIFY_SOCKET={}", socket.display()), "WATCHDOG_USEC=600000".to_owned()]
+    }
+
+    fn next(&self) -> String {
+        let mut bytes = [0; 100];
+        let length = self.socket.recv(&mut bytes).expect("a notification");
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
+    }
+
+    fn sees_it_run(&self) {
+        assert_eq!([(); 3].map(|()| self.next()), ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
+    }
+
+    fn has_seen_it_end(&self) {
+        while self.next() != "STOPPING=1" {}
+        self.socket.set_nonblocking(true).unwrap();
+        assert!(self.socket.recv(&mut [0]).is_err(), "nothing follows");
+    }
+}
+
+#[test]
+fn root_systemd_learns_when_a_service_is_ready_that_it_runs_and_that_it_ends() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("notify", 0);
+    let (key, store) = (scene.path("fleet.key"), scene.path("store.db"));
+    assert_eq!(dwell(&["collect", "--new-key", &key]).status, Some(0));
+    for service in [
+        &["rtt", "-i", "lo", "--format", "none"][..],
+        &["response", "-i", "lo", "--format", "none"],
+        &["agent", "--collector", "127.0.0.1:4790", "--key-file", &key],
+        &["collect", "--listen", "127.0.0.1:4790", "--store", &store, "--key-file", &key],
+    ] {
+        let manager = Manager::start();
+        let [socket, watchdog] = manager.environment();
+        let command = [&[&*socket, &watchdog, DWELL], service].concat();
+        let process = spawn(&scene.client, "env", &command);
+        manager.sees_it_run();
+        process.interrupt();
+        manager.has_seen_it_end();
+    }
+}
+
+#[test]
+fn root_systemd_learns_of_a_balancer_too() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("ready", 1);
+    scene.configure("", "policy = \"latency\"", &[0]);
+    let manager = Manager::start();
+    let [socket, watchdog] = manager.environment();
+    scene.run_by(&["env", &socket, &watchdog]);
+    manager.sees_it_run();
+    scene.end();
+    manager.has_seen_it_end();
+}
+
 #[test]
 fn systemd_accepts_the_units_and_rates_their_exposure_low() {
-    let analyze = |arguments: &[&str]| run(Command::new("systemd-analyze").args(arguments), b"");
+    let folder = tempfile::tempdir().unwrap();
+    // Units of this host do not matter, and a host without systemd has none.
+    let analyze = |arguments: &[&str]| {
+        run(Command::new("systemd-analyze").args(arguments).env("SYSTEMD_UNIT_PATH", folder.path()), b"")
+    };
     if lacks_program("systemd-analyze") {
         return;
     }
@@ -39,15 +164,18 @@ fn systemd_accepts_the_units_and_rates_their_exposure_low() {
         skip("systemd-analyze is too old to examine a file");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    for unit in OF_SYSTEM {
+        std::fs::write(folder.path().join(unit), "[Unit]\n").unwrap();
+    }
     for unit in UNITS {
         let path = folder.path().join(unit);
-        let text = read(&format!("dist/{unit}")).replace("/usr/local/bin/dwell", DWELL);
+        let text =
+            read(&format!("dist/systemd/{unit}")).replace("/usr/local/bin/dwell", DWELL).replace("/bin/kill", DWELL);
         std::fs::write(&path, text).unwrap();
         let path = path.display().to_string();
         let verified = analyze(&["verify", "--man=no", &path]);
         assert_eq!(verified.status, Some(0), "{verified}");
-        // An unknown key is a warning. There may be warnings about other units of this host.
+        // An unknown key is a warning.
         assert!(!verified.stderr.contains(unit), "{verified}");
         let secure = ["security", "--offline=true", "--no-pager", "--threshold=30"];
         let exposed = analyze(&[&secure[..], &[&path]].concat());
@@ -69,7 +197,7 @@ fn root_the_capabilities_of_its_unit_are_enough_for_a_balancer() {
     for taken in ["new", "over"] {
         scene.run_by(&by);
         eventually("both answer pings", || (0..2).all(|server| scene.backend(server)["health"] == "up"));
-        assert_eq!(scene.status()["plane"]["taken"], taken);
+        assert_eq!(scene.status()["plane"]["start"], taken);
         assert_eq!(scene.spread(30).len(), 2);
         eventually("there are metrics", || scene.get_metrics().contains("dwell_lb_vip_backends"));
         scene.configure(top, vip, &[1, 0]);
@@ -77,7 +205,7 @@ fn root_the_capabilities_of_its_unit_are_enough_for_a_balancer() {
         scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80"]);
         let run = scene.end();
         assert_eq!(run.status, Some(0), "{run}");
-        assert!(!run.stdout.contains("lb_unsaved"), "{run}");
+        assert!(!run.stdout.contains("lb.unsaved"), "{run}");
     }
 }
 

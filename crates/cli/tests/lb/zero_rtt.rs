@@ -160,14 +160,14 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     let initial = [&[0xc0, 0, 0, 0, 1, 8][..], &[3; 8], &[0; 100]].concat();
     let own = answering_server(&scene, &initial);
     assert_eq!(answering_server(&scene, &initial), own, "a client has a server");
-    let wait = || scene.backend(1)["load"]["wait_s"].as_f64();
+    let wait = || scene.backend(1)["load"]["wait_ns"].as_f64().map(|ns| ns / 1e9);
     eventually("the load is reported", || wait().is_some_and(|wait| (0.0249..0.0251).contains(&wait)));
     assert_eq!(scene.backend(1)["server_id"], 1007);
     scene.kill();
     stays("while no process runs", &old);
     scene.run();
     stays("taken over", &old);
-    assert_eq!(scene.status()["plane"]["taken"], "over");
+    assert_eq!(scene.status()["plane"]["start"], "over");
     eventually("the load is still known", || wait().is_some());
     // The key is rotated.
     let new: Vec<Vec<u8>> = (0..3).map(|server| short(1, server, 2)).collect();

@@ -12,10 +12,11 @@ use dwell_engine::{
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport},
+    wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport, SegmentReport},
 };
 use dwell_metrics::{Registry, Shared};
-use dwell_records::{Clock, PathTable, Record};
+use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
+use dwell_socket::clock::process_cpu_ns;
 use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written};
 
 use crate::{
@@ -281,6 +282,7 @@ impl Collector {
         // As if all bytes had settled.
         let settled_ns = now_ns + self.config.settle_ns;
         self.report_until(settled_ns, now_ns + self.config.window_ns)?;
+        self.print_status(now_ns)?;
         match &mut self.forward {
             Some(forward) => forward.finish(&mut self.store),
             None => Ok(()),
@@ -384,12 +386,32 @@ impl Collector {
         Ok(print.output.flush()?)
     }
 
+    /// Prints what was counted in the run, at its end.
+    fn print_status(&mut self, now_ns: u64) -> Result<(), Error> {
+        let joined = self.joiner.counters();
+        let status = Status {
+            verb: Verb::Collect,
+            time_ns: Some(now_ns),
+            last: true,
+            lost: joined.crowded + self.outlived,
+            cost: Cost { cpu_ns: Some(process_cpu_ns()), ..Cost::default() },
+            counters: self.outcomes().map(|(name, count)| (name.into(), count)).into(),
+        };
+        match &mut self.print {
+            Some(print) => {
+                print.output.write(&Record::Status(&status))?;
+                Ok(print.output.flush()?)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What became of the bytes that agents reported.
     fn outcomes(&self) -> [(&'static str, u64); 12] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
-            ("resent", joined.resent),
+            ("retransmitted", joined.resent),
             ("clamped", joined.clamped),
             ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
@@ -399,7 +421,7 @@ impl Collector {
             ("unmatched_tx", joined.unmatched_tx),
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),
-            ("flows_untold", joined.flows_omitted),
+            ("flows_omitted", joined.flows_omitted),
         ]
     }
 
@@ -446,38 +468,26 @@ fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)])
 }
 
 fn write_interval(to: &mut Writing<'_>, host: &str, interval: &IntervalReport, time_ns: i64) -> Written<()> {
-    for row in &interval.segments {
-        let both = [(false, &row.histogram), (true, &row.again)];
-        let some = both.into_iter().filter(|(resent, histogram)| !resent || histogram.count() > 0);
-        for (resent, histogram) in some {
-            to.interval(&IntervalRow {
-                time_ns,
-                length_ns: interval.length_ns,
-                host,
-                flow: None,
-                segment: row.segment,
-                resent,
-                histogram,
-                hook_from: row.hook_from.as_deref(),
-                hook_to: row.hook_to.as_deref(),
-                missing: row.missing.map(|layer| layer.name()),
-            })?;
+    let row = |segment, histogram| IntervalRow {
+        time_ns,
+        length_ns: interval.length_ns,
+        host,
+        flow: None,
+        segment,
+        resent: false,
+        histogram,
+        hooks: None,
+    };
+    for SegmentReport { first, again, hooks } in &interval.segments {
+        let hooks = Some(hooks);
+        to.interval(&IntervalRow { hooks, ..row(first.segment, &first.histogram) })?;
+        if again.count() > 0 {
+            to.interval(&IntervalRow { hooks, resent: true, ..row(first.segment, again) })?;
         }
     }
     for flow in &interval.flows {
-        for segment in &flow.segments {
-            to.interval(&IntervalRow {
-                time_ns,
-                length_ns: interval.length_ns,
-                host,
-                flow: Some(flow.ends),
-                segment: segment.segment,
-                resent: false,
-                histogram: &segment.histogram,
-                hook_from: None,
-                hook_to: None,
-                missing: None,
-            })?;
+        for figures in &flow.segments {
+            to.interval(&IntervalRow { flow: Some(flow.ends), ..row(figures.segment, &figures.histogram) })?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* AES-128 (FIPS 197), one block at a time, by tables: for connection IDs, whose
- * keys protect no data. A look-up in a table takes longer if it is not in the
- * cache; who can measure that on the machine itself may learn of the key.
+ * keys protect no data. A table look-up takes longer if the entry is not in the
+ * cache, so whoever can measure that on the same machine may learn about the key.
  */
 #ifndef DWELL_BASE_AES128_H
 #define DWELL_BASE_AES128_H
@@ -11,13 +11,13 @@
 #define DWELL_AES_ROUNDS 10
 #define DWELL_AES_KEY_WORDS (4 * (DWELL_AES_ROUNDS + 1))
 
-/* 16 octets: the first is the highest of word[0]. */
+/* A block of 16 octets. The first is the most significant octet of word[0]. */
 struct dwell_block {
 	__u32 word[4];
 };
 
-/* Round keys in the order of their use; those for decryption as the equivalent
- * inverse cipher has them (section 5.3.5).
+/* Round keys in the order of their use. Those for decryption are the ones of the
+ * equivalent inverse cipher (section 5.3.5).
  */
 struct dwell_aes128 {
 	__u32 encrypt[DWELL_AES_KEY_WORDS];
@@ -95,13 +95,13 @@ struct dwell_aes128 {
 	X(0xe1) X(0x69) X(0x14) X(0x63) X(0x55) X(0x21) X(0x0c) X(0x7d)
 /* clang-format on */
 
-/* Products in GF(2^8), of constants. */
+/* Products with constants in GF(2^8). */
 #define DWELL_AES_2(s) (((s) << 1 ^ ((s) >> 7) * 0x1b) & 0xff)
 #define DWELL_AES_4(s) DWELL_AES_2(DWELL_AES_2(s))
 #define DWELL_AES_8(s) DWELL_AES_2(DWELL_AES_4(s))
 #define DWELL_AES_COLUMN(a, b, c, d) ((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
 
-/* What one octet of a column becomes: substituted, and mixed. By its row. */
+/* The substitution and mixing of one octet of a column, by the octet's row. */
 #define DWELL_AES_3(s) (DWELL_AES_2(s) ^ (s))
 #define DWELL_AES_MIX0(s) DWELL_AES_COLUMN(DWELL_AES_2(s), s, s, DWELL_AES_3(s)),
 #define DWELL_AES_MIX1(s) DWELL_AES_COLUMN(DWELL_AES_3(s), DWELL_AES_2(s), s, s),
@@ -134,17 +134,17 @@ static const __u32 dwell_aes_back[4][256] = {
 };
 
 #define DWELL_AES_OCTET(word, row) ((word) >> (24 - 8 * (row)) & 0xff)
-/* A column of the next state: octets of four columns of this one. */
+/* A column of the next state, which comes from octets of four columns of this one. */
 #define DWELL_AES_STEP(table, a, b, c, d)                                                                              \
 	((table)[0][DWELL_AES_OCTET(a, 0)] ^ (table)[1][DWELL_AES_OCTET(b, 1)] ^ (table)[2][DWELL_AES_OCTET(c, 2)] ^   \
 	 (table)[3][DWELL_AES_OCTET(d, 3)])
-/* The same in the last round, where nothing is mixed. */
+/* A column after the last round, in which columns are not mixed. */
 #define DWELL_AES_LAST(box, a, b, c, d)                                                                                \
 	DWELL_AES_COLUMN((box)[DWELL_AES_OCTET(a, 0)], (box)[DWELL_AES_OCTET(b, 1)], (box)[DWELL_AES_OCTET(c, 2)],     \
 			 (box)[DWELL_AES_OCTET(d, 3)])
 
-/* Rows are shifted to the left if `second` is 1, and to the right if it is 3: the second
- * column and the fourth have changed places.
+/* Runs all rounds. Rows are shifted to the left if `second` is 1, and to the right if it is
+ * 3, which swaps the second and the fourth column.
  */
 static __always_inline void dwell_aes128_rounds(struct dwell_block *block, const __u32 *round,
 						const __u32 (*table)[256], const __u8 *box, const int second)
@@ -154,7 +154,7 @@ static __always_inline void dwell_aes128_rounds(struct dwell_block *block, const
 	      d = block->word[fourth] ^ round[fourth];
 	__u32 na, nb, nc, nd;
 
-	/* unrolled it is slower: it leaves the instruction cache */
+	/* Unrolled, the loop would be slower: it would not fit the instruction cache. */
 #ifdef __clang__
 #pragma clang loop unroll(disable)
 #endif
@@ -191,14 +191,14 @@ static __always_inline __u32 dwell_aes_substitute(__u32 word)
 	return DWELL_AES_LAST(dwell_aes_sbox, word, word, word, word);
 }
 
-/* A column as the inverse of MixColumns makes it. */
+/* Applies the inverse of MixColumns to a column. */
 static __always_inline __u32 dwell_aes_unmix(__u32 word)
 {
-	word = dwell_aes_substitute(word); /* taken back by the tables */
+	word = dwell_aes_substitute(word); /* the tables undo this */
 	return DWELL_AES_STEP(dwell_aes_back, word, word, word, word);
 }
 
-/* Round keys of a key (section 5.2). Not for the kernel: they are made once. */
+/* Derives the round keys of a key (section 5.2). Only user space does so, once per key. */
 static inline void dwell_aes128_expand(struct dwell_aes128 *key, const __u8 octets[16])
 {
 	__u32 *words = key->encrypt, constant = 1;

@@ -35,6 +35,34 @@ static __always_inline int dwell_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
+/* Returns the position of the highest bit; 0 for 0. */
+static __always_inline __u32 dwell_log2(__u64 value)
+{
+	__u32 power = 0;
+
+	if (value >> 32) {
+		power += 32;
+		value >>= 32;
+	}
+	if (value >> 16) {
+		power += 16;
+		value >>= 16;
+	}
+	if (value >> 8) {
+		power += 8;
+		value >>= 8;
+	}
+	if (value >> 4) {
+		power += 4;
+		value >>= 4;
+	}
+	if (value >> 2) {
+		power += 2;
+		value >>= 2;
+	}
+	return power + (__u32)(value >> 1);
+}
+
 static __always_inline __u64 dwell_mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;

@@ -72,6 +72,17 @@ enum dwell_close_reason {
 	DWELL_CLOSE_END,      /* the run or the capture ended */
 };
 
+/* What has passed since the last sample of the same flow and side: of the packets to the side that answered, and of
+ * those from it. All but `received` and `ce` are 0 if the flow is not TCP.
+ */
+struct dwell_path_counts {
+	__u32 sent;          /* segments with data to the side */
+	__u32 retransmitted; /* of these, segments that had passed before */
+	__u32 received;      /* packets from the side */
+	__u32 late;          /* of these, segments that filled a hole: retransmitted after a loss, or reordered */
+	__u32 ce;            /* of these, packets that a router has marked with CE (RFC 3168) */
+};
+
 #define DWELL_SAMPLE_HANDSHAKE 1 /* SYN and SYN-ACK, or QUIC Initial */
 
 /* One latency: a packet of `src` passed, then the answer of `dst`. */
@@ -84,10 +95,13 @@ struct dwell_rtt_sample {
 	__u64 time_ns;
 	__u64 rtt_ns;
 	__u64 min_rtt_ns; /* of this flow towards dst, including this sample */
+	__u64 base_ns;    /* the least in a window of time */
 	struct dwell_address src;
 	struct dwell_address dst;
 	__u16 src_port;
 	__u16 dst_port;
+	struct dwell_path_counts path;
+	__u32 tunnel; /* what encloses the flow (parse/walk.h) */
 	__u32 reserved;
 	__u64 packets; /* of the flow so far, in both directions */
 	__u64 bytes;
@@ -110,6 +124,12 @@ struct dwell_flow_event {
 	__u32 samples;
 	__u64 packets;
 	__u64 bytes;
+	__u64 data; /* TCP segments with data; this and the next three as in dwell_path_counts, in both directions */
+	__u32 retransmitted;
+	__u32 late;
+	__u32 ce;
+	__u32 tunnel;
+	__u64 reserved;
 };
 
 /* What is counted: reasons for which a packet, a flow or a match was not used, and totals. */
@@ -141,6 +161,7 @@ enum dwell_counter {
 	DWELL_REJECT_SPIN_ORDER, /* edges of the two sides do not alternate */
 	DWELL_REJECT_BACKWARDS,  /* the answer is older than the packet */
 	DWELL_AGGREGATE_OTHER,   /* samples whose prefix has no group */
+	DWELL_GROUPS_FREED,      /* groups that were without samples for long; user space counts them */
 	DWELL_COUNTERS,
 };
 
@@ -148,22 +169,31 @@ struct dwell_counters {
 	__u64 value[DWELL_COUNTERS];
 };
 
-/* An address range and a port range. A flow matches if one of its endpoints lies in both. */
+/* A protocol, and a range of addresses and of ports. A flow matches if it is of the protocol and one of its ends lies in
+ * both ranges.
+ */
 struct dwell_filter_rule {
 	struct dwell_address address;
 	struct dwell_address mask;
 	__u16 port_low;
 	__u16 port_high;
-	__u8 exclude;
+	__u8 flags;  /* DWELL_RULE_* */
 	__u8 family; /* 4, 6, or 0 for both, as ::/0 would include IPv4 */
-	__u8 reserved[2];
+	__u8 proto;  /* IPPROTO_*, DWELL_RULE_PORTS, or 0 for all */
+	__u8 reserved;
 };
+
+#define DWELL_RULE_PORTS 255 /* in `proto`: TCP or UDP */
+
+#define DWELL_RULE_NEGATED 1  /* flows that do not match, instead of those that do */
+#define DWELL_RULE_JOINED 2   /* the next rule must hold too */
+#define DWELL_RULE_EXCLUDES 4 /* flows for which this rule, with those that are joined to it, holds are left out */
 
 #define DWELL_FILTER_RULES 16
 
 struct dwell_filter {
 	__u32 rules;   /* entries of rule[] in use */
-	__u8 includes; /* at least one rule includes */
+	__u8 includes; /* at least one rule does not exclude */
 	__u8 reserved[3];
 	struct dwell_filter_rule rule[DWELL_FILTER_RULES];
 };
@@ -186,7 +216,9 @@ struct dwell_rtt_config {
 	__u8 include_handshake;
 	__u8 stamp_acks; /* stamp pure ACKs as well */
 	__u8 flow_events;
-	__u8 reserved;
+	__u8 tcp_auto;       /* choose between the two methods for TCP, per flow and direction (rtt/tcp_auto.h) */
+	__u8 ignore_tunnels; /* tell no flows apart by what encloses them */
+	__u8 reserved[7];
 };
 
 #endif

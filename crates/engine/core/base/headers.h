@@ -7,9 +7,9 @@
 
 #define DWELL_PACKED __attribute__((packed))
 
-/* Of headers that are read a word at a time. Nothing is aligned on the wire, but
- * the machines that the BPF programs are built for load such words as well as any,
- * and without this the compiler would put each together from its bytes.
+/* The alignment of headers that are read a word at a time. Nothing is aligned on the
+ * wire, but the machines that the BPF programs are built for load unaligned words
+ * equally fast. Without this the compiler would assemble each word from its bytes.
  */
 #if defined(__bpf__)
 #define DWELL_WORDS(bytes) __attribute__((packed, aligned(bytes)))
@@ -17,7 +17,7 @@
 #define DWELL_WORDS(bytes) DWELL_PACKED
 #endif
 
-/* Values as they lie in memory on a little-endian machine. */
+/* EtherTypes and PPP protocols in network byte order, as a little-endian machine reads them. */
 #define DWELL_ETH_IPV4 0x0008
 #define DWELL_ETH_IPV6 0xdd86
 #define DWELL_ETH_ARP 0x0608
@@ -79,7 +79,7 @@ struct dwell_ipv4 {
 	__u8 tos;
 	__u16 total_length;
 	__u16 id;
-	__u16 fragment; /* 0xff3f masks what makes it one */
+	__u16 fragment; /* a fragment if any bit of 0xff3f is set */
 	__u8 ttl;
 	__u8 proto;
 	__u16 checksum;
@@ -119,10 +119,11 @@ struct dwell_tcp {
 #define DWELL_TCP_FIN 1
 #define DWELL_TCP_SYN 2
 #define DWELL_TCP_RST 4
+#define DWELL_TCP_PSH 8
 #define DWELL_TCP_ACK 16
 
 struct dwell_tcp_ts_option {
-	__u32 head; /* 01 01 08 0a as every common stack sends it */
+	__u32 head; /* 01 01 08 0a, as all common stacks send it */
 	__u32 value;
 	__u32 echo;
 } DWELL_WORDS(4);
@@ -157,5 +158,19 @@ struct dwell_quic_long {
 	__u8 first;
 	__u32 version;
 } DWELL_PACKED;
+
+/* How a payload begins, as far as it can be read: the lower bits of a byte. The others count the requests in text that lie
+ * in the payload, 0 standing for one.
+ */
+#define DWELL_CONTENT_BITS 3
+#define DWELL_CONTENT_REQUESTS 31
+enum dwell_content {
+	DWELL_CONTENT_OTHER,
+	DWELL_CONTENT_TEXT,          /* a request of a protocol in text: HTTP/1, Redis, memcached */
+	DWELL_CONTENT_TLS_HANDSHAKE, /* a record of TLS other than application data */
+	DWELL_CONTENT_TLS_CONTROL,   /* application data too short for a request: a frame that manages HTTP/2 */
+	DWELL_CONTENT_FRAMES,        /* HTTP/2 in the clear */
+	DWELL_CONTENT_MESSAGE,       /* of a WebSocket in the clear */
+};
 
 #endif

@@ -23,35 +23,13 @@ struct dwell_histogram {
 
 static __always_inline __u32 dwell_bucket_index(__u64 value_ns)
 {
-	__u64 rest;
-	__u32 power = 0;
+	__u32 power;
 
 	if (value_ns < (2 << DWELL_GROUPING_POWER))
 		return value_ns;
 	if (value_ns >> DWELL_MAX_POWER)
 		return DWELL_BUCKETS - 1;
-	rest = value_ns;
-	if (rest >> 32) {
-		power += 32;
-		rest >>= 32;
-	}
-	if (rest >> 16) {
-		power += 16;
-		rest >>= 16;
-	}
-	if (rest >> 8) {
-		power += 8;
-		rest >>= 8;
-	}
-	if (rest >> 4) {
-		power += 4;
-		rest >>= 4;
-	}
-	if (rest >> 2) {
-		power += 2;
-		rest >>= 2;
-	}
-	power += rest >> 1;
+	power = dwell_log2(value_ns);
 	/* power >= 7 here: the shift keeps the 6 bits below the leading one */
 	return ((power - DWELL_GROUPING_POWER) << DWELL_GROUPING_POWER) +
 	       (value_ns >> ((power - DWELL_GROUPING_POWER) & 63));

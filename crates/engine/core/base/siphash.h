@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012, section 2.2): a
- * message authentication code for short messages. Words are absorbed one by one, so that a stamp
- * that comes last can be taken late.
+ * message authentication code for short messages. Words are absorbed one by one, so that a timestamp
+ * at the end of a message can be read as late as possible.
  */
 #ifndef DWELL_BASE_SIPHASH_H
 #define DWELL_BASE_SIPHASH_H
@@ -48,7 +48,7 @@ static __always_inline struct dwell_sip dwell_sip_begin(const struct dwell_sip_k
 	return sip;
 }
 
-/* The next 8 bytes of the message, little-endian. */
+/* Absorbs the next 8 bytes of the message, little-endian. */
 static __always_inline void dwell_sip_word(struct dwell_sip *sip, __u64 word)
 {
 	sip->v3 ^= word;
@@ -57,7 +57,7 @@ static __always_inline void dwell_sip_word(struct dwell_sip *sip, __u64 word)
 	sip->v0 ^= word;
 }
 
-/* `rest` holds the bytes, fewer than 8, that no word had. */
+/* `rest` holds the last bytes of the message, fewer than 8, which fill no word. */
 static __always_inline __u64 dwell_sip_end(struct dwell_sip *sip, __u64 rest, __u64 message_bytes)
 {
 	dwell_sip_word(sip, rest | message_bytes << 56);

@@ -168,20 +168,25 @@ static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct
 	return decision->verdict = DWELL_VERDICT_PASS;
 }
 
+/* Returns the offset of the transport, which the fast path leaves out. */
+static __always_inline __u32 dwell_balance_l4(const struct dwell_packet *packet, __u32 reading)
+{
+	__u32 l4 = dwell_reading_l4(reading);
+
+	return l4 ? l4
+		  : DWELL_IP_OFFSET + (dwell_is_v4(dwell_packet_vip(packet)) ? sizeof(struct dwell_ipv4)
+									     : sizeof(struct dwell_ipv6));
+}
+
 /* Routes a packet that may be QUIC by its connection ID. Returns the reason, DWELL_REASON_FLOW if it is routed as any
  * UDP.
  */
 static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell_table *table,
 						struct dwell_packet *packet, __u32 reading, int dry_run)
 {
-	__u32 l4 = dwell_reading_l4(reading);
-
 	if (packet->kind != DWELL_KIND_UDP || !dwell_may_be_zero(table->embedder, packet))
 		return DWELL_REASON_FLOW;
-	if (!l4)
-		l4 = DWELL_IP_OFFSET +
-		     (dwell_is_v4(dwell_packet_vip(packet)) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6));
-	return dwell_balance_zero_route(frame, table->embedder, packet, l4, dry_run);
+	return dwell_balance_zero_route(frame, table->embedder, packet, dwell_balance_l4(packet, reading), dry_run);
 }
 
 /* Balances one packet. Returns an enum dwell_verdict and fills the decision, which the caller has zeroed; the frame is
@@ -207,7 +212,7 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 	else
 		decision->reason = dwell_balance_quic(frame, table, packet, reading, dry_run);
 	if (decision->reason == DWELL_REASON_FLOW)
-		decision->reason = dwell_balance_flow(table, packet, dry_run);
+		decision->reason = dwell_balance_flow(frame, table, packet, dwell_balance_l4(packet, reading), dry_run);
 	decision->real = packet->lb.real;
 	decision->vip = packet->lb.vip;
 	if (dwell_unlikely(decision->reason >= DWELL_REASON_NO_BACKEND))
@@ -240,7 +245,7 @@ static __always_inline int dwell_is_active(struct dwell_table *table, const stru
 {
 	__u32 limit = dwell_balance_config_of(table->embedder)->active_coarse, idle;
 
-	if (slot->head.close_reason || slot->head.flags & DWELL_HEAD_CLOSING)
+	if (slot->head.close_reason || slot->head.flags & DWELL_HEAD_ENDED)
 		return 0;
 	idle = dwell_now_coarse(table->clock) - slot->head.seen;
 	return dwell_is_future(idle) || idle <= limit;

@@ -5,7 +5,7 @@
 
 #include "lb/balance.h"
 
-/* A frame in a buffer that is larger. */
+/* A frame in a larger buffer, so that it can grow. */
 struct framed {
 	struct dwell_frame frame;
 	const char *first;
@@ -59,7 +59,7 @@ static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, cons
 	return 0;
 }
 
-/* All bits: the VIPs are asked in any case. */
+/* All bits are set, so that VIPs are always looked up. */
 static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder)
 {
 	static struct dwell_vip_filter all;
@@ -204,6 +204,12 @@ static __always_inline __u32 dwell_zero_open_foreign(struct dwell_frame *frame, 
 						     __u32 rotation, __u32 at)
 {
 	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
+}
+
+static __always_inline void dwell_balance_read_turn(struct dwell_frame *frame, struct dwell_packet *packet,
+						    __u32 l4_offset)
+{
+	dwell_read_turn(dwell_frame_data(frame), dwell_frame_end(frame), l4_offset, packet);
 }
 
 static __always_inline void dwell_zero_add_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)

@@ -123,6 +123,9 @@ static __always_inline void dwell_zero_count(void *embedder, __u32 counter);
 /* Returns seconds of a clock that becomes Unix time by adding dwell_zero_state.unix_offset_s. */
 static __always_inline __u32 dwell_zero_clock_s(void *embedder);
 
+/* dwell_read_turn(): reads what the estimator of response latency needs of a TCP packet; BPF verifies it apart. */
+static __always_inline void dwell_balance_read_turn(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 l4_offset);
+
 /* QUIC by connection ID: steps that BPF verifies apart. Each is the core function that is named, or a call of it. */
 
 /* dwell_zero_vip_at_port(): returns number and slot of the VIP that a packet is sent to; 0 if it is not one of these. */

@@ -88,18 +88,37 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	return first ? DWELL_REASON_NEW : DWELL_REASON_NO_BACKEND;
 }
 
+/* How far a client's sequence number may run ahead of the newest one, in 64 KiB: packets may be lost before they come
+ * here. Whoever does not know the numbers guesses right once in 2^16 / (DWELL_SEQ_AHEAD + 1) attempts.
+ */
+#define DWELL_SEQ_AHEAD 4
+
+/* Follows the client's sequence numbers. Returns true if the packet's is near the newest one. */
+static __always_inline int dwell_slot_advance(struct dwell_slot *slot, const struct dwell_packet *packet)
+{
+	__u16 high = packet->seq >> 16, ahead = high - slot->seq_high;
+
+	if (dwell_unlikely(ahead && ahead <= DWELL_SEQ_AHEAD))
+		slot->seq_high = high;
+	return ahead <= DWELL_SEQ_AHEAD;
+}
+
 /* Updates the flags of a connection from a client's packet. */
 static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet)
 {
 	__u8 flags = slot->head.flags, next = flags;
 
-	if (packet->kind == DWELL_KIND_TCP) {
-		if (!(packet->tcp_flags & DWELL_TCP_SYN))
-			next |= DWELL_HEAD_ESTABLISHED;
+	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
+		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
+			slot->seq_high = packet->seq >> 16;
+	} else if (packet->kind == DWELL_KIND_TCP) {
+		int is_near = dwell_slot_advance(slot, packet);
+
+		next |= DWELL_HEAD_ESTABLISHED;
 		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST))
-			next |= DWELL_HEAD_CLOSING;
+			next |= DWELL_HEAD_CLOSING | (is_near ? DWELL_HEAD_ENDED : 0);
 		else if (packet->payload_bytes) /* the connection was not over: the end was forged */
-			next &= ~DWELL_HEAD_CLOSING;
+			next &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
 	}
 	/* a flood can repeat its SYN, or its Initial of QUIC */
 	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->lb.attempt && slot->packets < DWELL_SETTLED_PACKETS &&
@@ -195,13 +214,35 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_FULL);
 	}
 	dwell_balance_opened(table->embedder, packet);
+	((struct dwell_slot *)found.head)->seq_high = packet->seq >> 16;
 	dwell_slot_mark((struct dwell_slot *)found.head, packet);
 	return packet->lb.measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
+/* Silence after which a SYN may open another connection with the same endpoints, 16 ms in coarse units: a client that has
+ * closed its side only acknowledges what it receives more often.
+ */
+#define DWELL_REOPEN_COARSE (16000000 >> 20)
+
+/* Returns true for a SYN of the addresses and ports of a connection that has ended. The end must have come with the
+ * connection's sequence numbers, so that a forged end moves nobody.
+ */
+static __always_inline int dwell_reopens(const struct dwell_slot *slot, const struct dwell_packet *packet)
+{
+	return dwell_unlikely(slot->head.flags & DWELL_HEAD_ENDED) && packet->kind == DWELL_KIND_TCP &&
+	       (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
+}
+
+static __always_inline int dwell_is_silent(struct dwell_table *table, const struct dwell_slot *slot)
+{
+	__u32 idle = dwell_now_coarse(table->clock) - slot->head.seen;
+
+	return idle > DWELL_REOPEN_COARSE && !dwell_is_future(idle);
+}
+
 /* Returns true if a packet of this connection must not go to its real: that is gone; or nothing is established there
  * and it is down or out of reach; or the packet belongs to another connection between the same endpoints. Everything
- * else stays. With a healthy real even a SYN after an end stays, as the end may have been forged.
+ * else stays.
  */
 static __always_inline int dwell_must_reselect(struct dwell_table *table, const struct dwell_slot *slot,
 					       const struct dwell_packet *packet, const struct dwell_real *real)
@@ -212,6 +253,8 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 		return 1;
 	if (dwell_unlikely(packet->lb.attempt) &&
 	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - slot->head.seen))
+		return 1;
+	if (dwell_reopens(slot, packet) && dwell_is_silent(table, slot))
 		return 1;
 	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
 		return 0;
@@ -232,7 +275,8 @@ static __always_inline void dwell_slot_move(struct dwell_table *table, struct dw
 	slot->lb.vip = packet->lb.vip;
 	slot->measured = packet->lb.measured;
 	slot->packets = 0;
-	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
+	slot->seq_high = packet->seq >> 16;
+	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
 	dwell_balance_opened(table->embedder, packet);
 }
 
@@ -250,7 +294,10 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)
 		dwell_select_less_loaded(table, packet, reason, dry_run);
-	reason = slot->lb.real == packet->lb.real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
+	if (dwell_reopens(slot, packet))
+		reason = DWELL_REASON_NEW;
+	else
+		reason = slot->lb.real == packet->lb.real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
 	if (dry_run)
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (!dwell_slot_lock(slot)) {
@@ -261,7 +308,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		if (!dwell_must_reselect(table, slot, packet, dwell_real_at(table->embedder, slot->lb.real))) {
 			packet->lb.real = slot->lb.real;
 			reason = DWELL_REASON_CONNECTION;
-		} else if (reason == DWELL_REASON_MOVED) {
+		} else if (reason != DWELL_REASON_CONNECTION) {
 			dwell_slot_move(table, slot, packet, record);
 		}
 		slot->head.seen = dwell_now_coarse(table->clock);
@@ -284,8 +331,9 @@ static __always_inline dwell_selection dwell_balance_known(struct dwell_table *t
 			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }
 
-/* Finds or selects the real of a packet. Returns the reason. */
-static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struct dwell_packet *packet, int dry_run)
+/* Finds or selects the real of a packet whose transport begins at `l4_offset`. Returns the reason. */
+static __always_inline __u32 dwell_balance_flow(DWELL_FRAME *frame, struct dwell_table *table,
+						struct dwell_packet *packet, __u32 l4_offset, int dry_run)
 {
 	__u32 mask = table->config->bucket_mask;
 	struct dwell_lookup found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
@@ -312,8 +360,11 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
 		if (dwell_selection_is_measured(selection))
 			slot = dwell_slot_at(table->embedder, dwell_selection_slot(selection));
 	}
-	if (!dry_run && dwell_selection_is_measured(selection) && slot)
+	if (!dry_run && dwell_selection_is_measured(selection) && slot) {
+		if (packet->kind == DWELL_KIND_TCP)
+			dwell_balance_read_turn(frame, packet, l4_offset);
 		dwell_slot_measure(table, slot, packet);
+	}
 	return dwell_selection_reason(selection);
 }
 

@@ -6,6 +6,7 @@
 #define DWELL_PARSE_ARRIVAL_H
 
 #include "parse/cid.h"
+#include "parse/content.h"
 #include "parse/filter.h"
 #include "parse/transport.h"
 
@@ -93,6 +94,7 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 			return failed;
 		packet->key_kind = DWELL_KEY_5TUPLE;
 		dwell_set_key(packet, &src, &dst, transport.src_port, transport.dst_port);
+		dwell_read_turn(data, end, l4_offset, packet);
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_UDP) {

@@ -25,6 +25,9 @@ struct dwell_frame {
 
 /* Steps over one header of a nested packet: dwell_walk_on(). Returns the next walk, or DWELL_WALK_ERROR(). */
 static inline __u64 dwell_walk_step(const struct dwell_frame *frame, __u64 walk);
+
+/* Returns the tunnel with the header that the walk is about to step over: dwell_walk_tunnel_in(). */
+static inline __u32 dwell_walk_tunnel(const struct dwell_frame *frame, __u64 walk, __u32 tunnel);
 #endif
 
 #endif

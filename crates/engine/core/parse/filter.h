@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which flows are followed: all, or those that match an including rule; never those that match an excluding one. It is
+/* Which flows are followed: all, or those for which a rule holds; never those for which an excluding rule does. It is
  * evaluated only for packets of unknown flows.
  */
 #ifndef DWELL_PARSE_FILTER_H
@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/events.h"
+#include "base/headers.h"
 
 static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule, const struct dwell_address *address,
 					     __u16 port)
@@ -20,10 +21,20 @@ static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rul
 	       port <= rule->port_high;
 }
 
-static __always_inline int dwell_filter_admits(const struct dwell_filter *filter, const struct dwell_flow_key *key,
-					       __u16 a_port, __u16 b_port)
+static __always_inline int dwell_rule_holds(const struct dwell_filter_rule *rule, const struct dwell_flow_key *key,
+					    __u8 proto, __u16 a_port, __u16 b_port)
 {
-	int admitted = !filter->includes;
+	int is_of = !rule->proto || rule->proto == proto ||
+		    (rule->proto == DWELL_RULE_PORTS && (proto == DWELL_PROTO_TCP || proto == DWELL_PROTO_UDP));
+	int holds = is_of && (dwell_rule_covers(rule, &key->a, a_port) || dwell_rule_covers(rule, &key->b, b_port));
+
+	return holds != (rule->flags & DWELL_RULE_NEGATED);
+}
+
+static __always_inline int dwell_filter_admits(const struct dwell_filter *filter, const struct dwell_flow_key *key,
+					       __u8 proto, __u16 a_port, __u16 b_port)
+{
+	int admitted = !filter->includes, holds = 1;
 
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
@@ -33,11 +44,13 @@ static __always_inline int dwell_filter_admits(const struct dwell_filter *filter
 
 		if (i >= filter->rules)
 			break;
-		if (dwell_rule_covers(rule, &key->a, a_port) || dwell_rule_covers(rule, &key->b, b_port)) {
-			if (rule->exclude)
-				return 0;
-			admitted = 1;
-		}
+		holds &= dwell_rule_holds(rule, key, proto, a_port, b_port);
+		if (rule->flags & DWELL_RULE_JOINED)
+			continue;
+		if (holds && rule->flags & DWELL_RULE_EXCLUDES)
+			return 0;
+		admitted |= holds;
+		holds = 1;
 	}
 	return admitted;
 }

@@ -28,11 +28,18 @@ struct dwell_packet_rtt {
 	__u8 has_sack;
 	__u8 is_answer;  /* echo reply, DNS response */
 	__u8 quic_first; /* first byte of the first QUIC header */
+	__u8 ce;         /* a router has marked the packet (RFC 3168) */
 };
 
 /* What only `dwell response` reads of a packet (parse/arrival.h). */
 struct dwell_packet_response {
-	__u64 cid; /* QUIC: the first 8 bytes of the destination connection ID, if they are known; 0: none */
+	union {
+		__u64 cid; /* QUIC: the first 8 bytes of the destination connection ID, if they are known; 0: none */
+		struct {
+			__u32 tsecr;   /* TCP: the echo of the timestamp option; of a SYN, its MSS; 0: none */
+			__u32 content; /* as in struct dwell_arrival */
+		};
+	};
 };
 
 /* What the balancer decides about a packet (lb/select.h); all 0 in other programs. */
@@ -61,6 +68,7 @@ struct dwell_packet {
 	__u8 may_open; /* a flow may begin with this packet */
 	__u8 key_kind; /* enum dwell_key_kind */
 	__u8 has_id;   /* the key holds an identifier in place of the ports */
+	__u32 tunnel;  /* what encloses it (parse/walk.h), if the program tells flows apart by that */
 	union {
 		struct dwell_packet_rtt rtt;
 		struct {
@@ -100,6 +108,14 @@ static __always_inline void dwell_set_key_id(struct dwell_packet *packet, __u32 
 	packet->key.b_port = id;
 }
 
+/* Tells flows in different tunnels apart: an interface and what encloses a packet on it share a field of the key, in
+ * which two of them are rarely equal. Without a tunnel it is the interface's number.
+ */
+static __always_inline __u32 dwell_interface_in(__u32 interface, __u32 tunnel)
+{
+	return interface ^ tunnel * 0x9e3779b1U;
+}
+
 static __always_inline __u16 dwell_a_port(const struct dwell_packet *packet)
 {
 	return packet->has_id ? packet->a_port : packet->key.a_port;
@@ -132,13 +148,20 @@ static inline dwell_walk dwell_walk_step(const struct dwell_frame *frame, dwell_
 {
 	return dwell_walk_on(frame->data, frame->end, walk);
 }
+
+static inline __u32 dwell_walk_tunnel(const struct dwell_frame *frame, dwell_walk walk, __u32 tunnel)
+{
+	return dwell_walk_tunnel_in(frame->data, frame->end, walk, tunnel);
+}
 #endif
 
 #define DWELL_FRAME_OK DWELL_COUNTERS
 
-/* Locates the headers of a packet with any nesting of VLAN, MPLS, PPPoE, IP in IP, GRE and extension headers. */
+/* Locates the headers of a packet with any nesting of VLAN, MPLS, PPPoE, IP in IP, GRE and extension headers, and adds
+ * these to `tunnel`.
+ */
 static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const void *data, const void *end,
-						       __u32 link)
+						       __u32 link, __u32 *tunnel)
 {
 	dwell_walk walk = dwell_walk_link(data, end, link);
 
@@ -153,6 +176,7 @@ static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const
 					   dwell_walk_version(walk));
 		if (layer == DWELL_LAYER_ERROR)
 			return DWELL_WHERE_ERROR(dwell_walk_next(walk));
+		*tunnel = dwell_walk_tunnel(frame, walk, *tunnel);
 		walk = dwell_walk_step(frame, walk);
 	}
 	return DWELL_WHERE_ERROR(DWELL_SKIP_DEPTH);

@@ -102,6 +102,30 @@ enum dwell_layer {
 #define dwell_walk_layer(w) ((__u32)((w) >> 48) & 0xff)
 #define dwell_walk_version(w) ((__u32)((w) >> 56))
 
+/* Returns the bytes from an IP header to the end of its payload, as the header says; 0 if it leaves that open, as
+ * segmentation offload and jumbograms do, or if it is cut off.
+ */
+static __always_inline __u32 dwell_ip_bytes(const void *data, const void *end, __u32 offset, __u32 version)
+{
+	if (version == 4) {
+		DWELL_PEEK(struct dwell_ipv4, ip4, offset, 0);
+		return dwell_ntohs(ip4->total_length);
+	}
+	DWELL_PEEK(struct dwell_ipv6, ip6, offset, 0);
+	return ip6->payload_length ? dwell_ntohs(ip6->payload_length) + sizeof(*ip6) : 0;
+}
+
+/* Returns true if the IP packet at `offset` is longer than the one around it, whose header the walk has passed. */
+static __always_inline int dwell_walk_overflows(const void *data, const void *end, dwell_walk walk, __u32 version)
+{
+	__u32 ip = dwell_walk_ip(walk), offset = dwell_walk_offset(walk), outer;
+
+	if (!dwell_walk_version(walk) || ip > DWELL_MAX_OFFSET)
+		return 0;
+	outer = dwell_ip_bytes(data, end, ip, dwell_walk_version(walk));
+	return outer && offset + dwell_ip_bytes(data, end, offset, version) > ip + outer;
+}
+
 /* Starts a walk: steps over the link header. */
 static __always_inline dwell_walk dwell_walk_link(const void *data, const void *end, __u32 link)
 {
@@ -159,7 +183,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 		DWELL_PEEK(struct dwell_ipv4, ip4, offset, truncated);
 		__u32 bytes = (ip4->version_length & 0xf) * 4;
 
-		if (ip4->version_length >> 4 != 4 || bytes < sizeof(*ip4))
+		if (ip4->version_length >> 4 != 4 || bytes < sizeof(*ip4) || dwell_walk_overflows(data, end, walk, 4))
 			return malformed;
 		if (ip4->fragment & 0xff3f)
 			return DWELL_WALK_ERROR(DWELL_SKIP_FRAGMENT);
@@ -167,7 +191,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 	}
 	case DWELL_ETH_IPV6: {
 		DWELL_PEEK(struct dwell_ipv6, ip6, offset, truncated);
-		if ((ip6->version_class_flow & 0xf0) != 0x60)
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || dwell_walk_overflows(data, end, walk, 6))
 			return malformed;
 		return DWELL_WALK(DWELL_LAYER_PROTO, ip6->next, offset + sizeof(*ip6), offset, 6);
 	}
@@ -192,12 +216,15 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 	}
 	case DWELL_ETH_PPPOE: {
 		DWELL_PEEK(struct dwell_pppoe, pppoe, offset, truncated);
+		version = pppoe->ppp_protocol == DWELL_PPP_IPV4 ? 4 : 6;
+		if (version == 6 && pppoe->ppp_protocol != DWELL_PPP_IPV6)
+			break;
 		offset += sizeof(*pppoe);
-		if (pppoe->ppp_protocol == DWELL_PPP_IPV4)
-			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV4, offset, ip, version);
-		if (pppoe->ppp_protocol == DWELL_PPP_IPV6)
-			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV6, offset, ip, version);
-		break;
+		/* its length counts the two bytes of the PPP protocol */
+		if (dwell_ip_bytes(data, end, offset, version) + 2 > dwell_ntohs(pppoe->length))
+			return malformed;
+		return DWELL_WALK(DWELL_LAYER_TYPE, version == 4 ? DWELL_ETH_IPV4 : DWELL_ETH_IPV6, offset, ip,
+				  dwell_walk_version(walk));
 	}
 	case DWELL_ETH_BRIDGED: {
 		DWELL_PEEK(struct dwell_ethernet, eth, offset, truncated);
@@ -256,6 +283,79 @@ static __always_inline dwell_walk dwell_walk_proto(const void *data, const void 
 	}
 	}
 	return DWELL_WALK_ERROR(DWELL_SKIP_PROTOCOL);
+}
+
+/* What encloses a packet, by which equal addresses and ports of different networks are told apart: 0 for nothing, up
+ * to two VLAN IDs (outer << 12 | inner), or a hash with the upper bit set. It is the same in both directions. MPLS labels,
+ * which are not, and priority tags (VLAN ID 0) have no part in it.
+ */
+#define DWELL_TUNNEL_HASHED 0x80000000U
+
+static __always_inline __u32 dwell_tunnel_hash(__u32 tunnel, __u64 word)
+{
+	return dwell_mix(dwell_mix(tunnel, word), word >> 32) >> 32 | DWELL_TUNNEL_HASHED;
+}
+
+/* Returns the tunnel with one more VLAN tag, of which `tag` is the control information in host byte order. */
+static __always_inline __u32 dwell_tunnel_vlan(__u32 tunnel, __u32 tag)
+{
+	__u32 id = tag & 0xfff;
+
+	if (!id)
+		return tunnel;
+	return tunnel >> 12 ? dwell_tunnel_hash(tunnel, id) : tunnel << 12 | id;
+}
+
+/* Returns the tunnel with the addresses of the IP header at `offset`, in either order. */
+static __always_inline __u32 dwell_tunnel_ip(const void *data, const void *end, __u32 tunnel, __u32 offset,
+					     __u32 version)
+{
+	if (offset > DWELL_MAX_OFFSET)
+		return tunnel;
+	if (version == 4) {
+		DWELL_PEEK(struct dwell_ipv4, ip4, offset, tunnel);
+		return dwell_tunnel_hash(tunnel, dwell_mix(4, ip4->src) + dwell_mix(4, ip4->dst));
+	}
+	DWELL_PEEK(struct dwell_ipv6, ip6, offset, tunnel);
+	return dwell_tunnel_hash(tunnel, dwell_mix(dwell_mix(6, ip6->src_high), ip6->src_low) +
+						 dwell_mix(dwell_mix(6, ip6->dst_high), ip6->dst_low));
+}
+
+/* Returns the tunnel with the header that the walk is about to step over. */
+static __always_inline __u32 dwell_walk_tunnel_in(const void *data, const void *end, dwell_walk walk, __u32 tunnel)
+{
+	__u32 offset = dwell_walk_offset(walk), layer = dwell_walk_layer(walk);
+	__u16 next = dwell_walk_next(walk);
+
+	if (offset > DWELL_MAX_OFFSET)
+		return tunnel;
+	if (layer == DWELL_LAYER_PROTO && next == DWELL_PROTO_GRE) {
+		DWELL_PEEK(struct dwell_gre, gre, offset, tunnel);
+		if (!(gre->flags & DWELL_GRE_KEY))
+			return tunnel;
+		offset += sizeof(*gre) + (gre->flags & DWELL_GRE_CHECKSUM ? 4 : 0);
+		DWELL_PEEK(__u32, key, offset, tunnel);
+		return dwell_tunnel_hash(tunnel, (__u64)DWELL_PROTO_GRE << 32 | *key);
+	}
+	if (layer != DWELL_LAYER_TYPE)
+		return tunnel;
+	switch (next) {
+	case DWELL_ETH_VLAN:
+	case DWELL_ETH_QINQ:
+	case DWELL_ETH_QINQ_OLD: {
+		DWELL_PEEK(struct dwell_vlan, vlan, offset, tunnel);
+		return dwell_tunnel_vlan(tunnel, dwell_ntohs(vlan->tag));
+	}
+	case DWELL_ETH_PPPOE: {
+		DWELL_PEEK(struct dwell_pppoe, pppoe, offset, tunnel);
+		return dwell_tunnel_hash(tunnel, (__u64)DWELL_ETH_PPPOE << 32 | pppoe->session);
+	}
+	case DWELL_ETH_IPV4:
+	case DWELL_ETH_IPV6:
+		if (dwell_walk_version(walk))
+			return dwell_tunnel_ip(data, end, tunnel, dwell_walk_ip(walk), dwell_walk_version(walk));
+	}
+	return tunnel;
 }
 
 static __always_inline dwell_walk dwell_walk_on(const void *data, const void *end, dwell_walk walk)

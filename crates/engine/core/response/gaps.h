@@ -20,33 +20,6 @@
 #define DWELL_FLOAT16_MANTISSA_BITS 11
 #define DWELL_FLOAT16_LIMIT_NS (1ULL << 36)
 
-static __always_inline __u32 dwell_log2(__u64 value)
-{
-	__u32 power = 0;
-
-	if (value >> 32) {
-		power += 32;
-		value >>= 32;
-	}
-	if (value >> 16) {
-		power += 16;
-		value >>= 16;
-	}
-	if (value >> 8) {
-		power += 8;
-		value >>= 8;
-	}
-	if (value >> 4) {
-		power += 4;
-		value >>= 4;
-	}
-	if (value >> 2) {
-		power += 2;
-		value >>= 2;
-	}
-	return power + (__u32)(value >> 1);
-}
-
 /* Returns the code of a duration, rounded down. */
 static __always_inline __u16 dwell_float16_floor(__u64 ns)
 {

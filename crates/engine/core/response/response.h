@@ -243,7 +243,11 @@ static __always_inline void dwell_clock_was_set(union dwell_response_state *stat
 	__builtin_memset(state->adaptive.sent, 0, sizeof(state->adaptive.sent));
 	state->adaptive.head = state->adaptive.tail;
 	state->adaptive.flags &= ~(DWELL_FLOW_RUN | DWELL_FLOW_EDGE);
+	dwell_turn_reset(&state->adaptive.turn);
 }
+
+/* A pause that ends everything, within the range of ticks. */
+#define DWELL_FOREVER_NS (1ULL << (30 + DWELL_TICK_SHIFT))
 
 /* Ends the epoch if it is over at `now_ns`; ~0 ends it in any case. Returns 0 if
  * it is not over, or was empty.
@@ -256,8 +260,12 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
 
 	if (!clock->packets || now_ns < clock->end_ns)
 		return 0;
-	if (config->estimator == DWELL_ESTIMATE_AUTO)
+	if (now_ns == ~0ULL)
+		now_ns = clock->last_ns + DWELL_FOREVER_NS;
+	if (config->estimator == DWELL_ESTIMATE_AUTO) {
 		dwell_age_run(&state->adaptive, config, now_ns);
+		dwell_turn_age(&state->adaptive, config, now_ns);
+	}
 	dwell_epoch_take(state, config, ended);
 	return 1;
 }
@@ -280,8 +288,13 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 {
 	struct dwell_epoch_clock *clock = &state->clock;
 	__u64 now_ns = arrival->time_ns;
-	int ends = dwell_response_end(state, config, now_ns, ended);
+	int is_auto = config->estimator == DWELL_ESTIMATE_AUTO, ends, next = 0;
 
+	if (is_auto)
+		next = dwell_turn_before(&state->adaptive, config, arrival);
+	ends = dwell_response_end(state, config, now_ns, ended);
+	if (next)
+		dwell_turn_next(&state->adaptive, config, arrival);
 	if (clock->last_ns > now_ns && clock->last_ns - now_ns >= config->epoch_ns) {
 		if (clock->packets) {
 			dwell_epoch_take(state, config, ended);
@@ -292,7 +305,7 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 	if (!clock->packets)
 		dwell_epoch_begin(clock, config, now_ns);
 	clock->packets += arrival->segments > 1 ? arrival->segments : 1;
-	if (config->estimator == DWELL_ESTIMATE_AUTO) {
+	if (is_auto) {
 		dwell_auto_packet(&state->adaptive, config, arrival);
 		if (now_ns > clock->last_ns)
 			clock->last_ns = now_ns;

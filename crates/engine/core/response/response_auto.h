@@ -5,18 +5,7 @@
 #ifndef DWELL_RESPONSE_AUTO_H
 #define DWELL_RESPONSE_AUTO_H
 
-#include "response/response_queue.h"
-
-#define DWELL_TCP_SYN 2
-#define DWELL_TCP_RST 4
-#define DWELL_TCP_PSH 8
-
-/* Least payload of a full segment on any path. */
-#define DWELL_SEGMENT_MIN_BYTES 1000
-/* Largest payload that may be a word of the protocol below a request: frames that keep an HTTP/2 connection alive, the
- * end of a TLS handshake.
- */
-#define DWELL_MINOR 96
+#include "response/turns.h"
 
 /* Whether a write continues after a data packet, as far as it shows. */
 enum dwell_part {
@@ -86,16 +75,6 @@ static __always_inline void dwell_forget_greeting(struct dwell_auto_state *state
 	state->flags &= ~DWELL_FLOW_GREET;
 }
 
-/* Returns how many requests begin with a packet: several of one packet each, if merged packets joined them. */
-static __always_inline __u32 dwell_requests_in(const struct dwell_arrival *arrival)
-{
-	__u32 segments = arrival->segments;
-
-	if (segments < 2 || 2 * arrival->payload_bytes > segments * DWELL_SEGMENT_MIN_BYTES)
-		return 1;
-	return segments < DWELL_QUEUE_LENGTH ? segments : DWELL_QUEUE_LENGTH;
-}
-
 static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 					      const struct dwell_response_config *config,
 					      const struct dwell_arrival *arrival, int minor, __u32 progress)
@@ -119,6 +98,21 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 		state->flags |= DWELL_FLOW_GREET;
 }
 
+/* Learns the server's full segment from the headers of the client's packets: what the path carries less headers, but no
+ * more than the client accepts. Its SYN says so without the options that every packet has (RFC 6691).
+ */
+static __always_inline void dwell_learn_segment(struct dwell_auto_state *state,
+						const struct dwell_response_config *config, __u32 headers)
+{
+	const __u32 ipv4 = 40, ipv6 = 60; /* with TCP's */
+	__u32 options = headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
+
+	state->least = headers;
+	state->segment = headers < config->mtu ? config->mtu - headers : 0;
+	if (state->turn.mss > options && state->turn.mss - options < state->segment)
+		state->segment = state->turn.mss - options;
+}
+
 static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					   const struct dwell_arrival *arrival)
 {
@@ -128,10 +122,8 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 	enum dwell_part part;
 	int minor;
 
-	if (!state->least || headers < state->least) {
-		state->least = headers;
-		state->segment = headers < config->mtu ? config->mtu - headers : 0;
-	}
+	if (!state->least || headers < state->least)
+		dwell_learn_segment(state, config, headers);
 	dwell_ack_number(state, config, arrival);
 	if (!arrival->payload_bytes)
 		return;
@@ -147,7 +139,7 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 	    (state->flags & (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN | DWELL_FLOW_EDGE)) ==
 		    (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN))
 		return;
-	age = data == DWELL_DATA_FILLS ? dwell_tick(arrival->time_ns) - state->pace : 0;
+	age = data == DWELL_DATA_FILLS ? dwell_tick_at(state, arrival->time_ns) - state->pace : 0;
 	if (age > 32 * dwell_tick(config->run_gap_ns)) {
 		dwell_push_again(state, age < DWELL_HOLE_AGE ? state->pace : 0);
 		return;
@@ -216,7 +208,7 @@ static __always_inline int dwell_is_ack_sized(const struct dwell_auto_state *sta
 static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, int is_ack)
 {
-	__u32 gap = dwell_tick(now_ns) - dwell_tick(state->clock.last_ns);
+	__u32 gap = dwell_tick(now_ns - state->clock.last_ns);
 	__u32 off;
 
 	if (!state->clock.last_ns || now_ns < state->clock.last_ns || now_ns - state->clock.last_ns > config->idle_ns)
@@ -239,7 +231,7 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, con
 					     const struct dwell_arrival *arrival)
 {
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)];
-	__u32 progress = state->progress, pause = dwell_tick(arrival->time_ns) - last;
+	__u32 progress = state->progress, pause = dwell_tick_at(state, arrival->time_ns) - last;
 	__u32 bytes = arrival->bytes < 0xffff ? arrival->bytes : 0xffff;
 	enum dwell_part part = DWELL_PART_LAST;
 	int is_ack;
@@ -249,7 +241,8 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, con
 	dwell_learn_pace(state, config, arrival->time_ns, is_ack);
 	dwell_age_run(state, config, arrival->time_ns);
 	if (is_ack) {
-		if (state->burst && last && dwell_tick(arrival->time_ns) - last < dwell_tick(config->run_gap_ns))
+		if (state->burst && last &&
+		    dwell_tick_at(state, arrival->time_ns) - last < dwell_tick(config->run_gap_ns))
 			dwell_count_u8(&state->soon);
 		dwell_progress(state, arrival->time_ns, 0);
 		return;
@@ -302,6 +295,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 					      const struct dwell_arrival *arrival)
 {
 	const __u32 clock = sizeof(state->clock);
+	int again;
 
 	if (arrival->visible != DWELL_VISIBLE_TCP) {
 		dwell_auto_sized(state, config, arrival);
@@ -311,10 +305,18 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 		dwell_auto_tcp(state, config, arrival);
 		return;
 	}
-	if (dwell_begins_connection(state, arrival))
-		__builtin_memset((char *)state + clock, 0, sizeof(*state) - clock);
+	again = !dwell_begins_connection(state, arrival);
+	if (!again) {
+		if (state->turn.end)
+			dwell_turn_complete(state, config, ~0U);
+		__builtin_memset((char *)state + clock, 0, __builtin_offsetof(struct dwell_auto_state, log) - clock);
+		if (!dwell_tally_count(state->turn.answered)) /* it holds gaps */
+			__builtin_memset(state->log, 0, sizeof(state->log));
+		dwell_turn_reset(&state->turn);
+	}
 	state->next_seq = arrival->seq + 1;
 	state->flags &= ~DWELL_FLOW_NUMBERS;
+	dwell_turn_syn(state, arrival, dwell_tick_at(state, arrival->time_ns), again);
 }
 
 /* Fills the record, and resets what is counted per epoch. */
@@ -327,7 +329,7 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state, stru
 	if (!(state->flags & DWELL_FLOW_NUMBERS))
 		dwell_renew_sizes(state);
 	epoch->requests = state->requests;
-	epoch->sizes_only = !(state->flags & DWELL_FLOW_NUMBERS);
+	epoch->sizes_only = !(state->flags & DWELL_FLOW_NUMBERS) && !dwell_tally_count(state->turn.answered);
 	epoch->deep = !!(state->flags & DWELL_FLOW_DEEP);
 	epoch->once = !(state->flags & DWELL_FLOW_TWICE);
 	epoch->steady = state->steady;
@@ -351,8 +353,14 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state, stru
 	epoch->repeats = state->repeats;
 	epoch->slow = state->slow;
 	epoch->streak = state->streak;
-	__builtin_memcpy(epoch->gap_log, state->gap_log, sizeof(epoch->gap_log));
-	__builtin_memset(state->gap_log, 0, sizeof(state->gap_log));
+	if (!epoch->sizes_only)
+		__builtin_memcpy(epoch->log, state->log, sizeof(epoch->log));
+	else
+		__builtin_memcpy(epoch->gap_log, state->gap_log, sizeof(epoch->gap_log));
+	__builtin_memset(state->log, 0, sizeof(state->log));
+	epoch->log_shift = state->log_shift;
+	state->log_shift = 0;
+	dwell_turn_take(state, epoch);
 	dwell_forget_depth(state);
 	state->all = 0;
 	state->requests = 0;

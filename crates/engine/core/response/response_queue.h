@@ -13,13 +13,21 @@
 #ifndef DWELL_RESPONSE_QUEUE_H
 #define DWELL_RESPONSE_QUEUE_H
 
+#include "base/headers.h"
 #include "response/response_types.h"
 
 #define DWELL_TICK_SHIFT 8
 
-static __always_inline __u32 dwell_tick(__u64 time_ns)
+/* Returns a duration in ticks. */
+static __always_inline __u32 dwell_tick(__u64 duration_ns)
 {
-	return time_ns >> DWELL_TICK_SHIFT;
+	return duration_ns >> DWELL_TICK_SHIFT;
+}
+
+/* Returns a time in ticks since the flow's first packet, so that nothing depends on where the clock begins. */
+static __always_inline __u32 dwell_tick_at(const struct dwell_auto_state *state, __u64 time_ns)
+{
+	return (time_ns - state->turn.origin_ns) >> DWELL_TICK_SHIFT;
 }
 
 static __always_inline void dwell_count_u16(__u16 *count)
@@ -106,7 +114,7 @@ static __always_inline void dwell_close_run(struct dwell_auto_state *state, cons
 static __always_inline void dwell_age_run(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					  __u64 now_ns)
 {
-	__u32 pause = dwell_tick(now_ns) - state->progress;
+	__u32 pause = dwell_tick_at(state, now_ns) - state->progress;
 
 	if ((__s32)pause > 0 && pause > dwell_tick(config->run_gap_ns))
 		dwell_close_run(state, config);
@@ -114,7 +122,7 @@ static __always_inline void dwell_age_run(struct dwell_auto_state *state, const 
 
 static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64 now_ns, __u32 edge)
 {
-	state->progress = dwell_tick(now_ns);
+	state->progress = dwell_tick_at(state, now_ns);
 	state->burst = 0;
 	if (state->flags & DWELL_FLOW_GUESS)
 		state->flags &= ~(DWELL_FLOW_PART | DWELL_FLOW_GUESS);
@@ -144,6 +152,8 @@ static __always_inline void dwell_ack_number(struct dwell_auto_state *state, con
 {
 	__u32 delta = arrival->ack - state->ack, edge;
 
+	if (!(arrival->tcp_flags & DWELL_TCP_ACK)) /* the field means nothing */
+		return;
 	if (!(state->flags & DWELL_FLOW_NUMBERS)) {
 		state->flags |= DWELL_FLOW_NUMBERS;
 		state->ack = arrival->ack;
@@ -174,7 +184,7 @@ enum dwell_data {
 
 static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
 {
-	__u32 end = arrival->seq + arrival->payload_bytes, skipped, now = dwell_tick(arrival->time_ns);
+	__u32 end = arrival->seq + arrival->payload_bytes, skipped, now = dwell_tick_at(state, arrival->time_ns);
 
 	if (dwell_after(end, state->next_seq)) {
 		skipped = arrival->seq - state->next_seq;
@@ -222,7 +232,7 @@ static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
 		dwell_count_u16(&state->clock.idle);
 		return;
 	}
-	if (dwell_tally_add(&state->gaps, gap_ns))
+	if (dwell_tally_add(&state->gaps, gap_ns) && !(state->flags & DWELL_FLOW_NUMBERS))
 		dwell_count_u16(&state->gap_log[dwell_gap_log(gap_ns) & (DWELL_GAP_LOGS - 1)]);
 }
 
@@ -415,7 +425,7 @@ static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u
 static __always_inline void dwell_request_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, __u32 progress, int apart)
 {
-	__u32 tick = dwell_tick(now_ns), first = !state->burst;
+	__u32 tick = dwell_tick_at(state, now_ns), first = !state->burst;
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)];
 	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
 

@@ -29,8 +29,9 @@ struct dwell_arrival {
 	__u32 seq, ack;      /* TCP only */
 	__u8 visible;        /* enum dwell_visible */
 	__u8 tcp_flags;
-	__u16 segments; /* packets on the wire that it stands for */
-	__u32 reserved;
+	__u8 segments; /* packets on the wire that it stands for, saturating */
+	__u8 content;  /* enum dwell_content, and how many requests the payload holds */
+	__u32 tsecr;   /* TCP: the server's clock as the client echoes it; of a SYN, the largest segment; 0: unknown */
 };
 
 struct dwell_response_config {
@@ -102,11 +103,67 @@ struct dwell_gap_state {
 #define DWELL_FLOW_TWICE 8192  /* several at once, not only in the first burst */
 #define DWELL_FLOW_LOWER 16384 /* one packet of the epoch was smaller than `least` */
 
+/* Flags of dwell_turn_state. */
+#define DWELL_TURN_SYN 1       /* the last packet was the connection's only SYN */
+#define DWELL_TURN_BEGUN 2     /* the connection's first answer has not come yet */
+#define DWELL_TURN_WINDOW 4    /* the first burst may have opened a window that is kept full */
+#define DWELL_TURN_AGED 8      /* the last answer was counted before a request followed it */
+#define DWELL_TURN_REOPENED 16 /* such an answer went on, in this epoch */
+#define DWELL_TURN_SHARED 32   /* streams or messages share the connection: HTTP/2, WebSocket */
+/* of the turn */
+#define DWELL_TURN_ALIKE 64    /* the packets of the request are of like size */
+#define DWELL_TURN_UNSURE 128  /* the newest ACK may have been delayed, and the server's clock is unknown */
+#define DWELL_TURN_MOVED 256   /* the end was computed from the server's clock */
+#define DWELL_TURN_CARRIED 512 /* a request carried the ACK, in time as far as the server's clock tells */
+#define DWELL_TURN_LOOSE 1024  /* packets so far apart that they are hardly one request */
+#define DWELL_TURN_PART 2048   /* the write continues after the last data packet */
+#define DWELL_TURN_FRAME 8192  /* the last packet looked like a frame or a message: of the connection */
+#define DWELL_TURN_TEXT 4096   /* requests begin as those of a protocol in text do: of the connection */
+
 /* Length of the queue of requests that wait for their responses. */
 #define DWELL_QUEUE_LENGTH 16
 /* Buckets of gaps between requests, two per octave, from 2^14 ns (16 us) to 2^30 ns. */
 #define DWELL_GAP_LOGS 32
 #define DWELL_GAP_LOG_MIN 14
+/* Buckets of answers, four per octave, from 2^15 ns (33 us) to 2^31 ns. */
+#define DWELL_ANSWER_LOGS 64
+#define DWELL_ANSWER_LOG_MIN 15
+
+/* Turns of a client, where TCP's header is visible (response/turns.h). Times are ticks of 256 ns since the flow's
+ * origin.
+ */
+struct dwell_turn_state {
+	__u64 origin_ns;              /* time of the flow's first packet, less a tick; 0: none */
+	dwell_tally answered;         /* from the first packet of a request to the end of its answer, in the epoch */
+	__u32 start;                  /* first packet of the request under way; 0: none */
+	__u32 end;                    /* end of its answer so far; 0: nothing has come */
+	__u32 sent;                   /* newest packet with data, or SYN */
+	__u32 progress;               /* newest progress */
+	__u32 pause;                  /* longest pause between pieces of the answer */
+	__u32 path;                   /* lateness of the newest ACK that was certainly sent at once */
+	__u32 bytes;                  /* of the answer so far */
+	__u32 round_trip;             /* of the handshake, lowered by answers that come sooner; 0: unknown */
+	__u32 usual;                  /* running mean of latencies */
+	__u32 usual_bytes;            /* running mean of answers */
+	__u32 window_bytes;           /* what came of the first burst before another request */
+	__u32 first_tick, first_echo; /* from which the server's tick is measured */
+	__u32 base_tick, base_echo;   /* the ACK that came soonest, relative to the server's clock */
+	__u32 unit_ns;                /* the server's tick; 0: unknown */
+	__u32 runs_sum;               /* runs of progress in the epoch's answers */
+	__u32 extra;                  /* data packets in the epoch's requests, less one for each request */
+	__u16 flags;                  /* DWELL_TURN_* */
+	__u16 size;                   /* payload of the request's first packet */
+	/* turns of the epoch, saturating: see struct dwell_epoch */
+	__u16 bursts, alike, unsure, moved, carried, loose, early, pushed;
+	__u16 frames;
+	__u16 mss;          /* the largest segment that the client's SYN accepts; 0: unknown */
+	__u8 burst;         /* writes of the request under way */
+	__u8 runs;          /* runs of progress of its answer */
+	__u8 clock_samples; /* ACKs that were as soon as the soonest, within a tick */
+	__u8 clock_age;     /* binary logarithm of the age at which the tick is measured next; 0: no echo yet */
+	__u8 stale;         /* consecutive ACKs that were sent at once and yet came late */
+	__u8 refuted;       /* pauses that no client makes while answers are due */
+};
 
 /* State of auto, in the order of use: what each packet needs, then what each request needs. */
 struct dwell_auto_state {
@@ -153,11 +210,17 @@ struct dwell_auto_state {
 	__u8 soon;          /* without headers: requests that progress followed at once, saturating */
 
 	__u32 sent[DWELL_QUEUE_LENGTH]; /* times of pending requests, in ticks of 256 ns modulo 2^32 */
-	__u16 gap_log[DWELL_GAP_LOGS];
+	/* where TCP's header is visible, answers by their latency; otherwise gaps between requests */
+	union {
+		__u8 log[DWELL_ANSWER_LOGS];
+		__u16 gap_log[DWELL_GAP_LOGS];
+	};
+	struct dwell_turn_state turn;
+	__u8 log_shift; /* a count in `log` stands for 2^log_shift answers */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");
-_Static_assert(sizeof(struct dwell_auto_state) <= 256, "four cache lines");
+_Static_assert(sizeof(struct dwell_auto_state) <= 384, "six cache lines");
 
 /* The state of a flow: that of the configured estimator. Starts as all zero. */
 union dwell_response_state {
@@ -208,6 +271,31 @@ struct dwell_epoch {
 	__u8 narrow; /* gap: all batches are within an octave */
 	__u32 soon;
 	__u16 smallest, largest; /* without headers: of the packets that are requests */
+	/* auto, with TCP's header visible: turns (response/turns.h) */
+	__u64 answered_ns;
+	__u32 answered;
+	__u32 runs;           /* runs of progress in these answers */
+	__u32 extra;          /* writes of these requests beyond the first of each */
+	__u32 server_tick_ns; /* of the server's clock in TCP timestamps; 0: unknown */
+	__u32 anchor_age_ms;  /* how long ago the ACK came that ties the server's clock to ours */
+	__u32 window_bytes;   /* what came of the first burst before another request, and of others in the mean */
+	__u32 usual_bytes;
+	__u16 bursts;      /* requests of several writes */
+	__u16 alike;       /* ... of like size */
+	__u16 unsure;      /* the last ACK may have been delayed, and no clock tells */
+	__u16 moved;       /* the end is known by the server's clock */
+	__u16 carried;     /* the next request carried the ACK, within a tick of the server's clock */
+	__u16 loose;       /* packets of a request were far apart */
+	__u16 early_turns; /* answers sooner than a round trip */
+	__u16 pushed;      /* answers in pieces after which the client paused for less than between them */
+	__u16 frames;      /* packets that only manage the connection */
+	__u8 window;       /* 1: the first burst may have opened a window that is kept full */
+	__u8 shared;       /* 1: streams or messages share the connection */
+	__u8 reopened;     /* 1: an answer went on after it had been counted */
+	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
+	__u8 text;         /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
+	__u8 reserved[5];
+	__u8 log[DWELL_ANSWER_LOGS];
 	__u16 gap_log[DWELL_GAP_LOGS];
 	/* pirate */
 	struct dwell_epoch_mode mode[DWELL_MODES];

@@ -35,8 +35,11 @@ struct dwell_slot {
 	__u8 client : 1;   /* direction of the client's packets */
 	__u8 measured : 1; /* at a balancer: the latency of the connection is estimated */
 	__u8 key_kind : 6;
-	__u8 packets;     /* packets of the client, up to DWELL_SETTLED_PACKETS */
-	__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
+	__u8 packets; /* packets of the client, up to DWELL_SETTLED_PACKETS */
+	union {
+		__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
+		__u16 seq_high;   /* at a balancer: upper half of the client's newest sequence number */
+	};
 	union dwell_response_state state;
 };
 _Static_assert(__builtin_offsetof(struct dwell_slot, state) == 64, "a cache line");
@@ -75,7 +78,8 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
 	/* at a balancer, the flows of a flood would fill the ring buffer */
-	if (slot->measured && !record->epoch.requests && !record->epoch.all && !record->epoch.handshake_ns)
+	if (slot->measured && !record->epoch.requests && !record->epoch.all && !record->epoch.answered &&
+	    !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = slot->head.proto;
@@ -286,12 +290,15 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival, cons
 	arrival->seq = packet->seq;
 	arrival->ack = packet->ack;
 	arrival->tcp_flags = packet->tcp_flags;
-	arrival->segments = packet->segments;
+	arrival->segments = packet->segments < 0xff ? packet->segments : 0xff;
 	arrival->visible = DWELL_VISIBLE_NONE;
-	if (packet->kind == DWELL_KIND_TCP)
+	if (packet->kind == DWELL_KIND_TCP) {
 		arrival->visible = DWELL_VISIBLE_TCP;
-	else if (packet->kind == DWELL_KIND_UDP && key_kind == DWELL_KEY_5TUPLE)
+		arrival->tsecr = packet->response.tsecr;
+		arrival->content = packet->response.content;
+	} else if (packet->kind == DWELL_KIND_UDP && key_kind == DWELL_KEY_5TUPLE) {
 		arrival->visible = DWELL_VISIBLE_UDP;
+	}
 }
 
 /* Takes one parsed packet through look-up and estimator. */

@@ -10,7 +10,8 @@
 
 struct dwell_cold;
 struct dwell_flow;
-struct dwell_stamp;
+struct dwell_matcher;
+struct dwell_stamp_set;
 struct dwell_step;
 
 #ifdef DWELL_FRAME_IS_NATIVE
@@ -31,10 +32,13 @@ static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 sl
 /* Returns the cold state of the same slot, from an array of the same length. Null if the index is beyond it. */
 static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index);
 
-/* Returns the stamp at `index` modulo the number of stamps (config.stamp_mask + 1). Null only where BPF cannot know
- * that there is one.
+/* Returns the matcher's state of the same slot, from an array of the same length. Null if the index is beyond it. */
+static __always_inline struct dwell_matcher *dwell_matcher_at(void *embedder, __u32 slot_index);
+
+/* Returns the set with the stamp at `index` modulo the number of stamps (config.stamp_mask + 1). Null only where BPF
+ * cannot know that there is one.
  */
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index);
+static __always_inline struct dwell_stamp_set *dwell_stamps_at(struct dwell_step *step, __u32 index);
 
 /* Reports that a flow has opened, had its first sample, or closed: dwell_fill_flow_event() makes the event. Does
  * nothing unless config.flow_events is set. `change` is an enum dwell_flow_change, `detail` the reason or method that

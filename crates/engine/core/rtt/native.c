@@ -12,11 +12,11 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 	return clock->now_ns >> 20;
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index)
+static __always_inline struct dwell_stamp_set *dwell_stamps_at(struct dwell_step *step, __u32 index)
 {
 	struct dwell_native *native = step->table->embedder;
 
-	return &native->stamps[index & native->config.stamp_mask];
+	return &native->stamps[(index & native->config.stamp_mask) / DWELL_STAMP_WAYS];
 }
 
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
@@ -45,6 +45,13 @@ static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 sl
 	return &native->cold[slot_in(native, slot_index)];
 }
 
+static __always_inline struct dwell_matcher *dwell_matcher_at(void *embedder, __u32 slot_index)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->matchers[slot_in(native, slot_index)];
+}
+
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
 {
 	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
@@ -57,8 +64,8 @@ static __always_inline void dwell_emit_flow(struct dwell_table *table, const str
 	struct dwell_native *native = table->embedder;
 
 	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
-		dwell_fill_flow_event(&native->event[native->events++].flow, flow, cold->first_ns, change, detail,
-				      rtt_ns, dwell_now(table->clock));
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow, cold, change, detail, rtt_ns,
+				      dwell_now(table->clock));
 }
 
 static struct dwell_table table_of(struct dwell_native *native, struct dwell_clock *clock)
@@ -90,17 +97,17 @@ static __u32 interface_of(const void *data, __u32 bytes, __u32 link, __u32 inter
 /* Fetches the stamps that the packet may want while its flow is looked up: on
  * captures of many flows both lie far away.
  */
-static void prefetch_stamps(const struct dwell_native *native, const struct dwell_packet *packet)
+static void prefetch_stamps(struct dwell_step *step)
 {
-	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask;
+	const struct dwell_packet *packet = step->packet;
+	__u32 direction = packet->direction & 1;
 
 	if (!packet->rtt.has_ts)
 		return;
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval) & mask],
-		1);
+		dwell_stamps_at(step, dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval)), 1);
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr) & mask],
+		dwell_stamps_at(step, dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr)),
 		1);
 }
 
@@ -123,25 +130,27 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	native->events = 0;
 	native->counters.value[DWELL_SEEN_PACKETS]++;
 	native->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
+	__builtin_memset(&packet, 0, sizeof(packet));
 	where = dwell_locate_plain(data, end, link);
 	if (!where)
-		where = dwell_locate_nested(&frame, data, end, link);
+		where = dwell_locate_nested(&frame, data, end, link, &packet.tunnel);
 	result = dwell_where_error(where);
 	if (result) {
 		native->counters.value[result]++;
 		return;
 	}
-	__builtin_memset(&packet, 0, sizeof(packet));
 	packet.wire_bytes = wire_bytes;
 	packet.segments = 1;
-	packet.key.interface = interface_of(data, bytes, link, interface);
+	if (native->config.ignore_tunnels)
+		packet.tunnel = 0;
+	packet.key.interface = dwell_interface_in(interface_of(data, bytes, link, interface), packet.tunnel);
 	result = dwell_rtt_parse(&frame, data, end, where, &native->config, &packet);
 	if (result != DWELL_FRAME_OK) {
 		native->counters.value[result]++;
 		return;
 	}
 	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.table.seed);
-	prefetch_stamps(native, &packet);
+	prefetch_stamps(&step);
 	dwell_rtt_flow(&step);
 	if (!step.flow)
 		return;

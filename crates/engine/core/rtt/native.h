@@ -23,7 +23,8 @@ struct dwell_native {
 	struct dwell_bucket *buckets;
 	struct dwell_flow *flows;
 	struct dwell_cold *cold;
-	struct dwell_stamp *stamps;
+	struct dwell_matcher *matchers;
+	struct dwell_stamp_set *stamps;
 	__u32 events;
 	__u32 reserved;
 	union dwell_native_event event[DWELL_NATIVE_EVENTS];

@@ -131,6 +131,17 @@ static __always_inline __u32 dwell_parse_options(DWELL_FRAME *frame, const void 
 	return DWELL_FRAME_OK;
 }
 
+/* Returns true if the ECN field of the IP header is CE: the lowest bits of the traffic class in either version. */
+static __always_inline int dwell_has_ce(const void *data, const void *end, dwell_where where)
+{
+	__u32 ip_offset = dwell_where_ip(where);
+
+	if (ip_offset > DWELL_MAX_OFFSET)
+		return 0;
+	DWELL_PEEK(__u16, head, ip_offset, 0);
+	return (*head >> (dwell_where_version(where) == 4 ? 8 : 12) & 3) == 3;
+}
+
 /* Parses the packet that a dwell_locate_*() function found. Returns DWELL_FRAME_OK, or the counter that says why the
  * packet is of no use. The caller has set `segments`, `wire_bytes` and `key.interface`.
  */
@@ -148,6 +159,7 @@ static __always_inline __u32 dwell_rtt_parse(DWELL_FRAME *frame, const void *dat
 	if (l4_offset > 2 * DWELL_MAX_OFFSET)
 		return DWELL_SKIP_DEPTH;
 	packet->proto = proto;
+	packet->rtt.ce = dwell_has_ce(data, end, where);
 
 	if (proto == DWELL_PROTO_TCP) {
 		if (!dwell_method_enabled(config, DWELL_TCP_TIMESTAMP) && !dwell_method_enabled(config, DWELL_TCP_SEQ))

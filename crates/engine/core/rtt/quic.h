@@ -47,14 +47,14 @@
 static __always_inline int dwell_quic_begins(struct dwell_step *step)
 {
 	__u32 direction = step->packet->direction & 1;
-	struct dwell_cold *cold = dwell_cold_of(step);
+	struct dwell_matcher *matcher = dwell_matcher_of(step);
 
 	if (!(step->flow->quic & DWELL_QUIC_OFFERED))
 		return 1;
-	if (!cold || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) || !cold->side[direction].spin.known)
+	if (!matcher || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) ||
+	    !matcher->side[direction].spin.known)
 		return 0;
-	__builtin_memset(&cold->side[0].spin, 0, sizeof(cold->side[0].spin));
-	__builtin_memset(&cold->side[1].spin, 0, sizeof(cold->side[1].spin));
+	__builtin_memset(matcher, 0, sizeof(*matcher));
 	return 1;
 }
 
@@ -87,15 +87,13 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 		dwell_stamp_take(step, &waiting, DWELL_QUIC_HANDSHAKE, DWELL_SAMPLE_HANDSHAKE);
 }
 
-/* Returns the distance below which edges of one side are taken for reordering: a quarter of the round trip known so
- * far, halved with each rejection, so that a slow handshake cannot silence a fast path for good.
+/* Returns the distance below which edges of one side are taken for reordering: a quarter of the least loop that the
+ * spin bit itself has shown. It is halved with each rejection until the next loop is measured, so that a path that has
+ * become much shorter is not silenced for good.
  */
 static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step, const struct dwell_spin_state *spin)
 {
-	const struct dwell_flow *flow = step->flow;
-	__u64 halves = flow->side[0].min_rtt_ns + flow->side[1].min_rtt_ns;
-	__u64 known = halves > spin->loop_ns ? halves : spin->loop_ns;
-	__u64 floor = known >> 2 >> (spin->early & 63);
+	__u64 floor = spin->loop_ns >> 2 >> (spin->early & 63);
 
 	return floor > step->config->spin_floor_ns ? floor : step->config->spin_floor_ns;
 }
@@ -109,6 +107,7 @@ static __always_inline int dwell_spin_trusts(const struct dwell_spin_state *side
 /* Handles a packet with the same value as its side's last one. */
 static __always_inline void dwell_spin_kept(struct dwell_spin_state *mine, int its_turn)
 {
+	mine->known &= ~DWELL_SPIN_EARLY;
 	mine->flips = 0;
 	if (mine->calm < DWELL_SPIN_CALM_MAX)
 		mine->calm++;
@@ -141,17 +140,19 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
 	struct dwell_cold *cold = dwell_cold_of(step);
+	struct dwell_matcher *matcher = dwell_matcher_of(step);
 	struct dwell_spin_state *mine;
 	const struct dwell_spin_state *other;
 	__u8 value = packet->rtt.quic_first >> 5 & 1, quic = flow->quic;
 	__u32 first = !(quic & DWELL_QUIC_EDGE_KNOWN);
 	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
-	__u64 now, previous;
+	__u64 now, previous, age;
+	int timed;
 
-	if (!cold)
+	if (!cold || !matcher)
 		return;
-	mine = &cold->side[direction].spin;
-	other = &cold->side[!direction].spin;
+	mine = &matcher->side[direction].spin;
+	other = &matcher->side[!direction].spin;
 	if (!mine->known) {
 		mine->known = DWELL_SPIN_VALUE;
 		mine->value = value;
@@ -162,9 +163,11 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		return;
 	}
 	now = dwell_now(step->table->clock);
-	if (mine->known & DWELL_SPIN_EDGE && now - mine->edge_ns < dwell_spin_floor(step, mine)) {
+	age = mine->known & DWELL_SPIN_EDGE ? now - mine->edge_ns : DWELL_STAMP_NONE;
+	if (age < dwell_spin_floor(step, mine)) {
 		if (mine->early < 63)
 			mine->early++;
+		mine->known |= DWELL_SPIN_EARLY;
 		mine->holds = 0;
 		dwell_spin_changed(mine);
 		dwell_count(step, DWELL_REJECT_SPIN_EARLY);
@@ -175,9 +178,10 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	__u32 inverts = other->known && other->value != value;
 
 	dwell_spin_changed(mine);
-	previous = mine->known & DWELL_SPIN_EDGE ? mine->edge_ns : 0;
-	mine->known |= DWELL_SPIN_EDGE;
-	mine->early = 0;
+	/* if the packets before were rejected, the first of them may have been the edge */
+	timed = !(mine->known & DWELL_SPIN_EARLY);
+	previous = mine->known & DWELL_SPIN_TIMED ? mine->edge_ns : 0;
+	mine->known = DWELL_SPIN_VALUE | DWELL_SPIN_EDGE | (timed ? DWELL_SPIN_TIMED : 0);
 	mine->value = value;
 	mine->edge_ns = now;
 	flow->quic = (quic & ~DWELL_QUIC_EDGE) | DWELL_QUIC_EDGE_KNOWN | (direction ? DWELL_QUIC_EDGE : 0);
@@ -211,10 +215,13 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		cold->spin_streak = 64;
 		cold->spin_faults >>= 1;
 	}
-	if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN))
+	if (!timed)
+		return;
+	if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN) && other->known & DWELL_SPIN_TIMED)
 		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);
 	if (!previous)
 		return;
+	mine->early = 0;
 	if (now >= previous && (!mine->loop_ns || now - previous < mine->loop_ns))
 		mine->loop_ns = now - previous;
 	if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN_LOOP)) {
@@ -225,7 +232,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 
 static __always_inline void dwell_quic(struct dwell_step *step)
 {
-	struct dwell_cold *cold;
+	struct dwell_matcher *matcher;
 
 	if (step->packet->rtt.quic_first & 0x80) {
 		dwell_quic_long(step);
@@ -234,9 +241,9 @@ static __always_inline void dwell_quic(struct dwell_step *step)
 		dwell_quic_spin(step);
 	} else {
 		/* shows where the next connection begins */
-		cold = dwell_cold_of(step);
-		if (cold)
-			cold->side[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
+		matcher = dwell_matcher_of(step);
+		if (matcher)
+			matcher->side[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
 	}
 }
 

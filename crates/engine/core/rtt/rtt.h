@@ -3,9 +3,12 @@
 #ifndef DWELL_RTT_H
 #define DWELL_RTT_H
 
+#include "base/aggregate.h"
 #include "rtt/dns.h"
 #include "rtt/icmp.h"
+#include "rtt/path.h"
 #include "rtt/quic.h"
+#include "rtt/tcp_auto.h"
 #include "rtt/tcp_seq.h"
 #include "rtt/tcp_timestamp.h"
 
@@ -30,13 +33,15 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 {
 	struct dwell_flow *flow = dwell_flow_at(table->embedder, slot_index);
 	struct dwell_cold *cold = dwell_cold_at(table->embedder, slot_index);
+	struct dwell_matcher *matcher = dwell_matcher_at(table->embedder, slot_index);
 
-	if (!flow || !cold)
+	if (!flow || !cold || !matcher)
 		return 0;
 	__builtin_memset(flow, 0, sizeof(*flow));
 	__builtin_memset(cold, 0, sizeof(*cold));
+	__builtin_memset(matcher, 0, sizeof(*matcher));
 	cold->first_ns = dwell_now(table->clock);
-	(void)packet;
+	cold->tunnel = packet->tunnel;
 	return 1;
 }
 
@@ -104,22 +109,22 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
 	struct dwell_cold *cold = dwell_cold_of(step);
+	struct dwell_matcher *matcher = dwell_matcher_of(step);
 	struct dwell_tcp_seq_state *seq;
 
-	if (!cold)
+	if (!cold || !matcher)
 		return;
-	seq = &cold->side[direction].seq;
+	seq = &matcher->side[direction].seq;
 	if (flow->head.close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
 		flow->head.close_reason = DWELL_CLOSE_NONE;
-		flow->samples = 0;
 		flow->head.flags = direction ? DWELL_HEAD_OPENER : 0;
 		cold->first_ns = dwell_now(step->table->clock);
 		for (int side = 0; side < 2; side++) {
 			flow->own[side] &= ~DWELL_OWN_FIN;
 			flow->side[side].packets = 0;
 			flow->side[side].bytes = 0;
-			flow->side[side].min_rtt_ns = 0;
-			cold->side[side].srtt_q7 = 0;
+			flow->data[side] = 0;
+			dwell_path_reset(&cold->side[side]);
 		}
 		flow->side[direction].packets = packet->segments;
 		flow->side[direction].bytes = packet->wire_bytes;
@@ -127,10 +132,49 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 		seq->sent = 0;
 	}
 	/* a retransmitted SYN has the number of the first */
-	if (!(seq->sent & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
+	if (!(flow->own[direction] & DWELL_OWN_NEXT) || flow->next_seq[direction] != packet->seq + 1) {
 		__builtin_memset(seq, 0, sizeof(*seq));
 		flow->own[direction] &= DWELL_OWN_FIN;
+		cold->side[direction].hole_start = 0;
+		cold->side[direction].hole_end = 0;
+		flow->score[direction] = 0;
 	}
+}
+
+/* Takes the packet through tcp-timestamp or tcp-seq: as an answer to the other direction, and as data of its own. */
+static __always_inline void dwell_tcp_match(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1, syn = packet->tcp_flags & DWELL_TCP_SYN;
+	int has_ts = packet->rtt.has_ts && dwell_method_enabled(step->config, DWELL_TCP_TIMESTAMP);
+	int has_seq = dwell_method_enabled(step->config, DWELL_TCP_SEQ);
+
+	if (!step->config->tcp_auto) {
+		if (has_ts) {
+			dwell_tcp_timestamp_ack(step);
+			dwell_tcp_timestamp_data(step);
+		}
+		/* a SYN's options are an offer: only the answer shows which matcher the connection gets */
+		if (has_seq && (!has_ts || syn) && !step->match.found) {
+			dwell_tcp_seq_ack(step);
+			dwell_tcp_seq_data(step);
+		}
+		return;
+	}
+	if (!dwell_tcp_by_ts(flow, !direction)) {
+		dwell_tcp_seq_ack(step);
+		if (has_ts && flow->ts[direction].tsecr != packet->rtt.tsecr)
+			flow->ts[direction].tsecr = packet->rtt.tsecr;
+	} else if (has_ts) {
+		dwell_tcp_timestamp_ack(step);
+	}
+	if (has_ts && !syn)
+		dwell_tcp_auto(step);
+	if (!dwell_tcp_by_ts(flow, direction))
+		dwell_tcp_seq_data(step);
+	else if (has_ts)
+		dwell_tcp_timestamp_data(step);
 }
 
 static __always_inline void dwell_tcp(struct dwell_step *step)
@@ -138,15 +182,11 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 flags = packet->tcp_flags, syn = flags & DWELL_TCP_SYN;
-	int by_ts = packet->rtt.has_ts && dwell_method_enabled(step->config, DWELL_TCP_TIMESTAMP);
 
 	if (dwell_unlikely(syn))
 		dwell_tcp_begin(step);
-	if (by_ts)
-		dwell_tcp_timestamp(step);
-	/* a SYN's options are an offer: only the answer shows which matcher the connection gets */
-	if (dwell_method_enabled(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
-		dwell_tcp_seq(step);
+	dwell_path_data(step);
+	dwell_tcp_match(step);
 	if (dwell_unlikely(flags & (DWELL_TCP_FIN | DWELL_TCP_RST))) {
 		__u8 reason = DWELL_CLOSE_NONE;
 
@@ -165,42 +205,56 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 }
 
 /* Counts a sample, and reports a flow's first. */
-static __always_inline void dwell_rtt_count_sample(struct dwell_step *step, const struct dwell_match *match)
+static __always_inline void dwell_rtt_count_sample(struct dwell_step *step, struct dwell_cold *cold,
+						   const struct dwell_match *match)
 {
-	struct dwell_flow *flow = step->flow;
-
 	dwell_count(step, DWELL_SAMPLES);
-	if (!flow->samples++)
-		dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_FIRST_RTT, match->method,
-				match->rtt_ns);
+	__u32 first = !(cold->side[0].samples | cold->side[1].samples);
+
+	cold->side[step->packet->direction & 1].samples++;
+	if (first)
+		dwell_emit_flow(step->table, step->flow, cold, DWELL_FLOW_FIRST_RTT, match->method, match->rtt_ns);
 }
 
-/* Updates the least and the smoothed round trip to this side. */
-static __always_inline void dwell_rtt_update(struct dwell_step *step)
+/* Updates the least, the base and the smoothed round trip to this side. */
+static __always_inline void dwell_rtt_update(struct dwell_step *step, struct dwell_cold *cold)
 {
-	__u32 direction = step->packet->direction & 1, rtt_q7;
-	struct dwell_side *side = &step->flow->side[direction];
+	struct dwell_cold_side *side = &cold->side[step->packet->direction & 1];
 	struct dwell_match *match = &step->match;
-	struct dwell_cold *cold;
-	struct dwell_cold_side *cold_side;
+	__u32 rtt_q7;
 
 	match->min_rtt_ns = match->rtt_ns;
 	if (!side->min_rtt_ns || match->rtt_ns < side->min_rtt_ns)
 		side->min_rtt_ns = match->rtt_ns ? match->rtt_ns : 1; /* 0: unknown */
 	else
 		match->min_rtt_ns = side->min_rtt_ns;
+	match->base_ns = dwell_path_base(side, match->rtt_ns, dwell_now(step->table->clock));
 	if (!step->config->rtt_rate_q8)
 		return;
-	cold = dwell_cold_of(step);
-	if (!cold)
-		return;
-	cold_side = &cold->side[direction];
 	rtt_q7 = match->rtt_ns >> 39 ? 0xffffffff : match->rtt_ns >> 7;
 	if (!rtt_q7)
 		rtt_q7 = 1; /* 0: unknown */
-	if (cold_side->srtt_q7)
-		rtt_q7 = cold_side->srtt_q7 + (((__s64)rtt_q7 - cold_side->srtt_q7) >> 3);
-	cold_side->srtt_q7 = rtt_q7;
+	if (side->srtt_q7)
+		rtt_q7 = side->srtt_q7 + (((__s64)rtt_q7 - side->srtt_q7) >> 3);
+	side->srtt_q7 = rtt_q7;
+}
+
+/* Completes what the matchers found. */
+static __always_inline void dwell_rtt_found(struct dwell_step *step)
+{
+	struct dwell_cold *cold = dwell_cold_of(step);
+
+	if (!cold)
+		return;
+	dwell_path_report(step, cold);
+	if (step->match.found) {
+		dwell_rtt_update(step, cold);
+		dwell_rtt_count_sample(step, cold, &step->match);
+	}
+	if (step->loop.found) {
+		step->loop.base_ns = step->loop.min_rtt_ns;
+		dwell_rtt_count_sample(step, cold, &step->loop);
+	}
 }
 
 /* Runs the packet of step->flow through its matcher, which leaves what it completed in step->match and step->loop. */
@@ -212,6 +266,8 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 
 	side->packets += packet->segments;
 	side->bytes += packet->wire_bytes;
+	if (dwell_unlikely(packet->rtt.ce))
+		dwell_path_ce(step);
 	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
 		flow->head.flags |= DWELL_HEAD_SETTLED;
 	if (dwell_unlikely(step->opened))
@@ -231,12 +287,8 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 		dwell_quic(step);
 		break;
 	}
-	if (step->match.found) {
-		dwell_rtt_update(step);
-		dwell_rtt_count_sample(step, &step->match);
-	}
-	if (step->loop.found)
-		dwell_rtt_count_sample(step, &step->loop);
+	if (step->match.found || step->loop.found)
+		dwell_rtt_found(step);
 }
 
 static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, const struct dwell_step *step,
@@ -250,22 +302,47 @@ static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, c
 	sample->method = match->method;
 	sample->proto = packet->proto;
 	sample->flags = match->flags;
-	sample->interface = packet->key.interface;
+	sample->interface = dwell_interface_in(packet->key.interface, packet->tunnel);
+	sample->tunnel = packet->tunnel;
+	sample->reserved = 0;
 	sample->time_ns = now_ns;
 	sample->rtt_ns = match->rtt_ns;
 	sample->min_rtt_ns = match->min_rtt_ns;
+	sample->base_ns = match->base_ns;
 	sample->src = direction ? packet->key.a : packet->key.b;
 	sample->dst = direction ? packet->key.b : packet->key.a;
 	sample->src_port = direction ? packet->key.a_port : packet->key.b_port;
 	sample->dst_port = direction ? packet->key.b_port : packet->key.a_port;
-	sample->reserved = 0;
+	if (match == &step->match || !step->match.found)
+		sample->path = step->path;
+	else
+		__builtin_memset(&sample->path, 0, sizeof(sample->path));
 	sample->packets = flow->side[0].packets + flow->side[1].packets;
 	sample->bytes = flow->side[0].bytes + flow->side[1].bytes;
 }
 
+/* Counts a sample in a group. */
+static __always_inline void dwell_group_add(struct dwell_group *group, const struct dwell_step *step,
+					    const struct dwell_match *match)
+{
+	__u64 queue_ns = match->rtt_ns - match->base_ns;
+
+	dwell_histogram_add(&group->rtt, match->rtt_ns);
+	group->queue_sum_ns += queue_ns;
+	if (queue_ns > group->queue_max_ns)
+		group->queue_max_ns = queue_ns;
+	if (match != &step->match && step->match.found)
+		return;
+	group->sent += step->path.sent;
+	group->retransmitted += step->path.retransmitted;
+	group->received += step->path.received;
+	group->late += step->path.late;
+	group->ce += step->path.ce;
+}
+
 static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event, const struct dwell_flow *flow,
-						  __u64 first_ns, __u32 change, __u32 detail, __u64 rtt_ns,
-						  __u64 now_ns)
+						  const struct dwell_cold *cold, __u32 change, __u32 detail,
+						  __u64 rtt_ns, __u64 now_ns)
 {
 	int opener = flow->head.flags & DWELL_HEAD_OPENER;
 
@@ -273,17 +350,22 @@ static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event
 	event->change = change;
 	event->proto = flow->head.proto;
 	event->detail = detail;
-	event->interface = flow->head.key.interface;
+	event->interface = dwell_interface_in(flow->head.key.interface, cold->tunnel);
+	event->tunnel = cold->tunnel;
 	event->time_ns = now_ns;
 	event->rtt_ns = rtt_ns;
-	event->first_ns = first_ns;
+	event->first_ns = cold->first_ns;
 	event->src = opener ? flow->head.key.b : flow->head.key.a;
 	event->dst = opener ? flow->head.key.a : flow->head.key.b;
 	event->src_port = opener ? flow->head.key.b_port : flow->head.key.a_port;
 	event->dst_port = opener ? flow->head.key.a_port : flow->head.key.b_port;
-	event->samples = flow->samples;
+	event->samples = cold->side[0].samples + cold->side[1].samples;
 	event->packets = flow->side[0].packets + flow->side[1].packets;
 	event->bytes = flow->side[0].bytes + flow->side[1].bytes;
+	event->data = (__u64)flow->data[0] + flow->data[1];
+	event->retransmitted = cold->side[0].retransmitted + cold->side[1].retransmitted;
+	event->late = cold->side[0].late + cold->side[1].late;
+	event->ce = cold->side[0].ce + cold->side[1].ce;
 }
 
 #endif

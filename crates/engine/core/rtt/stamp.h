@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Stamps: times of packets that wait for their answer, in one array for all flows and matchers. A flow may have any
  * number of them; consecutive ones lie next to each other, so that the next is in a cache line or page that was just
- * used. A stamp may be in either of two entries; one that is never answered is overwritten by the next that maps to it.
+ * used. A stamp may be in any entry of a set, which is a cache line; one that is never answered is overwritten by another
+ * that finds its set full.
  */
 #ifndef DWELL_RTT_STAMP_H
 #define DWELL_RTT_STAMP_H
@@ -11,11 +12,18 @@
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
 
-/* One stamp. 48 bits of hash identify it: one look-up in 10^14 matches falsely. 48 bits of time wrap in 78 hours. */
+/* One stamp. 48 bits of hash identify it: one look-up in 7 * 10^13 matches falsely. 48 bits of time wrap in 78 hours. */
 struct dwell_stamp {
 	__u32 check; /* 0: empty */
-	__u32 ack;   /* tcp-timestamp: the least that the echo must acknowledge */
+	__u32 ack;   /* tcp-timestamp: the least that the echo must acknowledge; see icmp.h */
 	__u64 check_time;
+};
+
+#define DWELL_STAMP_WAYS 4
+
+/* The entries that a stamp can be in. */
+struct dwell_stamp_set {
+	struct dwell_stamp stamp[DWELL_STAMP_WAYS];
 };
 
 static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet, __u32 method, __u32 direction,
@@ -24,15 +32,13 @@ static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet,
 	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction), packet->hash >> 7);
 }
 
-/* Returns the index of a stamp. Sequence numbers count bytes: segments of at least a cache line (64 bytes) have entries
- * of their own.
+/* Returns the index of a stamp: `position` orders the stamps of a flow, method and direction, so that consecutive ones
+ * are adjacent.
  */
 static __always_inline __u32 dwell_stamp_index(const struct dwell_packet *packet, __u32 method, __u32 direction,
-					       __u32 id)
+					       __u32 position)
 {
-	__u32 base = (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1;
-
-	return base + (method == DWELL_TCP_SEQ ? id >> 6 : id);
+	return (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1 + position;
 }
 
 static __always_inline __u32 dwell_stamp_check(__u64 hash)
@@ -47,8 +53,11 @@ static __always_inline __u32 dwell_stamp_check(__u64 hash)
  */
 static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash, __u32 *ack)
 {
-	__u64 check_time = *(const volatile __u64 *)&stamp->check_time;
+	__u64 check_time;
 
+	if (*(const volatile __u32 *)&stamp->check != dwell_stamp_check(hash))
+		return DWELL_STAMP_NONE;
+	check_time = *(const volatile __u64 *)&stamp->check_time;
 	*ack = *(const volatile __u32 *)&stamp->ack;
 	if (*(const volatile __u32 *)&stamp->check != dwell_stamp_check(hash) ||
 	    check_time >> DWELL_STAMP_TIME_BITS != ((__u32)hash >> 16))

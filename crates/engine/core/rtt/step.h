@@ -14,6 +14,7 @@ struct dwell_match {
 	__u8 method;
 	__u8 flags;       /* DWELL_SAMPLE_* */
 	__u64 min_rtt_ns; /* least of its kind, including this one */
+	__u64 base_ns;    /* the same, within a window of time */
 };
 
 /* One packet of one flow. A packet completes at most one round trip and one
@@ -24,9 +25,11 @@ struct dwell_step {
 	const struct dwell_rtt_config *config;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
-	__u32 slot_index; /* index of the flow's slot */
-	__u32 opened;     /* the packet has opened the flow */
-	__u32 granted;    /* the rate limit allows a stamp: two matchers may stamp a SYN */
+	__u32 slot_index;              /* index of the flow's slot */
+	__u32 opened;                  /* the packet has opened the flow */
+	__u32 granted;                 /* the rate limit allows a stamp: two matchers may stamp a SYN */
+	__u32 next_seq;                /* TCP: one past the highest byte before this packet */
+	struct dwell_path_counts path; /* of the sample in `match` or, if there is none, in `loop` */
 	struct dwell_match match;
 	struct dwell_match loop;
 };
@@ -40,6 +43,12 @@ static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 static __always_inline struct dwell_cold *dwell_cold_of(struct dwell_step *step)
 {
 	return dwell_cold_at(step->table->embedder, step->slot_index);
+}
+
+/* The same of its matcher's state. */
+static __always_inline struct dwell_matcher *dwell_matcher_of(struct dwell_step *step)
+{
+	return dwell_matcher_at(step->table->embedder, step->slot_index);
 }
 
 /* Time after which TCP retransmits for want of an answer (RFC 6298 section 2). */
@@ -104,56 +113,80 @@ static __always_inline struct dwell_pending_stamp dwell_stamp_in(struct dwell_st
 {
 	struct dwell_pending_stamp waiting = {};
 
-	if (!stamp)
-		return waiting;
 	waiting.time_ns = dwell_stamp_read(stamp, hash, &waiting.ack);
 	if (waiting.time_ns != DWELL_STAMP_NONE)
 		waiting.stamp = stamp;
 	return waiting;
 }
 
+/* Returns one of the entries of a set, the stamp's own first. */
+static __always_inline struct dwell_stamp *dwell_stamp_way(struct dwell_stamp_set *set, __u32 index, __u32 way)
+{
+	return &set->stamp[(index ^ way) & (DWELL_STAMP_WAYS - 1)];
+}
+
+static __always_inline struct dwell_pending_stamp dwell_stamp_find_at(struct dwell_step *step, __u32 method,
+								      __u32 direction, __u32 id, __u32 position)
+{
+	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
+	__u32 index = dwell_stamp_index(step->packet, method, direction, position);
+	struct dwell_stamp_set *set = dwell_stamps_at(step, index);
+	struct dwell_pending_stamp waiting = {};
+
+	for (__u32 way = 0; set && way < DWELL_STAMP_WAYS && !waiting.stamp; way++)
+		waiting = dwell_stamp_in(dwell_stamp_way(set, index, way), hash);
+	return waiting;
+}
+
 static __always_inline struct dwell_pending_stamp dwell_stamp_find(struct dwell_step *step, __u32 method,
 								   __u32 direction, __u32 id)
 {
-	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
-	__u32 index = dwell_stamp_index(step->packet, method, direction, id);
-	struct dwell_pending_stamp waiting = dwell_stamp_in(dwell_stamp_at(step, index), hash);
-
-	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, index ^ 1), hash);
+	return dwell_stamp_find_at(step, method, direction, id, id);
 }
 
-/* Returns where to put a stamp: its present entry, else the first of its two entries that is free, else the older one.
- */
+/* Age below which a stamp is expected to be answered yet. */
+#define DWELL_STAMP_YOUNG_NS 1000000000ULL
+
+/* Returns where to put a stamp: its present entry, else the first of its set that is free, else the oldest. */
 static __always_inline struct dwell_stamp *dwell_stamp_choose(struct dwell_step *step, __u32 index, __u64 hash,
 							      __u64 now)
 {
-	struct dwell_stamp *stamp = dwell_stamp_at(step, index);
-	struct dwell_stamp *second = dwell_stamp_at(step, index ^ 1);
+	struct dwell_stamp_set *set = dwell_stamps_at(step, index);
+	struct dwell_stamp *stamp, *oldest;
 	__u64 age;
 
-	if (!stamp || !second || dwell_stamp_in(stamp, hash).stamp)
-		return stamp;
-	if (dwell_stamp_in(second, hash).stamp)
-		return second;
-	if (!stamp->check)
-		return stamp;
-	if (!second->check)
-		return second;
-	age = dwell_stamp_age(stamp->check_time, now);
-	if (dwell_stamp_age(second->check_time, now) > age) {
-		stamp = second;
-		age = dwell_stamp_age(stamp->check_time, now);
+	if (!set)
+		return 0;
+	for (__u32 way = 0; way < DWELL_STAMP_WAYS; way++) {
+		stamp = dwell_stamp_way(set, index, way);
+		if (dwell_stamp_in(stamp, hash).stamp)
+			return stamp;
 	}
-	if (age < 1000000000ULL)
+	for (__u32 way = 0; way < DWELL_STAMP_WAYS; way++) {
+		stamp = dwell_stamp_way(set, index, way);
+		if (!stamp->check)
+			return stamp;
+	}
+	oldest = dwell_stamp_way(set, index, 0);
+	age = dwell_stamp_age(oldest->check_time, now);
+	for (__u32 way = 1; way < DWELL_STAMP_WAYS; way++) {
+		stamp = dwell_stamp_way(set, index, way);
+		if (dwell_stamp_age(stamp->check_time, now) > age) {
+			oldest = stamp;
+			age = dwell_stamp_age(oldest->check_time, now);
+		}
+	}
+	if (age < DWELL_STAMP_YOUNG_NS)
 		dwell_count(step, DWELL_STAMPS_OVERWRITTEN);
-	return stamp;
+	return oldest;
 }
 
 /* Keeps the time of this packet under `id` until its answer arrives. */
-static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id, __u32 ack)
+static __always_inline void dwell_stamp_put_at(struct dwell_step *step, __u32 method, __u32 id, __u32 position,
+					       __u32 ack)
 {
 	__u32 direction = step->packet->direction & 1;
-	__u32 index = dwell_stamp_index(step->packet, method, direction, id);
+	__u32 index = dwell_stamp_index(step->packet, method, direction, position);
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
 	__u64 now = dwell_now(step->table->clock);
 	struct dwell_stamp *stamp = dwell_stamp_choose(step, index, hash, now);
@@ -162,6 +195,11 @@ static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 metho
 		return;
 	dwell_stamp_write(stamp, hash, ack, now);
 	dwell_count(step, DWELL_STAMPS_MADE);
+}
+
+static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id, __u32 ack)
+{
+	dwell_stamp_put_at(step, method, id, id, ack);
 }
 
 /* Records the round trip that this packet completes. */

@@ -12,7 +12,7 @@
 #include "rtt/step.h"
 
 /* Handles the packet's echo of a TSval of the other direction. */
-static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
+static __always_inline void dwell_tcp_timestamp_ack(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
@@ -20,10 +20,20 @@ static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 	struct dwell_pending_stamp waiting = {};
 
+	/* 0 is also the initial value of mine->tsecr */
+	if ((packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) != DWELL_TCP_ACK ||
+	    (packet->rtt.tsecr == mine->tsecr && packet->rtt.tsecr))
+		return;
 	/* TSvals newer than the newest stamped one: most of them under a rate limit */
 	if (flow->own[other] & DWELL_OWN_STAMPED && !dwell_after(packet->rtt.tsecr, flow->stamped[other]))
 		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->rtt.tsecr);
-	if (!waiting.stamp || dwell_is_late_view(step, waiting.time_ns)) {
+	if (!waiting.stamp) {
+		/* The echo of a packet without a stamp (a SYN, a pure ACK) says nothing about data that shares its
+		 * TSval and may follow.
+		 */
+		if (flow->own[other] & DWELL_OWN_TSVAL && !dwell_after(packet->rtt.tsecr, flow->ts[other].tsval))
+			mine->tsecr = packet->rtt.tsecr;
+	} else if (dwell_is_late_view(step, waiting.time_ns)) {
 		mine->tsecr = packet->rtt.tsecr;
 	} else if (!dwell_after(waiting.ack, packet->ack)) {
 		mine->tsecr = packet->rtt.tsecr;
@@ -32,18 +42,14 @@ static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 	}
 }
 
-static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
+/* Handles the packet's own TSval. */
+static __always_inline void dwell_tcp_timestamp_data(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1, syn = packet->tcp_flags & DWELL_TCP_SYN;
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 	__u8 own = flow->own[direction];
-
-	/* 0 is also the initial value of mine->tsecr */
-	if ((packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK &&
-	    (packet->rtt.tsecr != mine->tsecr || !packet->rtt.tsecr))
-		dwell_tcp_timestamp_echo(step);
 
 	if (syn ? !step->config->include_handshake : !packet->payload_bytes && !step->config->stamp_acks)
 		return;

@@ -10,8 +10,12 @@
 
 #include "socket/lowat_types.h"
 
-/* Segments of unsent data without which an application could not keep up with acknowledgements. */
-#define DWELL_LOWAT_SEGMENTS 4
+/* Unsent data that lasts as long as an application needs to keep up with acknowledgements, in whole segments: one leaves
+ * while the next is written, and more than four are the search's to find.
+ */
+#define DWELL_LOWAT_LEAST_US 8000
+#define DWELL_LOWAT_LEAST_SEGMENTS 2
+#define DWELL_LOWAT_START_SEGMENTS 4
 /* A queue in the network that covers for an application that is late. */
 #define DWELL_LOWAT_COVER_US 5000
 /* Time that an application gets to write more, whatever delay that costs. */
@@ -29,13 +33,17 @@ static __always_inline __u32 dwell_lowat_in(__u64 rate, __u32 time_us)
 static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample)
 {
 	__u64 rate = lowat->rate - lowat->rate / 16;
-	__u32 least = sample->mss * DWELL_LOWAT_SEGMENTS;
 	__u32 bytes = lowat->bytes;
-	__u32 most, difference;
+	__u32 least, most, difference;
 
 	if (rate < sample->rate)
 		rate = sample->rate;
 	lowat->rate = rate;
+	least = dwell_lowat_in(rate, DWELL_LOWAT_LEAST_US);
+	if (least < sample->mss * DWELL_LOWAT_LEAST_SEGMENTS)
+		least = sample->mss * DWELL_LOWAT_LEAST_SEGMENTS;
+	if (least > sample->mss * DWELL_LOWAT_START_SEGMENTS)
+		least = sample->mss * DWELL_LOWAT_START_SEGMENTS;
 	if (least < dwell_lowat_in(rate, DWELL_LOWAT_MIN_US))
 		least = dwell_lowat_in(rate, DWELL_LOWAT_MIN_US);
 	most = dwell_lowat_in(rate, sample->target_us);

@@ -27,6 +27,7 @@ struct dwell_head {
 #define DWELL_HEAD_SPENT 4   /* the flow has had its answer and may make room for others */
 #define DWELL_HEAD_CLOSING 8 /* one side has said that the flow is over */
 #define DWELL_HEAD_ESTABLISHED 16
+#define DWELL_HEAD_ENDED 32 /* at a balancer: it was closed by a sender that knew its sequence numbers */
 
 /* A flow whose end one side has announced may lose its slot after 10 s of silence. It is not removed at once because
  * anybody can forge such an end, and after one half has closed, answers go on.
@@ -277,7 +278,8 @@ static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *
 	struct dwell_bucket *bucket;
 	__u32 vacancy, index, way, rank, reason;
 
-	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet), dwell_b_port(packet))) {
+	if (!dwell_filter_admits(&table->config->filter, &packet->key, packet->proto, dwell_a_port(packet),
+				 dwell_b_port(packet))) {
 		dwell_table_count(table, DWELL_SKIP_FILTERED);
 		return none;
 	}

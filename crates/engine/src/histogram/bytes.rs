@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
 use super::Histogram;
 use crate::abi;
 
@@ -27,6 +29,18 @@ pub enum BytesError {
     /// No histogram has these numbers.
     #[error("the bytes of a histogram contradict each other")]
     Contradiction,
+}
+
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.to_bytes())
+    }
+}
+
+impl<'a> Deserialize<'a> for Histogram {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Histogram, D::Error> {
+        Histogram::from_bytes(Deserialize::deserialize(from)?).map_err(D::Error::custom)
+    }
 }
 
 impl Histogram {

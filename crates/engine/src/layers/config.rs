@@ -1,7 +1,7 @@
 //! Configuration: which bytes of which flows are stamped.
 
 use super::{Direction, Layer};
-use crate::{abi, rtt::FilterRule};
+use crate::{abi, filter::Filter};
 
 /// What to stamp.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Config {
     /// Only flows with this port at one end are followed.
     pub port: Option<u16>,
     /// The flows to follow.
-    pub filter: Vec<FilterRule>,
+    pub filter: Filter,
     /// The number of the network namespace to observe; `None` for all.
     pub namespace: Option<u32>,
     /// The number of bytes, over all flows, that may be on their way through the layers at once, in units of
@@ -51,7 +51,7 @@ impl Default for Config {
         Config {
             sample_bytes: 1 << 14,
             port: None,
-            filter: Vec::new(),
+            filter: Filter::default(),
             namespace: None,
             rows: 1 << 17,
             layers: Layer::ALL.to_vec(),
@@ -92,7 +92,7 @@ impl Config {
         // Half of the bytes of the sampling grid: see core/stack/layers.h.
         let cycle = 1 << (32 - shift - 1);
         abi::dwell_stack_program {
-            filter: FilterRule::all_to_core(&self.filter),
+            filter: self.filter.to_core(),
             seed: self.seed,
             netns: self.namespace.unwrap_or(0),
             row_mask: self.rows() - 1,

@@ -9,6 +9,7 @@ pub mod join;
 mod native;
 mod path_segment;
 
+use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use crate::{
@@ -32,7 +33,7 @@ pub fn next_grid(grid: u32, thin: u32) -> u32 {
 }
 
 /// A point where a byte is stamped. The order is that of the path of a byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Layer {
     /// Copied from the application into the socket's queue.
@@ -114,7 +115,7 @@ impl Direction {
 }
 
 /// The time between two layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Segment {
     /// Waiting in the socket's queue until TCP sends the byte.
@@ -225,21 +226,28 @@ impl Segment {
     }
 }
 
-/// The time that bytes spent in one segment during an interval.
-#[derive(Debug, Clone, PartialEq)]
+/// The time that bytes spent in one segment during an interval: of a host or of a flow, from the kernel to the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SegmentFigures {
     /// The segment.
     pub segment: Segment,
-    /// The distribution over bytes that were sent once and arrived once; over all bytes if retransmissions are not
-    /// counted separately.
-    pub first: Histogram,
-    /// The distribution over bytes that TCP retransmitted, or that arrived again. Empty if they are not counted
-    /// separately.
-    pub again: Histogram,
+    /// The distribution of the times.
+    pub histogram: Histogram,
+}
+
+/// The hooks at the ends of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SegmentHooks {
+    /// The hook at the start of the segment; `None` if the kernel has none.
+    pub from: Option<String>,
+    /// The hook at the end of the segment.
+    pub to: Option<String>,
+    /// The layer without a hook that makes this segment unmeasurable.
+    pub missing: Option<Layer>,
 }
 
 /// One direction of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ends {
     /// The sender.
     pub src: Endpoint,
@@ -258,7 +266,7 @@ impl Ends {
 pub struct FlowSide {
     /// The flow.
     pub ends: Ends,
-    /// All segments except the unexplained time. Retransmissions are not counted separately.
+    /// All segments except the unexplained time, over all bytes: also those that TCP retransmitted.
     pub segments: Vec<SegmentFigures>,
 }
 
@@ -282,9 +290,9 @@ impl FlowSide {
             .into_iter()
             .filter(|segment| segment.direction() == direction && segment.name() != Segment::TxUnexplained.name());
         let segments = of_side.zip(&flow.segment).map(|(segment, counted)| {
-            let mut first = Histogram::default();
-            first.merge_coarse(counted);
-            SegmentFigures { segment, first, again: Histogram::default() }
+            let mut histogram = Histogram::default();
+            histogram.merge_coarse(counted);
+            SegmentFigures { segment, histogram }
         });
         Some(FlowSide { ends: Ends::from_core(&ends), segments: segments.collect() })
     }
@@ -294,15 +302,15 @@ counters! {
     /// A reason why stamped bytes are in no segment, or in no flow.
     Counter: abi::DWELL_MISSED;
 
-    /// ByteRange that reached the driver without a first stamp: they were written before the run started, or another byte
-    /// took their row.
+    /// ByteRange that reached the driver without a first stamp: they were written before the run started, or another
+    /// byte took their row.
     TxUnbegun = DWELL_TX_UNBEGUN, "tx_unbegun";
     /// ByteRange that were read without their first stamps.
     RxUnbegun = DWELL_RX_UNBEGUN, "rx_unbegun";
     /// ByteRange that reached the driver only after TCP had retransmitted them.
-    TxAgain = DWELL_TX_AGAIN, "tx_again";
+    TxAgain = DWELL_TX_AGAIN, "tx_retransmitted";
     /// ByteRange that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
-    RxAgain = DWELL_RX_AGAIN, "rx_again";
+    RxAgain = DWELL_RX_AGAIN, "rx_retransmitted";
     /// ByteRange that lost their row to another byte before they reached the driver: in no segment.
     TxDisplaced = DWELL_TX_DISPLACED, "tx_displaced";
     /// ByteRange that lost their row to another byte before they were read: in no segment.
@@ -310,9 +318,9 @@ counters! {
     /// Reads that returned more sampled bytes at once than are examined.
     RxUnwalked = DWELL_RX_UNWALKED, "rx_unwalked";
     /// Byte traces that did not fit into the ring buffer.
-    TracesLost = DWELL_TRACES_LOST, "passages_lost";
+    TracesLost = DWELL_TRACES_LOST, "traces_lost";
     /// ByteRange of flows that there was no room for: they are in the aggregate only.
-    FlowsOmitted = DWELL_FLOWS_LOST, "flows_untold";
+    FlowsOmitted = DWELL_FLOWS_LOST, "flows_omitted";
 }
 
 /// What was counted besides the segments.

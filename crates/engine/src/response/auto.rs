@@ -2,8 +2,10 @@
 
 use crate::response::{
     Epoch,
+    config::RUN_GAP_NS,
     estimate::{Estimate, LEAST_FULL, Method, Reason},
     tracks,
+    turns::{self, Window},
 };
 
 /// A client keeps its window full if this number of consecutive requests are alone in a packet, each after the end of a
@@ -31,17 +33,22 @@ const STEADY: u8 = 16;
 
 /// Returns the estimate of an epoch that `auto` recorded.
 pub(super) fn select(epoch: &Epoch) -> Estimate {
+    if turns::is_one_at_a_time(epoch) {
+        return turns::estimate(epoch);
+    }
     let chosen = if is_blind(epoch) {
         by_gaps(epoch)
     } else if keeps_window_full(epoch) {
         by_lag(epoch)
     } else if is_single_file(epoch) {
-        by_turns(epoch)
+        by_single_file(epoch)
     } else {
         by_runs(epoch)
     };
     Estimate {
-        reason: upload(epoch)
+        reason: (epoch.shared == 1)
+            .then_some(Reason::Multiplexed)
+            .or_else(|| upload(epoch))
             .or_else(|| too_deep(epoch))
             .or_else(|| timer(epoch))
             .or(chosen.reason)
@@ -50,7 +57,7 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
     }
 }
 
-fn part(count: u32, of: u32) -> f64 {
+pub(super) fn part(count: u32, of: u32) -> f64 {
     f64::from(count) / f64::from(of.max(1))
 }
 
@@ -60,7 +67,10 @@ fn is_blind(epoch: &Epoch) -> bool {
 }
 
 fn keeps_window_full(epoch: &Epoch) -> bool {
-    epoch.depth > 1 && epoch.streak >= ALONE && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
+    turns::window(epoch) == Window::Open
+        && epoch.depth > 1
+        && epoch.streak >= ALONE
+        && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
 }
 
 /// Returns whether, without visible headers, one request is in progress at a time and its response comes in pieces:
@@ -75,7 +85,7 @@ fn is_single_file(epoch: &Epoch) -> bool {
 }
 
 /// Estimates from turns: the last progress before a request ended the response to the previous one.
-fn by_turns(epoch: &Epoch) -> Estimate {
+fn by_single_file(epoch: &Epoch) -> Estimate {
     Estimate::new(Method::SizeRuns, tracks::turns(epoch), UNPROVED)
 }
 
@@ -93,7 +103,15 @@ fn by_runs(epoch: &Epoch) -> Estimate {
     let unsure = if thinks { part(epoch.hidden, epoch.all) } else { 0.0 };
     let doubt =
         part(epoch.surplus, epoch.requests) + unsure / 2.0 + guessed(epoch) + part(epoch.minor, epoch.requests) / 4.0;
-    Estimate::new(method, mean, doubt)
+    let made = Estimate::new(method, mean, doubt);
+    Estimate { reason: is_dense(epoch).then_some(Reason::Multiplexed).or(made.reason), ..made }
+}
+
+/// Returns whether several requests are under way and ends follow one another so soon that progress of two answers looks
+/// like that of one.
+fn is_dense(epoch: &Epoch) -> bool {
+    let apart_ns = tracks::mean(epoch.gaps_ns, epoch.gaps).map_or(f64::INFINITY, |gap| gap.ns);
+    epoch.depth > 1 && apart_ns < RUN_GAP_NS
 }
 
 /// Returns the part of ends that were not seen. They are ignored if a client waits for a whole batch, because then all
@@ -163,7 +181,8 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
     if is_mixed(epoch) || is_joined(epoch) {
         return Some(Reason::Multiplexed);
     }
-    is_greeted(epoch).then_some(Reason::Unsure)
+    let unclear = epoch.extra == 0 && turns::window(epoch) == Window::Unclear;
+    (unclear || is_greeted(epoch)).then_some(Reason::Unsure)
 }
 
 /// Returns whether the largest request could contain several of the smallest, where nothing shows the content of a
@@ -172,11 +191,14 @@ fn is_joined(epoch: &Epoch) -> bool {
     epoch.sizes_only == 1 && epoch.smallest > 0 && f64::from(epoch.largest) > JOINED * f64::from(epoch.smallest)
 }
 
-/// Returns whether ends came before their requests, or most requests are far smaller than others and may not be
-/// requests.
+/// Returns whether ends came before their requests, or most requests may not be requests.
 fn is_mixed(epoch: &Epoch) -> bool {
-    let early = epoch.early > 1 && part(epoch.early, epoch.requests) > 0.05;
-    early || (epoch.minor >= 8 && 4 * epoch.minor > 3 * epoch.requests)
+    (epoch.early > 1 && part(epoch.early, epoch.requests) > 0.05) || is_mostly_minor(epoch)
+}
+
+/// Returns whether most requests are far smaller than others and may not be requests.
+pub(super) fn is_mostly_minor(epoch: &Epoch) -> bool {
+    epoch.minor >= 8 && 4 * epoch.minor > 3 * epoch.requests
 }
 
 /// Returns whether a flow started with two or three packets and continued one by one: the first packets may have been

@@ -2,6 +2,9 @@
 
 use crate::abi;
 
+/// The default gap between two runs of progress.
+pub(super) const RUN_GAP_NS: f64 = 500_000.0;
+
 /// The estimator to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
@@ -78,7 +81,7 @@ impl Default for Config {
             idle_ns: 5_000_000_000,
             coalesce_acks: true,
             mark_small: true,
-            run_gap_ns: 500_000,
+            run_gap_ns: RUN_GAP_NS as u64,
             mtu: 1500,
             ack_bytes: 160,
         }

@@ -39,6 +39,8 @@ pub enum Method {
     LogGap,
     /// From a request to the one sent for its response.
     Lag,
+    /// Turns of a client with one request under way at a time.
+    Turns,
     /// Runs of ACK progress.
     AckRuns,
     /// Runs of ACK progress, where ACKs are recognized by their size.
@@ -54,6 +56,7 @@ impl Method {
             Method::SynAck => "syn-ack",
             Method::LogGap => "log-gap",
             Method::Lag => "lag",
+            Method::Turns => "turns",
             Method::AckRuns => "ack-runs",
             Method::SizeRuns => "size-runs",
         }
@@ -62,7 +65,7 @@ impl Method {
     /// Returns the responses over which estimates of this method are the mean.
     pub fn truth(self) -> Truth {
         match self {
-            Method::Lag | Method::AckRuns | Method::SizeRuns => Truth::All,
+            Method::Turns | Method::Lag | Method::AckRuns | Method::SizeRuns => Truth::All,
             Method::Modes | Method::Gap | Method::SynAck | Method::LogGap => Truth::Causal,
         }
     }
@@ -95,13 +98,16 @@ pub enum Reason {
     Multiplexed,
     /// More concurrent requests than are followed.
     TooDeep,
+    /// ACKs that may have been delayed or carried by the next request hide when answers ended, and there are no TCP
+    /// timestamps that would show it.
+    DelayedAck,
     /// No specific reason, but the confidence is too low.
     Unsure,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::TooFew,
         Reason::ThinkTime,
         Reason::TimerDriven,
@@ -111,6 +117,7 @@ impl Reason {
         Reason::Lossy,
         Reason::Multiplexed,
         Reason::TooDeep,
+        Reason::DelayedAck,
         Reason::Unsure,
     ];
 
@@ -126,6 +133,7 @@ impl Reason {
             Reason::Lossy => "lossy",
             Reason::Multiplexed => "multiplexed",
             Reason::TooDeep => "too many outstanding",
+            Reason::DelayedAck => "delayed ACK",
             Reason::Unsure => "low confidence",
         }
     }
@@ -157,6 +165,7 @@ impl Estimate {
     }
 
     pub(super) fn new(method: Method, mean: Option<tracks::Mean>, doubt: f64) -> Estimate {
+        let least = if method == Method::Turns { 1 } else { LEAST_BATCHES };
         let batches = mean.map_or(0, |mean| mean.count);
         Estimate {
             method,
@@ -164,8 +173,8 @@ impl Estimate {
             response_ns: mean.map(|mean| mean.ns.round() as u64),
             ibg_ns: None,
             batches: batches.into(),
-            confidence: confidence_of(batches) * (1.0 - doubt.clamp(0.0, 1.0)),
-            reason: (batches < LEAST_BATCHES).then_some(Reason::TooFew),
+            confidence: confidence_of(method, batches) * (1.0 - doubt.clamp(0.0, 1.0)),
+            reason: (batches < least).then_some(Reason::TooFew),
         }
     }
 }
@@ -183,9 +192,11 @@ pub(super) const LEAST_FULL: u32 = 8;
 /// Above this value (0 to 63), the core saw a client that mostly waits after an ACK.
 const WAITS: u8 = 31;
 
-/// Returns the confidence that the number of values alone permits.
-fn confidence_of(count: u32) -> f64 {
-    f64::from(count) / (f64::from(count) + 1.0)
+/// Returns the confidence that the number of values alone permits. A turn is measured by itself; other methods infer
+/// from several.
+fn confidence_of(method: Method, count: u32) -> f64 {
+    let needed = if method == Method::Turns { 0.2 } else { 1.0 };
+    f64::from(count) / (f64::from(count) + needed)
 }
 
 /// Estimates the response latency from the record of an epoch.

@@ -6,9 +6,9 @@ use zerocopy::FromBytes;
 
 use crate::{
     abi,
+    filter::Filter,
     measure::{Endpoint, Protocol, endpoint},
     response::{Config, Epoch},
-    rtt::FilterRule,
     table,
 };
 
@@ -64,9 +64,9 @@ pub struct Watch {
     /// What identifies a flow.
     pub key: Key,
     /// Endpoints that are servers. Without any, the server is recognized by the SYN, by ports, or by who sends first.
-    pub servers: Vec<FilterRule>,
+    pub servers: Filter,
     /// The flows to follow.
-    pub filter: Vec<FilterRule>,
+    pub filter: Filter,
     /// The number of flows that the table must be able to hold at once.
     pub max_flows: u32,
     /// A flow without a packet for this time makes room for others.
@@ -80,8 +80,8 @@ impl Default for Watch {
         Watch {
             config: Config::default(),
             key: Key::Auto,
-            servers: Vec::new(),
-            filter: Vec::new(),
+            servers: Filter::default(),
+            filter: Filter::default(),
             max_flows: 100_000,
             idle_timeout_ns: 30_000_000_000,
             seed: 0,
@@ -100,7 +100,7 @@ impl Watch {
         abi::dwell_response_program {
             table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),
             response: self.config.to_core(),
-            servers: FilterRule::all_to_core(&self.servers),
+            servers: self.servers.to_core(),
             key_kind: self.key as u8,
             slots: self.buckets() * abi::DWELL_WAYS,
             alias_mask: match self.key {

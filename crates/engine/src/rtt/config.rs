@@ -1,6 +1,6 @@
 //! Configuration of RTT measurement, and its conversion to the core's format.
 
-use crate::{abi, measure::Method, rtt::FilterRule, table};
+use crate::{abi, filter::Filter, measure::Method, table};
 
 /// The limit on how often a flow is sampled, in each direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,10 +16,15 @@ pub enum RateLimit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The matchers to run. TCP data of a flow with timestamps is measured by `TcpTimestamp` if that is in the list,
-    /// else by `TcpSeq`.
+    /// else by `TcpSeq`; see `tcp_auto`.
     pub methods: Vec<Method>,
+    /// Choose between `TcpTimestamp` and `TcpSeq` for each direction of a TCP flow with timestamps, by what measures it
+    /// best, if both are in `methods`.
+    pub tcp_auto: bool,
+    /// Do not tell flows apart by VLAN and tunnel.
+    pub ignore_tunnels: bool,
     /// The flows to follow.
-    pub filter: Vec<FilterRule>,
+    pub filter: Filter,
     /// The limit on samples of a flow.
     pub rate_limit: RateLimit,
     /// The number of flows that the table must be able to hold at once.
@@ -42,7 +47,9 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             methods: Method::ALL.to_vec(),
-            filter: Vec::new(),
+            tcp_auto: false,
+            ignore_tunnels: false,
+            filter: Filter::default(),
             rate_limit: RateLimit::Interval(0),
             max_flows: 100_000,
             idle_timeout_ns: 30_000_000_000,
@@ -61,13 +68,14 @@ impl Config {
         table::buckets(self.max_flows)
     }
 
-    /// Returns the number of slots for stamps: a power of two, four for each flow.
+    /// Returns the number of slots for stamps: a power of two, at least four for each flow.
     pub fn stamps(&self) -> u32 {
         self.max_flows.clamp(16_384, 1 << 24).next_power_of_two() * 4
     }
 
     /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_rtt_config {
+        let both = [Method::TcpTimestamp, Method::TcpSeq];
         let mut core = abi::dwell_rtt_config {
             table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),
             spin_floor_ns: self.spin_floor_ns,
@@ -76,6 +84,8 @@ impl Config {
             include_handshake: self.include_handshake.into(),
             stamp_acks: self.stamp_acks.into(),
             flow_events: self.flow_events.into(),
+            ignore_tunnels: self.ignore_tunnels.into(),
+            tcp_auto: (self.tcp_auto && both.iter().all(|method| self.methods.contains(method))).into(),
             ..Default::default()
         };
         match self.rate_limit {

@@ -6,11 +6,11 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use super::native::{Counter, Counters};
-use crate::{
-    histogram::Histogram,
-    measure::{Method, Sample},
+use super::{
+    Figures, Prefixes,
+    native::{Counter, Counters},
 };
+use crate::measure::{Method, Sample, Tunnel};
 
 /// An IP prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,14 +45,33 @@ impl fmt::Display for Prefix {
 }
 
 /// How samples are grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aggregate {
     /// The prefix length of IPv4 groups, 0 to 32.
     pub prefix4: u8,
     /// The prefix length of IPv6 groups, 0 to 128.
     pub prefix6: u8,
+    /// Prefixes that are groups of their own; the longest that contains an address counts.
+    pub prefixes: Prefixes,
     /// The greatest number of groups, including the one for all other samples; at least 1.
     pub max_groups: u32,
+    /// A group without samples for this time makes room for others.
+    pub idle_ns: u64,
+}
+
+impl Default for Aggregate {
+    fn default() -> Aggregate {
+        let prefixes = Prefixes::default();
+        Aggregate { prefix4: 24, prefix6: 48, prefixes, max_groups: 512, idle_ns: 300_000_000_000 }
+    }
+}
+
+impl Aggregate {
+    /// Returns the prefix that samples of an address are grouped by.
+    pub fn prefix(&self, address: IpAddr) -> Prefix {
+        let bits = if address.is_ipv4() { self.prefix4 } else { self.prefix6 };
+        self.prefixes.of(address).unwrap_or_else(|| Prefix::of(address, bits))
+    }
 }
 
 /// What the samples of a group have in common.
@@ -60,6 +79,8 @@ pub struct Aggregate {
 pub struct GroupKey {
     /// The source's number of the interface.
     pub interface: u32,
+    /// What encloses the packets.
+    pub tunnel: Tunnel,
     /// The method that measured them.
     pub method: Method,
     /// The prefix of the side that answered.
@@ -71,59 +92,63 @@ pub struct GroupKey {
 pub struct Group {
     /// The key; `None` for the samples that found no group of their own.
     pub key: Option<GroupKey>,
-    /// The distribution of the samples.
-    pub histogram: Histogram,
+    /// What its samples add up to.
+    pub figures: Figures,
 }
 
 /// Groups samples as the kernel does.
 #[derive(Debug, Clone)]
 pub struct Groups {
     aggregate: Aggregate,
-    histograms: BTreeMap<GroupKey, Histogram>,
-    other: Histogram,
+    /// The figures of each group in this interval, and the time of its last sample.
+    groups: BTreeMap<GroupKey, (Figures, u64)>,
+    other: Figures,
     /// The samples in `other` since the start, over all intervals.
     other_samples: u64,
+    /// The groups that made room since the start.
+    freed: u64,
 }
 
 impl Groups {
     /// Creates an empty set of groups.
     pub fn new(aggregate: Aggregate) -> Groups {
-        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default(), other_samples: 0 }
+        Groups { aggregate, groups: BTreeMap::new(), other: Figures::default(), other_samples: 0, freed: 0 }
     }
 
     /// Adds a sample to the group of the side that answered.
     pub fn add(&mut self, sample: &Sample) {
-        let address = sample.dst.address;
-        let bits = if address.is_ipv4() { self.aggregate.prefix4 } else { self.aggregate.prefix6 };
-        let key = GroupKey { interface: sample.interface, method: sample.method, prefix: Prefix::of(address, bits) };
-        let full = self.histograms.len() + 1 >= self.aggregate.max_groups as usize;
-        match self.histograms.get_mut(&key) {
-            Some(histogram) => histogram.record(sample.rtt_ns),
-            None if full => {
-                self.other.record(sample.rtt_ns);
-                self.other_samples += 1;
-            }
-            None => self.histograms.entry(key).or_default().record(sample.rtt_ns),
+        let prefix = self.aggregate.prefix(sample.dst.address);
+        let key = GroupKey { interface: sample.interface, tunnel: sample.tunnel, method: sample.method, prefix };
+        let full = self.groups.len() + 1 >= self.aggregate.max_groups as usize;
+        if full && !self.groups.contains_key(&key) {
+            self.other.add(sample);
+            self.other_samples += 1;
+            return;
         }
+        let (figures, last_ns) = self.groups.entry(key).or_default();
+        figures.add(sample);
+        *last_ns = sample.time_ns;
     }
 
-    /// Adds the samples that found no group of their own to the counters of a replay. The kernel counts them itself.
-    pub fn count(&self, mut counters: Counters) -> Counters {
-        counters.0[Counter::AggregateOther as usize] += self.other_samples;
-        counters
+    /// Adds what is counted here to the counters of a replay: samples that found no group, groups that made room.
+    pub fn count(&self, counters: Counters) -> Counters {
+        counters.plus(Counter::AggregateOther, self.other_samples).plus(Counter::GroupsFreed, self.freed)
     }
 
-    /// Ends an interval. Returns the groups that had samples in it, with the group of all other samples last. Keys stay
-    /// known for the next interval.
-    pub fn take(&mut self) -> Vec<Group> {
+    /// Ends an interval. Returns the groups that had samples in it, with the group of all other samples last. The others
+    /// stay known for the next interval, unless they were without samples for too long.
+    pub fn take(&mut self, now_ns: u64) -> Vec<Group> {
         let mut taken = Vec::new();
-        for (key, histogram) in &mut self.histograms {
-            if histogram.count() > 0 {
-                taken.push(Group { key: Some(*key), histogram: std::mem::take(histogram) });
+        for (key, (figures, _)) in &mut self.groups {
+            if figures.histogram.count() > 0 {
+                taken.push(Group { key: Some(*key), figures: std::mem::take(figures) });
             }
         }
-        if self.other.count() > 0 {
-            taken.push(Group { key: None, histogram: std::mem::take(&mut self.other) });
+        let known = self.groups.len();
+        self.groups.retain(|_, (_, last_ns)| now_ns.saturating_sub(*last_ns) < self.aggregate.idle_ns);
+        self.freed += (known - self.groups.len()) as u64;
+        if self.other.histogram.count() > 0 {
+            taken.push(Group { key: None, figures: std::mem::take(&mut self.other) });
         }
         taken
     }

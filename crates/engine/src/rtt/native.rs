@@ -19,6 +19,7 @@ pub struct Tracker {
     _buckets: Vec<u64>,
     _flows: Vec<u64>,
     _cold: Vec<u64>,
+    _matchers: Vec<u64>,
     _stamps: Vec<u64>,
     sweep: Sweep,
 }
@@ -33,16 +34,19 @@ impl Tracker {
         let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_bucket>());
         let mut flows = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_flow>());
         let mut cold = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_cold>());
-        let mut stamps = table::zeroed(config.stamps(), size_of::<abi::dwell_stamp>());
+        let mut matchers = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_matcher>());
+        let mut stamps = table::zeroed(config.stamps() / abi::DWELL_STAMP_WAYS, size_of::<abi::dwell_stamp_set>());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
             buckets: buckets.as_mut_ptr().cast(),
             flows: flows.as_mut_ptr().cast(),
             cold: cold.as_mut_ptr().cast(),
+            matchers: matchers.as_mut_ptr().cast(),
             stamps: stamps.as_mut_ptr().cast(),
             ..Default::default()
         });
-        Tracker { native, _buckets: buckets, _flows: flows, _cold: cold, _stamps: stamps, sweep: Sweep::default() }
+        let sweep = Sweep::default();
+        Tracker { native, _buckets: buckets, _flows: flows, _cold: cold, _matchers: matchers, _stamps: stamps, sweep }
     }
 
     /// Processes one packet and emits the resulting events.
@@ -126,6 +130,13 @@ impl Counters {
         self.get(Counter::FlowsOpened).saturating_sub(self.get(Counter::SlotsFreed))
     }
 
+    /// Adds to one of the counters, which user space counts.
+    #[must_use]
+    pub fn plus(mut self, counter: Counter, more: u64) -> Counters {
+        self.0[counter as usize] += more;
+        self
+    }
+
     /// Returns one of the counters.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
@@ -190,6 +201,8 @@ counters! {
     Backwards = DWELL_REJECT_BACKWARDS, "backwards";
     /// Samples of prefixes that found no free group.
     AggregateOther = DWELL_AGGREGATE_OTHER, "aggregate_other";
+    /// Groups that made room for others after a time without samples.
+    GroupsFreed = DWELL_GROUPS_FREED, "groups_freed";
 }
 
 /// Returns the histogram bucket of a value.

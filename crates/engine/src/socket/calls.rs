@@ -1,117 +1,172 @@
 //! Algorithms 1 and 2 of the paper (ELEMENT, EuroSys 2019), which observe each write and read.
 
 use super::{
-    Delay, Delays, Reading,
+    Delay, Reading, Sum,
     meter::{paper_arrived, paper_left},
 };
 
-/// The number of calls that are remembered. If there are more, the oldest is dropped: a delay is lost, but none is
-/// wrong.
-const CALLS: usize = 128;
+/// The number of calls and polls that are remembered in each direction. The paper's lists grow without bound. Here every
+/// second entry is dropped once there are more: some delays are lost, but none is wrong.
+const ENTRIES: usize = 128;
 
 /// The writes and reads of the application with their times, for the estimator `paper`.
 #[derive(Debug, Clone, Default)]
 pub struct Calls {
+    /// Algorithm 1: the bytes that were written before each write, and the time before it.
     writes: Queue,
-    arrivals: Queue,
+    written: u64,
+    /// The entry of Algorithm 1 that left last.
     left: u64,
-    read: Option<(u64, u64)>,
+    /// Algorithm 2: the bytes that had arrived at a poll, and its time.
+    arrivals: Queue,
+    arrived: u64,
+    read: u64,
+    /// The delays that were calculated since the last poll, and Algorithm 3's average of the sender's.
+    sender: Calculated,
+    receiver: Calculated,
+    average_ns: Option<f64>,
     has_writes: bool,
     has_reads: bool,
 }
 
+/// The delays of a direction that were calculated since the last poll.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Calculated {
+    /// The newest delay; `None` if there was none.
+    pub newest: Option<Delay>,
+    /// All of them.
+    pub sum: Sum,
+}
+
 impl Calls {
-    /// Records a write that started at `time_ns`; `bytes` is the total written so far.
-    pub fn record_write(&mut self, time_ns: u64, bytes: u64) {
+    /// Creates the calls of a connection that had written and read so many bytes before its calls were observed.
+    pub fn after(written: u64, read: u64) -> Calls {
+        Calls { written, left: written, read, ..Calls::default() }
+    }
+
+    /// Records that a write begins at `time_ns`.
+    pub fn begin_write(&mut self, time_ns: u64) {
         self.has_writes = true;
-        self.writes.push(time_ns, bytes);
+        self.writes.push(time_ns, self.written);
     }
 
-    /// Records a read at `time_ns`; `bytes` is the total read so far.
-    pub fn record_read(&mut self, time_ns: u64, bytes: u64) {
+    /// Records that a write has returned, and how many bytes it wrote. A write that failed leaves no entry.
+    pub fn end_write(&mut self, bytes: u64) {
+        if bytes == 0 {
+            self.writes.take_back(self.written);
+        }
+        self.written = self.written.saturating_add(bytes);
+    }
+
+    /// Records a read that returned `bytes` at `time_ns`: Algorithm 2, the data receiving thread.
+    pub fn read(&mut self, time_ns: u64, bytes: u64) {
         self.has_reads = true;
-        self.read = Some((time_ns, bytes));
+        self.read = self.read.saturating_add(bytes);
+        while self.arrivals.front().is_some_and(|(_, arrived)| arrived <= self.read) {
+            self.arrivals.pop();
+        }
+        if let Some((arrived_ns, _)) = self.arrivals.front() {
+            self.receiver.add(time_ns.saturating_sub(arrived_ns), bytes);
+        }
     }
 
-    /// Returns the delay of the latest write that has left, and of the latest byte that was read. For a direction
-    /// without calls it returns the delay that was `polled`.
-    pub(super) fn observe(&mut self, reading: &Reading, polled: Delays) -> Delays {
+    /// Returns the average of the sender's delays as Algorithm 3 smooths it. `None` before the first.
+    pub fn average_ns(&self) -> Option<f64> {
+        self.average_ns
+    }
+
+    /// Runs the polling thread of both algorithms for one poll. Returns the delays of writes that have left, and of reads
+    /// since the last poll; `None` for a direction without calls.
+    pub(super) fn observe(&mut self, reading: &Reading) -> [Option<Calculated>; 2] {
         let now_ns = reading.time_ns;
-        let sender = paper_left(reading).and_then(|left| {
-            let (written_ns, _) = self.writes.take_through(left)?;
-            let before = self.left;
-            self.left = left.max(before);
-            Some(exactly(now_ns.saturating_sub(written_ns), left.saturating_sub(before)))
-        });
-        if let Some(arrived) = paper_arrived(reading) {
+        let left = paper_left(reading).unwrap_or_default();
+        while let Some((written_ns, before)) = self.writes.front().filter(|&(_, before)| before <= left) {
+            self.writes.pop();
+            let delay_ns = now_ns.saturating_sub(written_ns);
+            self.sender.add(delay_ns, before.saturating_sub(self.left));
+            self.left = before;
+            self.average_ns = Some(match self.average_ns {
+                Some(average_ns) => average_ns * 7.0 / 8.0 + delay_ns as f64 / 8.0,
+                // The paper leaves open where the average starts.
+                None => delay_ns as f64,
+            });
+        }
+        if let Some(arrived) = paper_arrived(reading).filter(|&arrived| arrived > self.arrived) {
+            self.arrived = arrived;
             self.arrivals.push(now_ns, arrived);
         }
-        let receiver = self.read.take().and_then(|(read_ns, bytes)| {
-            let (before, arrived_ns) = self.arrivals.take_reaching(bytes)?;
-            Some(exactly(read_ns.saturating_sub(arrived_ns), bytes.saturating_sub(before)))
-        });
-        Delays {
-            sender: if self.has_writes { sender } else { polled.sender },
-            receiver: if self.has_reads { receiver } else { polled.receiver },
-        }
+        let (sender, receiver) = (std::mem::take(&mut self.sender), std::mem::take(&mut self.receiver));
+        [self.has_writes.then_some(sender), self.has_reads.then_some(receiver)]
     }
 }
 
-/// The paper has no error bounds.
-fn exactly(ns: u64, bytes: u64) -> Delay {
-    Delay { ns, least_ns: ns, most_ns: ns, bytes: bytes.max(1) }
+impl Calculated {
+    /// Adds a delay. The paper has no error bounds and no weights: each delay stands for at least one byte.
+    fn add(&mut self, ns: u64, bytes: u64) {
+        let delay = Delay { ns, least_ns: ns, most_ns: ns, bytes: bytes.max(1) };
+        self.sum.add(&delay);
+        self.newest = Some(delay);
+    }
 }
 
 /// Counts and their times, the oldest first.
 #[derive(Debug, Clone)]
 struct Queue {
-    entries: [(u64, u64); CALLS],
+    entries: [(u64, u64); ENTRIES],
     first: usize,
     length: usize,
 }
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { entries: [(0, 0); CALLS], first: 0, length: 0 }
+        Queue { entries: [(0, 0); ENTRIES], first: 0, length: 0 }
     }
 }
 
 impl Queue {
     fn push(&mut self, time_ns: u64, bytes: u64) {
-        if self.length == CALLS {
-            self.first = (self.first + 1) % CALLS;
-            self.length -= 1;
+        if self.length == ENTRIES {
+            self.thin_out();
         }
-        if let Some(slot) = self.entries.get_mut((self.first + self.length) % CALLS) {
-            *slot = (time_ns, bytes);
-            self.length += 1;
+        self.put(self.length, (time_ns, bytes));
+        self.length += 1;
+    }
+
+    /// Drops every second entry, and keeps the oldest.
+    fn thin_out(&mut self) {
+        for kept in 0..ENTRIES / 2 {
+            if let Some(entry) = self.get(2 * kept) {
+                self.put(kept, entry);
+            }
         }
+        self.length = ENTRIES / 2;
     }
 
     fn front(&self) -> Option<(u64, u64)> {
-        (self.length > 0).then(|| self.entries.get(self.first % CALLS).copied()).flatten()
+        self.get(0)
     }
 
     fn pop(&mut self) {
-        self.first = (self.first + 1) % CALLS;
+        self.first = (self.first + 1) % ENTRIES;
         self.length = self.length.saturating_sub(1);
     }
 
-    /// Removes all entries up to `bytes`, and returns the last of them.
-    fn take_through(&mut self, bytes: u64) -> Option<(u64, u64)> {
-        let mut taken = None;
-        while let Some(entry) = self.front().filter(|entry| entry.1 <= bytes) {
-            taken = Some(entry);
-            self.pop();
+    /// Removes the newest entry if it has this count.
+    fn take_back(&mut self, bytes: u64) {
+        let newest = self.length.checked_sub(1).and_then(|newest| self.get(newest));
+        if newest.is_some_and(|newest| newest.1 == bytes) {
+            self.length -= 1;
         }
-        taken
     }
 
-    /// Removes all entries below `bytes`. Returns the count before, and the time of the first entry that reaches
-    /// `bytes`.
-    fn take_reaching(&mut self, bytes: u64) -> Option<(u64, u64)> {
-        let below = self.take_through(bytes.saturating_sub(1));
-        let (time_ns, _) = self.front()?;
-        Some((below.map_or(0, |entry| entry.1), time_ns))
+    fn get(&self, number: usize) -> Option<(u64, u64)> {
+        let entry = self.entries.get((self.first + number) % ENTRIES);
+        entry.filter(|_| number < self.length).copied()
+    }
+
+    fn put(&mut self, number: usize, entry: (u64, u64)) {
+        if let Some(slot) = self.entries.get_mut((self.first + number) % ENTRIES) {
+            *slot = entry;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Measures how long bytes wait at a socket, from successive polls.
 
-use super::{Calls, Curve, Reading};
+use super::{Calls, Curve, Reading, calls::Calculated};
 
 /// How the curves are derived from a socket's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,10 +72,20 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, delay: &Delay) {
+    pub(super) fn add(&mut self, delay: &Delay) {
         self.samples += 1;
         self.bytes = self.bytes.saturating_add(delay.bytes);
         self.ns_bytes += delay.ns as f64 * delay.bytes as f64;
+    }
+
+    /// Returns the sum of two sums.
+    #[must_use]
+    pub fn plus(&self, other: &Sum) -> Sum {
+        Sum {
+            samples: self.samples.saturating_add(other.samples),
+            bytes: self.bytes.saturating_add(other.bytes),
+            ns_bytes: self.ns_bytes + other.ns_bytes,
+        }
     }
 
     /// Returns the mean delay of a byte, or `None` without bytes.
@@ -140,19 +150,13 @@ impl Meter {
             Estimator::Exact => (exact_sender(reading), exact_receiver(reading)),
             Estimator::Paper => (paper_sender(reading), paper_receiver(reading)),
         };
-        let mut delays = Delays {
-            sender: self.sender.step(reading.time_ns, sender),
-            receiver: self.receiver.step(reading.time_ns, receiver),
+        let polled = [self.sender.step(reading.time_ns, sender), self.receiver.step(reading.time_ns, receiver)];
+        let called = match (self.estimator, calls) {
+            (Estimator::Paper, Some(calls)) => calls.observe(reading),
+            _ => [None; 2],
         };
-        if let (Estimator::Paper, Some(calls)) = (self.estimator, calls) {
-            delays = calls.observe(reading, delays);
-        }
-        if let Some(delay) = &delays.sender {
-            self.totals.sender.add(delay);
-        }
-        if let Some(delay) = &delays.receiver {
-            self.totals.receiver.add(delay);
-        }
+        let [sender_delay, receiver_delay] =
+            [add(&mut self.totals.sender, polled[0], called[0]), add(&mut self.totals.receiver, polled[1], called[1])];
         let counts = Counts {
             written: sender.map_or(0, |passed| passed.into),
             acked: reading.info.bytes_acked.unwrap_or_default(),
@@ -162,7 +166,7 @@ impl Meter {
         self.totals.written_bytes = counts.written.saturating_sub(first.written);
         self.totals.acked_bytes = counts.acked.saturating_sub(first.acked);
         self.totals.received_bytes = counts.received.saturating_sub(first.received);
-        delays
+        Delays { sender: sender_delay, receiver: receiver_delay }
     }
 
     /// Returns the age of the oldest byte that has not left. `None` if no byte waits, or if its age is unknown.
@@ -174,6 +178,19 @@ impl Meter {
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
+}
+
+/// Adds the delays of one poll and direction to the totals: those that follow from calls, if these are known. Returns the
+/// newest of them.
+fn add(total: &mut Sum, polled: Option<Delay>, called: Option<Calculated>) -> Option<Delay> {
+    let Some(called) = called else {
+        if let Some(delay) = &polled {
+            total.add(delay);
+        }
+        return polled;
+    };
+    *total = total.plus(&called.sum);
+    called.newest
 }
 
 /// The bytes that entered a queue, and those that left it.
@@ -208,12 +225,12 @@ impl Side {
         let came = self.into.reached(out);
         self.into.forget(out);
         let came = came?;
-        Some(Delay {
-            ns: now_ns.saturating_sub(came.at_ns),
-            least_ns: last_ns.saturating_sub(came.by_ns),
-            most_ns: now_ns.saturating_sub(came.after_ns),
-            bytes,
-        })
+        let (least_ns, most_ns) = (last_ns.saturating_sub(came.by_ns), now_ns.saturating_sub(came.after_ns));
+        // The last byte of a full queue has just left. A queue that is empty may have been so since the last poll, and
+        // what passed through it came and left at one time rather than along a line.
+        let is_burst = passed.into == out && came.by_ns <= last_ns;
+        let ns = if is_burst { least_ns.midpoint(most_ns) } else { now_ns.saturating_sub(came.at_ns) };
+        Some(Delay { ns, least_ns, most_ns, bytes })
     }
 
     fn waiting_ns(&self, now_ns: u64) -> Option<u64> {

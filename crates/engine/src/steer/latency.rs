@@ -88,14 +88,14 @@ impl LatencyConfig {
 #[derive(Debug, Clone)]
 pub struct LatencySteering {
     config: LatencyConfig,
-    known: HashMap<u32, Known>,
+    histories: HashMap<u32, History>,
     /// The number of consecutive intervals in which no latency has changed.
     steady: u32,
 }
 
 /// The history of a backend.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct History {
     latency: Option<Latency>,
     /// The number of intervals since the last latency.
     missing: u32,
@@ -109,7 +109,7 @@ impl LatencySteering {
     /// A constant is out of its range.
     pub fn new(config: LatencyConfig) -> Result<LatencySteering, OutOfRange> {
         config.check()?;
-        Ok(LatencySteering { config, known: HashMap::new(), steady: 0 })
+        Ok(LatencySteering { config, histories: HashMap::new(), steady: 0 })
     }
 }
 
@@ -133,19 +133,19 @@ impl LatencySteering {
     /// Compares latencies with the previous ones, and records them.
     fn remember(&mut self, stats: &[BackendStats]) {
         let mut has_changed = false;
-        let mut known = HashMap::with_capacity(stats.len());
+        let mut histories = HashMap::with_capacity(stats.len());
         for backend in stats {
-            let before = self.known.get(&backend.real).copied().unwrap_or_default();
+            let before = self.histories.get(&backend.real).copied().unwrap_or_default();
             let now = match (backend.latency, before.latency) {
                 (Some(latency), old) => {
                     has_changed |= old.is_none_or(|old| self.differs(&old, &latency));
-                    Known { latency: Some(latency), missing: 0 }
+                    History { latency: Some(latency), missing: 0 }
                 }
-                (None, _) => Known { missing: before.missing.saturating_add(1), ..before },
+                (None, _) => History { missing: before.missing.saturating_add(1), ..before },
             };
-            known.insert(backend.real, now);
+            histories.insert(backend.real, now);
         }
-        self.known = known;
+        self.histories = histories;
         self.steady = match has_changed {
             true => 0,
             false => self.steady.saturating_add(1),
@@ -162,7 +162,7 @@ impl LatencySteering {
     /// backend gains more than the cap.
     fn regress(&self, pool: &Pool, next: &mut [Share]) {
         let is_forgotten = |real: u32| {
-            let missing = self.known.get(&real).map_or(0, |known| known.missing);
+            let missing = self.histories.get(&real).map_or(0, |history| history.missing);
             self.config.forget > 0 && missing >= self.config.forget
         };
         let members: Vec<usize> = (0..next.len())

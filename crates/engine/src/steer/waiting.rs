@@ -9,8 +9,9 @@ use std::{collections::VecDeque, time::Duration};
 /// formula yields little more than noise, and above there is no such mean: there the estimate is L · T_s, by Little's
 /// law, where L is the number of requests that are present.
 ///
-/// For a server with several workers it is the formula of Allen and Cunneen, ρ^(√(2 (c + 1)) - 1) / (c (1 - ρ)) · (c_a²
-/// + c_s²) / 2 · T_s, which is Kingman's for c = 1.
+/// For a server with c workers, Kingman's formula becomes that of Allen and Cunneen, ρ^(√(2 (c + 1)) - 1) / (c (1 - ρ)) ·
+/// (c_a² + c_s²) / 2 · T_s. The other estimate becomes (L - c + 1) · T_s / c: a new request waits until so many of those
+/// that are present have left, one every T_s / c, and not at all while a worker is idle. With c = 1, both are the above.
 #[derive(Debug, Clone)]
 pub struct WaitingEstimator {
     workers: f64,
@@ -86,11 +87,9 @@ impl WaitingEstimator {
     /// Returns the estimate, or `None` until something has been served.
     pub fn waiting(&self, now_ns: u64) -> Option<Waiting> {
         let service = self.services.mean()?;
-        let little = Waiting {
-            wait: to_duration(self.present as f64 * service / self.workers),
-            formula: Formula::Little,
-            load: 0.0,
-        };
+        let departures = (self.present as f64 - self.workers + 1.0).max(0.0);
+        let little =
+            Waiting { wait: to_duration(departures * service / self.workers), formula: Formula::Little, load: 0.0 };
         let Some(gap) = self.gap(now_ns).filter(|gap| *gap > 0.0) else {
             return Some(little);
         };

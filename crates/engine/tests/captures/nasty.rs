@@ -9,19 +9,8 @@ use crate::support::{Packet, Replay, folder, only, packets, replay};
 
 /// Returns the number of packets that were skipped for any reason.
 fn passed_over(replay: &Replay) -> u64 {
-    [
-        Counter::NotIp,
-        Counter::OtherProtocol,
-        Counter::Truncated,
-        Counter::Malformed,
-        Counter::Fragment,
-        Counter::TooDeep,
-        Counter::UnknownLink,
-        Counter::Untracked,
-    ]
-    .iter()
-    .map(|counter| replay.counters.get(*counter))
-    .sum()
+    let skips = &Counter::ALL[Counter::NotIp as usize..=Counter::UnknownLink as usize];
+    skips.iter().chain(&[Counter::Untracked]).map(|counter| replay.counters.get(*counter)).sum()
 }
 
 fn listed() -> Option<Vec<(String, Vec<Packet>, Value)>> {

@@ -204,3 +204,16 @@ fn a10_timestamps_and_sequence_numbers_agree() {
     measured(&a10, &config, &server).assert_is(of_client, "to the server");
     measured(&a10, &config, &client).assert_is(of_server, "to the client");
 }
+
+/// tshark's `tcp.analysis.retransmission`, without those of a lone SYN.
+#[test]
+fn retransmissions_are_as_many_as_tshark_finds() {
+    for (id, count) in [("A01", 0), ("A02", 13), ("A03", 1)] {
+        let Some(capture) = capture(id) else { return };
+        for method in [Method::TcpSeq, Method::TcpTimestamp] {
+            let samples = capture.samples(&[method]);
+            let found: u64 = samples.iter().map(|sample| sample.path.retransmitted).sum();
+            assert_eq!(found, count, "{id} {method}");
+        }
+    }
+}

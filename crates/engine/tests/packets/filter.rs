@@ -1,6 +1,9 @@
 //! `--filter`: which flows are followed.
 
-use dwell_engine::rtt::{Config, Counter, FilterRule};
+use dwell_engine::{
+    filter::Filter,
+    rtt::{Config, Counter},
+};
 
 use crate::wire::{Segment, client, run, server, small};
 
@@ -11,7 +14,7 @@ fn scene(ipv6: bool) -> Vec<Segment> {
 
 /// Returns whether the flow between 10.0.0.1:40000 and 10.0.0.2:80, or fd00::1 and fd00::2, is followed.
 fn followed(rules: &[&str], ipv6: bool) -> bool {
-    let config = Config { filter: FilterRule::parse_all(rules).unwrap(), ..small() };
+    let config = Config { filter: Filter::parse(rules).unwrap(), ..small() };
     let run = run(&config, scene(ipv6));
     let (samples, filtered) = (run.samples.len(), run.count(Counter::Filtered));
     assert!(
@@ -59,6 +62,27 @@ fn an_excluding_rule_wins_wherever_it_stands() {
         (&["!10.0.0.2:80"], false),
     ] {
         assert_eq!(followed(rules, false), v4, "{rules:?}");
+    }
+}
+
+#[test]
+fn an_expression_holds_for_both_ends_together() {
+    for (rules, v4, v6) in [
+        (&["tcp"][..], true, true),
+        (&["udp"], false, false),
+        (&["not tcp"], false, false),
+        (&["ip6"], false, true),
+        (&["tcp port 80 and not net 10.0.0.0/8"], false, true),
+        (&["host 10.0.0.1 and port 80"], true, false),
+        (&["host 10.0.0.1 and host 10.0.0.2"], true, false),
+        (&["host 10.0.0.1 and host 10.0.0.3"], false, false),
+        (&["port 53 or (net 10 and tcp)"], true, false),
+        (&["not (port 80 or port 443)"], false, false),
+        (&["udp", "!:80", "tcp"], false, false),
+        (&["udp", ":80"], true, true),
+    ] {
+        assert_eq!(followed(rules, false), v4, "{rules:?} over IPv4");
+        assert_eq!(followed(rules, true), v6, "{rules:?} over IPv6");
     }
 }
 

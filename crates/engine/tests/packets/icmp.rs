@@ -84,6 +84,25 @@ fn duplicates_change_nothing() {
 }
 
 #[test]
+fn a_number_that_was_answered_may_be_used_again() {
+    for (interval_ms, rtt_ms) in [(1000.0, 20.0), (100.0, 99.0), (5.0, 0.25)] {
+        let at = |n: u32| f64::from(n) * interval_ms;
+        let scene = (0..60).flat_map(|n| [ask(at(n), 1), reply(at(n) + rtt_ms, 1)]);
+        let run = run(&small(), scene);
+        assert_eq!(run.samples.len(), 60, "{interval_ms} {rtt_ms}");
+        assert!(run.samples.iter().all(|sample| sample.rtt_ns == (rtt_ms * 1e6) as u64));
+    }
+}
+
+#[test]
+fn a_number_that_is_used_again_before_its_reply_makes_that_unclear() {
+    let scene = [ask(0.0, 1), ask(1000.0, 1), reply(1020.0, 1), ask(2000.0, 1), reply(2020.0, 1)];
+    let run = run(&small(), scene);
+    assert_eq!(run.lines(), ["icmp to server: 20 ms at 2020"]);
+    assert_eq!(run.count(Counter::Ambiguous), 1);
+}
+
+#[test]
 fn a_sequence_that_comes_round_again_takes_the_new_request() {
     assert_eq!(
         measured([ask(0.0, 1), ask(1000.0, 2), ask(65_536_000.0, 1), reply(65_536_020.0, 1),]),

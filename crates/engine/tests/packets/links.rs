@@ -1,6 +1,6 @@
 //! Headers around an IP packet: link headers, tags, tunnels, options.
 
-use dwell_engine::rtt::Counter;
+use dwell_engine::rtt::{Config, Counter};
 use etherparse::PacketBuilder;
 
 use crate::wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, run, server, small};
@@ -138,12 +138,13 @@ fn each_encapsulation_is_parsed() {
 }
 
 #[test]
-fn both_directions_may_be_wrapped_differently() {
+fn both_directions_may_be_wrapped_differently_if_tunnels_are_ignored() {
     let (_, plain) = WRAPS[0];
     let (_, tagged) = WRAPS[2];
     let scene =
         [wrapped(&client(10.0).data(100, 50).ack(1).ts(5, 1), tagged), wrapped(&server(30.0).ack(150).ts(9, 5), plain)];
-    assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
+    let one_flow = Config { ignore_tunnels: true, ..small() };
+    assert_eq!(run(&one_flow, scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
 #[test]
@@ -155,6 +156,27 @@ fn padding_is_no_payload() {
         wrapped(&server(30.0).data(1, 10).ack(100).ts(9, 5), padded),
     ];
     assert!(run(&small(), scene).samples.is_empty());
+}
+
+#[test]
+fn an_ip_length_beyond_the_packet_around_it_is_malformed() {
+    for (name, wrap) in WRAPS {
+        for ipv6 in [false, true] {
+            let packet = client(10.0).seq(100).ack(1).ts(5, 1);
+            let good = if ipv6 { packet.ipv6() } else { packet }.ip_packet();
+            let mut long = good.clone();
+            long[if ipv6 { 5 } else { 3 }] += 6;
+            // Everything around the packet keeps its length, and padding makes room for six more bytes.
+            let (link, mut data) = wrap(&good);
+            let at = data.windows(good.len()).position(|bytes| bytes == good).unwrap();
+            data[at..at + long.len()].copy_from_slice(&long);
+            data.extend([0; 6]);
+            let run = run(&small(), [frame(10.0, link, data)]);
+            // Without a length around it, padding cannot be distinguished from data.
+            let bounded = ["PPP", " in ", "GRE"].iter().any(|part| name.contains(part));
+            assert_eq!(run.count(Counter::Malformed), u64::from(bounded), "{name}, IPv6: {ipv6}");
+        }
+    }
 }
 
 #[test]
@@ -185,7 +207,7 @@ pub const EXTENSIONS: [(u8, &[u8]); 6] = [
 
 /// Returns the IPv6 packet with these extension headers inserted.
 pub fn extended(packet: &Segment, headers: &[(u8, &[u8])]) -> Vec<u8> {
-    let mut ip = packet.clone().ipv6().ip_packet();
+    let mut ip = packet.ipv6().ip_packet();
     for (number, bytes) in headers.iter().rev() {
         let mut bytes = bytes.to_vec();
         bytes[0] = ip[6];

@@ -57,7 +57,7 @@ fn in_order(mut scene: Vec<Segment>) -> Vec<Segment> {
 }
 
 fn span_ns(scene: &[Segment]) -> u64 {
-    let times = || scene.iter().map(|packet| Frame::from(packet.clone()).time_ns);
+    let times = || scene.iter().map(|packet| Frame::from(*packet).time_ns);
     times().max().unwrap() - times().min().unwrap()
 }
 
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn no_sample_begins_before_the_first_packet(scene in segments(), config in configs()) {
         let scene = in_order(scene);
-        let start_ns = Frame::from(scene[0].clone()).time_ns;
+        let start_ns = Frame::from(scene[0]).time_ns;
         for sample in run(&config, scene).samples {
             prop_assert!(sample.time_ns - sample.rtt_ns >= start_ns);
         }
@@ -121,6 +121,8 @@ proptest! {
         to_seq: [u32; 2],
         to_ts: [u32; 2],
     ) {
+        // Where short segments have their stamps depends on the lower bits of their numbers.
+        let to_seq = to_seq.map(|by| by & !0xffff);
         let scene = in_order(scene);
         let moved = scene.iter().cloned().map(|mut packet| {
             let (mine, theirs) = (packet.from as usize, packet.from.peer() as usize);
@@ -172,7 +174,7 @@ proptest! {
         let on = |interface: u32, scene: &[Segment]| -> Vec<Frame> {
             scene
                 .iter()
-                .map(|packet| Frame { interface, ..packet.clone().into() })
+                .map(|packet| Frame { interface, ..(*packet).into() })
                 .collect()
         };
         let (one, two) = (in_order(one), in_order(two));

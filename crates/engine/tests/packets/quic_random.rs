@@ -2,12 +2,12 @@
 
 use dwell_engine::{
     measure::{Method, Sample},
-    rtt::Counter,
+    rtt::{Config, Counter},
 };
 
 use crate::{
     quic_path::{Connection, Dice, Path, Spin, Traffic, seen},
-    wire::{Run, Side, run, small},
+    wire::{Frame, Run, Side, run, small},
 };
 
 const TRAFFICS: [Traffic; 6] = [
@@ -21,6 +21,15 @@ const TRAFFICS: [Traffic; 6] = [
 
 /// A vantage point in the middle, next to the client, and next to the server.
 const PATHS: [(u64, u64); 3] = [(10_000, 2_500), (50, 12_000), (12_000, 50)];
+
+const CLOSE: Path = Path { to_client_us: 2_500, to_server_us: 2_500, late_one_in: 0 };
+const GENUINE: Connection = Connection {
+    client: Spin::Genuine,
+    server: Spin::Genuine,
+    traffic: Traffic::Requests { packets: 4, think_us: 100 },
+    path: CLOSE,
+    duration_ms: 3_000,
+};
 
 /// Runs each kind of traffic on each path, `times` each.
 fn runs(client: Spin, server: Spin, late_one_in: u64, times: u64) -> Vec<(Connection, Run)> {
@@ -88,6 +97,49 @@ fn genuine_spin_is_measured_whatever_the_traffic_and_never_too_short() {
         if matches!(connection.traffic, Traffic::Requests { packets: 1, .. }) {
             assert!(server.unwrap() < 2 * to_server_us * 1000 + 200_000);
         }
+    }
+}
+
+#[test]
+fn a_slow_handshake_hides_no_edge() {
+    for path in [Path { to_client_us: 500, to_server_us: 4_500, late_one_in: 0 }, CLOSE] {
+        let connection = Connection { path, ..GENUINE };
+        let frames = seen(&connection, &mut Dice(1));
+        let alone = run(&Config { methods: vec![Method::QuicSpin], ..small() }, frames.clone()).samples;
+        assert!(alone.len() > 400, "{}", alone.len());
+        for slower_ms in [0, 10, 90, 190, 490, 990, 10_000] {
+            let mut frames = frames.clone();
+            for frame in &mut frames[1..] {
+                frame.time_ns += slower_ms * 1_000_000;
+            }
+            let run = run(&small(), frames);
+            let with = run.samples.iter().filter(|sample| sample.method == Method::QuicSpin);
+            let rtts = |sample: &Sample| (sample.dst, sample.rtt_ns);
+            let same = with.map(rtts).eq(alone.iter().map(rtts));
+            assert!(same, "handshake slower by {slower_ms} ms: {} samples", run.samples.len());
+        }
+    }
+}
+
+#[test]
+fn a_path_that_becomes_much_shorter_is_not_silenced() {
+    for (long_us, packets) in [(50_000, 1), (50_000, 12), (200_000, 1), (200_000, 12)] {
+        let traffic = Traffic::Requests { packets, think_us: 100 };
+        let long = Path { to_client_us: long_us, to_server_us: long_us, late_one_in: 0 };
+        let before = Connection { traffic, path: long, duration_ms: 6_000, ..GENUINE };
+        let mut frames = seen(&before, &mut Dice(1));
+        let change_ns = frames.last().unwrap().time_ns + 1_000_000;
+        let after = seen(&Connection { traffic, path: CLOSE, duration_ms: 3_000, ..GENUINE }, &mut Dice(2));
+        let start_ns = after[3].time_ns;
+        frames.extend(
+            after.into_iter().skip(3).map(|frame| Frame { time_ns: frame.time_ns - start_ns + change_ns, ..frame }),
+        );
+        let run = run(&small(), frames);
+        let after: Vec<_> = run.samples.iter().filter(|sample| sample.time_ns > change_ns).collect();
+        assert!(after.len() > 500, "{long_us} µs, {packets} packets: {} samples", after.len());
+        // No round trip is shorter than the way, but for the jitter.
+        let least_ns = 2 * CLOSE.to_client_us * 1000 - 40_000;
+        assert_eq!(after.iter().filter(|sample| sample.rtt_ns < least_ns).count(), 0);
     }
 }
 

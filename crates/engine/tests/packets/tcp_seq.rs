@@ -67,6 +67,20 @@ fn an_ack_beyond_what_was_seen_answers_the_oldest_that_waits() {
 }
 
 #[test]
+fn data_that_was_acknowledged_before_it_passed_is_not_measured() {
+    assert_eq!(
+        measured([
+            client(10.0).data(100, 50).ack(500),
+            // of data that took another way
+            server(30.0).ack(300),
+            client(31.0).data(150, 50).ack(500),
+            server(40.0).ack(350),
+        ]),
+        ["tcp-seq to server: 20 ms at 30"]
+    );
+}
+
+#[test]
 fn an_ack_of_nothing_new_answers_nothing() {
     assert_eq!(
         measured([

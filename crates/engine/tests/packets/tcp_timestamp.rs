@@ -191,6 +191,20 @@ fn an_echo_that_acknowledges_nothing_of_the_stamped_data_is_refused() {
     );
 }
 
+#[test]
+fn an_echo_that_came_before_the_data_does_not_hide_the_answer() {
+    // SYN, ACK and request in one tick of the client; SYN-ACK, answer and FIN in one tick of the server.
+    let scene = [
+        client(0.0).syn(99).ts(5, 0),
+        server(0.2).syn(499).ack(100).ts(900, 5),
+        client(0.25).seq(100).ack(500).ts(5, 900),
+        client(0.3).data(100, 50).ack(500).ts(5, 900),
+        server(0.5).data(500, 70).ack(150).ts(900, 5),
+        client(0.75).fin(150).ack(570).ts(5, 900),
+    ];
+    assert_eq!(measured(scene), ["tcp-timestamp to server: 0.2 ms at 0.5", "tcp-timestamp to client: 0.25 ms at 0.75"]);
+}
+
 /// Generates a request every `gap_ms`, answered after 20 ms, with clocks of `hz`.
 fn requests(hz: f64, gap_ms: f64, count: u32) -> Vec<Segment> {
     let tick = |at_ms: f64| (at_ms * hz / 1000.0) as u32 + 1000;

@@ -17,23 +17,9 @@ fn times_counted(frame: &Frame) -> u64 {
     let counters = tracker.counters();
     assert_eq!(counters.get(Counter::Packets), 1);
     assert_eq!(counters.get(Counter::Bytes), u64::from(frame.wire_len));
-    [
-        Counter::NotIp,
-        Counter::OtherProtocol,
-        Counter::Truncated,
-        Counter::Malformed,
-        Counter::Fragment,
-        Counter::TooDeep,
-        Counter::Filtered,
-        Counter::UnknownLink,
-        Counter::Stray,
-        Counter::Untracked,
-        Counter::Contended,
-        Counter::FlowsOpened,
-    ]
-    .iter()
-    .map(|counter| counters.get(*counter))
-    .sum()
+    let skips = &Counter::ALL[Counter::NotIp as usize..=Counter::Stray as usize];
+    let others = [Counter::Untracked, Counter::Contended, Counter::FlowsOpened];
+    skips.iter().chain(&others).map(|counter| counters.get(*counter)).sum()
 }
 
 /// TCP with options, ICMP, DNS and both QUIC headers.

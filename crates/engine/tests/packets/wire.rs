@@ -65,7 +65,7 @@ impl Side {
 }
 
 /// One TCP segment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Segment {
     pub at_ms: f64,
     pub from: Side,

@@ -66,8 +66,9 @@ fn a_client_that_thinks_is_not_valid() {
         let Some(made) = estimates(file, 80, estimator) else {
             return;
         };
-        let thinks = |made: &Estimate| made.reason == Some(Reason::ThinkTime);
-        assert!(!made.is_empty() && made.iter().all(thinks), "{made:?}");
+        // one answer of fourteen is acknowledged by the next request, and without timestamps nothing shows when it ended
+        let reason = if estimator == Estimator::Auto { Reason::DelayedAck } else { Reason::ThinkTime };
+        assert!(!made.is_empty() && made.iter().all(|made| made.reason == Some(reason)), "{made:?}");
     }
 }
 

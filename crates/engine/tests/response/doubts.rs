@@ -479,17 +479,17 @@ fn gaps_alone_do_not_believe_timers_and_thinkers_either() {
 }
 
 #[test]
-fn a_nearly_empty_epoch_is_too_few_whatever_else_it_is() {
-    // Progress without requests, and one request after a long pause.
+fn one_answer_is_enough() {
+    // In pieces, and before a long pause.
     let mut client = Client::new();
     client.send(300).wait(10 * MS).receive(5000);
     for _ in 0..4 {
         client.wait(10 * MS).receive(5000);
     }
-    assert_all(&made(Estimator::Auto, &client.packets), Reason::TooFew);
+    assert_near(&made(Estimator::Auto, &client.packets), 50 * MS);
     let mut client = Client::new();
     client.send(300).wait(MS).receive(5000).wait(500 * MS).send(300);
-    assert_all(&made(Estimator::Auto, &client.packets), Reason::TooFew);
+    assert_near(&made(Estimator::Auto, &client.packets), MS);
 }
 
 #[test]
@@ -521,6 +521,7 @@ fn names_of_reasons_stay() {
             "lossy",
             "multiplexed",
             "too many outstanding",
+            "delayed ACK",
             "low confidence",
         ]
     );

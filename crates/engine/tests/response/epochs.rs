@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    response::{Config, Estimator, Flow, Method, estimate},
+    response::{Answers, Config, Estimator, Flow, Method, estimate},
 };
 
 use crate::support::{MS, SECOND, START, epochs, sealed, syn, tcp};
@@ -14,7 +14,7 @@ fn second(estimator: Estimator) -> Config {
 #[test]
 fn states_are_as_small_as_promised() {
     assert!(size_of::<abi::dwell_pirate_state>() <= 154);
-    assert!(size_of::<abi::dwell_auto_state>() <= 256);
+    assert!(size_of::<abi::dwell_auto_state>() <= 384);
 }
 
 #[test]
@@ -145,4 +145,30 @@ fn a_response_just_before_the_border_counts_before_it() {
     let ended = epochs(&second(Estimator::Auto), &packets);
     assert_eq!((ended[0].all, ended[0].all_ns.div_ceil(MS)), (1, 95));
     assert_eq!(ended[1].all, 0);
+}
+
+#[test]
+fn percentiles_are_those_of_single_answers() {
+    // Nine answers of 10 ms, one of 200 ms; then as many of 2 ms that counts are halved again and again.
+    for (usual_ns, rare_ns, turns, seconds) in [(10 * MS, 200 * MS, 40, 10), (MS, 40 * MS, 1500, 60)] {
+        let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+        let (mut now, mut seq) = (START + 2 * MS, 1);
+        for turn in 0..turns {
+            packets.push(tcp(now, seq, 300, 1 + 5000 * turn));
+            seq += 300;
+            now += if turn % 10 == 7 { rare_ns } else { usual_ns };
+            packets.push(tcp(now, seq, 0, 1 + 5000 * (turn + 1)));
+            now += 10_000;
+        }
+        let config = Config { epoch_ns: seconds * SECOND, ..Config::default() };
+        let ended = epochs(&config, &packets);
+        let made = estimate(&config, &ended[0]);
+        let answers = Answers::of(&ended[0], &made).unwrap();
+        let (p50, p99) = (answers.quantile(0.5), answers.quantile(0.99));
+        assert!(p50.least_ns <= usual_ns && usual_ns <= p50.most_ns, "{p50:?}");
+        assert!(p99.least_ns <= rare_ns && rare_ns <= p99.most_ns, "{p99:?}");
+        assert!(p99.most_ns * 3 <= p99.least_ns * 4, "{p99:?}");
+        let counted: u64 = answers.latencies().map(|(_, count)| count).sum();
+        assert_eq!(counted, u64::from(ended[0].answered));
+    }
 }

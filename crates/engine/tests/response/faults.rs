@@ -50,23 +50,19 @@ fn one_by_one(service_ns: u64, think_ns: u64) -> Vec<dwell_arrival> {
 }
 
 #[test]
-fn a_client_that_mostly_thinks() {
-    let made = assert_fault(&one_by_one(MS, 20 * MS), Reason::ThinkTime);
-    assert!(made.response_ns.unwrap().abs_diff(MS) < US);
-}
-
-#[test]
-fn a_client_that_thinks_a_little_is_fine() {
+fn a_client_that_thinks_is_fine() {
     let config = Config::default();
-    let epoch = epochs(&config, &one_by_one(10 * MS, 2 * MS))[1];
-    let made = estimate(&config, &epoch);
-    assert!(made.is_valid(), "{made:?}");
-    assert!(made.response_ns.unwrap().abs_diff(10 * MS) < 2 * US);
+    for (service_ns, think_ns) in [(10 * MS, 2 * MS), (MS, 20 * MS), (MS, 200 * MS)] {
+        let epoch = epochs(&config, &one_by_one(service_ns, think_ns))[1];
+        let made = estimate(&config, &epoch);
+        assert!(made.is_valid(), "{made:?}");
+        assert!(made.response_ns.unwrap().abs_diff(service_ns) < 2 * US);
+    }
 }
 
 #[test]
-fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
-    // Every other response is so small that only the next request, 10 ms later, acknowledges it.
+fn ends_hidden_in_the_next_request_are_unknown_if_the_client_thinks() {
+    // There are no timestamps. Every other response is so small that only the next request, 10 ms later, acknowledges it.
     let (mut packets, mut now) = (vec![syn(START, 0), tcp(START + MS, 1, 0, 1)], START + 2 * MS);
     for i in 0..150u32 {
         packets.push(tcp(now, 1 + 300 * i, 300, 1 + 5000 * i));
@@ -75,15 +71,11 @@ fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
         }
         now += 15 * MS;
     }
-    let config = Config::default();
-    let epoch = epochs(&config, &packets)[1];
-    let made = estimate(&config, &epoch);
-    assert!(made.response_ns.unwrap().abs_diff(5 * MS) < 2 * US, "{made:?}");
-    assert!(epoch.hidden > 20 && made.confidence < 0.8);
+    assert_fault(&packets, Reason::DelayedAck);
 }
 
 #[test]
-fn responses_in_pieces() {
+fn responses_in_pieces_end_with_the_last() {
     let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
     let (mut now, mut ack) = (START + 2 * MS, 1);
     for i in 0..200u32 {
@@ -95,7 +87,9 @@ fn responses_in_pieces() {
         }
         now += 10 * US;
     }
-    assert_fault(&packets, Reason::Staggered);
+    let config = Config::default();
+    let made = estimate(&config, &epochs(&config, &packets)[1]);
+    assert!(made.is_valid() && made.response_ns.unwrap().abs_diff(9 * MS) < 2 * US, "{made:?}");
 }
 
 #[test]
@@ -112,6 +106,4 @@ fn repeated_acks() {
 #[test]
 fn too_few() {
     assert_fault(&[tcp(START, 1, 300, 1)], Reason::TooFew);
-    let few = &one_by_one(10 * MS, 10 * US)[..5];
-    assert_fault(few, Reason::TooFew);
 }

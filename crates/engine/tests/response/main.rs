@@ -8,6 +8,8 @@ mod epochs;
 mod faults;
 mod flows;
 mod modes;
+mod recorded;
+mod server_clock;
 mod simulation;
 #[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;

@@ -97,6 +97,37 @@ fn a_server_that_answers_several_at_once() {
     assert!(sure < 0.9, "{sure}");
 }
 
+/// Ends that follow one another sooner than runs of progress are apart: an estimate is right, or there is none.
+#[test]
+fn several_outstanding_at_a_server_of_microseconds() {
+    let config = Config::default();
+    let mut wrong = Vec::new();
+    for (service_ns, response) in
+        [((20 * US, 200 * US), 400), ((100 * US, 400 * US), 2000), ((200 * US, 450 * US), 20_000)]
+    {
+        for (client, depth) in [(Client::Page, 2), (Client::Page, 6), (Client::Batch, 3), (Client::Batch, 8)] {
+            for server in [Server::Serial, Server::Concurrent] {
+                let workload = Workload { service_ns, response, server, ..Workload::new(client, depth) };
+                let traffic = simulate(workload, 5 * SECOND);
+                for epoch in epochs(&config, &traffic.packets) {
+                    let made = estimate(&config, &epoch);
+                    let truth = truth(&traffic, &epoch, made.truth);
+                    if let (true, Some(ns), Some(truth)) =
+                        (made.is_valid() && made.confidence >= 0.7, made.response_ns, truth)
+                        && (ns as f64 / truth - 1.0).abs() > 0.2
+                    {
+                        wrong.push(format!(
+                            "{client:?} {depth} {server:?} {service_ns:?}: {:?} {ns} for {truth:.0}, {:.2}",
+                            made.method, made.confidence
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} epochs are wrong: {:#?}", wrong.len(), wrong);
+}
+
 #[test]
 fn a_path_of_ten_milliseconds() {
     let workload = Workload { rtt_ns: 10 * MS, ..Workload::new(Client::Page, 4) };

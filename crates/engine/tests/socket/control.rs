@@ -2,7 +2,7 @@
 
 use dwell_engine::socket::{
     Estimator, Meter, Reading, TcpInfo,
-    control::{Controller, Element, ElementConfig, Lowat, Setting, State},
+    control::{Controller, Element, Lowat, Setting, State},
 };
 
 const MS: u64 = 1_000_000;
@@ -95,7 +95,7 @@ fn run(sender: &mut Sender, controller: &mut dyn Controller, seconds: u64) -> (f
             let reading = sender.reading(sender.now_us);
             let delay = meter.observe(&reading).sender;
             let Setting { notsent_lowat, .. } =
-                controller.update(&State { reading: &reading, delay, waiting_ns: meter.waiting_ns(reading.time_ns) });
+                controller.update(&State { delay, waiting_ns: meter.waiting_ns(reading.time_ns), ..state(&reading) });
             if let Some(bytes) = notsent_lowat {
                 sender.lowat = bytes.into();
             }
@@ -121,6 +121,16 @@ fn a_slow_link_is_kept_busy_by_a_few_segments() {
 }
 
 #[test]
+fn a_slower_flow_is_kept_busy_by_fewer_segments() {
+    for (rate, most_ms) in [(2_000_000, 13.0), (4_000_000, 9.0)] {
+        let mut sender = Sender::new(rate, 100);
+        let (delay, lost) = run(&mut sender, &mut Lowat::new(25 * MS), 10);
+        assert!(delay < most_ms, "{rate} bit/s: {delay} ms");
+        assert_eq!(lost, 0.0, "{rate} bit/s");
+    }
+}
+
+#[test]
 fn an_application_that_comes_late_gets_more_room_and_loses_little() {
     // At 200 Mbit/s, four segments are a quarter of a millisecond.
     let mut sender = Sender::new(200_000_000, 3_000);
@@ -142,10 +152,7 @@ fn an_application_that_was_late_once_gets_twice_the_room() {
         // Four polls in the following round trip, for which the kernel reports the same.
         sender.limited_until_us = if (1..5).contains(&look) { u64::MAX } else { 0 };
         let reading = sender.reading(1 + look * 10_000);
-        let delay = None;
-        let waiting_ns = None;
-        let state = State { reading: &reading, delay, waiting_ns };
-        set.extend(controller.update(&state).notsent_lowat);
+        set.extend(controller.update(&state(&reading)).notsent_lowat);
     }
     // Half a millisecond of 100 Mbit/s: it starts there, and is doubled at once.
     assert_eq!(set.iter().max(), Some(&(2 * set[0])), "{set:?}");
@@ -161,10 +168,7 @@ fn while_the_network_has_a_queue_nobody_is_late() {
         let mut reading = sender.reading(1 + look * 60_000);
         reading.info.min_rtt_us = Some(RTT_US);
         reading.info.rtt_us = RTT_US + queue_us;
-        let delay = None;
-        let waiting_ns = None;
-        let state = State { reading: &reading, delay, waiting_ns };
-        set.push(controller.update(&state).notsent_lowat);
+        set.push(controller.update(&state(&reading)).notsent_lowat);
     }
     let [Some(first), Some(second), Some(third), None, None, Some(last)] = set[..] else {
         panic!("{set:?}");
@@ -203,46 +207,83 @@ fn on_a_fast_path_there_is_room_for_half_a_millisecond() {
 }
 
 #[test]
+fn large_writes_are_cut_into_whole_segments_of_half_the_limit() {
+    let first = |rate_bits| {
+        let reading = Sender::new(rate_bits, 0).reading(1);
+        Lowat::new(25 * MS).update(&state(&reading))
+    };
+    let slow = first(10_000_000);
+    assert_eq!((slow.notsent_lowat, slow.piece_bytes), (Some(4 * MSS), Some(2 * MSS)));
+    // Half a millisecond is 12,500 bytes.
+    let faster = first(200_000_000);
+    assert_eq!((faster.notsent_lowat.map(|bytes| bytes / 100), faster.piece_bytes), (Some(125), Some(4 * MSS)));
+    let fast = first(2_000_000_000);
+    assert_eq!(fast.piece_bytes, Some(0), "the kernel's own pieces are shorter than the limit");
+}
+
+#[test]
 fn a_setting_that_would_change_little_is_left() {
     let mut controller = Lowat::new(25 * MS);
     let sender = Sender::new(10_000_000, 0);
     let mut settings = 0;
     for look in 0..1000 {
         let reading = sender.reading(look * 10_000);
-        let state = State { reading: &reading, delay: None, waiting_ns: None };
-        settings += usize::from(controller.update(&state).notsent_lowat.is_some());
+        settings += usize::from(controller.update(&state(&reading)).notsent_lowat.is_some());
     }
     assert_eq!(settings, 1);
 }
 
+const WINDOWS_BYTES: f64 = 2.1 * 100.0 * 1448.0;
+
+/// Updates a controller at a time. Returns its setting.
+fn element(controller: &mut Element, time_ms: u64, average_ms: f64, send_buffer: u32) -> Setting {
+    let reading = Sender::new(10_000_000, 0).reading(time_ms * 1000);
+    controller.update(&State { average_ns: Some(average_ms * MS as f64), send_buffer, ..state(&reading) })
+}
+
 #[test]
-fn element_holds_writes_above_an_aim_that_falls_while_the_delay_is_too_long() {
-    let mut controller = Element::new(ElementConfig::default());
-    let sender = Sender::new(10_000_000, 0);
-    let aim = |controller: &mut Element, look: u64, delay_ms: u64| {
-        let reading = sender.reading(look * 10_000);
-        let delay = dwell_engine::socket::Delay { ns: delay_ms * MS, ..Default::default() };
-        let state = State { reading: &reading, delay: Some(delay), waiting_ns: None };
-        controller.update(&state)
-    };
-    let first = aim(&mut controller, 0, 100).hold_above.unwrap();
-    // β congestion windows, less Δ.
-    assert_eq!(first.unsent_bytes, (2.1 * 100.0 * 1448.0 * 0.75) as u64);
-    assert_eq!((first.times, first.factor_permille), (8, 1500));
-    // One update per round-trip time of 50 ms.
-    for look in 1..5 {
-        assert_eq!(aim(&mut controller, look, 100), Setting::default());
+fn element_divides_its_target_by_a_power_of_the_ratio_of_delay_and_threshold() {
+    let mut controller = Element::new(25 * MS, false);
+    // It starts at the size of the send buffer; 16 times the threshold to the power of 1/4 is 2.
+    let first = element(&mut controller, 1000, 400.0, 200_000);
+    assert_eq!(first, Setting { hold_above: Some(100_000), ..Setting::default() });
+    // It is updated when more than a round trip of 50 ms has passed.
+    for time_ms in [1001, 1030, 1050] {
+        assert_eq!(element(&mut controller, time_ms, 400.0, 200_000), Setting::default());
     }
-    let second = aim(&mut controller, 5, 100).hold_above.unwrap();
-    assert_eq!(second.unsent_bytes, first.unsent_bytes * 3 / 4);
-    let mut last = second;
-    for look in 6..200 {
-        if let Some(hold) = aim(&mut controller, look, 1).hold_above {
-            assert_eq!(hold.unsent_bytes.max(1), hold.unsent_bytes);
-            last = hold;
-        }
+    assert_eq!(element(&mut controller, 1051, 25.0, 200_000).hold_above, Some(100_000), "at the threshold");
+    let third = element(&mut controller, 1102, 25.0 / 16.0, 200_000).hold_above;
+    assert_eq!(third, Some(200_000));
+    let last = element(&mut controller, 1153, 0.0, 200_000).hold_above;
+    assert_eq!(last, Some(WINDOWS_BYTES as u64), "at most β congestion windows");
+}
+
+#[test]
+fn element_knows_nothing_before_the_first_delay() {
+    let mut controller = Element::new(25 * MS, false);
+    let reading = Sender::new(10_000_000, 0).reading(1_000_000);
+    assert_eq!(controller.update(&State { send_buffer: 200_000, ..state(&reading) }), Setting::default());
+}
+
+#[test]
+fn element_sets_the_buffer_of_wireless_networks_to_its_target_times_gamma() {
+    let mut controller = Element::new(25 * MS, true);
+    assert_eq!(element(&mut controller, 1000, 400.0, 200_000).send_buffer, Some(110_000));
+}
+
+#[test]
+fn element_sleeps_up_to_nine_times_and_longer_each_time() {
+    let sleeps: Vec<f64> = (0..).map_while(Element::sleep_ns).map(|ns| ns as f64 / MS as f64).collect();
+    // cnt runs to δ + 1.
+    assert_eq!(sleeps.len(), 9);
+    for (sleep, number) in sleeps.iter().zip(1..) {
+        assert!((sleep - f64::from(number).powf(1.5)).abs() < 1e-3, "{number}: {sleep}");
     }
-    assert_eq!(last.unsent_bytes, (2.1 * 100.0 * 1448.0) as u64);
+}
+
+/// The state of a socket of which only the last poll is known.
+fn state(reading: &Reading) -> State<'_> {
+    State { reading, delay: None, waiting_ns: None, average_ns: None, send_buffer: 0 }
 }
 
 /// A controller that leaves the socket as it is.

@@ -20,16 +20,15 @@ fn range(outcome: &Outcome, server: usize, from: usize) -> (f64, f64) {
     (least, weights.fold(0.0, f64::max))
 }
 
+/// A cluster whose first server takes four times as long as the others.
+fn with_a_slow_server(seed: u64) -> Cluster {
+    Cluster { load: 0.5, slowness: |server, _| if server == 0 { 4.0 } else { 1.0 }, seed, ..Cluster::default() }
+}
+
 #[test]
 fn a_slow_server_is_left_with_little_and_the_tail_is_cut() {
     for seed in SEEDS {
-        let cluster = Cluster {
-            load: 0.5,
-            slowness: |server, _| if server == 0 { 4.0 } else { 1.0 },
-            seed,
-            ..Cluster::default()
-        };
-        let (steered, plain) = both(&cluster);
+        let (steered, plain) = both(&with_a_slow_server(seed));
         // A quarter of 0.5 · 4 is half of what the others can do. Without steering the server has twice the work that
         // it can do; with steering it has at most a tenth of the mean in steady state, plus what regression tries from
         // time to time.
@@ -44,13 +43,7 @@ fn a_slow_server_is_left_with_little_and_the_tail_is_cut() {
 #[test]
 fn the_weights_of_a_slow_server_do_not_swing() {
     for seed in SEEDS {
-        let cluster = Cluster {
-            load: 0.5,
-            slowness: |server, _| if server == 0 { 4.0 } else { 1.0 },
-            seed,
-            ..Cluster::default()
-        };
-        let (steered, _) = both(&cluster);
+        let (steered, _) = both(&with_a_slow_server(seed));
         // Each has a weight of 1.
         for server in 0..SERVERS {
             let (least, most) = range(&steered, server, 40);

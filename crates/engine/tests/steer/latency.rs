@@ -129,7 +129,7 @@ fn only_as_fresh_as_the_freshest_slow_one_receives() {
 #[test]
 fn without_an_estimate_or_unusable_a_backend_keeps_its_weight() {
     let mut seen = seen(&[Some(10.0), None, Some(1.0), Some(40.0), Some(10.0)]);
-    seen[2].is_usable = false; // its 1 ms is no least either
+    seen[2].is_usable = false; // its 1 ms is not the minimum either
     seen[4].configured = 0.0;
     let next = step(paper(), &seen, &[1.0, 0.7, 0.5, 1.0, 0.0]);
     assert_eq!(weights(&next), [1.4, 0.7, 0.5, 0.6, 0.0]);

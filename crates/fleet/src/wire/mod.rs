@@ -12,7 +12,7 @@ mod traces;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Layer, Segment},
+    layers::{Ends, SegmentFigures, SegmentHooks},
 };
 use serde::{Deserialize, Serialize};
 
@@ -119,50 +119,27 @@ pub struct IntervalReport {
 /// The time that bytes of all flows spent in a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SegmentReport {
-    /// The segment.
-    #[serde(with = "fields::segment")]
-    pub segment: Segment,
     /// Times of bytes that were sent and received once.
-    #[serde(with = "fields::histogram")]
-    pub histogram: Histogram,
+    pub first: SegmentFigures,
     /// Times of bytes that were retransmitted or received again.
-    #[serde(with = "fields::histogram")]
     pub again: Histogram,
-    /// The hook at the start of the segment.
-    pub hook_from: Option<String>,
-    /// The hook at the end of the segment.
-    pub hook_to: Option<String>,
-    /// The layer whose missing hook makes this segment unmeasurable.
-    #[serde(with = "fields::layer")]
-    pub missing: Option<Layer>,
+    /// The hooks at the ends of the segment.
+    pub hooks: SegmentHooks,
 }
 
 /// The segments of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// The flow.
-    #[serde(with = "fields::ends")]
     pub ends: Ends,
     /// Segments of the directions in which bytes were traced.
-    pub segments: Vec<FlowSegment>,
-}
-
-/// The time that bytes of one flow spent in a segment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FlowSegment {
-    /// The segment.
-    #[serde(with = "fields::segment")]
-    pub segment: Segment,
-    /// The times.
-    #[serde(with = "fields::histogram")]
-    pub histogram: Histogram,
+    pub segments: Vec<SegmentFigures>,
 }
 
 /// Round-trip times of one flow, as measured by the host's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRtt {
     /// The flow.
-    #[serde(with = "fields::ends")]
     pub ends: Ends,
     /// Whether the host receives this flow; otherwise it sends it.
     pub is_received: bool,

@@ -16,12 +16,9 @@ pub struct ByteTraces(pub Vec<ByteTrace>);
 
 #[derive(Serialize, Deserialize)]
 struct Packed {
-    flows: Vec<PackedEnds>,
+    flows: Vec<Ends>,
     traces: Vec<PackedTrace>,
 }
-
-#[derive(Serialize, Deserialize)]
-struct PackedEnds(#[serde(with = "fields::ends")] Ends);
 
 #[derive(Serialize, Deserialize)]
 struct PackedTrace {
@@ -45,7 +42,7 @@ impl Serialize for ByteTraces {
         let mut index = HashMap::new();
         let traces = self.0.iter().map(|trace| {
             let flow = *index.entry(trace.ends).or_insert_with(|| {
-                flows.push(PackedEnds(trace.ends));
+                flows.push(trace.ends);
                 flows.len() as u32 - 1
             });
             PackedTrace::pack(trace, flow)
@@ -63,7 +60,7 @@ impl<'a> Deserialize<'a> for ByteTraces {
         }
         let traces = packed.traces.iter().map(|trace| {
             let ends = packed.flows.get(trace.flow as usize)?;
-            trace.unpack(ends.0)
+            trace.unpack(*ends)
         });
         let traces: Option<_> = traces.collect();
         traces.map(ByteTraces).ok_or_else(|| D::Error::custom("trace"))

@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Ends, Layer, Segment},
+    layers::{ByteTrace, Direction, Ends, Layer, Segment, SegmentFigures, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
-    AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FlowSegment,
-    FrameError, Hello, IntervalReport, MAX_FRAME_BYTES, SegmentReport, VERSION, decode, encode, read, write,
+    AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
+    IntervalReport, MAX_FRAME_BYTES, SegmentReport, VERSION, decode, encode, read, write,
 };
 use proptest::prelude::*;
 
@@ -39,14 +39,11 @@ fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
 fn batch(traces: Vec<ByteTrace>) -> Batch {
     let mut histogram = Histogram::default();
     histogram.record(1_000);
-    let segment = FlowSegment { segment: Segment::Application, histogram: histogram.clone() };
+    let segment = SegmentFigures { segment: Segment::Application, histogram: histogram.clone() };
     let report = SegmentReport {
-        segment: Segment::Queueing,
-        histogram: histogram.clone(),
+        first: SegmentFigures { segment: Segment::Queueing, histogram: histogram.clone() },
         again: Histogram::default(),
-        hook_from: Some("tp_btf/net_dev_queue".into()),
-        hook_to: None,
-        missing: Some(Layer::TxDriver),
+        hooks: SegmentHooks { from: Some("tp_btf/net_dev_queue".into()), to: None, missing: Some(Layer::TxDriver) },
     };
     Batch {
         number: 9,

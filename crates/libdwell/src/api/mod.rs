@@ -6,7 +6,7 @@ mod types;
 
 use std::{ffi::CStr, sync::Arc, time::Duration};
 
-use dwell_socket::{Bound, Error, Session, table};
+use dwell_socket::{Bound, Error, Session, inside::CallEvent, table};
 use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
 use session_cell::SessionCell;
 use types::{Config, Controller, Info};
@@ -62,29 +62,32 @@ mod libc_calls {
 }
 
 macro_rules! calls {
-    ($($name:ident = $call:ident($($argument:ident: $type:ty),*) $writes:literal;)*) => {$(
+    ($($name:ident = $call:ident($($argument:ident: $type:ty),*) $direction:ident;)*) => {$(
         /// # Safety
         /// As the call that it wraps; `info` is NULL or points to a `struct dwell_info` with its size.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $type,)* info: *mut Info) -> ssize_t {
+            if Direction::$direction == Direction::Writes {
+                called(fd, CallEvent::WriteBegins);
+            }
             // SAFETY: the caller's promise.
             let result = unsafe { libc_calls::$call(fd, $($argument),*) };
             // SAFETY: the caller's promise.
-            unsafe { after(fd, $writes && result > 0, info) };
+            unsafe { after(fd, Direction::$direction, result, info) };
             result
         }
     )*};
 }
 
 calls! {
-    dwell_send = send(bytes: *const c_void, count: size_t, flags: c_int) true;
-    dwell_sendmsg = sendmsg(message: *const msghdr, flags: c_int) true;
-    dwell_write = write(bytes: *const c_void, count: size_t) true;
-    dwell_writev = writev(parts: *const iovec, count: c_int) true;
-    dwell_recv = recv(bytes: *mut c_void, count: size_t, flags: c_int) false;
-    dwell_recvmsg = recvmsg(message: *mut msghdr, flags: c_int) false;
-    dwell_read = read(bytes: *mut c_void, count: size_t) false;
-    dwell_readv = readv(parts: *const iovec, count: c_int) false;
+    dwell_send = send(bytes: *const c_void, count: size_t, flags: c_int) Writes;
+    dwell_sendmsg = sendmsg(message: *const msghdr, flags: c_int) Writes;
+    dwell_write = write(bytes: *const c_void, count: size_t) Writes;
+    dwell_writev = writev(parts: *const iovec, count: c_int) Writes;
+    dwell_recv = recv(bytes: *mut c_void, count: size_t, flags: c_int) Reads;
+    dwell_recvmsg = recvmsg(message: *mut msghdr, flags: c_int) Reads;
+    dwell_read = read(bytes: *mut c_void, count: size_t) Reads;
+    dwell_readv = readv(parts: *const iovec, count: c_int) Reads;
 }
 
 /// Returns the figures of a connection.
@@ -121,15 +124,36 @@ pub unsafe extern "C" fn dwell_control(fd: c_int, controller: Option<types::Call
     with(|session| session.control_raw(fd, controller)).map_or_else(failed, |()| 0)
 }
 
+/// What a call does to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Writes,
+    Reads,
+}
+
+/// Records a call, if there is a session.
+fn called(fd: c_int, event: CallEvent) {
+    let _ = with(|session| {
+        session.called_raw(fd, event);
+        Ok(())
+    });
+}
+
 /// Runs after a call that carried data, and preserves its errno.
 ///
 /// # Safety
 /// As [`Info::copy_to`].
-unsafe fn after(fd: c_int, has_written: bool, info: *mut Info) {
+unsafe fn after(fd: c_int, direction: Direction, result: ssize_t, info: *mut Info) {
     // SAFETY: it points to the errno of this thread.
     let errno = unsafe { *libc::__errno_location() };
+    let bytes = u64::try_from(result).unwrap_or(0);
+    match direction {
+        Direction::Writes => called(fd, CallEvent::WriteEnds(bytes)),
+        Direction::Reads if bytes > 0 => called(fd, CallEvent::Read(bytes)),
+        Direction::Reads => {}
+    }
     let known = with(|session| {
-        if has_written {
+        if direction == Direction::Writes && bytes > 0 {
             session.hold_raw(fd);
         }
         // A connection is watched once a caller asks for its figures.

@@ -191,7 +191,7 @@ impl control::Controller for Controller {
         Setting {
             notsent_lowat: Some(wanted.notsent_lowat).filter(|&bytes| bytes > 0),
             send_buffer: Some(wanted.send_buffer).filter(|&bytes| bytes > 0),
-            hold_above: None,
+            ..Setting::default()
         }
     }
 }

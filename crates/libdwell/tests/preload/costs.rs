@@ -1,4 +1,5 @@
-//! What it costs. Figures of a machine, not tests: `cargo test --release -p libdwell costs -- --ignored --nocapture`.
+//! The cost of the library. These print figures, and are run by hand:
+//! `cargo test --release -p libdwell costs -- --ignored --nocapture`.
 
 use std::{path::Path, process::Command, time::Instant};
 
@@ -7,7 +8,7 @@ use dwell_socket::table::{Config, ControllerKind};
 
 use super::harness::{library, program, run, run_with};
 
-/// The least of so many runs.
+/// Returns the minimum over this many runs.
 const RUNS: usize = 5;
 
 fn least(preload: Option<&str>, config: &Config) -> [u64; 2] {
@@ -27,8 +28,8 @@ fn hooks() {
     let lowat = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
     for (name, library, config) in [
         ("no library", None, &config),
-        ("libdwell", Some("libdwell.so"), &config),
-        ("libdwell, lowat", Some("libdwell.so"), &lowat),
+        ("libdwell", Some("libdwell_preload.so"), &config),
+        ("libdwell, lowat", Some("libdwell_preload.so"), &lowat),
         ("libdwell_calls", Some("libdwell_calls.so"), &config),
         ("libdwell_calls, paper", Some("libdwell_calls.so"), &paper),
     ] {
@@ -52,7 +53,7 @@ fn poller() {
 #[test]
 #[ignore = "a figure"]
 fn start() {
-    for name in [None, Some("libdwell.so")] {
+    for name in [None, Some("libdwell_preload.so")] {
         let run = || {
             let mut command = Command::new(Path::new("/bin/true"));
             if let Some(name) = name {

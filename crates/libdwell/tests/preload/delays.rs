@@ -1,4 +1,4 @@
-//! What is measured is what the program knows.
+//! Measured delays are those that the program itself knows.
 
 use dwell_socket::table::Config;
 
@@ -19,7 +19,7 @@ fn bytes_wait_as_long_as_the_receiver_does_not_read() {
         [(&outcome.sender_peaks, sender, "waited"), (&outcome.receiver_peaks, receiver, "unread")]
     {
         let peak = peaks[&socket.cookie];
-        // What is idle is looked at less often; some bytes were written before the buffer was full.
+        // Idle sockets are polled less often, and some bytes were written before the buffer was full.
         let most = outcome.numbers(name)[0] + 300_000_000;
         assert!((400_000_000..most).contains(&peak), "{name}: {peak}");
     }

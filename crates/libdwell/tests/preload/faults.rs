@@ -1,4 +1,4 @@
-//! What goes wrong goes wrong as it does without the library.
+//! Failures are the same with the library as without it.
 
 use std::{path::Path, process::Command};
 
@@ -28,7 +28,7 @@ fn a_process_that_may_have_no_thread_goes_on_without_one() {
 #[test]
 fn two_preloaded_libraries_both_see_the_calls() {
     let other = compile("other", "other.so", &["-shared", "-fPIC"]);
-    let dwell = library("libdwell.so");
+    let dwell = library("libdwell_preload.so");
     for (first, second) in [(&other, &dwell), (&dwell, &other)] {
         let preload = format!("{}:{}", first.display(), second.display());
         let outcome = run_with(&program("ways"), &[], &Config::default(), &preload).succeeded();
@@ -41,7 +41,7 @@ fn two_preloaded_libraries_both_see_the_calls() {
 fn without_a_table_all_passes_through() {
     for path in [None, Some("/proc/1/fd/99999"), Some("/dev/null"), Some("")] {
         let mut command = Command::new(program("main_exits"));
-        command.env("LD_PRELOAD", library("libdwell.so"));
+        command.env("LD_PRELOAD", library("libdwell_preload.so"));
         if let Some(path) = path {
             command.env(VARIABLE, path);
         }
@@ -54,12 +54,12 @@ fn without_a_table_all_passes_through() {
 #[test]
 fn a_program_that_outlives_dwell_is_left_alone() {
     use std::io::{BufRead, BufReader, Read, Write};
-    // Whoever reads the table is a process of its own, which can be ended before the program.
+    // The reader of the table is a separate process, which can be ended before the program.
     let mut reader = Command::new("sleep").arg("600").spawn().unwrap();
     let mut table = dwell_socket::table::Table::create(&Config::default()).unwrap();
     table.read_by(reader.id());
     let mut child = Command::new(program("orphan"))
-        .env("LD_PRELOAD", library("libdwell.so"))
+        .env("LD_PRELOAD", library("libdwell_preload.so"))
         .env(VARIABLE, table.path())
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
@@ -69,7 +69,7 @@ fn a_program_that_outlives_dwell_is_left_alone() {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "watched 1\n");
-    // A poller that has published a socket has seen its reader, and so can notice that it is gone.
+    // A poller that has published a socket knows its reader, and can notice that it is gone.
     let mut sockets = 0;
     for _ in 0..1000 {
         let Ok(()) = dwell_socket::Watch::visit(&mut table, &mut |_| sockets += 1);
@@ -92,7 +92,7 @@ fn programs_of_the_system_run_unchanged() {
     for (program, arguments, expected) in
         [("/bin/echo", vec!["a b"], "a b\n"), ("/bin/sh", vec!["-c", "echo x | cat; exec echo y"], "x\ny\n")]
     {
-        let library = library("libdwell.so").display().to_string();
+        let library = library("libdwell_preload.so").display().to_string();
         let outcome = run_with(Path::new(program), &arguments, &Config::default(), &library);
         assert_eq!(outcome.output, expected);
         assert!(outcome.status.success());

@@ -45,7 +45,7 @@ impl Outcome {
         line.split_whitespace().skip(1).map(|number| number.parse().unwrap()).collect()
     }
 
-    /// Returns the socket that the program's output names so.
+    /// Returns the socket that has this name in the program's output.
     pub fn socket(&self, name: &str) -> &Account {
         let cookie = self.numbers(name)[0];
         self.accounts
@@ -61,23 +61,43 @@ impl Outcome {
     }
 }
 
-/// Runs a program of `tests/programs` under libdwell.so.
+/// Runs a program of `tests/programs` under libdwell_preload.so.
 pub fn run(name: &str, arguments: &[&str], config: &Config) -> Outcome {
-    let library = library("libdwell.so");
+    let library = library("libdwell_preload.so");
     run_with(&program(name), arguments, config, &library.display().to_string())
+}
+
+/// Runs a program of `tests/programs` under libdwell_preload.so, and ends its standard input once the table shows what is waited
+/// for.
+pub fn run_until(name: &str, config: &Config, is_seen: impl Fn(&BTreeMap<u64, Account>) -> bool) -> Outcome {
+    let library = library("libdwell_preload.so");
+    watch(&program(name), &[], config, &library.display().to_string(), is_seen)
 }
 
 /// Runs any program with these libraries.
 pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &str) -> Outcome {
+    watch(program, arguments, config, preload, |_| true)
+}
+
+/// Runs any program with these libraries, and ends its standard input once the table shows what is waited for.
+pub fn watch(
+    program: &Path,
+    arguments: &[&str],
+    config: &Config,
+    preload: &str,
+    is_seen: impl Fn(&BTreeMap<u64, Account>) -> bool,
+) -> Outcome {
     let mut table = Table::create(config).unwrap();
     let mut child = Command::new(program)
         .args(arguments)
         .env(VARIABLE, table.path())
         .env("LD_PRELOAD", preload)
         .env_remove("LD_LIBRARY_PATH")
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut stdin = child.stdin.take();
     let mut stdout = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut output = String::new();
@@ -99,6 +119,9 @@ pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &s
                 *longest = (*longest).max(peak.unwrap_or(0));
             }
         });
+        if is_seen(&accounts) {
+            stdin = None;
+        }
     };
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
@@ -156,7 +179,7 @@ pub fn compile(name: &str, to: &str, flags: &[&str]) -> PathBuf {
 pub fn library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
-    // `cargo test` leaves what it builds in deps, and what an earlier `cargo build` made beside.
+    // `cargo test` leaves what it builds in deps. A library next to that folder is from an earlier `cargo build`.
     [folder.join("deps").join(name), folder.join(name)]
         .into_iter()
         .find(|path| path.exists())

@@ -1,4 +1,4 @@
-//! Real programs over loopback, with libdwell preloaded.
+//! Real programs over loopback, with libdwell_preload or libdwell_calls preloaded, and the C interface.
 
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 

@@ -1,8 +1,11 @@
-//! Processes come and go; a socket belongs to who has it.
+//! Processes start and end, and a socket belongs to the process that holds it.
 
+use std::collections::BTreeMap;
+
+use dwell_engine::socket::Account;
 use dwell_socket::table::Config;
 
-use super::harness::{Outcome, run};
+use super::harness::{Outcome, run, run_until};
 
 fn pids(outcome: &Outcome, name: &str) -> Vec<u32> {
     outcome.pids[&outcome.numbers(name)[0]].iter().copied().collect()
@@ -59,7 +62,11 @@ fn a_storm_of_children_leaves_no_slot_behind() {
 
 #[test]
 fn children_that_share_memory_leave_the_poller_alone() {
-    let outcome = run("spawn", &[], &Config::default()).succeeded();
+    let sent = |accounts: &BTreeMap<u64, Account>, bytes| {
+        accounts.values().any(|account| account.reading.info.bytes_sent == Some(bytes))
+    };
+    let is_seen = |accounts: &BTreeMap<u64, Account>| sent(accounts, 1000) && sent(accounts, 77);
+    let outcome = run_until("spawn", &Config::default(), is_seen).succeeded();
     assert_eq!(outcome.socket("sender").reading.info.bytes_sent, Some(1000));
     assert_eq!(outcome.socket("later").reading.info.bytes_sent, Some(77));
 }

@@ -1,4 +1,4 @@
-//! What the poller's code can come to, from the disassembly of the library.
+//! The functions that the poller's code can reach, from the disassembly of the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::{
     skip::skip,
 };
 
-/// All that a thread may call that libc knows nothing of; the last divides.
+/// The functions that a thread may call which libc does not know about. The last one divides.
 const ALLOWED: [&str; 6] = ["memcpy", "memmove", "memset", "memcmp", "clock_gettime", "__udivti3"];
 
 #[test]
@@ -16,13 +16,13 @@ fn the_poller_can_neither_panic_nor_allocate() {
     check("dwell_engine");
 }
 
-/// That what this crate has of the poller calls nothing that it should not.
+/// The poller's functions in this crate call only functions that they may call.
 fn check(part: &str) {
     if cfg!(debug_assertions) || cfg!(not(target_arch = "x86_64")) {
         skip("it holds for builds with --release, and reads the code of x86-64");
         return;
     }
-    for name in ["libdwell.so", "libdwell_calls.so"] {
+    for name in ["libdwell_preload.so", "libdwell_calls.so"] {
         let library = library(name).display().to_string();
         let calls = calls(&library);
         let poller = calls.keys().find(|name| name.contains("preload4poll"));
@@ -38,7 +38,7 @@ fn check(part: &str) {
     }
 }
 
-/// Code of dwell, and what of `core` has nothing to fail in.
+/// Returns whether a function is dwell's own, or one of `core` that cannot fail.
 fn is_own(name: &str) -> bool {
     let is_harmless = !["panic", "unwrap", "expect", "fail", "alloc", "3std"].iter().any(|word| name.contains(word));
     ["dwell_socket", "dwell_engine"].iter().any(|part| name.contains(part))
@@ -58,7 +58,7 @@ fn reach(calls: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<Str
     reached
 }
 
-/// Which function refers to which, directly or by the table of the dynamic linker.
+/// Returns which function refers to which, directly or through the table of the dynamic linker.
 fn calls(library: &str) -> BTreeMap<String, BTreeSet<String>> {
     let names = names(library);
     let slots = slots(library, &names);
@@ -75,7 +75,7 @@ fn calls(library: &str) -> BTreeMap<String, BTreeSet<String>> {
     calls
 }
 
-/// Of `call 1234 <name>`, `jmp 1234 <name+0x10>` and `call *0x5678(%rip)  # abcd <...>`.
+/// Returns the target of `call 1234 <name>`, `jmp 1234 <name+0x10>` or `call *0x5678(%rip)  # abcd <...>`.
 fn callee(line: &str, slots: &BTreeMap<u64, String>) -> Option<String> {
     let instruction = line.split('\t').nth(1)?.trim();
     let is_jump = instruction.starts_with("call") || instruction.starts_with('j');
@@ -98,7 +98,7 @@ fn names(library: &str) -> BTreeMap<u64, String> {
     lines.collect()
 }
 
-/// What the dynamic linker writes where.
+/// Returns the addresses that the dynamic linker fills in, with the symbols.
 fn slots(library: &str, names: &BTreeMap<u64, String>) -> BTreeMap<u64, String> {
     let relocations = tool("readelf", &["-rW", library]);
     let lines = relocations.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Whatever a program does with its sockets, they are watched.
+//! Sockets are watched, whatever the program does with them.
 
 use dwell_engine::socket::Account;
 use dwell_socket::table::{Config, ControllerKind};

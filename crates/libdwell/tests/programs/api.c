@@ -36,7 +36,7 @@ int main(void)
 	pid_t child;
 
 	pair(&client, &server);
-	/* Before it begins, calls do what they wrap. */
+	/* Before the session starts, calls do what the wrapped calls do. */
 	info.valid = ~0ULL;
 	must(dwell_send(client, "abcd", 4, 0, &info) == 4 && info.valid == 0);
 	must(dwell_read(server, bytes, 4, &info) == 4 && memcmp(bytes, "abcd", 4) == 0);
@@ -73,7 +73,7 @@ int main(void)
 	must(dwell_get(client, &info) == 0 && info.cwnd == 12345678 && info.time_ns > 0);
 	info.size = sizeof(info);
 	must(dwell_wait(client, 1000000000, 50) == 0);
-	/* Bytes that wait. */
+	/* Bytes wait in the buffers. */
 	must(fcntl(client, F_SETFL, O_NONBLOCK) == 0);
 	while (dwell_write(client, bytes, sizeof(bytes), &info) > 0)
 		;
@@ -87,7 +87,7 @@ int main(void)
 		must(dwell_get(client, &info) == 0);
 	}
 	must(info.sender_delay_ns > 300000000 && info.sender_delay_ns < 3000000000);
-	/* A controller of the program's own. */
+	/* The program has its own controller. */
 	must(dwell_control(client, NULL, NULL) == -1 && errno == EINVAL);
 	must(dwell_control(client, controller, &calls) == 0);
 	for (int i = 0; i < 500 && lowat != 55555; i++) {
@@ -109,7 +109,7 @@ int main(void)
 		_exit(0);
 	}
 	must(waitpid(child, &status, 0) == child && status == 0);
-	/* The end of a connection wakes who waits. */
+	/* The end of a connection wakes waiting threads. */
 	close(client);
 	must(pthread_join(thread, NULL) == 0);
 	must(dwell_get(client, &info) == -1 && errno == ENOTCONN);

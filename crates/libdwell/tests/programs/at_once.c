@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A client that writes as soon as it is connected, one that never does, and one that asks twice what became of it. */
+/* Clients: one writes as soon as it is connected, one never writes, and one asks twice whether it is connected. */
 #include "scene.h"
 
 int main(void)

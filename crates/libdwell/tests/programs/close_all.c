@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A program that closes all descriptors, and counts on the numbers of those that it opens then. */
+/* A program that closes all descriptors, and relies on the numbers of those that it opens afterwards. */
 #include "scene.h"
 
 static int lowest(void)

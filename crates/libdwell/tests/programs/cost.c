@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a connection takes that is made and closed, both ends of it; and a write of a byte. In nanoseconds. */
+/* The time to open and close both ends of a connection, and to write a byte, in nanoseconds. */
 #include "scene.h"
 
 static int by_number(const void *left, const void *right)

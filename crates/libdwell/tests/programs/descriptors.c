@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Descriptors that are copied, closed and used again, for other connections. */
+/* Descriptors that are copied, closed and reused for other connections. */
 #include "scene.h"
 
 int main(void)
@@ -9,7 +9,7 @@ int main(void)
 	pair(&first, &first_server);
 	pair(&second, &second_server);
 	pause_ms(60);
-	/* The first moves; the second takes its place. */
+	/* The first descriptor moves, and the second gets its number. */
 	moved = dup(first);
 	old = first;
 	must(dup2(second, old) == old);
@@ -20,12 +20,12 @@ int main(void)
 	pause_ms(100);
 	say_socket("moved", moved);
 	say_socket("taken", old);
-	/* And over a gap, where nothing tells of it. */
+	/* The same across a gap in which nothing is reported. */
 	must(dup2(moved, 700) == 700);
 	close(moved);
 	pause_ms(500);
 	must(fcntl(first_server, F_GETFD) >= 0);
-	/* A number that is used again at once, again and again. */
+	/* A number that is reused immediately, many times. */
 	for (int i = 0; i < 200; i++) {
 		int client, server;
 

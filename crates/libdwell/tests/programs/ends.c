@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* How sessions of dwell.h end, while other threads are in its calls. What is stuck is ended by an alarm. */
+/* Sessions of dwell.h end while other threads are in its calls. If a thread is stuck, an alarm ends the program. */
 #include "scene.h"
 #include <dwell.h>
 
@@ -46,7 +46,7 @@ int main(int count, char **parts)
 	alarm(60);
 	pair(&client, &server);
 	if (strcmp(part, "shorter") == 0) {
-		/* Of a caller that knows two fields; what stands behind is not its. */
+		/* The struct of a caller that knows two fields. The memory behind them is not part of it. */
 		config.size = offsetof(struct dwell_config, target_ns);
 		config.estimator = 77;
 		must(dwell_init(&config) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What calls return, and errno, are as without the library; and a thread may be cancelled in them. */
+/* Return values and errno of calls are the same as without the library, and a thread can be cancelled in them. */
 #include "scene.h"
 
 static struct sockaddr_in at;
@@ -43,7 +43,7 @@ int main(void)
 	must(accept(0, NULL, NULL) == -1 && (errno == ENOTSOCK || errno == EBADF));
 	must(accept(fd, NULL, NULL) == -1 && errno == EINVAL);
 	must(accept4(from, NULL, NULL, 0x40) == -1 && errno == EINVAL);
-	/* A thread that waits in accept, after one that it had. */
+	/* A thread that waits in accept after it has accepted a connection. */
 	must(pthread_create(&thread, NULL, wait_for_ever, &from) == 0);
 	client = dial(&at);
 	pause_ms(100);

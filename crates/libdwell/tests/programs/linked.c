@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Linked with the library, and without a session of its own: how many threads there are. */
+/* A program that is linked with the library and has no session prints how many threads it has. */
 #include "scene.h"
 #include <dirent.h>
 #include <dwell.h>

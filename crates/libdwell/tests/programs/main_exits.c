@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A process whose main thread ends by pthread_exit, with a connection open: it is over when the last thread is. */
+/* A process whose main thread ends by pthread_exit, with a connection open: the process ends with its last thread. */
 #include "scene.h"
 
 static void *rest(void *unused)

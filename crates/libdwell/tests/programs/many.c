@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* So many connections in one process that both their ends are twice as many sockets. */
+/* A given number of connections whose two ends are in one process: twice as many sockets. */
 #include "scene.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A process that may not have another thread. */
+/* A process that is not allowed to create a thread. */
 #include "scene.h"
 
 int main(void)
@@ -7,7 +7,7 @@ int main(void)
 	struct rlimit none = {0, 0};
 	int client, server;
 
-	/* The limit does not bind root. */
+	/* The limit does not apply to root. */
 	if (getuid() == 0)
 		must(setresuid(65534, 65534, 65534) == 0);
 	must(setrlimit(RLIMIT_NPROC, &none) == 0);

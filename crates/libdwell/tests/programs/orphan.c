@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A program that outlives the dwell that runs it: 1 if it has one thread only, by and by. */
+/* A program that outlives the dwell that started it. It prints 1 once it has a single thread. */
 #include "scene.h"
 #include <dirent.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Another library that is preloaded, and takes the place of connect too. */
+/* Another preloaded library that also replaces connect. */
 #include "scene.h"
 #include <dlfcn.h>
 

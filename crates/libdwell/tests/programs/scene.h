@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of these tests share: connections over loopback, and plain failure. */
+/* Functions that the programs of these tests share: connections over loopback, and failure with a message. */
 #ifndef SCENE_H
 #define SCENE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A program that shuts itself in by seccomp(2) before it connects. The filter lets all pass. */
+/* A program that installs a seccomp(2) filter before it connects. The filter allows everything. */
 #include "scene.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

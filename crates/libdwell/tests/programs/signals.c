@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Signals that must come to the threads of the program, and to none else. */
+/* Signals that must reach the threads of the program, and no other thread. */
 #include "scene.h"
 
 static volatile sig_atomic_t alarms, children;
@@ -30,7 +30,7 @@ int main(void)
 	main_thread = pthread_self();
 	pair(&client, &server);
 	pause_ms(50);
-	/* What all threads of the program block stays pending until one asks for it. */
+	/* A signal that all threads of the program block stays pending until one of them accepts it. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	must(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
@@ -38,14 +38,14 @@ int main(void)
 	pause_ms(100);
 	must(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1));
 	must(sigtimedwait(&set, NULL, &soon) == SIGUSR1);
-	/* The mask is as it was before the poller began. */
+	/* The signal mask is the same as before the poller started. */
 	must(pthread_sigmask(SIG_BLOCK, NULL, &pending) == 0);
 	must(!sigismember(&pending, SIGALRM) && !sigismember(&pending, SIGCHLD));
 	signal(SIGALRM, on_alarm);
 	signal(SIGCHLD, on_child);
 	must(setitimer(ITIMER_REAL, &often, NULL) == 0);
 	began = now_s();
-	/* What nobody reads would fill the buffers. */
+	/* Unread bytes would fill the buffers. */
 	while (now_s() - began < 0.5) {
 		write_all(client, 10);
 		read_all(server, 10);
@@ -59,7 +59,7 @@ int main(void)
 	must(children == 1);
 	printf("alarms %d\n", (int)alarms);
 	fflush(stdout);
-	/* And it ends of one that nobody handles. */
+	/* A signal that nobody handles ends the program. */
 	raise(SIGTERM);
 	return 0;
 }

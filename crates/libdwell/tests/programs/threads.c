@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Many threads that connect and close as fast as they can, beside a connection that stays. */
+/* Many threads that connect and close as fast as they can, while another connection stays open. */
 #include "scene.h"
 
 static struct sockaddr_in at;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Bytes that go by io_uring. It says so if the kernel has none. */
+/* Bytes that are sent by io_uring. The program reports it if the kernel has no io_uring. */
 #include "scene.h"
 #include <linux/io_uring.h>
 #include <sys/mman.h>

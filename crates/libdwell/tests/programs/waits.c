@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A receiver that stops reading for so many milliseconds, so that bytes wait for a time that this program knows: in
- * the send buffer, as SIOCOUTQNSD tells, and then others in the receive buffer.
+ * A receiver that stops reading for a given number of milliseconds, so that bytes wait for a time that this program
+ * knows: first in the send buffer, as SIOCOUTQNSD shows, and then others in the receive buffer.
  */
 #include "scene.h"
 

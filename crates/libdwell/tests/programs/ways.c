@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Bytes that go by other ways than write(2): stdio, system calls, sendfile, pwritev2, splice, MSG_ZEROCOPY. */
+/* Bytes that are sent in other ways than by write(2): stdio, system calls, sendfile, pwritev2, splice, MSG_ZEROCOPY. */
 #include "scene.h"
 
 int main(void)

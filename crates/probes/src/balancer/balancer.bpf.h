@@ -2,7 +2,7 @@
 /* Supplies lb/embed.h: the balancer's maps, and calls of the core's steps. Included after hook_xdp.bpf.h. The maps are
  * pinned by name: a new name would break the hand-over from an older process.
  */
-#include "frame.bpf.h"
+#include "frame_xdp.bpf.h"
 
 #include "lb/balance_types.h"
 #include "response/response_event.h"
@@ -270,21 +270,6 @@ static __always_inline __u32 dwell_zero_clock_s(void *embedder)
 	return bpf_ktime_get_coarse_ns() / 1000000000;
 }
 
-static __always_inline void *dwell_frame_data(DWELL_FRAME *frame)
-{
-	return (void *)(long)frame->data;
-}
-
-static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame)
-{
-	return (void *)(long)frame->data_end;
-}
-
-static __always_inline int dwell_frame_grow(DWELL_FRAME *frame, int bytes)
-{
-	return !bpf_xdp_adjust_head(frame, -bytes);
-}
-
 static __always_inline int dwell_frame_cut(DWELL_FRAME *frame, __u32 bytes)
 {
 	int now = bpf_xdp_get_buff_len(frame);
@@ -367,6 +352,13 @@ __noinline __u32 zero_open_foreign(dwell_context *context, __u32 slot, __u32 rot
 	return dwell_zero_open_other(dwell_frame_data(context), dwell_frame_end(context), 0, slot, rotation, at);
 }
 
+__noinline int read_turn(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset)
+{
+	if (context && packet)
+		dwell_read_turn((void *)(long)context->data, (void *)(long)context->data_end, l4_offset, packet);
+	return 0;
+}
+
 __noinline int zero_add_attempt(dwell_context *context, struct dwell_packet *packet, __u32 at)
 {
 	if (packet)
@@ -446,6 +438,11 @@ static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *e
 						     __u32 at)
 {
 	return zero_open_foreign(frame, slot, rotation, at);
+}
+
+static __always_inline void dwell_balance_read_turn(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 l4_offset)
+{
+	read_turn(frame, packet, l4_offset);
 }
 
 static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)

@@ -2,7 +2,7 @@
 /* A backend's end of the balancer's tunnel, at XDP. */
 #include "hook_xdp.bpf.h"
 
-#include "frame.bpf.h"
+#include "frame_xdp.bpf.h"
 
 #include "lb/decap.h"
 
@@ -28,21 +28,6 @@ struct {
 static __always_inline int dwell_is_local_address(const struct dwell_address *address)
 {
 	return !!bpf_map_lookup_elem(&own, address);
-}
-
-static __always_inline void *dwell_frame_data(DWELL_FRAME *frame)
-{
-	return (void *)(long)frame->data;
-}
-
-static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame)
-{
-	return (void *)(long)frame->data_end;
-}
-
-static __always_inline int dwell_frame_grow(DWELL_FRAME *frame, int bytes)
-{
-	return !bpf_xdp_adjust_head(frame, -bytes);
 }
 
 SEC("xdp")

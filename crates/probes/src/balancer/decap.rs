@@ -14,7 +14,7 @@ use crate::{
     vantage::failed,
 };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.bpf.o.z"));
 
 /// Decapsulates IPIP and GUE from any sender, and passes the inner packets to this host. Dropping it detaches it.
 pub struct Decap {

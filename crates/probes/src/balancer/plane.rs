@@ -20,7 +20,7 @@ use crate::{
     vantage::failed,
 };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bpf.o.z"));
 
 pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
@@ -377,7 +377,7 @@ impl Plane {
             self.events.drain(&mut emit)?;
             let part = batch.min(buckets - first);
             let program = load::program(&self.object, "sweep");
-            events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE)?;
+            events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE, 0)?;
         }
         self.events.drain(emit)?;
         let map = self.map("actives");

@@ -3,6 +3,7 @@
 #include "hook_xdp.bpf.h"
 
 #include "balancer.bpf.h"
+#include "chain.bpf.h"
 
 /* Input and output of `ask`: the interface where the packet arrives, and the decision. */
 struct {
@@ -57,14 +58,6 @@ int balance_xdp(struct xdp_md *xdp)
 
 	return action_of(verdict, decision.interface);
 }
-
-/* The array of the program that calls this one. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__type(key, __u32);
-	__type(value, __u32);
-	__uint(max_entries, 1);
-} chain SEC(".maps");
 
 /* A program of its own, as the ability to make tail calls costs time in each run. */
 SEC("xdp")

@@ -5,6 +5,7 @@
 #ifndef DWELL_FRAME
 #define DWELL_FRAME dwell_context
 __u64 dwell_walk_step(dwell_context *context, __u64 walk);
+__u32 dwell_walk_tunnel(dwell_context *context, __u64 walk, __u32 tunnel);
 __u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop);
 __u32 dwell_dns_question(dwell_context *context, __u32 offset);
 #endif

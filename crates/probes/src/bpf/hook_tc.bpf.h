@@ -9,6 +9,8 @@ typedef struct __sk_buff dwell_context;
 #define dwell_context_segments(skb) ((skb)->gso_segs > 1 ? (skb)->gso_segs : 1)
 #define dwell_context_interface(skb) ((skb)->ifindex)
 #define dwell_context_time(skb) ((skb)->tstamp)
+/* The outermost VLAN tag, which the kernel takes out of the packet. */
+#define dwell_context_vlan(skb) ((skb)->vlan_present ? (skb)->vlan_tci : 0)
 
 /* Makes headers readable that lie beyond the linear part. This may move bytes, but changes none. */
 #define DWELL_LINEARIZE(skb)                                                                                           \

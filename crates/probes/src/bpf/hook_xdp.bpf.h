@@ -10,4 +10,5 @@ typedef struct xdp_md dwell_context;
 #define dwell_context_segments(xdp) 1
 #define dwell_context_interface(xdp) ((xdp)->ingress_ifindex)
 #define dwell_context_time(xdp) 0
+#define dwell_context_vlan(xdp) 0 /* a tag that the device removes is not shown here */
 #define DWELL_LINEARIZE(xdp) 0

@@ -8,6 +8,12 @@
 int auto_complete(struct dwell_auto_state *state, __u32 tick);
 int auto_missed(struct dwell_auto_state *state, __u32 missed);
 int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
+int turn_before(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
+int turn_next(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
+int turn_age(struct dwell_auto_state *state, __u64 now_ns);
+#define dwell_turn_before(state, config, arrival) turn_before(state, arrival)
+#define dwell_turn_next(state, config, arrival) turn_next(state, arrival)
+#define dwell_turn_age(state, config, now_ns) turn_age(state, now_ns)
 #define dwell_complete(state, config, tick) auto_complete(state, tick)
 #define dwell_missed(state, config, missed) auto_missed(state, missed)
 #define dwell_request(state, config, now_ns, progress) auto_request(state, now_ns, progress)
@@ -118,6 +124,25 @@ __noinline int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 
 {
 	if (state)
 		dwell_request_in(state, &program.response, now_ns, progress, 0);
+	return 0;
+}
+
+__noinline int turn_before(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	return state && arrival ? dwell_turn_before_in(state, &program.response, arrival) : 0;
+}
+
+__noinline int turn_next(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	if (state && arrival)
+		dwell_turn_next_in(state, &program.response, arrival);
+	return 0;
+}
+
+__noinline int turn_age(struct dwell_auto_state *state, __u64 now_ns)
+{
+	if (state)
+		dwell_turn_age_in(state, &program.response, now_ns);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* The program that sweeps a flow table. Included last, after sweep_bucket(). */
 
 struct sweep {
+	__u64 now_ns; /* 0: the kernel's clock tells */
 	__u32 first;
 	__u32 reason;
 };
@@ -9,7 +10,7 @@ struct sweep {
 static long sweep_one(__u32 index, void *context)
 {
 	struct sweep *sweep = context;
-	struct dwell_clock clock = {};
+	struct dwell_clock clock = {sweep->now_ns};
 	struct dwell_table table = {&DWELL_TABLE, 0, &clock, DWELL_SWEEPS};
 	__u32 zero = 0;
 
@@ -21,12 +22,12 @@ static long sweep_one(__u32 index, void *context)
 
 /* Sweeps cb[1] buckets from bucket cb[0] on, few enough that their reports fit into the ring buffer. User space runs it
  * now and then to close idle flows, and at the end of a run, with DWELL_CLOSE_END in the mark, to close all. It reads
- * no packet.
+ * no packet. In a replay, the time is that of the packet that it is run on.
  */
 SEC("tc")
 int sweep(struct __sk_buff *skb)
 {
-	struct sweep sweep = {skb->cb[0], skb->mark};
+	struct sweep sweep = {program.replay ? skb->tstamp : 0, skb->cb[0], skb->mark};
 
 	bpf_loop(skb->cb[1], sweep_one, &sweep, 0);
 	return 0;

@@ -99,6 +99,11 @@ __noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
 	return dwell_walk_on((void *)(long)context->data, (void *)(long)context->data_end, walk);
 }
 
+__noinline __u32 dwell_walk_tunnel(dwell_context *context, __u64 walk, __u32 tunnel)
+{
+	return dwell_walk_tunnel_in((void *)(long)context->data, (void *)(long)context->data_end, walk, tunnel);
+}
+
 __noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
 	return dwell_vacancy_of(0, first, second, tag, now_coarse, DWELL_TABLE.idle_timeout_ns >> 20);

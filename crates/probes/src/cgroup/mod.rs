@@ -12,7 +12,7 @@ use crate::{
     load::{load, map, open, program},
 };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lowat.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lowat.bpf.o.z"));
 
 /// The shortest time between two adjustments of a connection. An acknowledgement triggers the next one.
 const INTERVAL: Duration = Duration::from_millis(10);

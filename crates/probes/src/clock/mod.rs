@@ -25,7 +25,7 @@ pub use devices::Mode;
 pub use prober::{Method, Prober, Round, Station};
 pub use reflector::{ReflectingDevice, Reflector, ReflectorOptions};
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.bpf.o.z"));
 
 const WHAT: &str = "the programs that compare clocks";
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::trials::find_program;
 
 /// A BPF filter, with what identifies it for removal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-filter")]
 pub struct Filter {
     /// Priority among the filters of the hook.
     #[serde(rename = "pref")]

@@ -15,7 +15,8 @@ use super::clsact::{self, Filter};
 use crate::Interface;
 
 /// A network interface and the programs at its hooks; `None` where the kernel does not show them to this process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-device")]
 pub struct Device {
     /// The name.
     pub name: String,
@@ -36,7 +37,8 @@ pub struct Device {
 }
 
 /// A program that is attached to a hook.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-attached")]
 pub struct Attached {
     /// The kernel's ID of the program.
     pub id: u32,

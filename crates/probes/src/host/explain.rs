@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use nix::unistd::gethostname;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -19,39 +21,60 @@ const FACT: usize = 28;
 const VALUE: usize = 16;
 
 /// The report of `dwell doctor`: as text by `Display`, as JSON by `Serialize`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'static str,
+    /// The time of the trials, in RFC 3339.
     time: String,
+    /// The host. Null where its name is not known.
+    host: Option<String>,
     #[serde(skip)]
     binary: &'static str,
+    /// The release of the kernel.
     kernel: String,
+    /// Whether `dwell rtt -i` can run.
     rtt_live_possible: bool,
+    /// What follows for each verb.
     verbs: Vec<Verdict>,
+    /// What was tried.
     facts: Vec<Row>,
+    /// The hooks of `dwell stack`.
     layers: Vec<LayerHook>,
+    /// The network interfaces.
     interfaces: Vec<Device>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A fact about the host.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "doctor-fact")]
 struct Row {
+    /// The fact's name for programs.
+    #[schemars(with = "String")]
     fact: Fact,
+    /// The fact's name for people.
     name: &'static str,
-    /// `None` if it is unknown.
+    /// Whether it is so. Null if it is unknown.
     value: Option<bool>,
+    /// More about it.
     detail: Option<String>,
+    /// What it means for verbs.
     means: Vec<Meaning>,
+    /// What to do about it.
     remedy: Option<String>,
     /// Whether any verb depends on the fact.
     #[serde(skip)]
     is_needed: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What a fact means for a verb.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "doctor-meaning")]
 struct Meaning {
+    /// The verb.
     verb: &'static str,
+    /// The consequence.
     text: String,
 }
 
@@ -65,15 +88,18 @@ impl Report {
 /// Probes this host, with the programs at the hooks of one interface or of all, and reports on the verbs of a binary.
 pub fn diagnose(only: Option<&Interface>, requirements: &Requirements) -> Report {
     let facts = probe(only, requirements);
-    explain(&facts, &plan(&facts, requirements), requirements)
+    let mut report = explain(&facts, &plan(&facts, requirements), requirements);
+    report.host = gethostname().ok().map(|name| name.to_string_lossy().into_owned());
+    report
 }
 
 /// Puts facts and plan in words.
 pub fn explain(facts: &Facts, plan: &Plan, requirements: &Requirements) -> Report {
     Report {
-        kind: "doctor",
-        schema: "dwell.doctor/1",
+        kind: "doctor.report",
+        schema: "dwell/2",
         time: jiff::Timestamp::try_from(facts.time).unwrap_or_default().to_string(),
+        host: None,
         binary: requirements.binary,
         kernel: facts.kernel.clone(),
         rtt_live_possible: is_live_rtt_possible(facts),
@@ -363,8 +389,8 @@ mod tests {
     #[test]
     fn json_has_null_for_what_is_unknown() {
         let json = serde_json::to_value(report(&host())).unwrap();
-        assert_eq!(json["type"], "doctor");
-        assert_eq!(json["schema"], "dwell.doctor/1");
+        assert_eq!(json["type"], "doctor.report");
+        assert_eq!(json["schema"], "dwell/2");
         assert_eq!(json["time"], "1970-01-02T00:00:00Z");
         assert_eq!(json["rtt_live_possible"], true);
         let fact = |key: &str| {

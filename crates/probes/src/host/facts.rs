@@ -270,7 +270,8 @@ pub struct Facts {
 }
 
 /// A hook that could stamp a layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-layer-hook")]
 pub struct LayerHook {
     /// The family of the hook (`dwell stack --hooks`).
     pub family: &'static str,

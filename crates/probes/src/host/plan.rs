@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::{Answer, Fact, Facts, Need, Obstacle, Otherwise, Requirements, Verb, needs::LIVE_RTT};
 
 /// How well a verb works here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-state")]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// All needs are met.
@@ -19,9 +20,11 @@ pub enum State {
 }
 
 /// Something that a verb lacks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-reason")]
 pub struct Reason {
     /// The fact that does not hold; `None` where an interface is in the way.
+    #[schemars(with = "Option<String>")]
     pub fact: Option<Fact>,
     /// What is missing, and what follows.
     pub text: String,
@@ -30,7 +33,8 @@ pub struct Reason {
 }
 
 /// How well a verb works here, and why not better.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-verdict")]
 pub struct Verdict {
     /// The verb, with the options that make the difference.
     pub verb: &'static str,

@@ -32,7 +32,7 @@ use crate::{
 };
 
 const WHAT: &str = "a trial program";
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trials.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trials.bpf.o.z"));
 
 /// Where a program of a trial is attached.
 #[derive(Debug, Clone, Copy)]

@@ -11,8 +11,8 @@ use crate::{
     vantage::{Spec, Vantage, jiffy_ns},
 };
 
-static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response_tc.bpf.o"));
-static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response_xdp.bpf.o"));
+static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response_tc.bpf.o.z"));
+static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response_xdp.bpf.o.z"));
 
 /// What to load, and how to attach it.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +27,13 @@ pub struct Options {
     pub tc: TcHookKind,
     /// Take the time from the packet, for [`Probe::replay_packet`] only.
     pub replay: bool,
+}
+
+impl Options {
+    /// Watches incoming packets at tc.
+    pub fn new(watch: Watch) -> Options {
+        Options { watch, ingress: Hook::TcIngress, chain: None, tc: TcHookKind::Auto, replay: false }
+    }
 }
 
 /// The size of the ring buffer. Epochs of all flows end at the same time: there is room for those of a quarter of the

@@ -2,6 +2,7 @@
 /* Response latency at XDP: ingress, before the stack has touched the packet. */
 #include "hook_xdp.bpf.h"
 
+#include "chain.bpf.h"
 #include "response.bpf.h"
 
 SEC("xdp")
@@ -10,14 +11,6 @@ int observe_xdp(struct xdp_md *xdp)
 	observe(xdp, DWELL_LINK_ETHERNET);
 	return XDP_PASS;
 }
-
-/* The array of the program that calls this one. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__type(key, __u32);
-	__type(value, __u32);
-	__uint(max_entries, 1);
-} chain SEC(".maps");
 
 /* A program of its own, as the ability to make tail calls costs time in each run. */
 SEC("xdp")

@@ -20,6 +20,10 @@ SEC(".rodata.program") struct dwell_rtt_program program = {};
 SEC(".data.generation") __u32 generation = 0;
 SEC(".data.groups_used") __u32 groups_used = 1; /* group 0 holds samples without a group */
 
+/* Groups that user space has freed: freed[], from `freed_taken` on, which is ours, up to `freed_given`, which is its. */
+SEC(".data.freed_taken") __u32 freed_taken = 0;
+SEC(".data.freed_given") __u32 freed_given = 0;
+
 /* Mappable arrays start on a page, so that no flow spans more cache lines than it must. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -41,7 +45,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct dwell_stamp);
+	__type(value, struct dwell_matcher);
+	__uint(max_entries, 1);
+} matchers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_stamp_set);
 	__uint(max_entries, 1);
 } stamps SEC(".maps");
 
@@ -55,7 +67,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, struct dwell_histogram);
+	__type(value, struct dwell_group);
 	__uint(max_entries, 1);
 } histograms SEC(".maps");
 
@@ -69,9 +81,14 @@ static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 sl
 	return bpf_map_lookup_elem(&cold, &slot_index);
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 number)
+static __always_inline struct dwell_matcher *dwell_matcher_at(void *embedder, __u32 slot_index)
 {
-	__u32 index = number & program.config.stamp_mask;
+	return bpf_map_lookup_elem(&matchers, &slot_index);
+}
+
+static __always_inline struct dwell_stamp_set *dwell_stamps_at(struct dwell_step *step, __u32 number)
+{
+	__u32 index = (number & program.config.stamp_mask) / DWELL_STAMP_WAYS;
 
 	return bpf_map_lookup_elem(&stamps, &index);
 }
@@ -87,7 +104,7 @@ static __noinline int emit_flow(const struct dwell_flow *flow, const struct dwel
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return -1;
-	dwell_fill_flow_event(event, flow, cold->first_ns, what & 0xff, what >> 8, rtt_ns, now_ns);
+	dwell_fill_flow_event(event, flow, cold, what & 0xff, what >> 8, rtt_ns, now_ns);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -113,6 +130,76 @@ static __always_inline void emit_sample(struct dwell_step *step, const struct dw
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} freed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dwell_prefix_key);
+	__type(value, struct dwell_prefix);
+	__uint(max_entries, 1);
+} prefixes SEC(".maps");
+
+/* Sets the prefix of a group: the longest listed one that contains the address, else one of fixed length. */
+static __always_inline void set_prefix(struct dwell_group_key *key, const struct dwell_address *address)
+{
+	int ipv4 = !address->high && (__u32)address->low == 0xffff0000;
+
+	if (program.prefixes) {
+		struct dwell_prefix_key whole = {.bits = 128};
+		const struct dwell_prefix *listed;
+
+		__builtin_memcpy(whole.address, address, sizeof(whole.address));
+		listed = bpf_map_lookup_elem(&prefixes, &whole);
+		/* an IPv6 prefix that contains ::ffff:0:0/96, such as ::/0, is not one of IPv4 */
+		if (listed && (!ipv4 || listed->bits >= 96)) {
+			key->prefix = listed->address;
+			key->listed = listed->bits + 1;
+			return;
+		}
+	}
+	if (ipv4) {
+		key->prefix.low = address->low & ((__u64)program.prefix4_mask << 32 | 0xffffffff);
+	} else {
+		key->prefix.high = address->high & program.prefix6_mask.high;
+		key->prefix.low = address->low & program.prefix6_mask.low;
+	}
+}
+
+/* Other CPUs can take a freed number first; that they do so this many times in a row does not happen in practice. */
+#define TAKE_TRIES 4
+
+/* Takes the number of a group that is free; 0 if there is none. */
+static __always_inline __u32 take_group(void)
+{
+	__u32 index, at;
+	__u32 *entry;
+
+	if (groups_used < program.max_groups) {
+		index = __sync_fetch_and_add(&groups_used, 1);
+		if (index < program.max_groups)
+			return index;
+	}
+	for (int i = 0; i < TAKE_TRIES; i++) {
+		at = *(volatile __u32 *)&freed_taken;
+		if (at == *(volatile __u32 *)&freed_given)
+			break;
+		index = at % program.max_groups;
+		entry = bpf_map_lookup_elem(&freed, &index);
+		if (!entry)
+			break;
+		index = *entry;
+		if (__sync_val_compare_and_swap(&freed_taken, at, at + 1) == at)
+			return index < program.max_groups ? index : 0;
+	}
+	return 0;
+}
+
 /* Returns the group of the prefix that answered; 0 if there is no room for it. */
 static __always_inline __u32 group_of(struct dwell_step *step, const struct dwell_match *match)
 {
@@ -121,26 +208,19 @@ static __always_inline __u32 group_of(struct dwell_step *step, const struct dwel
 	struct dwell_group_key key = {};
 	__u32 *known, index;
 
-	key.interface = packet->key.interface;
+	key.interface = dwell_interface_in(packet->key.interface, packet->tunnel);
+	key.tunnel = packet->tunnel;
 	key.method = match->method;
-	if (!dst->high && (__u32)dst->low == 0xffff0000) {
-		key.prefix.low = dst->low & ((__u64)program.prefix4_mask << 32 | 0xffffffff);
-	} else {
-		key.prefix.high = dst->high & program.prefix6_mask.high;
-		key.prefix.low = dst->low & program.prefix6_mask.low;
-	}
+	set_prefix(&key, dst);
 	known = bpf_map_lookup_elem(&groups, &key);
 	if (known)
 		return *known;
-	if (groups_used >= program.max_groups)
-		return 0;
-	index = __sync_fetch_and_add(&groups_used, 1);
-	if (index >= program.max_groups)
+	index = take_group();
+	if (!index)
 		return 0;
 	if (!bpf_map_update_elem(&groups, &key, &index, BPF_NOEXIST))
 		return index;
-	/* another CPU was first, or there is no memory */
-	__sync_val_compare_and_swap(&groups_used, index + 1, index);
+	/* another CPU was first, or there is no memory: user space finds the number without a group and gives it back */
 	known = bpf_map_lookup_elem(&groups, &key);
 	return known ? *known : 0;
 }
@@ -148,12 +228,12 @@ static __always_inline __u32 group_of(struct dwell_step *step, const struct dwel
 static __always_inline void count_sample(struct dwell_step *step, const struct dwell_match *match)
 {
 	__u32 group = group_of(step, match), index = group + (generation & 1) * program.max_groups;
-	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+	struct dwell_group *counts = bpf_map_lookup_elem(&histograms, &index);
 
 	if (!group)
 		dwell_count(step, DWELL_AGGREGATE_OTHER);
-	if (histogram)
-		dwell_histogram_add(histogram, match->rtt_ns);
+	if (counts)
+		dwell_group_add(counts, step, match);
 }
 
 static __always_inline void deliver(struct dwell_step *step, const struct dwell_match *match)
@@ -185,9 +265,13 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 
 	if (!packet)
 		return DWELL_SKIP_TRUNCATED;
+	packet->tunnel = dwell_tunnel_vlan(0, dwell_context_vlan(context));
 	where = dwell_locate_plain(data, end, link);
 	if (dwell_unlikely(!where))
-		where = dwell_locate_nested(context, data, end, link);
+		where = dwell_locate_nested(context, data, end, link, &packet->tunnel);
+	if (program.config.ignore_tunnels)
+		packet->tunnel = 0;
+	packet->key.interface = dwell_interface_in(dwell_context_interface(context), packet->tunnel);
 	if (dwell_unlikely(dwell_where_error(where)))
 		return dwell_where_error(where);
 	return dwell_rtt_parse(context, data, end, where, &program.config, packet);

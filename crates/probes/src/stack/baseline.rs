@@ -176,8 +176,8 @@ impl Baseline {
     /// Adds an interval of this run. Returns how the segments compare with the baseline, where there is one. An
     /// interval that was cut short is not counted.
     pub fn add(&mut self, segments: &[SegmentFigures], length: Duration) -> Option<&[SegmentComparison]> {
-        let with_bytes = segments.iter().filter(|one| one.first.count() > 0);
-        let interval: Interval = with_bytes.map(|one| (one.segment, Figures::from(&one.first))).collect();
+        let with_bytes = segments.iter().filter(|one| one.histogram.count() > 0);
+        let interval: Interval = with_bytes.map(|one| (one.segment, Figures::from(&one.histogram))).collect();
         let is_whole = |settings: &Settings| length.as_nanos() * 10 >= u128::from(settings.interval_ns) * 9;
         match self {
             Baseline::Record(recording) => {

@@ -114,10 +114,10 @@ static __always_inline void note_name(const struct net_device *device, const str
 	bpf_map_update_elem(&names, point, &name, BPF_ANY);
 }
 
-/* Counts a packet, with its IP header at `at`, at a device. Its endpoints are those that it has there: a path on which
+/* Counts a packet at a device. Its endpoints are those that it has there: a path on which
  * addresses are translated (NAT) counts as two.
  */
-static __always_inline int at_device(const struct sk_buff *skb, const void *at, __u32 point)
+static __always_inline int at_device(const struct sk_buff *skb, struct ip_part part, __u32 point)
 {
 	const struct net_device *device = READ(skb, dev);
 	__be16 protocol = READ(skb, protocol);
@@ -127,7 +127,7 @@ static __always_inline int at_device(const struct sk_buff *skb, const void *at, 
 
 	if (protocol != DWELL_ETH_IPV4 && protocol != DWELL_ETH_IPV6)
 		return 0;
-	if (!read_packet(skb, at, 0, &ends, &span) || !wanted_addresses(&ends))
+	if (!read_packet(part, 0, &ends, &span) || !wanted_addresses(&ends))
 		return 0;
 	span.flow = flow_of(&ends);
 	crossing.generation = generation & 1;
@@ -143,29 +143,35 @@ static __always_inline int at_device(const struct sk_buff *skb, const void *at, 
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(device_queue, const struct sk_buff *skb)
 {
-	return at_device(skb, network_header(skb), DWELL_POINT_QUEUE);
+	return at_device(skb, ip_part_at(skb, network_header(skb)), DWELL_POINT_QUEUE);
 }
 
 SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(device_out, const struct sk_buff *skb, const struct net_device *device)
 {
-	return at_device(skb, network_header(skb), DWELL_POINT_OUT);
+	return at_device(skb, ip_part_at(skb, network_header(skb)), DWELL_POINT_OUT);
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(device_in_napi, const struct sk_buff *skb)
 {
-	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
+	return at_device(skb, ip_part_at(skb, READ(skb, data)), DWELL_POINT_IN);
+}
+
+SEC("tp_btf/napi_gro_frags_entry")
+int BPF_PROG(device_in_frags, const struct sk_buff *skb)
+{
+	return at_device(skb, ip_part_of_frags(skb), DWELL_POINT_IN);
 }
 
 SEC("tp_btf/netif_rx")
 int BPF_PROG(device_in, const struct sk_buff *skb)
 {
-	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
+	return at_device(skb, ip_part_at(skb, READ(skb, data)), DWELL_POINT_IN);
 }
 
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(device_in_at_once, const struct sk_buff *skb)
 {
-	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
+	return at_device(skb, ip_part_at(skb, READ(skb, data)), DWELL_POINT_IN);
 }

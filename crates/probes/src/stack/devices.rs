@@ -16,8 +16,8 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
-static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_typed.bpf.o"));
-static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_probed.bpf.o"));
+static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_typed.bpf.o.z"));
+static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_probed.bpf.o.z"));
 
 const WHAT: &str = "the device programs";
 const HOPS: &str = "hops";
@@ -26,10 +26,11 @@ const ROWS: &str = "hop_rows";
 const UNTOLD: &str = "hops_lost";
 
 /// Programs by hook; those at the end of a path first, so that no byte is under way to a hook that is not watched yet.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("tp_btf/netif_receive_skb_entry", "device_in_at_once"),
     ("tp_btf/netif_rx", "device_in"),
     ("tp_btf/napi_gro_receive_entry", "device_in_napi"),
+    ("tp_btf/napi_gro_frags_entry", "device_in_frags"),
     ("tp_btf/net_dev_start_xmit", "device_out"),
     ("tp_btf/net_dev_queue", "device_queue"),
 ];

@@ -1,7 +1,7 @@
 //! The hooks that stamp each layer: data. A family lists hooks of one kind, and a profile the order in which families
 //! are preferred.
 
-use dwell_engine::layers::{Layer, Segment};
+use dwell_engine::layers::{Layer, Segment, SegmentHooks};
 use libbpf_rs::{NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING};
 
 use super::kernel::{Kernel, Lack};
@@ -63,6 +63,7 @@ const TRACEPOINTS: Family = Family { name: "tracepoint", hooks: &[
     Hook { layer: Layer::TxQueue, name: "tp_btf/net_dev_queue", attach: Attach::Tracepoint("net_dev_queue"), program: "tx_queue", about: "before the queueing discipline" },
     Hook { layer: Layer::TxDriver, name: "tp_btf/net_dev_start_xmit", attach: Attach::Tracepoint("net_dev_start_xmit"), program: "tx_driver", about: "after the queueing discipline and segmentation in software" },
     Hook { layer: Layer::RxDriver, name: "tp_btf/napi_gro_receive_entry", attach: Attach::Tracepoint("napi_gro_receive_entry"), program: "rx_driver_napi", about: "drivers with NAPI: before packets are merged (GRO)" },
+    Hook { layer: Layer::RxDriver, name: "tp_btf/napi_gro_frags_entry", attach: Attach::Tracepoint("napi_gro_frags_entry"), program: "rx_driver_frags", about: "drivers with NAPI that hand on fragments: before they are merged (GRO)" },
     Hook { layer: Layer::RxDriver, name: "tp_btf/netif_rx", attach: Attach::Tracepoint("netif_rx"), program: "rx_driver", about: "drivers without NAPI: veth, loopback" },
     Hook { layer: Layer::RxDriver, name: "tp_btf/netif_receive_skb_entry", attach: Attach::Tracepoint("netif_receive_skb_entry"), program: "rx_driver_at_once", about: "drivers that deliver packets at once: tun, bridges" },
     Hook { layer: Layer::RxIp, name: "netfilter/PRE_ROUTING", attach: Attach::Netfilter(NF_INET_PRE_ROUTING), program: "rx_ip", about: "after IP has checked its header" },
@@ -79,8 +80,8 @@ const ESTABLISHED: &str = "an established connection receives the packet, after 
 const READABLE: &str = "the application is notified that bytes are in order";
 const COPIED: &str = "after a part was copied to the application";
 
-/// Hooks at the entry of kernel functions, for layers whose tracepoints may be missing. Those of queue and driver are as
-/// old as BPF.
+/// Hooks at the entry of kernel functions, for layers whose tracepoints may be missing. Those of queue and driver are
+/// as old as BPF.
 macro_rules! at_entry {
     ($kind:literal, $attach:path) => {
         Family {
@@ -198,8 +199,22 @@ pub fn names(present: &[&'static Hook], layer: Layer) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
+/// Returns the hooks at the ends of each segment, in the order of [`Segment::ALL`].
+pub fn of_segments(present: &[&'static Hook]) -> Vec<SegmentHooks> {
+    let missing = missing(present);
+    let hooks = Segment::ALL.into_iter().map(|segment| {
+        let (from, to) = ends(present, segment);
+        SegmentHooks {
+            from: names(present, from),
+            to: names(present, to),
+            missing: missing.iter().find(|(other, _)| *other == segment).map(|(_, layer)| *layer),
+        }
+    });
+    hooks.collect()
+}
+
 /// The layers that a segment lies between. A total starts at the first layer of its direction that has a hook.
-pub fn ends(present: &[&'static Hook], segment: Segment) -> (Layer, Layer) {
+fn ends(present: &[&'static Hook], segment: Segment) -> (Layer, Layer) {
     let (from, to) = segment.ends();
     let first = present.iter().map(|hook| hook.layer).find(|layer| layer.direction() == segment.direction());
     match first {
@@ -265,7 +280,7 @@ mod tests {
         assert_eq!(ends(&without[1..], Segment::SocketTcp), (Layer::TxSocket, Layer::TxTcp));
         assert_eq!(
             names(&without, Layer::RxDriver).unwrap(),
-            "tp_btf/napi_gro_receive_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry"
+            "tp_btf/napi_gro_receive_entry,tp_btf/napi_gro_frags_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry"
         );
     }
 }

@@ -78,6 +78,12 @@ struct tcp_skb_cb {
 	__u32 end_seq;
 };
 
+/* Where the headers of a packet are while it is merged: in its first fragment, if it has no linear part. */
+struct napi_gro_cb {
+	void *frag0;
+	unsigned int frag0_len;
+};
+
 struct iov_iter {
 	__u64 count;
 };

@@ -24,7 +24,8 @@ pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Err
 }
 
 /// Why a hook cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "doctor-lack")]
 #[serde(rename_all = "kebab-case")]
 pub enum Lack {
     /// The kernel does not have it.

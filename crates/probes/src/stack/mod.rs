@@ -42,16 +42,16 @@ use crate::{
 
 pub use baseline::{Baseline, BaselineError, Comparison, Recording, Settings};
 pub use devices::Devices;
-pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, missing, names};
+pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, missing, names};
 pub use kernel::Lack;
 pub use monitor::{Interval, Monitor, Observer};
 pub use namespaces::NamespaceNames;
 
 /// The programs that read kernel memory by its types.
-static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o"));
+static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o.z"));
 /// The programs that read kernel memory by a helper, which costs more: for kernels that do not allow typed reads, and
 /// for kprobes.
-static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_probed.bpf.o"));
+static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_probed.bpf.o.z"));
 
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
@@ -206,20 +206,27 @@ impl Probe {
     }
 
     /// Ends an interval, and returns how long bytes spent in each segment. Programs that run meanwhile count in the
-    /// other half of the histograms.
+    /// other half of the histograms. Where bytes that TCP sent or received again are counted separately, they are left
+    /// out.
     pub fn take(&mut self) -> Result<Vec<SegmentFigures>, Error> {
         let past = self.generation;
         self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
-        let mut taken = Vec::new();
-        for segment in Segment::ALL {
-            let index = segment as u32 + past * 2 * abi::DWELL_SEGMENTS;
-            taken.push(SegmentFigures {
-                segment,
-                first: self.take_histogram(index)?,
-                again: self.take_histogram(index + abi::DWELL_SEGMENTS)?,
-            });
-        }
-        Ok(taken)
+        self.take_segments(past * 2)
+    }
+
+    /// Returns how long bytes that TCP sent or received again spent in each segment in the interval that
+    /// [`take`](Probe::take) ended. Empty distributions if they are not counted separately.
+    pub fn take_again(&mut self) -> Result<Vec<SegmentFigures>, Error> {
+        let past = 1 - self.generation;
+        self.take_segments(past * 2 + 1)
+    }
+
+    fn take_segments(&mut self, part: u32) -> Result<Vec<SegmentFigures>, Error> {
+        let figures = Segment::ALL.into_iter().map(|segment| {
+            let histogram = self.take_histogram(segment as u32 + part * abi::DWELL_SEGMENTS)?;
+            Ok(SegmentFigures { segment, histogram })
+        });
+        figures.collect()
     }
 
     /// Reads a histogram over all CPUs, and clears it.
@@ -258,7 +265,7 @@ impl Probe {
         }
         let bytes = |segments: &[SegmentFigures]| -> u64 {
             let totals = segments.iter().filter(|taken| taken.segment == taken.segment.total());
-            totals.map(|taken| taken.first.count()).sum()
+            totals.map(|taken| taken.histogram.count()).sum()
         };
         let mut taken: Vec<_> = sides.into_iter().collect();
         for (_, segments) in &mut taken {

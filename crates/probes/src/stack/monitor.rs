@@ -1,14 +1,15 @@
 //! Runs the stack programs and reports, interval by interval, how long bytes spend in each segment.
 
 use std::{
+    borrow::Cow,
     thread,
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::{ByteTrace, Counters, Ends, SegmentFigures};
+use dwell_engine::layers::{ByteTrace, Counters, Ends, Layer, SegmentFigures, SegmentHooks};
 use dwell_socket::clock::monotonic_ns;
 
-use super::{Hook, Options, Probe, budget::BudgetControl};
+use super::{Hook, Options, Probe, budget::BudgetControl, hooks::of_segments};
 use crate::Error;
 
 /// The longest time between two checks whether to stop.
@@ -25,12 +26,33 @@ pub struct Interval {
     pub sample_bytes: u32,
     /// The figures of all segments, in the order in which a byte passes them.
     pub segments: Vec<SegmentFigures>,
+    /// The same of bytes that TCP sent or received again, if they are counted separately; otherwise empty
+    /// distributions.
+    pub again: Vec<SegmentFigures>,
+    /// The hooks at the ends of all segments, in the same order.
+    pub hooks: Vec<SegmentHooks>,
     /// The figures of each flow, if flows are kept apart.
     pub flows: Vec<(Ends, Vec<SegmentFigures>)>,
     /// What was counted since the start of the run.
     pub counters: Counters,
     /// The number of byte traces that could not be decoded since the start of the run.
     pub unreadable_passages: u64,
+    /// The name, the number of runs and the run time in nanoseconds of each program that has run since the start, if the
+    /// kernel counts them.
+    pub run_times: Vec<(&'static str, u64, u64)>,
+}
+
+impl Interval {
+    /// Returns what was counted since the start of the run, by the names in outputs and stores.
+    pub fn counts(&self) -> Vec<(Cow<'static, str>, u64)> {
+        let named = self.counters.named().map(|(name, count)| (Cow::Borrowed(name), count));
+        let unreadable = (Cow::Borrowed("traces_unreadable"), self.unreadable_passages);
+        let missed = Layer::ALL.map(|layer| {
+            let name = format!("missed_{}", layer.name().replace('-', "_"));
+            (Cow::Owned(name), self.counters.missed(layer))
+        });
+        named.chain([unreadable]).chain(missed).collect()
+    }
 }
 
 /// Receives what a [`Monitor`] measures.
@@ -44,8 +66,8 @@ pub trait Observer {
     /// Is called when all bytes of a poll have been received: the moment to flush or send them.
     fn end_poll(&mut self) -> Result<(), Self::Error>;
 
-    /// Receives the figures of an interval. `hooks` are the ones that stamp.
-    fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Self::Error>;
+    /// Receives the figures of an interval.
+    fn interval(&mut self, interval: &Interval) -> Result<(), Self::Error>;
 }
 
 /// Stamps bytes in this network namespace until it is dropped.
@@ -116,11 +138,14 @@ impl Monitor {
             length_ns: length.as_nanos() as u64,
             sample_bytes: self.sample_bytes << thin,
             segments: self.probe.take()?,
+            again: self.probe.take_again()?,
+            hooks: of_segments(self.probe.hooks()),
             flows: self.probe.take_flows()?,
             counters: self.probe.counters()?,
             unreadable_passages: self.probe.unreadable_passages(),
+            run_times: self.probe.run_times(),
         };
-        observer.interval(&interval, self.probe.hooks())
+        observer.interval(&interval)
     }
 
     /// The hooks that stamp.
@@ -146,5 +171,37 @@ impl Monitor {
     /// Stops stamping. What was measured can still be reported.
     pub fn detach(&mut self) {
         self.probe.detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::abi::dwell_stack_counters;
+
+    use super::*;
+
+    #[test]
+    fn counts_have_names_also_of_missed_layers_and_unreadable_traces() {
+        let mut core = dwell_stack_counters { value: [0; 19] };
+        core.value.iter_mut().zip(1..).for_each(|(value, number)| *value = number);
+        let interval = Interval {
+            end_ns: 0,
+            length_ns: 0,
+            sample_bytes: 64,
+            segments: Vec::new(),
+            again: Vec::new(),
+            hooks: Vec::new(),
+            flows: Vec::new(),
+            counters: Counters::sum([&core]),
+            unreadable_passages: 20,
+            run_times: Vec::new(),
+        };
+        let mut counts: Vec<_> = interval.counts();
+        assert_eq!(counts[0], ("tx_unbegun".into(), 1));
+        for (name, count) in [("traces_unreadable", 20), ("missed_tx_socket", 10), ("missed_rx_socket", 19)] {
+            assert!(counts.contains(&(name.into(), count)), "{counts:?}");
+        }
+        counts.sort_by_key(|(_, count)| *count);
+        assert!(counts.iter().map(|(_, count)| *count).eq(1..=20), "{counts:?}");
     }
 }

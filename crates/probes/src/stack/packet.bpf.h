@@ -41,7 +41,7 @@ static __always_inline int wanted_addresses(const struct dwell_stack_ends *ends)
 		return 1;
 	key.a = ends->src;
 	key.b = ends->dst;
-	return dwell_filter_admits(&program.filter, &key, ends->sport, ends->dport);
+	return dwell_filter_admits(&program.filter, &key, DWELL_PROTO_TCP, ends->sport, ends->dport);
 }
 
 static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
@@ -128,17 +128,40 @@ static __always_inline __u8 jumbogram_next(const void *at, __u32 *head)
 	return WIRE8(options, 0);
 }
 
-/* Reads a packet from its IP header at `at`. Returns false if it carries no sampled byte, or belongs to no observed
- * flow.
- */
-static __always_inline int read_packet(const struct sk_buff *skb, const void *at, const struct sock *sk,
-				       struct dwell_stack_ends *ends, struct dwell_span *span)
+/* A packet from its IP header on: where it begins, the bytes that can be read there, and all bytes. */
+struct ip_part {
+	const void *at;
+	__u32 linear;
+	__u32 bytes;
+};
+
+/* Finds the IP header at `at`, in the linear part of a packet. */
+static __always_inline struct ip_part ip_part_at(const struct sk_buff *skb, const void *at)
 {
+	__u32 bytes = READ(skb, len) - (at - (const void *)READ(skb, data));
+
+	return (struct ip_part){at, bytes - READ(skb, data_len), bytes};
+}
+
+/* Finds the IP header of a packet that a driver hands on by napi_gro_frags(), which has removed the link header. */
+static __always_inline struct ip_part ip_part_of_frags(const struct sk_buff *skb)
+{
+	const struct napi_gro_cb *cb = CAST(struct napi_gro_cb, &skb->cb);
+	const void *at = READ(cb, frag0);
+
+	if (!at)
+		return ip_part_at(skb, READ(skb, data));
+	return (struct ip_part){at, READ(cb, frag0_len), READ(skb, len)};
+}
+
+/* Reads a packet. Returns false if it carries no sampled byte, or belongs to no observed flow. */
+static __always_inline int read_packet(struct ip_part part, const struct sock *sk, struct dwell_stack_ends *ends,
+				       struct dwell_span *span)
+{
+	const void *at = part.at;
 	WIRE(struct iphdr, ip4, at);
 	WIRE(struct ipv6hdr, ip6, at);
-	__u32 before = at - (const void *)READ(skb, data);
-	__u32 linear = READ(skb, len) - READ(skb, data_len) - before;
-	__u32 bytes = READ(skb, len) - before;
+	__u32 bytes = part.bytes;
 	__u8 first = WIRE8(ip4, 0);
 	int is_ip4 = first >> 4 == 4;
 	__u8 next;
@@ -161,8 +184,8 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 		if (first >> 4 != 6 || next != IPPROTO_TCP)
 			return 0;
 	}
-	/* headers may be in fragments, which cannot be read here */
-	if ((__s32)linear < (__s32)(head + sizeof(struct tcphdr)))
+	/* headers may be in further fragments, which cannot be read here */
+	if ((__s32)part.linear < (__s32)(head + sizeof(struct tcphdr)))
 		return 0;
 	WIRE(struct tcphdr, tcp, at + head);
 	head += WIRE8(tcp, 12) >> 4 << 2;

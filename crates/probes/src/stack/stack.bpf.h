@@ -280,7 +280,7 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 	struct passing passing;
 	struct dwell_span span;
 
-	if (!read_packet(skb, network_header(skb), socket_of(skb), &passing.ends, &span))
+	if (!read_packet(ip_part_at(skb, network_header(skb)), socket_of(skb), &passing.ends, &span))
 		return;
 	if (!wanted_addresses(&passing.ends))
 		return;
@@ -289,12 +289,12 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 }
 
 /* Handles a packet that passes a layer on the way up, with its IP header at `at`. `from` is where it arrived, or 0. */
-static __always_inline void pass_up_from(const struct sk_buff *skb, const void *at, __u32 from, pass_step step)
+static __always_inline void pass_up_from(struct ip_part part, __u32 from, pass_step step)
 {
 	struct passing passing;
 	struct dwell_span span;
 
-	if (!read_packet(skb, at, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
+	if (!read_packet(part, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
 		return;
 	span.flow = flow_of(&passing.ends);
 	pass_span(&passing, &span, 0, from, step);
@@ -302,15 +302,15 @@ static __always_inline void pass_up_from(const struct sk_buff *skb, const void *
 
 static __always_inline void pass_up(const struct sk_buff *skb, const void *at, pass_step step)
 {
-	pass_up_from(skb, at, 0, step);
+	pass_up_from(ip_part_at(skb, at), 0, step);
 }
 
 /* Handles a packet at the driver. One that passes two hooks of one device (ifb) has arrived once. */
-static __always_inline void pass_in(const struct sk_buff *skb, __u32 hook)
+static __always_inline void pass_in(const struct sk_buff *skb, struct ip_part part, __u32 hook)
 {
 	__u32 from = READ2(skb, dev, ifindex) << 2 | hook;
 
-	pass_up_from(skb, READ(skb, data), from, pass_rx_driver);
+	pass_up_from(part, from, pass_rx_driver);
 }
 
 /* State of bpf_loop() for a walk back. */

@@ -78,18 +78,30 @@ int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 	return 0;
 }
 
+static __always_inline int pass_part(const struct sk_buff *skb, struct ip_part part, __u32 hook)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_in(skb, part, hook);
+	return 0;
+}
+
 /* Handles a packet on its way in. The link header has been removed; the network header is not known yet. */
 static __always_inline int pass_received(const struct sk_buff *skb, __u32 hook)
 {
-	if (is_ip(skb) && wanted_device(skb))
-		pass_in(skb, hook);
-	return 0;
+	return pass_part(skb, ip_part_at(skb, READ(skb, data)), hook);
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(rx_driver_napi, const struct sk_buff *skb)
 {
 	return pass_received(skb, 1);
+}
+
+/* Drivers whose packets are fragments of pages; the number is that of the other hook of drivers with NAPI. */
+SEC("tp_btf/napi_gro_frags_entry")
+int BPF_PROG(rx_driver_frags, const struct sk_buff *skb)
+{
+	return pass_part(skb, ip_part_of_frags(skb), 1);
 }
 
 /* Drivers without NAPI: veth, loopback. */

@@ -1,4 +1,4 @@
-//! Kernel and native core, told the same.
+//! The kernel's and the native core with the same configuration.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Both {
         if lacks_root() {
             return None;
         }
-        // outer sources vary by a hash that it seeds
+        // The outer source address varies by a hash with this seed.
         let options = PlaneOptions { table_seed: 7, ..options };
         let watch = Watch {
             config: options.response.clone(),
@@ -44,7 +44,7 @@ impl Both {
     }
 }
 
-/// The native core alone, with places for so many connections.
+/// Returns the native core alone, with slots for this many connections.
 pub fn native(watch: Watch, max_flows: u32) -> Balancer {
     let options = options();
     let config = config(options.hash_seed, options.outer_v4, options.outer_v6, Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Where a connection is, and when it goes elsewhere.
+//! Which backend a connection has, and when it gets another one.
 
 use dwell_probes::balancer::{Plane, Protocol, Real, Reason, Vip, VipKey};
 
@@ -16,7 +16,7 @@ fn root_connections_stay_until_they_are_over() {
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::Connection));
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
-    // a backend that is down keeps what is established, and gets nothing new
+    // A backend that is down keeps established connections, and gets no new ones.
     let down = Real { down: true, ..l2() };
     plane.set_real(1, &down).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
@@ -24,22 +24,22 @@ fn root_connections_stay_until_they_are_over() {
     assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Reason::Connection));
     let told = plane.sweep(drop).unwrap();
     assert_eq!((told.of(1), told.tracked(1)), (0, 1));
-    // its last ACK still goes there, and its ends may be used again
+    // Its last ACK still goes there, and its addresses and ports can be used again.
     assert_eq!(pass(&mut plane, &client.data(0)), (Some(1), Reason::Connection));
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Reason::Moved));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Reason::New));
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::Connection));
-    // a forged RST ends nothing that goes on, and a SYN after it moves nothing
+    // A forged RST does not end an active connection, and a SYN after it does not move it.
     plane.set_table(1, &[1; 7]).unwrap();
     plane.set_real(1, &l2()).unwrap();
-    assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.far().rst()), (Some(2), Reason::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Reason::Connection));
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(2), 1);
-    // one that is out of reach for a while keeps what is established
+    // A backend that is unreachable for a while keeps established connections.
     let second = Real { next_hop: None, ..l2() };
     plane.set_real(2, &second).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::NoRoute));
-    // a backend that is gone keeps nothing
+    // A backend that was removed keeps no connections.
     plane.remove_real(2).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Moved));
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
@@ -52,7 +52,7 @@ fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
     assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Reason::New));
     assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(1), Reason::New));
     plane.set_real(1, &Real { down: true, ..l2() }).unwrap();
-    // while the table still leads there, nothing is better
+    // As long as the table still selects it, there is no better choice.
     assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Reason::Connection));
     let mixed: Vec<u32> = (0..101).map(|at| 1 + u32::from(at >= 3)).collect();
     for vip in [1, 2] {
@@ -60,7 +60,7 @@ fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
     }
     assert_eq!(pass(&mut plane, &tcp.syn()), (Some(2), Reason::Moved));
     assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(2), Reason::Moved));
-    // 97 % of the table is up: the rest is tried again elsewhere
+    // 97 % of the table is up, so the rest finds another backend at the next attempt.
     for port in 1000..1300 {
         let client = Client { port, ..v4() };
         assert_eq!(ask(&mut plane, &client.syn()).decision.real, Some(2));
@@ -92,13 +92,13 @@ fn root_a_flood_leaves_connections_where_they_are() {
         }
     }
     plane.set_table(1, &[2; 7]).unwrap();
-    // more than the table has places
+    // There are more than the table has slots.
     for port in 1000..4000 {
         plane.replay_packet(&Client { port, ..v4() }.syn()).unwrap();
     }
     let counters = plane.counters().unwrap();
     let full = counters.get(Reason::Full);
-    // places are free again after a second
+    // Slots are free again after a second.
     assert!(full > 0, "{counters:?}");
     let mut kept = 0;
     for client in &known {
@@ -128,7 +128,7 @@ fn root_all_connections_of_a_client_may_go_to_one_backend() {
     plane.set_vip(&key, &vip).unwrap();
     let together = backends(&mut plane);
     assert!(together.contains(&200), "{together:?}");
-    // without its VIP the packet is not ours
+    // Without its VIP, the packet is not for the balancer.
     plane.remove_vip(&key).unwrap();
     assert_eq!(why(&mut plane, &v4().syn()), Reason::NotVip);
 }

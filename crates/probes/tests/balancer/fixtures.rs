@@ -1,4 +1,4 @@
-//! A packet in, and the packet that must come out.
+//! Packets, and the packets that the balancer must make of them.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ const OUT: u32 = 77;
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 
-/// VIPs of both families, TCP 80 and UDP of any port, with two backends; all go
-/// to the first.
+/// Loads a plane with VIPs of both address families, TCP port 80 and UDP of any port, and two backends. All connections
+/// go to the first one.
 pub fn plane(first: Real) -> Option<Plane> {
     if lacks_root() {
         return None;
@@ -47,7 +47,7 @@ pub fn why(plane: &mut Plane, frame: &[u8]) -> Reason {
     ask(plane, frame).decision.reason
 }
 
-/// Where it goes, by number, and why; the connection table learns of it.
+/// Returns the number of the backend that gets the packet, and the reason. The connection table records it.
 pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Reason) {
     let before = plane.counters().unwrap();
     let told = ask(plane, frame).decision.real;
@@ -108,7 +108,7 @@ fn carries(plane: &mut Plane, decap: &mut Decap, to: IpAddr, forward: Forward, f
             assert_eq!(IpAddr::from(ip.destination), to);
             assert_eq!(ip.source[..2], [172, 16]);
             assert!(ip.dont_fragment && ip.options.is_empty());
-            // the inner one's, so that no loop lives on
+            // It is the inner one's, so that packets in a loop die.
             assert_eq!(ip.time_to_live, left);
             assert_eq!(ip.dscp.value() << 2 | ip.ecn.value(), 0b1011_1010);
         }
@@ -189,7 +189,7 @@ fn root_pings_of_a_vip_are_answered() {
         assert_eq!(reply.payload[0], if asked.proto == 1 { 0 } else { 129 });
         assert_eq!(reply.payload[4..], asked.payload[4..]);
     }
-    // another host's is not ours to answer
+    // A ping to another host is not answered.
     let mut other = Vec::new();
     PacketBuilder::ethernet2(CLIENT_MAC, OUR_MAC)
         .ipv4([203, 0, 113, 9], [198, 51, 100, 2], 60)
@@ -200,7 +200,7 @@ fn root_pings_of_a_vip_are_answered() {
     assert_eq!(ask(&mut plane, &other).frame, other);
 }
 
-/// An error about a packet that the VIP sent to this client.
+/// Returns an ICMP error about a packet that the VIP sent to this client.
 fn icmp_error(client: &Client, from: &str) -> Vec<u8> {
     let answer = Client { src: client.dst, dst: client.src, port: 80, ..client.clone() };
     let mut quoted = answer.tcp(|tcp| tcp.destination_port = client.port, b"answer")[14..].to_vec();
@@ -229,13 +229,13 @@ fn root_icmp_errors_go_where_the_connection_is() {
         assert_eq!(pass(&mut plane, &error), (Some(1), Reason::Quoted));
         let told = ask(&mut plane, &error);
         assert_eq!(told.frame[14..], hop_less(&error[14..]));
-        // of a connection that is not known: by the table
+        // An unknown connection goes by the table,
         let other = Client { port: 41_000, ..client.clone() };
         let error = icmp_error(&other, router);
         assert_eq!(pass(&mut plane, &error), (Some(2), Reason::Quoted));
-        // and it opens none
+        // and is not recorded.
         assert_eq!(pass(&mut plane, &other.syn()), (Some(2), Reason::New));
-        // what the VIP did not send is nobody's
+        // A packet that the VIP did not send belongs to no connection.
         let mut forged = error.clone();
         let quoted_source = if number == 1 { 14 + 28 + 12 } else { 14 + 48 + 8 };
         forged[quoted_source] ^= 1;
@@ -332,11 +332,11 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
         assert_eq!(verdict, XDP_DROP, "{name}");
         assert_eq!(plane.counters().unwrap().get(reason), before + 1, "{name}");
     }
-    // one whole packet in a fragment header is none (RFC 6946)
+    // A whole packet with a fragment header is not a fragment (RFC 6946).
     let mut atomic = with_header(44, [6, 0, 0, 0, 0, 0, 0, 7]);
-    atomic[14 + 40 + 8] ^= 1; // another port than those that were seen
+    atomic[14 + 40 + 8] ^= 1; // a port that was not used before
     assert_eq!(why(&mut plane, &atomic), Reason::Fallback);
-    // a table of nothing
+    // The table is empty.
     plane.clear_table(1).unwrap();
     let other = Client { port: 3, ..v4() };
     assert_eq!(pass(&mut plane, &other.syn()), (None, Reason::NoBackend));
@@ -410,7 +410,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
         return;
     };
     let mut decap = Decap::load(&[address("10.0.0.5")], 0).unwrap();
-    // RFC 6040, figure 4: outer, inner, what comes out
+    // RFC 6040, figure 4: outer, inner, result.
     for (outer, inner, out) in [
         (0, 0, Some(0)),
         (3, 0, None),
@@ -438,7 +438,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
     }
     let counters = decap.counters().unwrap();
     assert_eq!((counters.marked, counters.congested), (6, 2));
-    // what is inside must fit, and be what the header says
+    // The inner packet must fit, and be what the header says.
     let frame = ask(&mut plane, &v4().data(50)).frame;
     let mut longer = frame.clone();
     longer[34 + 3] += 1;

@@ -1,4 +1,4 @@
-//! Floods beside connections, in the native core: time is an argument there.
+//! Floods among connections, in the native core, where time is an argument.
 
 use dwell_engine::{
     balance::{Balancer, Reason},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 const MS: u64 = 1_000_000;
-/// Of the connection table.
+/// The number of slots of the connection table.
 const PLACES: u32 = 4096;
 
 fn balancer() -> Balancer {
@@ -74,7 +74,7 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
     assert!(records <= 100, "the flood has told {records} epochs");
 }
 
-/// All from one socket: each connection ID that its client drew is a connection of its own.
+/// All packets come from one socket: each connection ID that its client chose is a connection of its own.
 #[test]
 fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
     let mut balancer = balancer();

@@ -10,6 +10,7 @@ mod flood;
 mod packets;
 mod parity;
 mod pins;
+mod reuse;
 mod star;
 mod tables;
 #[path = "../support/xdp.rs"]
@@ -47,12 +48,12 @@ fn root_a_connection_stays_while_the_table_changes() {
     star.balancer.enter(|| in_the_balancer(&star)).unwrap();
 }
 
-/// A server, counted from 0, whose packets go there as they are.
+/// Returns a server, counted from 0, that gets its packets unchanged.
 fn backend(star: &Star, server: usize) -> Real {
     Real { address: address(server + 3).into(), next_hop: Some(star.hop(server)), forward: Forward::L2, down: false }
 }
 
-/// Tells it of the VIP and the servers, without a table.
+/// Sets the VIP and the servers, without a table.
 fn tell(plane: &mut Plane, star: &Star, forward: Forward) {
     for server in [0, 1] {
         let real = Real { forward, ..backend(star, server) };
@@ -61,7 +62,7 @@ fn tell(plane: &mut Plane, star: &Star, forward: Forward) {
     plane.set_vip(&WEB, &web()).unwrap();
 }
 
-/// Uploads through tunnels, whose ends are XDP programs of the servers.
+/// Uploads through tunnels that end at XDP programs of the servers.
 #[test]
 fn root_tunnels_end_at_the_backends() {
     if !star::may_run() {
@@ -76,7 +77,7 @@ fn root_tunnels_end_at_the_backends() {
             plane.set_table(1, &[u32::from(server) + 1; 31]).unwrap();
             let mut stream = star.connect().unwrap();
             assert_eq!(ask(&mut stream).unwrap(), server);
-            // more than one segment: the client's MTU has room for outer headers
+            // The upload is larger than a segment. The client's MTU leaves room for outer headers.
             stream.write_all(&[7; 20_000]).unwrap();
             let mut answers = vec![0; 20_000];
             stream.read_exact(&mut answers).unwrap();
@@ -122,7 +123,7 @@ fn in_the_balancer(star: &Star) {
     assert!(loads[1].packets > 20 && loads[1].bytes > 20 * 41);
     assert_eq!(plane.vip_loads().unwrap()[1].opened, 2);
 
-    // epochs end a second after they began, or with the sweep
+    // Epochs end after a second, or with the sweep.
     let mut packets = [0; 3];
     while packets[1] < 20 || packets[2] < 20 {
         plane
@@ -131,7 +132,7 @@ fn in_the_balancer(star: &Star) {
                 packets[record.real as usize] += record.epoch.packets;
             })
             .unwrap();
-        // all that it found was handed on: nothing else comes
+        // All results have been delivered: there are no others.
         plane.drain(|record| panic!("{record:?}")).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

@@ -1,4 +1,4 @@
-//! Packets for the balancer, made and checked by other code than the balancer's.
+//! Packets for the balancer, built and checked without the balancer's own code.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A backend beyond an interface of ours.
+/// Returns a backend that is reached through an interface.
 pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
     Real {
         address: to,
@@ -25,7 +25,7 @@ pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
     }
 }
 
-/// What a client's packet is like.
+/// The properties of a client's packet.
 #[derive(Clone)]
 pub struct Client {
     pub src: IpAddr,
@@ -34,6 +34,8 @@ pub struct Client {
     pub ttl: u8,
     pub tos: u8,
     pub options: Vec<u8>,
+    /// The sequence number of its segments.
+    pub seq: u32,
 }
 
 pub fn v4() -> Client {
@@ -44,6 +46,7 @@ pub fn v4() -> Client {
         ttl: 61,
         tos: 0,
         options: Vec::new(),
+        seq: 1000,
     }
 }
 
@@ -52,6 +55,16 @@ pub fn v6() -> Client {
 }
 
 impl Client {
+    /// The same endpoints, by somebody who does not know the sequence numbers.
+    pub fn far(&self) -> Client {
+        self.at(self.seq.wrapping_add(1 << 30))
+    }
+
+    /// The same connection, further on.
+    pub fn at(&self, seq: u32) -> Client {
+        Client { seq, ..self.clone() }
+    }
+
     pub fn ip(&self) -> IpHeaders {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -78,7 +91,7 @@ impl Client {
 
     /// A TCP segment to port 80.
     pub fn tcp(&self, change: impl FnOnce(&mut TcpHeader), payload: &[u8]) -> Vec<u8> {
-        let mut tcp = TcpHeader::new(self.port, 80, 1000, 8192);
+        let mut tcp = TcpHeader::new(self.port, 80, self.seq, 8192);
         change(&mut tcp);
         let mut frame = Vec::new();
         PacketBuilder::ethernet2(CLIENT_MAC, OUR_MAC).ip(self.ip()).tcp_header(tcp).write(&mut frame, payload).unwrap();
@@ -117,8 +130,8 @@ impl Client {
     }
 }
 
-/// The internet checksum's sum (RFC 1071) over bytes and a pseudo header: 0xffff
-/// where the checksum in them is right.
+/// Returns the sum of the Internet checksum (RFC 1071) over bytes and a pseudo header: 0xffff if the checksum among
+/// them is correct.
 pub fn sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for part in parts {
@@ -132,8 +145,7 @@ pub fn sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// An IP packet whose checksums are right, and all of which is there: the header
-/// behind which its transport begins.
+/// A complete IP packet with correct checksums, and the header that precedes its transport header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     pub v4: Option<Ipv4Header>,
@@ -142,7 +154,7 @@ pub struct Checked {
     pub payload: Vec<u8>,
 }
 
-/// Decodes an IP packet. UDP without a checksum is let pass.
+/// Decodes an IP packet. UDP without a checksum is accepted.
 pub fn checked(packet: &[u8]) -> Checked {
     let (header, payload, pseudo) = match packet[0] >> 4 {
         4 => {
@@ -180,7 +192,7 @@ pub fn checked(packet: &[u8]) -> Checked {
     Checked { v4, v6, proto, payload }
 }
 
-/// The packet with a hop less to live, as etherparse makes it.
+/// Returns the packet with its hop limit reduced by one, as etherparse builds it.
 pub fn hop_less(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -194,7 +206,7 @@ pub fn hop_less(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// What is inside of IP in IP, or of UDP to a port.
+/// Returns the inner packet of IP in IP, or of UDP to a port.
 pub fn inside(outer: &Checked, gue_port: Option<u16>) -> Vec<u8> {
     match gue_port {
         None => {

@@ -1,5 +1,4 @@
-//! The same frames through the kernel (BPF_PROG_TEST_RUN) and through the native
-//! core come to the same.
+//! The same frames have the same results in the kernel (BPF_PROG_TEST_RUN) and in the native core.
 
 use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
 
@@ -43,7 +42,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Bytes that were hit on the way, in an order that is always the same.
+/// Damages bytes of a frame, in an order that is always the same.
 fn damaged(frame: &[u8], round: &mut u64) -> Vec<u8> {
     let mut next = || {
         *round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -74,7 +73,7 @@ fn root_kernel_and_native_send_the_same_packets() {
         for frame in frames() {
             let hit = damaged(&frame, &mut round);
             for frame in [frame, hit] {
-                // the kernel runs nothing over less than an Ethernet header
+                // The kernel refuses frames that are shorter than an Ethernet header.
                 let Ok(told) = plane.dry_run(&frame) else {
                     continue;
                 };

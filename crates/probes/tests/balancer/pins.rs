@@ -1,4 +1,4 @@
-//! A data plane that goes on without its process.
+//! A data plane that keeps running without its process.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::{
     tell,
 };
 
-/// A folder of bpffs that goes with the test.
+/// A folder of bpffs that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ impl Drop for Folder {
     }
 }
 
-/// Ends a sender, whatever happens to the test.
+/// Ends a sender, even if the test panics.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -78,10 +78,10 @@ fn root_a_data_plane_goes_on_and_is_taken_over() {
     assert!(folder.is_empty());
 }
 
-type Told = (Vec<(VipKey, Vip)>, Vec<(u32, Real)>);
+type Contents = (Vec<(VipKey, Vip)>, Vec<(u32, Real)>);
 
-/// VIPs and backends that there are.
-fn told(plane: &Plane) -> Told {
+/// Returns the VIPs and backends of a plane.
+fn contents(plane: &Plane) -> Contents {
     let vips = plane.vips().map(|(key, vip)| (*key, *vip));
     let reals = plane.reals().map(|(number, real)| (number, *real));
     (vips.collect(), reals.collect())
@@ -104,9 +104,9 @@ fn goes_on(star: &Star, path: &Path) {
     plane.set_table(1, &[1; 251]).unwrap();
     let mut stream = star.connect().unwrap();
     assert_eq!(ask(&mut stream).unwrap(), 0);
-    let known = told(&plane);
+    let before = contents(&plane);
 
-    // who is second is turned away, here and at another folder
+    // A second process is refused, in this folder and in another one.
     let second = Plane::run_at(&options(), &interface, path).err();
     assert!(matches!(second, Some(Error::Pin { .. })), "{second:?}");
     let elsewhere = path.with_file_name("other");
@@ -121,11 +121,11 @@ fn goes_on(star: &Star, path: &Path) {
     assert_eq!(ask(&mut stream).unwrap(), 0);
     let (plane, taken) = run(&options());
     assert_eq!(taken, StartKind::TakenOver);
-    assert_eq!(told(&plane), known);
+    assert_eq!(contents(&plane), before);
     drop(plane);
 
     let larger = PlaneOptions { max_connections: 4096, ..options() };
-    // datagrams that nobody would send again
+    // Lost datagrams would not be sent again.
     let (rounds, done) = (AtomicU32::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let socket = star.datagrams();
@@ -143,7 +143,7 @@ fn goes_on(star: &Star, path: &Path) {
         for _ in 0..5 {
             let (mut plane, taken) = run(&options());
             assert_eq!(taken, StartKind::TakenOver);
-            // established connections do not ask for the new table
+            // Established connections do not use the new table.
             plane.set_table(1, &[2; 251]).unwrap();
             assert_eq!(ask(&mut stream).unwrap(), 0);
             let before = rounds.load(Ordering::Relaxed);
@@ -152,7 +152,7 @@ fn goes_on(star: &Star, path: &Path) {
             }
             assert!(!sender.is_finished(), "a datagram was lost");
         }
-        // other sizes: connections go where the tables say, and never nowhere
+        // With other sizes, connections go by the tables, and no packet is lost.
         let (mut plane, _) = run(&options());
         plane.set_table(1, &[1; 251]).unwrap();
         drop(plane);
@@ -160,7 +160,7 @@ fn goes_on(star: &Star, path: &Path) {
             let (mut plane, taken) = run(options);
             let StartKind::Replaced { why } = taken else { panic!("{taken:?}") };
             assert!(why.contains("connections"), "{why}");
-            assert_eq!(told(&plane), known);
+            assert_eq!(contents(&plane), before);
             assert_eq!(ask(&mut stream).unwrap(), 0);
             let counters = plane.counters().unwrap();
             assert_eq!(counters.get(Reason::Fallback), round);
@@ -176,12 +176,12 @@ fn goes_on(star: &Star, path: &Path) {
         sender.join().unwrap();
     });
 
-    // a process that was killed as it unpinned
+    // A process was killed while it unpinned.
     fs::remove_file(path.join("vips")).unwrap();
     let (plane, taken) = run(&larger);
     assert!(matches!(&taken, StartKind::Replaced { why } if why.contains("incomplete")), "{taken:?}");
     drop(plane);
-    // a map of another build
+    // A map has another build's layout.
     fs::remove_file(path.join("reals")).unwrap();
     let sizes = create_options();
     let mut other = MapHandle::create(MapType::Array, Some("reals"), 4, 8, 17, &sizes).unwrap();
@@ -200,7 +200,7 @@ fn goes_on(star: &Star, path: &Path) {
 
 const KEY: [u8; 16] = *b"the key of pins.";
 
-/// Servers of these numbers, which are their IDs too, in our own layout and in another.
+/// Returns servers with these numbers, which are also their IDs, in dwell's layout and in another one.
 fn by_id(servers: [u32; 3]) -> ZeroVip {
     let layouts = vec![Config::own(0, KEY).unwrap(), Config::new(1, 2, 4, None).unwrap()];
     ZeroVip::new(layouts, servers.map(|real| (real, ServerId(u128::from(real)))))
@@ -230,7 +230,7 @@ fn ids_are_carried(path: &Path) {
         let to = packets::address(&format!("10.0.0.{number}"));
         plane.set_real(number, &packets::real(to, Forward::L2, 70)).unwrap();
     }
-    // tables of heavy hitters are taken from the lowest number on
+    // Tables of heavy hitters are assigned from the lowest number on.
     plane.set_zero(&key(444), 1, &by_id([1, 2, 3])).unwrap();
     plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
     plane.remove_zero(1).unwrap();
@@ -243,46 +243,46 @@ fn ids_are_carried(path: &Path) {
     let other = [&[1 << 5 | 6][..], &[0, 6], &[3; 4]].concat();
     let short = |cid: &[u8]| client.udp(&[&[0x41][..], cid, &[9; 30]].concat());
     let frames = [short(&own), short(&other)];
-    let goes = |plane: &mut Plane| {
+    let decisions = |plane: &mut Plane| {
         frames.each_ref().map(|frame| {
             let decision = plane.dry_run(frame).unwrap().decision;
             (decision.real, decision.reason)
         })
     };
-    let known = [(Some(5), Reason::Cid), (Some(6), Reason::Cid)];
-    assert_eq!(goes(&mut plane), known);
+    let expected = [(Some(5), Reason::Cid), (Some(6), Reason::Cid)];
+    assert_eq!(decisions(&mut plane), expected);
     plane.replay_packet(&frames[0]).unwrap();
-    let told = |plane: &mut Plane| {
+    let state = |plane: &mut Plane| {
         (plane.server_ids(2).unwrap(), plane.server_loads(2).unwrap(), plane.heavy_hitters(2, 5).unwrap())
     };
-    let before = told(&mut plane);
+    let before = state(&mut plane);
     assert_eq!((before.0.len(), before.2.len()), (3, 1));
     assert_ne!(before.1[1].1.stamp, 0);
     drop(plane);
-    // larger, and with fewer servers: the numbers of theirs are not below that
+    // First larger, then with fewer servers, whose numbers are not below the new maximum.
     for sizes in [sized(8, 9), sized(2, 3)] {
         let (mut plane, taken) = run(&sizes);
         let StartKind::Replaced { why } = taken else { panic!("{taken:?}") };
         assert!(why.contains("zero-rtt"), "{why}");
-        assert_eq!(goes(&mut plane), known);
-        assert_eq!(told(&mut plane), before);
+        assert_eq!(decisions(&mut plane), expected);
+        assert_eq!(state(&mut plane), before);
         let slots = plane.server_slots(2).unwrap().slots;
         assert_eq!(slots, [(4, 1), (5, 2), (6, 3)]);
-        // whoever is set goes on from there
+        // A VIP that is set again continues from there.
         plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
-        assert_eq!(goes(&mut plane), known);
-        assert_eq!(told(&mut plane), before);
+        assert_eq!(decisions(&mut plane), expected);
+        assert_eq!(state(&mut plane), before);
     }
-    // what does not fit: servers without heavy hitters, a backend, the VIP
+    // These do not fit: servers without heavy hitters, a backend, the VIP.
     let (mut plane, _) = run(&sized(2, 2));
-    assert_eq!(goes(&mut plane), known);
+    assert_eq!(decisions(&mut plane), expected);
     drop(plane);
     let (mut plane, _) = run(&PlaneOptions { max_reals: 5, ..sized(2, 2) });
-    assert_eq!(goes(&mut plane), [known[0], (None, Reason::Unroutable)]);
+    assert_eq!(decisions(&mut plane), [expected[0], (None, Reason::Unroutable)]);
     drop(plane);
     let (mut plane, _) = run(&sized(1, 2));
     assert_eq!(plane.server_ids(1).unwrap(), []);
-    assert_eq!(goes(&mut plane).map(|(real, _)| real), [Some(4); 2]);
+    assert_eq!(decisions(&mut plane).map(|(real, _)| real), [Some(4); 2]);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn stays_behind(star: &Star, path: &Path) {
     let interface = Interface::find("eth0").unwrap();
     let (mut plane, _) = Plane::run_at(&options(), &interface, path).unwrap();
     tell(&mut plane, star, Forward::L2);
-    // a move ends the epoch: its record is left in the ring buffer
+    // A move ends the epoch, and leaves its record in the ring buffer.
     let leave = |plane: &mut Plane, moved: u64| {
         plane.set_real(1, &backend(star, 0)).unwrap();
         plane.set_table(1, &[1; 251]).unwrap();
@@ -326,7 +326,7 @@ fn stays_behind(star: &Star, path: &Path) {
     let mut records = 0;
     plane.drain(|_| records += 1).unwrap();
     assert_eq!(records, 0);
-    // what comes from now on is handed on
+    // Records from now on are delivered.
     leave(&mut plane, 2);
     plane.drain(|_| records += 1).unwrap();
     assert!(records > 0);
@@ -358,10 +358,10 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     assert_eq!(taken, StartKind::TakenOver);
     assert!(in_slot().is_some() && in_slot() != first);
     drop(plane);
-    // not in the slot of somebody else's program
+    // The slot holds another program, which must not be replaced.
     let second = Plane::run_at(&chained, &interface, &folder.0.join("second")).err();
     assert!(matches!(second, Some(Error::Chain { .. })), "{second:?}");
-    // a process that was killed before what runs was pinned for good
+    // A process was killed before everything was pinned.
     let unfinished = || fs::rename(path.join("program"), path.join("next-program")).unwrap();
     unfinished();
     let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
@@ -371,7 +371,7 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     assert!(Plane::detach_at(&path).unwrap());
     assert_eq!(in_slot(), None);
 
-    // an array of the same slots is another's
+    // An array with the same slots belongs to somebody else.
     let other = folder.0.join("other");
     let mut others = MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &sizes).unwrap();
     others.pin(&other).unwrap();

@@ -1,5 +1,5 @@
-//! A client, a balancer and backends on one segment. Backends have the VIP on
-//! their loopback device and answer the client straight back.
+//! A client, a balancer and backends on one segment. Backends have the VIP on their loopback device, and answer the
+//! client directly.
 
 use std::{
     io::{Read, Write},
@@ -28,7 +28,7 @@ pub struct Star {
     pub client: Namespace,
     pub balancer: Namespace,
     pub servers: Vec<Namespace>,
-    // held until the end
+    // It is kept until the end.
     _switch: Namespace,
     _programs: Vec<OwnedFd>,
     _ends: Vec<Sender<()>>,
@@ -48,7 +48,7 @@ fn set(namespace: &Namespace, key: &str, value: &str) {
     namespace.enter(|| std::fs::write(&path, value).unwrap()).unwrap();
 }
 
-/// Address of the host of a number: 1 the client, 2 the balancer, servers from 3 on.
+/// Returns the address of a host by its number: 1 is the client, 2 the balancer, and servers start at 3.
 pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, 0, host as u8)
 }
@@ -58,7 +58,7 @@ fn mac(host: usize) -> [u8; 6] {
 }
 
 impl Star {
-    /// With so many servers; none where namespaces cannot be made.
+    /// Makes the network with this many servers.
     pub fn new(servers: usize) -> Star {
         let create = |name: &str| Namespace::create(&format!("lb-{name}")).unwrap();
         let star = Star {
@@ -80,7 +80,7 @@ impl Star {
             ip(&star._switch, &format!("link set port{host} master bridge0 up"));
             ip(namespace, &format!("addr add {}/24 dev eth0", address(host)));
             ip(namespace, "link set eth0 up");
-            // XDP knows nothing of checksums that are left to the device
+            // XDP cannot complete checksums that are left to the device.
             run(namespace, "ethtool", "-K eth0 tx off");
             set(namespace, "net/ipv4/conf/all/rp_filter", "0");
             set(namespace, "net/ipv4/conf/eth0/rp_filter", "0");
@@ -100,14 +100,13 @@ impl Star {
             .map(|(at, namespace)| (at + 1, namespace))
     }
 
-    /// What XDP sends back through a veth arrives only if the peer has a program.
+    /// Lets packets pass that XDP sends back through a veth: they arrive only if the peer has a program.
     pub fn let_xdp_send(&mut self) {
         let fds = self._switch.enter(|| pass("port2")).unwrap();
         self._programs.extend(fds);
     }
 
-    /// Each server takes packets out of tunnels to its address. Clients' packets
-    /// leave room for the outer headers.
+    /// Makes each server decapsulate packets to its address. Clients' packets leave room for the outer headers.
     pub fn end_tunnels(&mut self, gue_port: u16) {
         ip(&self.client, "link set eth0 mtu 1440");
         for (at, server) in self.servers.iter().enumerate() {
@@ -122,7 +121,7 @@ impl Star {
             started.recv().unwrap();
             self._ends.push(end);
         }
-        // the balancer must know the servers' addresses to tell the next hop
+        // The balancer needs the servers' link addresses as next hops.
         for host in 3..3 + self.servers.len() {
             let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
             let entry = format!("neigh replace {} lladdr {octets} dev eth0", address(host));
@@ -130,7 +129,7 @@ impl Star {
         }
     }
 
-    /// Each server answers each datagram with its own number.
+    /// Makes each server answer each datagram with its own number.
     pub fn serve_datagrams(&self) {
         for (number, server) in (0u8..).zip(&self.servers) {
             let (ready, started) = std::sync::mpsc::channel();
@@ -147,7 +146,7 @@ impl Star {
         }
     }
 
-    /// A socket of the client's, which sends to the VIP.
+    /// Returns a socket of the client that sends to the VIP.
     pub fn datagrams(&self) -> UdpSocket {
         self.client
             .enter(|| {
@@ -159,7 +158,7 @@ impl Star {
             .unwrap()
     }
 
-    /// The way from the balancer to a server, counted from 0.
+    /// Returns the next hop from the balancer to a server, counted from 0.
     pub fn hop(&self, server: usize) -> NextHop {
         NextHop { interface: self.index("eth0"), destination: mac(server + 3), source: mac(2), mtu: 1500 }
     }
@@ -168,7 +167,7 @@ impl Star {
         self.balancer.enter(|| nix::net::if_::if_nametoindex(name).unwrap()).unwrap()
     }
 
-    /// Each server answers each byte with its own number.
+    /// Makes each server answer each byte with its own number.
     pub fn serve(&self) {
         for (number, server) in (0u8..).zip(&self.servers) {
             let (ready, started) = std::sync::mpsc::channel();
@@ -189,7 +188,7 @@ impl Star {
         }
     }
 
-    /// A connection of the client's.
+    /// Opens a connection from the client to the VIP.
     pub fn connect(&self) -> std::io::Result<TcpStream> {
         let to = SocketAddr::new(IpAddr::V4(VIP), PORT);
         self.client
@@ -203,7 +202,7 @@ impl Star {
     }
 }
 
-/// One request; the number of the server that answered.
+/// Sends a request. Returns the number of the server that answered.
 pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
     let mut byte = [7];
     stream.write_all(&byte)?;
@@ -211,14 +210,14 @@ pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
     Ok(byte[0])
 }
 
-/// An XDP program that lets all pass, at a device; it goes with its link.
+/// Attaches an XDP program that passes every packet to a device. It is detached with its link.
 fn pass(device: &str) -> [OwnedFd; 2] {
     let program = xdp::load(&[xdp::verdict(2), xdp::EXIT]);
     let link = xdp::attach(&program, device);
     [program, link]
 }
 
-/// True if this process may do all that these tests do; says so if not.
+/// Returns whether this process has the privileges that these tests need, and reports it if not.
 pub fn may_run() -> bool {
     !lacks_root() && !lacks_program("ethtool")
 }

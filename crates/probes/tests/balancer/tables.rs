@@ -1,4 +1,4 @@
-//! Maglev tables, VIPs and backends as they come and go.
+//! Changes of Maglev tables, VIPs and backends.
 
 use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey};
 use dwell_testbed::skip::lacks_root;
@@ -41,7 +41,7 @@ fn loaded(options: &PlaneOptions) -> Option<Plane> {
     Some(plane)
 }
 
-/// Where connections to a port would go, each once.
+/// Returns the backends to which connections to a port would go, each once.
 fn backends(plane: &mut Plane, port: u16) -> Vec<u32> {
     let mut found: Vec<u32> = (1000..1200)
         .filter_map(|client_port| {
@@ -78,13 +78,13 @@ fn root_many_tables_are_set_at_once_whatever_their_sizes() {
             assert_eq!(backends(plane, vip), wanted, "{vip}");
         }
     };
-    // grown, shrunk, taken away and given anew
+    // The table grows, shrinks, and is removed and set again.
     set(&mut plane, [7, 31, 251]);
     set(&mut plane, [251, 31, 7]);
     set(&mut plane, [0, 13, 0]);
     set(&mut plane, [31, 0, 31]);
 
-    // what is refused changes nothing, for those before it either
+    // A refused table changes nothing, not even for the tables before it.
     let before = backends(&mut plane, 3);
     assert!(plane.set_tables(&[(3, &[2; 7]), (4, &[99; 7])]).is_err());
     assert_eq!(backends(&mut plane, 3), before);
@@ -103,17 +103,17 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
         plane.replay_packet(&frame).unwrap();
     }
     plane.remove_vip(&key(81)).unwrap();
-    // one of its keys is left
+    // One of its keys is left.
     assert_eq!(backends(&mut plane, 80), [2]);
     assert_eq!(plane.vip_loads().unwrap()[1].packets, 2);
     plane.remove_vip(&key(80)).unwrap();
-    // a known connection goes on, and is counted where it was
+    // A known connection stays, and is still counted at its VIP.
     plane.replay_packet(&v4().data(5)).unwrap();
     plane.set_vip(&key(80), &numbered(1)).unwrap();
     assert!(backends(&mut plane, 80).is_empty());
     assert_eq!(plane.vip_loads().unwrap()[1], Load::default());
 
-    // so it is with one whose last key takes another number
+    // The same holds for a VIP whose last key gets another number.
     plane.set_table(1, &[3; 7]).unwrap();
     plane.set_vip(&key(80), &numbered(2)).unwrap();
     plane.set_vip(&key(81), &numbered(1)).unwrap();

@@ -1,5 +1,4 @@
-//! QUIC that goes where its connection ID says: packets in, and where they must go, in the kernel
-//! and natively.
+//! QUIC packets that are routed by their connection ID, in the kernel and natively.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -23,11 +22,11 @@ use crate::{
 
 const KEY: [u8; 16] = *b"the key of zero.";
 const NEXT_KEY: [u8; 16] = *b"the key of later";
-/// By Maglev all go there.
+/// The backend that Maglev selects for all.
 const OWN: u32 = 1;
 const OTHER: u32 = 2;
 const THIRD: u32 = 3;
-/// What the servers are called in connection IDs.
+/// The servers' IDs in connection IDs.
 const IDS: [(u32, u16); 3] = [(OWN, 0x0101), (OTHER, 0xbeef), (THIRD, 7)];
 
 fn now_s() -> u64 {
@@ -80,7 +79,7 @@ impl Both {
         }
     }
 
-    /// Where a frame goes, and why: the same in both, asked and done.
+    /// Returns where a frame goes, and the reason, which are the same in both cores, in a dry run and in a real one.
     fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Reason) {
         let time_ns = now_s() * 1_000_000_000;
         let told = self.plane.dry_run(frame).unwrap();
@@ -100,7 +99,7 @@ impl Both {
         (real, reason)
     }
 
-    /// One that nobody had, of a server that waits so long.
+    /// Returns an unused connection ID of a server with this waiting time.
     fn cid(&mut self, id: u16, wait: Duration) -> Vec<u8> {
         self.cid_of(&Config::own(0, KEY).unwrap(), id, wait, now_s())
     }
@@ -124,7 +123,7 @@ impl Long {
     const INITIAL: Long = Long(0xc3);
     const EARLY: Long = Long(0xd3);
 
-    /// Version, connection IDs, and more.
+    /// Returns a long header: version, connection IDs, and the rest.
     fn of(&self, client: &Client, cid: &[u8]) -> Vec<u8> {
         let mut payload = vec![self.0, 0, 0, 0, 1, cid.len() as u8];
         payload.extend(cid);
@@ -167,7 +166,7 @@ fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s
             assert_eq!(both.pass(&long(&moved, &cid)), (Some(real), Reason::Cid));
         }
     }
-    // once each: what follows is cached
+    // Once each, because later packets are cached.
     assert_eq!(both.seen(CidEvent::Opened), 6);
     let loads = both.plane.server_loads(1).unwrap();
     assert_eq!(loads.len(), 3);
@@ -199,7 +198,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
         let why = if payload.is_empty() { Reason::Malformed } else { Reason::Unroutable };
         assert_eq!(both.pass(&client.udp(payload)), (None, why));
     }
-    // no connection ID, one of another length, one that is cut off
+    // These have no connection ID, one of another length, and one that is cut off.
     let attempt = long(&from(client.clone(), 2100), b"");
     assert_eq!(both.pass(&attempt), (Some(OWN), Reason::New));
     let attempt = long(&from(client.clone(), 2101), &[16; 20]);
@@ -207,7 +206,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     for cut in [&[0xc3, 0, 0, 0, 1][..], &[0xc3, 0, 0, 0, 1, 17, 16, 1, 2]] {
         assert_eq!(both.pass(&client.udp(cut)), (None, Reason::Malformed));
     }
-    // other ports and protocols of the address are not ours
+    // Other ports and protocols of the address are not the balancer's.
     let mut elsewhere = short(&client, &[1; 17]);
     elsewhere[36..38].copy_from_slice(&444u16.to_be_bytes());
     elsewhere[40..42].fill(0);
@@ -228,12 +227,12 @@ fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
         let client = from(v4(), 3000 + at as u16);
         let expected = if is_young { (Some(THIRD), Reason::Cid) } else { (Some(OWN), Reason::New) };
         assert_eq!(both.pass(&long(&client, &cid)), expected, "{age}");
-        // cached or not, a short header has it rightly
+        // With a short header, the result is right whether it is cached or not.
         assert_eq!(both.pass(&short(&client, &cid)), (Some(THIRD), Reason::Cid));
         let again = if is_young { expected } else { (Some(OWN), Reason::Connection) };
         assert_eq!(both.pass(&long(&client, &cid)), again, "{age}");
     }
-    // the one of a time that is still to come; the old ones are only not the newest
+    // The newest ID is from the future; the others are merely older.
     assert_eq!(both.seen(CidEvent::Refused), 1);
 }
 
@@ -247,7 +246,7 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
         for _ in 0..4 {
             both.pass(&short(&client, &heavy));
         }
-        // its server is the only one that is known
+        // Its server is the only one with a known load.
         let begin = |port| long(&from(client.clone(), port), &[1; 8]);
         assert_eq!(both.pass(&begin(6000)), (Some(OWN), Reason::New));
         for (id, wait) in [(0xbeef, MS(100)), (7, MS(3))] {
@@ -255,13 +254,13 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
             both.pass(&short(&from(client.clone(), 999), &cid));
         }
         assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Reason::Diverted));
-        // all of an attempt stays together, whatever is said of loads
+        // All packets of an attempt stay together, whatever loads are reported.
         let cid = both.cid(0x0101, MS(1));
         both.pass(&short(&client, &cid));
         assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Reason::Connection));
         assert_eq!(both.pass(&begin(6000)), (Some(OWN), Reason::Connection));
         assert_eq!(both.pass(&begin(6002)), (Some(OWN), Reason::New));
-        // another client of an overloaded server is not heavy
+        // Another client of an overloaded server is not a heavy hitter.
         let cid = both.cid(0x0101, MS(500));
         both.pass(&short(&client, &cid));
         let light = Client {
@@ -272,7 +271,7 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
             ..client.clone()
         };
         assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Reason::New));
-        // a client of IPv6 is its network
+        // An IPv6 client is identified by its network.
         if !client.src.is_ipv4() {
             let neighbour = Client { src: address("2001:db8:9::abcd"), ..from(client.clone(), 7000) };
             assert_eq!(both.pass(&long(&neighbour, &[1; 8])), (Some(THIRD), Reason::Diverted));
@@ -299,7 +298,7 @@ fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
         let load = both.cid(0x0101, MS(500));
         both.pass(&short(&client, &load));
         assert_eq!(both.pass(&long(&client, &second)), (Some(THIRD), Reason::Diverted));
-        // what follows of each flight, early data (0-RTT) too, whatever becomes of loads
+        // The rest of each flight, including early data (0-RTT), follows, whatever happens to loads.
         let calm = both.cid(0x0101, MS(1));
         both.pass(&short(&client, &calm));
         for packet in [Long::INITIAL, Long::EARLY] {
@@ -308,13 +307,13 @@ fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
             assert_eq!(both.pass(&packet(&second)), (Some(THIRD), Reason::Connection));
         }
         assert_eq!(both.pass(&long(&client, &third)), (Some(OWN), Reason::New));
-        // what is shorter than any client's of version 1 tells nothing
+        // An ID that is shorter than any client's of version 1 is not used.
         assert_eq!(both.pass(&long(&client, &[1; 7])), (Some(OWN), Reason::New));
         assert_eq!(both.pass(&long(&client, &[2; 7])), (Some(OWN), Reason::Connection));
     }
 }
 
-/// There its later packets are known by the ends alone.
+/// With this setting, later packets are recognized by their addresses and ports alone.
 #[test]
 fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_connection() {
     let zero = ZeroVip { is_unroutable_hashed: true, ..zero_vip() };
@@ -336,7 +335,7 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
-    // heavy at the third, overloaded is its own
+    // The client is a heavy hitter of the third server, and its own server is overloaded.
     let cid = both.cid(7, MS(3));
     both.pass(&short(&v4(), &cid));
     let other = Client { src: address("203.0.113.77"), ..v4() };
@@ -386,13 +385,13 @@ fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
     both.set_zero(&zero);
     both.set_server(THIRD, true);
     assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Reason::Cid));
-    // it is never the least loaded
+    // It is never the least loaded server.
     for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100)), (7, MS(1))] {
         let cid = both.cid(id, wait);
         both.pass(&short(&v4(), &cid));
     }
     assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OTHER), Reason::Diverted));
-    // gone: nobody's, though cached before
+    // It was removed: its packets belong to no server, although they were cached before.
     zero.servers.remove(2);
     both.set_zero(&zero);
     assert_eq!(both.pass(&short(&v4(), &drained)), (None, Reason::Unroutable));
@@ -462,7 +461,7 @@ fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for(
     assert_eq!(both.plane.dry_run(&short(&v4(), &[1; 8])).unwrap().decision.real, Some(OWN));
 }
 
-/// A flood of new connections, from one socket and from many, while others go on.
+/// A flood of new connections, from one socket and from many, while other connections are active.
 #[test]
 fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
     let Some(mut both) = Both::quic(&zero_vip()) else {
@@ -490,14 +489,14 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
     let counters = both.plane.counters().unwrap();
     let [new, again, full] = [Reason::New, Reason::Connection, Reason::Full].map(|why| counters.get(why));
     assert_eq!(new + again + full, 9000, "{counters:?}");
-    // on a slow machine some were silent for a second, and made room
+    // On a slow machine, some were silent for a second and made room.
     let held = new - counters.table.get(Counter::FlowsEvicted);
     assert!(held <= options().max_connections.into(), "{counters:?}");
     let active = both.plane.sweep(drop).unwrap().total();
     assert!((1..=held).contains(&active), "{active} of {held}");
 }
 
-/// Packets that were hit on the way, or never right: both cores agree, and no load is learnt.
+/// Damaged and invalid packets: both cores agree on them, and learn no load from them.
 #[test]
 fn root_kernel_and_native_agree_about_garbage() {
     let mut zero = zero_vip();

@@ -1,4 +1,4 @@
-//! Slots of VIPs that go by connection ID, as user space sets and clears them.
+//! Slots of VIPs that route by connection ID, as user space sets and clears them.
 
 use dwell_engine::quic_lb::Config;
 use dwell_probes::balancer::{Plane, PlaneOptions, Protocol, ServerId, VipKey, ZeroVip};
@@ -20,7 +20,7 @@ fn key() -> VipKey {
     VipKey { address: v4().dst, protocol: Protocol::Udp, port: Some(443) }
 }
 
-/// Servers from this number on, as many as there may be, in all layouts that there may be.
+/// Returns the maximum number of servers, numbered from this one on, in all layouts.
 fn servers(first: u32) -> ZeroVip {
     let own = Config::own(0, *b"the key of slots").unwrap();
     let others = (1..=6).map(|rotation| Config::new(rotation, 2 + rotation, 4, None).unwrap());

@@ -17,7 +17,8 @@ pub fn packets(path: &Path) -> Packets {
     while let Ok(Some(packet)) = reader.next_packet() {
         let mut data = packet.data.to_vec();
         data.resize(packet.wire_len.max(14) as usize, 0);
-        if packet.link.0 == 1 && data.len() < 60_000 {
+        // The kernel would give a packet without a time one of its own.
+        if packet.link.0 == 1 && data.len() < 60_000 && packet.is_timed {
             packets.push((packet.time_ns, data));
         }
     }

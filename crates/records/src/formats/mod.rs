@@ -8,7 +8,9 @@ mod text;
 
 use crate::{Kind, Record, Source};
 
-pub use jsonl::{Jsonl, SCHEMA, write_object};
+pub use jsonl::{
+    End, EstimateObject, FlowObject, Header, Jsonl, LatencyObject, Object, SCHEMA, add_objects, write_object,
+};
 pub use ppviz::Ppviz;
 pub use text::{Latency, Rate, Text, counted};
 
@@ -57,10 +59,8 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::rtt::Counters;
-
     use super::*;
-    use crate::{Interval, Status, Summary};
+    use crate::{Interval, Summary};
 
     #[test]
     fn a_format_writes_the_kinds_of_records_that_it_says() {
@@ -68,7 +68,7 @@ mod tests {
         let interval = Interval { end_ns: 0, length_ns: 1_000_000_000, groups: &[] };
         let mut summary = Summary::new(1);
         summary.add(&sample);
-        let status = Status { time_ns: None, last: true, counters: Counters::sum([]) };
+        let status = samples::status();
         for entry in FORMATS {
             for record in
                 [Record::Sample(&sample), Record::Flow(&flow), Record::Summary(&summary), Record::Status(&status)]

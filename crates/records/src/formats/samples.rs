@@ -2,15 +2,16 @@
 
 use dwell_engine::{
     layers::Ends,
-    measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
+    measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, PathCounts, Protocol, Sample, Tunnel},
     socket::{Account, Delay, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint, control::Setting},
 };
 
-use crate::{Clock, Socket, SocketCounts, Source};
+use crate::{Clock, Cost, Socket, SocketCounts, Source, Status, Verb};
 
 /// Seconds on the boot clock; Unix time is 2026-11-21T05:10:00Z at 0.
 pub(crate) fn source() -> Source {
     let mut source = Source { clock: Clock::with_offset(1_795_237_800_000_000_000), ..Source::default() };
+    source.host = Some("here".to_owned());
     source.interfaces.insert(2, "eth0");
     source
 }
@@ -25,12 +26,15 @@ pub(crate) fn tcp4() -> Sample {
         time_ns: 123_456_789,
         rtt_ns: 1_234_567,
         min_rtt_ns: 1_100_000,
+        base_ns: 1_200_000,
+        path: PathCounts { sent: 200, retransmitted: 3, received: 150, late: 1, ce: 6 },
         method: Method::TcpTimestamp,
         handshake: false,
         src: endpoint("192.0.2.1", 44_321),
         dst: endpoint("198.51.100.7", 443),
         protocol: Protocol(6),
         interface: 2,
+        tunnel: Tunnel(0),
         packets: 17,
         bytes: 4_242,
     }
@@ -107,6 +111,8 @@ pub(crate) fn all() -> Vec<Sample> {
             time_ns: 1_000_000_000,
             rtt_ns: 456_000,
             min_rtt_ns: 456_000,
+            base_ns: 456_000,
+            path: PathCounts { sent: 1, received: 1, ..PathCounts::default() },
             method: Method::TcpSeq,
             handshake: true,
             src: endpoint("2001:db8::1", 50_000),
@@ -117,6 +123,8 @@ pub(crate) fn all() -> Vec<Sample> {
             time_ns: 2_000_000_001,
             rtt_ns: 789,
             min_rtt_ns: 0,
+            base_ns: 0,
+            path: PathCounts { received: 1, ..PathCounts::default() },
             method: Method::Icmp,
             src: endpoint("192.0.2.1", 17),
             dst: endpoint("203.0.113.255", 17),
@@ -128,6 +136,8 @@ pub(crate) fn all() -> Vec<Sample> {
             time_ns: 3_599_999_999_999,
             rtt_ns: 12_345_678_901,
             min_rtt_ns: 999_999,
+            base_ns: 999_999,
+            path: PathCounts { received: 1, ce: 1, ..PathCounts::default() },
             method: Method::Icmpv6,
             src: endpoint("fe80::1", 65_535),
             dst: endpoint("fe80::2", 65_535),
@@ -137,6 +147,8 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample {
             rtt_ns: u64::MAX,
             min_rtt_ns: 20_000_000,
+            base_ns: 20_000_000,
+            path: PathCounts::default(),
             method: Method::QuicSpinLoop,
             protocol: Protocol(17),
             packets: u64::MAX,
@@ -155,9 +167,14 @@ pub(crate) fn flows() -> Vec<FlowEvent> {
         dst: endpoint("198.51.100.7", 443),
         protocol: Protocol(6),
         interface: 2,
+        tunnel: Tunnel(0),
         samples: 0,
         packets: 1,
         bytes: 74,
+        data: 0,
+        retransmitted: 0,
+        late: 0,
+        ce: 0,
     };
     vec![
         open,
@@ -181,4 +198,15 @@ pub(crate) fn flows() -> Vec<FlowEvent> {
             ..open
         },
     ]
+}
+
+pub(crate) fn status() -> Status {
+    Status {
+        verb: Verb::Rtt,
+        time_ns: None,
+        last: true,
+        lost: 7,
+        cost: Cost { cpu_ns: Some(5), ..Cost::default() },
+        counters: vec![("packets".into(), 100), ("bytes".into(), 101)],
+    }
 }

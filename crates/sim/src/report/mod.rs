@@ -1,8 +1,10 @@
 //! What a study found, for people and for programs: tables, a page of HTML, and JSON Lines.
 
+mod object;
 mod page;
 mod text;
 
+pub use object::RunObject;
 pub use page::page;
 pub use text::{policies, resumed, table};
 
@@ -11,6 +13,8 @@ use std::{
     io::{self, Write, stdout},
     path::Path,
 };
+
+use dwell_records::{Header, write_object};
 
 use crate::study::Summary;
 
@@ -33,7 +37,7 @@ pub struct Part {
 /// If standard output or the file cannot be written.
 pub fn write(text: &str, parts: &[Part], as_jsonl: bool, plot: Option<&Path>) -> io::Result<()> {
     let written = match as_jsonl {
-        true => stdout().lock().write_all(jsonl(parts).as_bytes()),
+        true => stdout().lock().write_all(&jsonl(parts)),
         false => stdout().lock().write_all(text.as_bytes()),
     };
     if let Some(file) = plot {
@@ -46,15 +50,12 @@ pub fn write(text: &str, parts: &[Part], as_jsonl: bool, plot: Option<&Path>) ->
     }
 }
 
-/// One JSON object per line and summary, each with the name of its part.
-pub fn jsonl(parts: &[Part]) -> String {
-    let mut lines = String::new();
+/// One JSON object per line and summary, each with the name of its part. A simulation has no time and no host.
+pub fn jsonl(parts: &[Part]) -> Vec<u8> {
+    let mut lines = Vec::new();
     for part in parts {
         for summary in &part.summaries {
-            let mut line = summary.line();
-            line["part"] = part.name.into();
-            lines += &line.to_string();
-            lines.push('\n');
+            write_object(Header::default(), &RunObject::new(part.name, summary), &mut lines);
         }
     }
     lines

@@ -81,7 +81,8 @@ fn over_time(part: &Part) -> Vec<Chart> {
     let all = || part.summaries.iter().flat_map(samples);
     let end = all().map(|sample| sample.time_s).fold(0.0, f64::max);
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.01, f64::max) * 1.1;
-    let load = most(&mut all().map(|sample| sample.load));
+    let busy = most(&mut all().map(|sample| sample.busy));
+    let load = most(&mut all().map(|sample| sample.load_ms));
     let imbalance = most(&mut all().filter_map(|sample| sample.imbalance));
     if end == 0.0 {
         return Vec::new();
@@ -100,8 +101,9 @@ fn over_time(part: &Part) -> Vec<Chart> {
             .collect(),
     };
     vec![
-        chart("Mean load", axis("part of time that servers are busy", (0.0, load)), &|sample| Some(sample.load)),
-        chart("Imbalance", axis("busiest server over mean", (0.0, imbalance)), &|sample| sample.imbalance),
+        chart("Busy servers", axis("part of time that servers are busy", (0.0, busy)), &|sample| Some(sample.busy)),
+        chart("Mean load", axis("service time present at a server, ms", (0.0, load)), &|sample| Some(sample.load_ms)),
+        chart("Imbalance", axis("most loaded server over mean", (0.0, imbalance)), &|sample| sample.imbalance),
     ]
 }
 
@@ -128,8 +130,8 @@ fn by_servers(part: &Part) -> Vec<Chart> {
     vec![
         chart("Time to first byte, p60", "normalised", &|summary| summary.first_byte_at(0.6)),
         chart("Flow completion time, p60", "normalised", &|summary| summary.completion_at(0.6)),
-        chart("Load", "part of time that servers are busy", &|summary| Some(summary.load?.mean)),
-        chart("Imbalance", "busiest server over mean", &|summary| Some(summary.imbalance?.mean)),
-        chart("0-RTT", "part of connections that could", &|summary| Some(summary.used_share?.mean)),
+        chart("Load", "service time present at a server, ms", &|summary| Some(summary.load_ms?.mean)),
+        chart("Imbalance", "most loaded server over mean", &|summary| Some(summary.imbalance?.mean)),
+        chart("0-RTT", "part of possible connections", &|summary| Some(summary.used_share?.mean)),
     ]
 }

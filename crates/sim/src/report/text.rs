@@ -64,7 +64,8 @@ pub fn policies(summaries: &[Summary]) -> String {
         vec![
             summary.policy.to_string(),
             summary.servers.to_string(),
-            with(summary.load, 100.0, 2),
+            with(summary.busy, 100.0, 2),
+            with(summary.load_ms, 1.0, 2),
             with(summary.imbalance, 1.0, 2),
             with(summary.present, 1.0, 2),
             with(summary.diverted, 100.0, 3),
@@ -74,15 +75,15 @@ pub fn policies(summaries: &[Summary]) -> String {
     let heading = ["policy", "servers", "runs", "TTFB p60", "TTFB p90", "FCT p60", "FCT p90", "0-RTT %"];
     let mut text = table(&heading, &latency.collect::<Vec<_>>());
     text.push('\n');
-    let heading = ["policy", "servers", "load %", "imbalance", "packets there", "diverted %", "run s"];
+    let heading = ["policy", "servers", "busy %", "load ms", "imbalance", "packets there", "diverted %", "run s"];
     text += &table(&heading, &load.collect::<Vec<_>>());
     text += "\nTTFB, FCT: time to the first and the last byte over what it would be with 0-RTT and without waiting.\n\
-             0-RTT: of connections whose client had had a ticket. Imbalance: load of the busiest server over the\n\
-             mean, over intervals. ±: 95 % confidence.\n";
+             0-RTT: share of the connections that are not their client's first. Load: service time that the requests\n\
+             at a server still need. Imbalance: load of the most loaded server over the mean. ±: 95 % confidence.\n";
     text
 }
 
-/// Successful 0-RTT of short and long connections, beside what is possible: the paper's Table III.
+/// Successful 0-RTT of short and long connections, compared with what is possible: the paper's Table III.
 pub fn resumed(summaries: &[Summary]) -> String {
     let rows = summaries.iter().map(|summary| {
         let runs = summary.runs as u64;

@@ -32,7 +32,22 @@ pub enum Trace {
     /// Random connections, drawn as they are needed.
     Synthetic(Box<Synthetic>),
     /// Connections from a file, the same in each run.
-    Flows(Vec<Flow>),
+    Flows(Flows),
+}
+
+/// Connections from a file.
+#[derive(Debug, Clone)]
+pub struct Flows {
+    /// The connections, in the order in which they start.
+    pub flows: Vec<Flow>,
+    /// What a user has to know about the file, one sentence each: packets that were cut or left out.
+    pub notes: Vec<String>,
+}
+
+impl From<Vec<Flow>> for Flows {
+    fn from(flows: Vec<Flow>) -> Flows {
+        Flows { flows, notes: Vec::new() }
+    }
 }
 
 /// Maximum time between the first and the last start. A file that mixes clocks would simulate for ever.
@@ -97,17 +112,31 @@ impl Trace {
                 let synthetic = Synthetic::new(&scenario.trace, scenario.short);
                 Trace::Synthetic(Box::new(synthetic.expect("the configuration is synthetic")))
             }
-            TraceConfig::Csv { path, connection_gap_ms } => Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?),
+            TraceConfig::Csv { path, connection_gap_ms } => {
+                Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?.into())
+            }
             TraceConfig::Capture { path, port } => Trace::Flows(capture::read(path, *port)?),
         })
     }
 
-    /// Returns the connections of a run in the order of their starts, `speedup` times closer together.
+    /// Returns what a user has to know about the trace's file, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        match self {
+            Trace::Synthetic(_) => &[],
+            Trace::Flows(flows) => &flows.notes,
+        }
+    }
+
+    /// Returns the connections of a run in the order of their starts, with all packets `speedup` times closer together.
     pub fn flows(&self, seed: u64, speedup: f64) -> Box<dyn Iterator<Item = Flow> + '_> {
-        let faster = move |flow: Flow| Flow { start_ns: (flow.start_ns as f64 / speedup) as u64, ..flow };
+        let faster = move |flow: Flow| Flow {
+            start_ns: (flow.start_ns as f64 / speedup) as u64,
+            gap_ns: flow.gap_ns / speedup,
+            ..flow
+        };
         match self {
             Trace::Synthetic(synthetic) => Box::new(synthetic.flows(seed).map(faster)),
-            Trace::Flows(flows) => Box::new(flows.iter().copied().map(faster)),
+            Trace::Flows(flows) => Box::new(flows.flows.iter().copied().map(faster)),
         }
     }
 }

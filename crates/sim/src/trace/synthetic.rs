@@ -16,6 +16,8 @@ pub struct Synthetic {
     /// Share of short connections, and their maximum number of packets.
     short: Option<(f64, u32)>,
     lengths: Zipf,
+    /// Whether all connections of a client have the same length.
+    same_length: bool,
     gap_ns: f64,
     start_gap_ns: f64,
 }
@@ -32,6 +34,7 @@ impl Synthetic {
             longest,
             client_skew,
             short_part,
+            same_length,
         } = *config
         else {
             return None;
@@ -51,6 +54,7 @@ impl Synthetic {
             popularity: (client_skew > 0.0).then(|| Zipf::new(clients, client_skew)),
             short,
             lengths,
+            same_length,
             gap_ns: connection_gap_ms * 1e6,
             start_gap_ns: packet_gap_ms * 1e6 * mean,
         })
@@ -61,16 +65,15 @@ impl Synthetic {
         let mut now_ns = 0;
         (0..self.connections).map(move |_| {
             now_ns += random.exponential(self.start_gap_ns);
-            Flow {
-                start_ns: now_ns,
-                client: match &self.popularity {
-                    None => random.below(self.clients as usize) as u32,
-                    Some(zipf) => zipf.draw(&mut random) - 1,
-                },
-                packets: self.length(&mut random),
-                bytes: 0,
-                gap_ns: self.gap_ns,
-            }
+            let client = match &self.popularity {
+                None => random.below(self.clients as usize) as u32,
+                Some(zipf) => zipf.draw(&mut random) - 1,
+            };
+            let packets = match self.same_length {
+                true => self.length(&mut Random::stream(seed ^ 0x6c65_6e67_7468, client.into())),
+                false => self.length(&mut random),
+            };
+            Flow { start_ns: now_ns, client, packets, bytes: 0, gap_ns: self.gap_ns }
         })
     }
 

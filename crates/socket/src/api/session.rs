@@ -11,13 +11,13 @@ use std::{
 };
 
 use dwell_engine::socket::{
-    Account,
+    Account, Estimator,
     control::{self, Controller},
 };
 
 use super::{Error, Info, Socket, info::History, socket::Bound};
 use crate::{
-    inside::{Budget, Context, Origin, OwnedRegistry},
+    inside::{Budget, CallEvent, Context, Origin, OwnedRegistry},
     sys,
     table::{Config, Poller, RawConfig, Writer},
 };
@@ -133,6 +133,11 @@ impl Session {
         self.shared.wait(cookie, bound, timeout)
     }
 
+    /// Records a call that writes to a descriptor or reads from it, for the estimator `paper`; for the C interface.
+    pub fn called_raw(&self, fd: i32, event: CallEvent) {
+        self.shared.called(fd, event);
+    }
+
     /// Delays the caller after a call that wrote to a descriptor, if the controller `element` demands it; for the C
     /// interface.
     pub fn hold_raw(&self, fd: i32) {
@@ -204,6 +209,15 @@ impl Shared {
                     woken.unwrap_or_else(PoisonError::into_inner)
                 }
             };
+        }
+    }
+
+    /// Records a call at a descriptor that is watched.
+    pub(super) fn called(&self, fd: i32, event: CallEvent) {
+        if self.config.estimator == Estimator::Paper
+            && let Ok(mut state) = self.lock()
+        {
+            state.registry.get().called(fd, sys::monotonic_ns(), event);
         }
     }
 

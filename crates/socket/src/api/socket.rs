@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{Error, Info, session::Shared};
+use crate::inside::CallEvent;
 
 /// A connection that a [`Session`](super::Session) watches. It borrows the descriptor; the owner may do anything with
 /// it.
@@ -52,9 +53,12 @@ impl<'fd> Socket<'fd> {
     /// As send(2).
     pub fn send(&self, bytes: &[u8]) -> io::Result<(usize, Info)> {
         let fd = self.fd.as_raw_fd();
+        self.shared.called(fd, CallEvent::WriteBegins);
         // SAFETY: the kernel reads only the slice.
         let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+        self.shared.called(fd, CallEvent::WriteEnds(sent.as_ref().map_or(0, |&sent| sent as u64)));
+        let sent = sent?;
         self.shared.hold(fd);
         Ok((sent, self.info()))
     }
@@ -68,6 +72,9 @@ impl<'fd> Socket<'fd> {
         // SAFETY: the kernel writes only into the slice.
         let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        if got > 0 {
+            self.shared.called(fd, CallEvent::Read(got as u64));
+        }
         Ok((got, self.info()))
     }
 }

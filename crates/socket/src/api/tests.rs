@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::control::{Controller, Setting, State};
+use dwell_engine::socket::{
+    Estimator,
+    control::{Controller, Setting, State},
+};
 
 use super::{Bound, Error, Session};
 use crate::table::Config;
@@ -62,6 +65,23 @@ fn what_a_receiver_does_not_read_waits_in_the_sender() {
     let (sent, info) = socket.send(b"abc").unwrap();
     assert_eq!(sent, 3);
     assert!(info.cwnd > Some(0) && info.rtt.is_some());
+}
+
+#[test]
+fn with_the_papers_estimator_calls_of_the_interface_are_its_writes_and_reads() {
+    let (client, server) = pair();
+    let session = Session::start(&Config { budget: 0.5, estimator: Estimator::Paper, ..Config::default() }).unwrap();
+    let (sender, receiver) = (session.watch(&client).unwrap(), session.watch(&server).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    while sender.info().sender_delay.is_none() || receiver.info().receiver_delay.is_none() {
+        assert!(Instant::now() < deadline, "{:?} {:?}", sender.info(), receiver.info());
+        sender.send(&[0; 1000]).unwrap();
+        std::thread::sleep(Duration::from_millis(25));
+        // What is left unread arrived at an earlier poll.
+        receiver.recv(&mut [0; 500]).unwrap();
+    }
+    // The bytes left at once: by the polled curves they would not have waited, by Algorithm 1 until the next poll.
+    assert!(sender.info().sender_delay > Some(Duration::ZERO), "{:?}", sender.info());
 }
 
 #[test]

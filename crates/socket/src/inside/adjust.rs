@@ -1,12 +1,30 @@
 //! Applies the settings of a controller to a socket, unless the program sets the same options itself.
 #![cfg_attr(test, allow(unsafe_code))]
 
-use dwell_engine::socket::control::{Controller, Element, ElementConfig, Lowat, Setting, State};
+use dwell_engine::socket::control::{Controller, Element, Lowat, Setting, State};
 
 use crate::{
     sys::{self, Errno},
     table::{ControllerKind, Count, RawConfig, SocketOption, Writer},
 };
+
+/// Counts settings that could not be applied.
+pub trait Refusals {
+    /// The kernel refused an option.
+    fn refused(&self, option: SocketOption, why: Errno);
+    /// A socket is left alone, because its program sets the same options.
+    fn set_by_program(&self);
+}
+
+impl Refusals for Writer {
+    fn refused(&self, option: SocketOption, why: Errno) {
+        Writer::refused(self, option, why);
+    }
+
+    fn set_by_program(&self) {
+        self.count(Count::HandsOff);
+    }
+}
 
 /// The controller of one socket, and the settings it has applied.
 #[derive(Debug, Clone)]
@@ -25,23 +43,15 @@ enum Builtin {
 }
 
 impl Adjuster {
-    /// Creates the controller of a newly found socket, and sets the congestion control.
-    pub fn new(fd: i32, config: &RawConfig, table: &Writer) -> Adjuster {
-        let builtin = match config.controller {
-            None => Builtin::None,
-            Some(ControllerKind::Lowat) => Builtin::Lowat(Lowat::new(config.target_ns)),
-            Some(ControllerKind::Element) => Builtin::Element(Element::new(ElementConfig {
-                threshold_ns: config.target_ns,
-                wireless: config.wireless,
-                ..ElementConfig::default()
-            })),
-        };
-        if config.congestion != [0; 16]
-            && let Err(why) = sys::set_congestion(fd, &config.congestion)
-        {
-            table.refused(SocketOption::Congestion, why);
-        }
-        Adjuster { builtin, hands_off: false, applied: Setting::default() }
+    /// Creates the controller of a newly found socket.
+    pub fn new(config: &RawConfig) -> Adjuster {
+        Adjuster { builtin: Builtin::new(config), hands_off: false, applied: Setting::default() }
+    }
+
+    /// Forgets the connection that the socket was before. Its options stay as they are.
+    pub fn restart(&mut self, config: &RawConfig) {
+        self.builtin = Builtin::new(config);
+        self.applied.hold_above = None;
     }
 
     /// Continues after another process that set these options, so that they are not mistaken for the program's.
@@ -49,32 +59,47 @@ impl Adjuster {
         self.applied = Setting {
             notsent_lowat: before.notsent_lowat.or(self.applied.notsent_lowat),
             send_buffer: before.send_buffer.or(self.applied.send_buffer),
+            piece_bytes: before.piece_bytes.or(self.applied.piece_bytes),
             hold_above: self.applied.hold_above,
         };
     }
 
     /// Runs after each poll. `requested` is the decision of the program's own controller, which takes precedence.
-    pub fn step(&mut self, fd: i32, state: &State<'_>, requested: Option<Setting>, table: &Writer) {
-        let wanted = requested.unwrap_or_else(|| match &mut self.builtin {
-            Builtin::None => Setting::default(),
-            Builtin::Lowat(lowat) => lowat.update(state),
-            Builtin::Element(element) => element.update(state),
-        });
+    pub fn step(&mut self, fd: i32, state: &State<'_>, requested: Option<Setting>, refusals: &dyn Refusals) {
+        let wanted = requested.unwrap_or_else(|| self.decide(state));
         // A program's controller decides the whole setting; the built-in ones only report changes.
         if requested.is_some() || wanted.hold_above.is_some() {
             self.applied.hold_above = wanted.hold_above;
         }
+        self.apply(fd, &wanted, refusals);
+    }
+
+    /// Returns the changes that the built-in controller wants after a poll.
+    pub fn decide(&mut self, state: &State<'_>) -> Setting {
+        match &mut self.builtin {
+            Builtin::None => Setting::default(),
+            Builtin::Lowat(lowat) => lowat.update(state),
+            Builtin::Element(element) => element.update(state),
+        }
+    }
+
+    /// Sets the socket's options.
+    pub fn apply(&mut self, fd: i32, wanted: &Setting, refusals: &dyn Refusals) {
         if self.hands_off {
             return;
+        }
+        if wanted.piece_bytes.is_some() {
+            self.applied.piece_bytes = wanted.piece_bytes;
         }
         let lowat = wanted.notsent_lowat.map(|bytes| self.lowat(fd, bytes));
         let buffer = wanted.send_buffer.map(|bytes| self.send_buffer(fd, bytes));
         for (option, outcome) in [(SocketOption::NotsentLowat, lowat), (SocketOption::SendBuffer, buffer)] {
             match outcome {
-                Some(Outcome::Refused(why)) => table.refused(option, why),
+                Some(Outcome::Refused(why)) => refusals.refused(option, why),
                 Some(Outcome::SetByProgram) => {
                     self.hands_off = true;
-                    table.count(Count::HandsOff);
+                    self.applied.piece_bytes = None;
+                    refusals.set_by_program();
                 }
                 Some(Outcome::Applied) | None => {}
             }
@@ -113,6 +138,25 @@ impl Adjuster {
     }
 }
 
+/// Sets the congestion control of a newly found socket, if the configuration names one.
+pub fn set_congestion(fd: i32, config: &RawConfig, refusals: &dyn Refusals) {
+    if config.congestion != [0; 16]
+        && let Err(why) = sys::set_congestion(fd, &config.congestion)
+    {
+        refusals.refused(SocketOption::Congestion, why);
+    }
+}
+
+impl Builtin {
+    fn new(config: &RawConfig) -> Builtin {
+        match config.controller {
+            None => Builtin::None,
+            Some(ControllerKind::Lowat) => Builtin::Lowat(Lowat::new(config.target_ns)),
+            Some(ControllerKind::Element) => Builtin::Element(Element::new(config.target_ns, config.wireless)),
+        }
+    }
+}
+
 enum Outcome {
     Applied,
     /// The program has set the option itself, so the socket is left alone from now on.
@@ -127,13 +171,13 @@ mod tests {
         os::fd::AsRawFd,
     };
 
-    use dwell_engine::socket::{Reading, control::Hold};
+    use dwell_engine::socket::Reading;
 
     use super::*;
     use crate::table::Config;
 
-    fn wanted(lowat: u32, hold_above: Option<Hold>) -> Option<Setting> {
-        Some(Setting { notsent_lowat: Some(lowat), send_buffer: None, hold_above })
+    fn wanted(lowat: u32, hold_above: Option<u64>) -> Option<Setting> {
+        Some(Setting { notsent_lowat: Some(lowat), hold_above, ..Setting::default() })
     }
 
     #[test]
@@ -144,9 +188,9 @@ mod tests {
         let config = RawConfig::new(&Config::default()).unwrap();
         let table = Writer::alone(&config).unwrap();
         let reading = Reading::default();
-        let state = State { reading: &reading, delay: None, waiting_ns: None };
-        let hold = Hold { unsent_bytes: 1, times: 2, factor_permille: 3 };
-        let mut parent = Adjuster::new(fd, &config, &table);
+        let state = State { reading: &reading, delay: None, waiting_ns: None, average_ns: None, send_buffer: 0 };
+        let hold = 1;
+        let mut parent = Adjuster::new(&config);
         let mut child = parent.clone();
         let mut stranger = parent.clone();
         parent.step(fd, &state, wanted(5000, Some(hold)), &table);

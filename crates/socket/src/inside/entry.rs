@@ -1,14 +1,17 @@
 //! One socket of the process.
 
 use dwell_engine::socket::{
-    Account, Calls, Delays, Estimator, Meter, Peaks, PollPacer, Reading, Sum, TcpInfo, Totals,
+    Account, Calls, Delays, Estimator, Meter, Peaks, PollPacer, Reading, TcpInfo, Totals,
     control::{Setting, State},
 };
 
-use super::adjust::Adjuster;
+use super::{
+    adjust::{Adjuster, set_congestion},
+    stamps::CallEvent,
+};
 use crate::{
     sys::{self, Errno},
-    table::{Claim, Count, Poller, RawConfig, SlotIndex, Writer, blank},
+    table::{Claim, ControllerKind, Count, Poller, RawConfig, SlotIndex, Writer, blank},
 };
 
 /// A known socket.
@@ -26,11 +29,10 @@ pub struct Entry {
     base: Totals,
     account: Account,
     adjuster: Adjuster,
+    /// The intercepted calls, for the estimator `paper`.
     calls: Option<Calls>,
     /// True once the socket was published in the table.
     is_published: bool,
-    /// Bytes that the program wrote in intercepted calls.
-    called_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +116,11 @@ impl Entry {
         let mut account = blank();
         account.cookie = cookie;
         account.estimator = context.config.estimator;
-        let written = info.bytes_acked.unwrap_or_default() + sys::unacknowledged(fd).unwrap_or(0);
+        set_congestion(fd, context.config, context.table);
+        let calls = match origin {
+            Origin::Preexisting => calls_so_far(fd, &info),
+            Origin::Accepted | Origin::Initiated => Calls::default(),
+        };
         let mut entry = Entry {
             cookie,
             fd,
@@ -125,10 +131,9 @@ impl Entry {
             rhythm: PollPacer::default(),
             base: Totals::default(),
             account,
-            adjuster: Adjuster::new(fd, context.config, context.table),
+            adjuster: Adjuster::new(context.config),
             is_published: before.is_some(),
-            calls: (context.config.estimator == Estimator::Paper).then(Calls::default),
-            called_bytes: if origin == Origin::Preexisting { written } else { 0 },
+            calls: (context.config.estimator == Estimator::Paper).then_some(calls),
         };
         match &before {
             Some(last) => entry.continue_from(last),
@@ -156,16 +161,19 @@ impl Entry {
             return self.lose(context, now_ns);
         };
         if reading.info.bytes_sent < self.account.reading.info.bytes_sent {
-            // The program disconnected the socket and connected it again, possibly to another end.
-            let last_ns = self.account.reading.time_ns;
-            self.begin_again(self.account.totals);
-            self.begin_at(last_ns, Origin::Initiated, &reading.info);
-            self.account.ends = blank().ends;
+            self.restart(context, &reading.info, calls_so_far(self.fd, &reading.info));
         }
         let delays = self.meter.observe_calls(&reading, self.calls.as_mut());
         self.rhythm.observe(reading.time_ns, &delays);
         let waiting_ns = self.meter.waiting_ns(reading.time_ns);
-        let state = State { reading: &reading, delay: delays.sender, waiting_ns };
+        let is_element = context.config.controller == Some(ControllerKind::Element);
+        let state = State {
+            reading: &reading,
+            delay: delays.sender,
+            waiting_ns,
+            average_ns: self.calls.as_ref().and_then(Calls::average_ns),
+            send_buffer: if is_element { sys::send_buffer(self.fd).unwrap_or(0) } else { 0 },
+        };
         self.settle(&reading, delays, waiting_ns, context);
         let requested = decide(&self.account, &state);
         self.adjuster.step(self.fd, &state, requested, context.table);
@@ -208,14 +216,24 @@ impl Entry {
         self.phase = Phase::Lost;
     }
 
-    /// Counts a call that began at `time_ns` and wrote `bytes`.
-    pub fn wrote(&mut self, time_ns: u64, bytes: u64) {
-        self.called_bytes += bytes;
+    /// Records a call of the program.
+    pub fn called(&mut self, time_ns: u64, event: CallEvent) {
         if let Some(calls) = &mut self.calls {
-            calls.record_write(time_ns, self.called_bytes);
+            match event {
+                CallEvent::WriteBegins => calls.begin_write(time_ns),
+                CallEvent::WriteEnds(bytes) => calls.end_write(bytes),
+                CallEvent::Read(bytes) => calls.read(time_ns, bytes),
+            }
         }
-        self.quiet = 0;
-        self.due_ns = 0;
+    }
+
+    /// Forgets the connection that the socket was before: a hook has seen that the program connected it again.
+    pub fn reconnected(&mut self, context: Context<'_>, now_ns: u64) {
+        if let (Phase::Ours(_), Ok(info)) = (self.phase, sys::info(self.fd)) {
+            self.restart(context, &info, Calls::default());
+            self.quiet = 0;
+            self.due_ns = now_ns;
+        }
     }
 
     fn read(&mut self) -> Result<Reading, Errno> {
@@ -323,6 +341,18 @@ impl Entry {
         }
     }
 
+    /// Starts anew after the program has disconnected the socket and connected it again, possibly to another end.
+    fn restart(&mut self, context: Context<'_>, info: &TcpInfo, calls: Calls) {
+        let last_ns = self.account.reading.time_ns;
+        self.begin_again(self.account.totals);
+        if let Some(before) = &mut self.calls {
+            *before = calls;
+        }
+        self.adjuster.restart(context.config);
+        self.begin_at(last_ns, Origin::Initiated, info);
+        self.account.ends = blank().ends;
+    }
+
     fn begin_again(&mut self, base: Totals) {
         self.meter = Meter::new(self.account.estimator);
         self.base = base;
@@ -336,6 +366,10 @@ impl Entry {
     }
 
     fn pause_ns(&self, now_ns: u64, config: &RawConfig) -> u64 {
+        if self.calls.is_some() {
+            // The paper's algorithms poll at a fixed period.
+            return config.poll_ns;
+        }
         let less = QUIET.iter().find(|&&(looks, _)| self.quiet > looks);
         let pause_ns = self.rhythm.pause_ns(now_ns, config.poll_ns);
         let pause_ns = pause_ns.saturating_mul(less.map_or(1, |&(_, less)| less));
@@ -357,6 +391,13 @@ fn before_first_byte(time_ns: u64, origin: Origin, like: &TcpInfo) -> Reading {
     Reading { time_ns, info, unacknowledged: Some(0), readable: None }
 }
 
+/// Returns the calls of a connection of which only the kernel's counts are known.
+fn calls_so_far(fd: i32, info: &TcpInfo) -> Calls {
+    let written = info.bytes_acked.unwrap_or_default() + sys::unacknowledged(fd).unwrap_or(0);
+    let read = info.bytes_received.unwrap_or_default().saturating_sub(sys::readable(fd).unwrap_or(0));
+    Calls::after(written, read)
+}
+
 /// Result of looking for a connection at a descriptor.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and nothing here may allocate")]
 pub enum New {
@@ -366,14 +407,9 @@ pub enum New {
 }
 
 fn sum(base: &Totals, own: &Totals) -> Totals {
-    let add = |base: &Sum, own: &Sum| Sum {
-        samples: base.samples.saturating_add(own.samples),
-        bytes: base.bytes.saturating_add(own.bytes),
-        ns_bytes: base.ns_bytes + own.ns_bytes,
-    };
     Totals {
-        sender: add(&base.sender, &own.sender),
-        receiver: add(&base.receiver, &own.receiver),
+        sender: base.sender.plus(&own.sender),
+        receiver: base.receiver.plus(&own.receiver),
         written_bytes: base.written_bytes.saturating_add(own.written_bytes),
         acked_bytes: base.acked_bytes.saturating_add(own.acked_bytes),
         received_bytes: base.received_bytes.saturating_add(own.received_bytes),

@@ -18,7 +18,9 @@ pub mod preload;
 mod registry;
 mod stamps;
 
+pub(crate) use adjust::{Adjuster, Refusals, set_congestion};
 pub(crate) use budget::Budget;
 pub(crate) use entry::{Context, Origin};
 pub(crate) use hooks::hold;
 pub(crate) use registry::OwnedRegistry;
+pub use stamps::CallEvent;

@@ -56,6 +56,13 @@ impl Pending {
         }
     }
 
+    /// Removes a descriptor. Returns true if it was there.
+    pub fn take(&self, fd: i32) -> bool {
+        let fd = usize::try_from(fd).unwrap_or(usize::MAX);
+        let bit = 1 << (fd % 64);
+        self.words.get(fd / 64).is_some_and(|word| word.fetch_and(!bit, AcqRel) & bit != 0)
+    }
+
     /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.summary.iter().all(|word| word.load(SeqCst) == 0)

@@ -17,7 +17,7 @@ use std::{
 
 use dwell_engine::socket::{
     Account, Estimator, PollPacer,
-    control::{self, Hold},
+    control::{self, Setting},
 };
 
 use super::{
@@ -26,11 +26,11 @@ use super::{
     memory::{OnFork, Zeroable, zeroed},
     pending::{DESCRIPTORS, Pending},
     registry::Registry,
-    stamps::{Stamp, Stamps},
+    stamps::{CallEvent, Stamp, Stamps},
 };
 use crate::{
     sys,
-    table::{ControllerKind, Count, Poller, VARIABLE, Writer},
+    table::{Count, INHERITED_VARIABLE, Poller, VARIABLE, Writer},
 };
 
 /// State of the process.
@@ -53,6 +53,8 @@ pub struct State {
     pending: Pending,
     /// Per descriptor: instructions for hooks of calls that write; see [`Mark`].
     marks: [AtomicU64; DESCRIPTORS],
+    /// Per descriptor: bytes since the last piece was complete; see [`Order::Pieces`].
+    pieces: [AtomicU32; DESCRIPTORS],
     stamps: Stamps,
     registry: UnsafeCell<Registry>,
 }
@@ -97,16 +99,20 @@ const INHERITED: i32 = 64;
 pub const MARKER: &CStr = c"dwell_library";
 
 /// Opens the table that the environment names, if any. Called by the library's constructor. If the process has several
-/// dwell libraries (one preloaded, one linked), only the first one continues.
+/// preloaded dwell libraries, only the first one continues.
 pub fn begin() {
     if !is_first() {
         return;
     }
-    // SAFETY: nobody changes the environment before main.
-    let Some(path) = (unsafe { variable() }) else {
+    let open = |name| {
+        // SAFETY: nobody changes the environment before main.
+        let path = unsafe { variable(name) };
+        path.and_then(|path| Writer::open(path).ok())
+    };
+    let Some(table) = open(VARIABLE).or_else(|| open(INHERITED_VARIABLE)) else {
         return;
     };
-    let (Ok(table), Ok(state)) = (Writer::open(path), zeroed::<State>(OnFork::Zeroed)) else {
+    let Ok(state) = zeroed::<State>(OnFork::Zeroed) else {
         return;
     };
     SECCOMP.store(sys::seccomp_mode(), Relaxed);
@@ -185,9 +191,14 @@ impl State {
         Mark(self.mark_of(fd).map_or(0, |mark| mark.load(Relaxed)))
     }
 
-    /// Records a writing call. If the queue is full, the call is lost.
-    pub fn wrote(&self, stamp: Stamp) {
-        self.stamps.push(stamp);
+    /// Records an event of a call. If the queue is full, the event is lost.
+    pub fn called(&self, fd: i32, generation: u8, event: CallEvent) {
+        self.stamps.push(Stamp { time_ns: sys::monotonic_ns(), event, fd, generation });
+    }
+
+    /// Returns the number of bytes that were written to a descriptor since its last piece was complete.
+    pub fn piece_filled(&self, fd: i32) -> Option<&AtomicU32> {
+        self.pieces.get(usize::try_from(fd).ok()?)
     }
 
     /// Returns true if the estimator needs the times of writing calls.
@@ -299,18 +310,16 @@ impl State {
             if stamp.generation != self.mark(stamp.fd).generation() {
                 return;
             }
-            if self.pending.contains(stamp.fd) {
+            if self.pending.take(stamp.fd) {
                 self.adopt(registry, stamp.fd, context, now_ns);
             }
-            registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes);
+            registry.called(stamp.fd, stamp.time_ns, stamp.event);
         });
-        let has_holds = context.config.controller == Some(ControllerKind::Element);
         // Excludes descriptors that are a new connection already.
         let known = |fd| self.mark_of(fd).filter(|_| !self.pending.contains(fd));
         let mut on_poll = |account: &Account, _: &control::State<'_>| {
             if let Some(mark) = account.fd.and_then(known) {
-                let hold = account.setting.hold_above.filter(|_| has_holds);
-                Mark::with(hold).put(mark);
+                Mark::with(&account.setting).put(mark);
             }
             None
         };
@@ -395,6 +404,8 @@ pub struct Mark(u64);
 
 impl Mark {
     const WATCHED: u64 = 1 << 63;
+    /// The number of bytes is that of [`Order::Hold`], and not that of [`Order::Pieces`].
+    const HOLD: u64 = 1 << 62;
     /// This end initiated the connection.
     const INITIATED: u64 = 1 << 55;
     /// The connection was not established when the call returned.
@@ -419,14 +430,14 @@ impl Mark {
         let _ = mark.fetch_update(Relaxed, Relaxed, new);
     }
 
-    fn with(hold: Option<Hold>) -> Mark {
-        let Some(hold) = hold else {
-            return Mark(Mark::WATCHED);
+    fn with(setting: &Setting) -> Mark {
+        let most = (1 << Mark::BYTES) - 1;
+        let order = match (setting.hold_above, setting.piece_bytes) {
+            (Some(unsent_bytes), _) => Mark::HOLD | unsent_bytes.min(most),
+            (None, Some(bytes)) => u64::from(bytes),
+            (None, None) => 0,
         };
-        let bytes = hold.unsent_bytes.min((1 << Mark::BYTES) - 2) + 1;
-        let factor = u64::from(hold.factor_permille.min(0xffff));
-        let times = u64::from(hold.times & 0x7f);
-        Mark(Mark::WATCHED | times << 56 | factor << 38 | bytes)
+        Mark(Mark::WATCHED | order)
     }
 
     /// Returns true if the descriptor is a watched connection.
@@ -443,15 +454,32 @@ impl Mark {
         self.0 & Mark::INITIATED != 0
     }
 
-    /// Returns how the call is to be delayed, if at all.
-    pub fn hold(self) -> Option<Hold> {
-        let bytes = self.0 & ((1 << Mark::BYTES) - 1);
-        Some(Hold {
-            unsent_bytes: bytes.checked_sub(1)?,
-            times: (self.0 >> 56 & 0x7f) as u8,
-            factor_permille: (self.0 >> 38 & 0xffff) as u32,
-        })
+    /// Returns what a controller demands of the call.
+    pub fn order(self) -> Order {
+        let bytes = self.0 as u32;
+        match (self.0 & Mark::HOLD != 0, bytes) {
+            (true, _) => Order::Hold { unsent_bytes: bytes.into() },
+            (false, 0) => Order::None,
+            (false, bytes) => Order::Pieces { bytes },
+        }
     }
+}
+
+/// What a controller demands of calls that write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing.
+    None,
+    /// The call is delayed while many bytes are unsent.
+    Hold {
+        /// More bytes than this are many.
+        unsent_bytes: u64,
+    },
+    /// The call passes its bytes to the kernel in pieces.
+    Pieces {
+        /// The size of a piece; not 0.
+        bytes: u32,
+    },
 }
 
 /// Returns the table. The caller has checked that there is a state.
@@ -465,17 +493,15 @@ unsafe extern "C" {
     fn secure_getenv(name: *const libc::c_char) -> *mut libc::c_char;
 }
 
-/// Returns the path of the table from the environment.
+/// Returns the path of the table from a variable of the environment.
 ///
 /// # Safety
 /// Nobody changes the environment during the call or while the path is in use.
-unsafe fn variable() -> Option<&'static CStr> {
-    let mut name = [0_u8; VARIABLE.len() + 1];
-    for (mark, byte) in name.iter_mut().zip(VARIABLE.bytes()) {
-        *mark = byte;
-    }
+unsafe fn variable(name: &str) -> Option<&'static CStr> {
+    let mut bytes = [0_u8; 32];
+    bytes.get_mut(..name.len()).filter(|_| name.len() < 32)?.copy_from_slice(name.as_bytes());
     // SAFETY: the name ends with a NUL.
-    let value = unsafe { secure_getenv(name.as_ptr().cast()) };
+    let value = unsafe { secure_getenv(bytes.as_ptr().cast()) };
     // SAFETY: it is NULL, or points to a string.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
@@ -486,14 +512,18 @@ mod tests {
 
     #[test]
     fn a_mark_holds_what_a_controller_wants() {
-        for hold in [
-            None,
-            Some(Hold { unsent_bytes: 0, times: 8, factor_permille: 1500 }),
-            Some(Hold { unsent_bytes: 4_000_000_000, times: 127, factor_permille: 65_535 }),
+        let hold = |unsent_bytes| Setting { hold_above: Some(unsent_bytes), ..Setting::default() };
+        let pieces = |bytes| Setting { piece_bytes: Some(bytes), ..Setting::default() };
+        for (setting, order) in [
+            (Setting::default(), Order::None),
+            (hold(0), Order::Hold { unsent_bytes: 0 }),
+            (hold(u64::MAX), Order::Hold { unsent_bytes: u32::MAX.into() }),
+            (pieces(2896), Order::Pieces { bytes: 2896 }),
+            (pieces(0), Order::None),
         ] {
-            let mark = Mark::with(hold);
+            let mark = Mark::with(&setting);
             assert!(mark.is_watched());
-            assert_eq!(mark.hold(), hold);
+            assert_eq!(mark.order(), order);
         }
         assert!(!Mark(0).is_watched());
     }
@@ -505,11 +535,11 @@ mod tests {
         for opening in [Opening::Accepted, Opening::Initiated, Opening::InProgress].repeat(50) {
             Mark::begin(&word, opening);
             let mark = Mark(word.load(Relaxed));
-            assert!(mark.is_watched() && mark.hold().is_none());
+            assert!(mark.is_watched() && mark.order() == Order::None);
             assert_eq!(mark.is_initiated(), opening != Opening::Accepted);
             assert_ne!(mark.generation(), last);
             last = mark.generation();
-            Mark::with(Some(Hold { unsent_bytes: u64::MAX, times: 127, factor_permille: 65_535 })).put(&word);
+            Mark::with(&Setting { hold_above: Some(u64::MAX), ..Setting::default() }).put(&word);
             assert_eq!(Mark(word.load(Relaxed)).generation(), last);
             Mark(0).put(&word);
             let mark = Mark(word.load(Relaxed));

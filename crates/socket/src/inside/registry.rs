@@ -10,6 +10,7 @@ use super::{
     entry::{Context, Entry, New, Origin, Outcome},
     memory::{OnFork, Zeroable, release, zeroed},
     pending::{DESCRIPTORS, Pending},
+    stamps::CallEvent,
 };
 use crate::{
     sys::{self, Errno},
@@ -82,7 +83,12 @@ impl Registry {
             return false;
         };
         self.end_fd = self.end_fd.max(fd.saturating_add(1));
-        if self.index_at(fd, cookie).is_some() {
+        if let Some(index) = self.index_at(fd, cookie) {
+            if origin != Origin::Preexisting
+                && let Some(entry) = self.entry(index)
+            {
+                entry.reconnected(context, now_ns);
+            }
             return true;
         }
         if let Some(index) = self.find(cookie) {
@@ -197,12 +203,12 @@ impl Registry {
         self.lost = 0;
     }
 
-    /// Counts a write of the program to a descriptor.
-    pub fn wrote(&mut self, fd: i32, time_ns: u64, bytes: u64) {
+    /// Records a call of the program at a descriptor.
+    pub fn called(&mut self, fd: i32, time_ns: u64, event: CallEvent) {
         let index = self.by_fd.get(fd as usize).copied().unwrap_or(0);
         let index = usize::from(index).checked_sub(1);
         if let Some(entry) = index.and_then(|index| self.entry(index)) {
-            entry.wrote(time_ns, bytes);
+            entry.called(time_ns, event);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The queue of writing calls from the hooks to the poller.
+//! The queue of calls from the hooks to the poller.
 #![allow(unsafe_code)]
 
 use std::{
@@ -12,14 +12,26 @@ use std::{
 /// Most calls between two rounds.
 const STAMPS: usize = 8192;
 
-/// A call that wrote.
+/// An event of a call that writes or reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallEvent {
+    /// A call is about to write.
+    #[default]
+    WriteBegins,
+    /// It has returned, and has written this number of bytes.
+    WriteEnds(u64),
+    /// A call has read this number of bytes.
+    Read(u64),
+}
+
+/// An event with its time and connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// Time when the call began.
+    /// Time of the event.
     pub time_ns: u64,
-    /// Number of bytes that it wrote.
-    pub bytes: u64,
-    /// Descriptor that it wrote to.
+    /// The event.
+    pub event: CallEvent,
+    /// Descriptor of the call.
     pub fd: i32,
     /// Generation of the descriptor, which identifies the connection.
     pub generation: u8,
@@ -98,8 +110,7 @@ mod tests {
         let writers: Vec<_> = (1..=4)
             .map(|fd| {
                 std::thread::spawn(move || {
-                    let put = (0..10_000_u64)
-                        .filter(|&bytes| stamps.push(Stamp { time_ns: bytes, bytes, fd, generation: 0 }));
+                    let put = (0..10_000_u64).filter(|&time_ns| stamps.push(Stamp { time_ns, fd, ..Stamp::default() }));
                     put.count()
                 })
             })
@@ -107,8 +118,8 @@ mod tests {
         let mut last = [None; 5];
         let mut taken = 0;
         let mut take = |stamp: Stamp| {
-            let before = last[stamp.fd as usize].replace(stamp.bytes);
-            assert!(before < Some(stamp.bytes), "in their order");
+            let before = last[stamp.fd as usize].replace(stamp.time_ns);
+            assert!(before < Some(stamp.time_ns), "in their order");
             taken += 1;
         };
         while writers.iter().any(|writer| !writer.is_finished()) {

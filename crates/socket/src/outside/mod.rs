@@ -6,6 +6,7 @@ mod diag;
 mod message;
 mod pace;
 mod processes;
+mod remote;
 mod trial;
 
 use std::{
@@ -26,14 +27,18 @@ use self::{
     message::{SocketId, SocketReport},
     pace::Pace,
     processes::{Owner, Processes},
+    remote::{Outcomes, Remote},
 };
 use crate::{
     Watch,
     clock::{monotonic_ns, thread_cpu_ns},
+    table::RawConfig,
 };
 
 pub use self::{
     cgroup::Cgroup,
+    processes::{has_library, maps},
+    remote::remedy,
     trial::{TrialError, trial},
 };
 
@@ -63,6 +68,10 @@ pub struct Config {
     pub budget: f64,
     /// The method of estimating delays.
     pub estimator: Estimator,
+    /// Options to set on the sockets: the controller `Lowat` and the congestion control. They are reset in the end.
+    pub options: Option<RawConfig>,
+    /// Sets no options in processes that have loaded libdwell, which sets them itself.
+    pub spares_library: bool,
 }
 
 impl Default for Config {
@@ -72,6 +81,8 @@ impl Default for Config {
             discovery: Duration::from_millis(50),
             budget: 0.05,
             estimator: Estimator::Exact,
+            options: None,
+            spares_library: false,
         }
     }
 }
@@ -113,6 +124,14 @@ pub enum Error {
     Cgroup {
         /// Path of the cgroup.
         path: PathBuf,
+        /// Error of the system.
+        io: io::Error,
+    },
+    /// Options cannot be set on a process's sockets.
+    #[error("cannot set options on the connections of process {pid} (pidfd_getfd): {io}{}", remedy(io))]
+    Options {
+        /// Process ID.
+        pid: u32,
         /// Error of the system.
         io: io::Error,
     },
@@ -162,6 +181,9 @@ pub struct Outside {
     polls: Pace,
     /// Sockets that were found less than this ago are not reported yet.
     withheld_ns: u64,
+    outcomes: Outcomes,
+    /// True if options are set on some of the sockets.
+    has_remotes: bool,
 }
 
 struct WatchedSocket {
@@ -181,6 +203,10 @@ struct WatchedSocket {
     ended: bool,
     /// True if the socket is in the current dump.
     in_dump: bool,
+    /// What was set on it.
+    remote: Option<Remote>,
+    /// True if the last reading has not been acted on.
+    has_news: bool,
 }
 
 impl Outside {
@@ -211,6 +237,8 @@ impl Outside {
             discovery: Pace::new(config.discovery, half * 0.8),
             polls: Pace::new(config.poll, half),
             withheld_ns: 0,
+            outcomes: Outcomes::default(),
+            has_remotes: false,
         };
         outside.poll()?;
         Ok(outside)
@@ -231,6 +259,7 @@ impl Outside {
             if self.polls.is_due(now_ns) {
                 let begun = thread_cpu_ns();
                 self.dump(true)?;
+                self.set_options();
                 // Such a dump serves both purposes.
                 let took = (thread_cpu_ns() - begun) / 2;
                 self.polls.record(now_ns, took);
@@ -245,6 +274,7 @@ impl Outside {
             if self.polls.is_due(now_ns) {
                 let begun = thread_cpu_ns();
                 let next_ns = self.poll_due(now_ns)?;
+                self.set_options();
                 self.polls.set_interval(next_ns.saturating_sub(now_ns));
                 self.polls.record(now_ns, thread_cpu_ns() - begun);
             }
@@ -348,6 +378,7 @@ impl Outside {
             return;
         }
         let owners = self.processes.sockets();
+        let mut with_library = HashMap::new();
         for (time_ns, report) in new {
             let Some(owner) = owners.get(&report.inode) else {
                 self.unwanted.insert(report.inode);
@@ -359,6 +390,11 @@ impl Outside {
                 watched.meter.observe(&before_first_byte(dumped_ns));
             }
             watched.in_dump = true;
+            watched.remote = self.config.options.as_ref().and_then(|options| {
+                let mut is_spared = || *with_library.entry(owner.pid).or_insert_with(|| has_library(&maps(owner.pid)));
+                (!self.config.spares_library || !is_spared()).then(|| Remote::new(options))
+            });
+            self.has_remotes |= watched.remote.is_some();
             if let Some(info) = report.info {
                 watched.record(*time_ns, report, info);
             }
@@ -427,6 +463,8 @@ impl WatchedSocket {
             peaks: Peaks::default(),
             ended: false,
             in_dump: false,
+            remote: None,
+            has_news: false,
         }
     }
 
@@ -447,6 +485,7 @@ impl WatchedSocket {
             self.observe(&reading);
         }
         self.reading = reading;
+        self.has_news = true;
     }
 
     fn observe(&mut self, reading: &Reading) {
@@ -478,7 +517,7 @@ impl WatchedSocket {
             peaks: std::mem::take(&mut self.peaks),
             waiting_ns: self.meter.waiting_ns(self.reading.time_ns),
             totals: *self.meter.totals(),
-            setting: Setting::default(),
+            setting: self.remote.as_ref().map_or_else(Setting::default, Remote::setting),
             ended: self.ended,
         }
     }

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Error, Scope,
     cgroup::{members, namespace},
+    remote,
 };
 
 /// A process and its descriptor of a socket.
@@ -38,6 +39,15 @@ enum Selection {
 }
 
 impl Scope {
+    /// Checks whether options can be set on the sockets.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not lend the process's descriptors.
+    pub fn check_options(&self) -> Result<(), Error> {
+        remote::check(self.pid())
+    }
+
     /// Checks whether the sockets can be seen.
     ///
     /// # Errors
@@ -148,6 +158,16 @@ impl Processes {
     }
 }
 
+/// Returns true if libdwell is among the memory mappings of a process.
+pub fn has_library(maps: &str) -> bool {
+    maps.lines().any(|line| line.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("libdwell_")))
+}
+
+/// Returns the memory mappings of a process; an empty text if they cannot be read.
+pub fn maps(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
+
 fn descriptors(pid: u32) -> PathBuf {
     format!("/proc/{pid}/fd").into()
 }
@@ -237,6 +257,17 @@ mod tests {
         let fds: Vec<i32> = own.sockets().values().map(|owner| owner.fd).collect();
         assert!(fds.contains(&listener.as_raw_fd()), "{fds:?}");
         assert_eq!(own.denied(), [0; 0]);
+    }
+
+    #[test]
+    fn a_folder_named_like_the_library_is_not_the_library() {
+        let mapping =
+            |path| format!("7f0c-7f0d r-xp 00000000 08:01 42    {path}\n7ffd-7ffe rw-p 0 00:00 0    [stack]\n");
+        assert!(has_library(&mapping("/usr/lib/dwell/libdwell_calls.so")));
+        assert!(has_library(&mapping("/usr/lib/dwell/libdwell_preload.so (deleted)")));
+        assert!(!has_library(&mapping("/home/user/libdwell/target/server")));
+        assert!(!has_library(&mapping("/usr/lib/x86_64-linux-gnu/libdwell.so.0")), "it intercepts nothing");
+        assert!(!has_library(&maps(process::id())));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{raw_config, record};
 pub const SLOTS: usize = 16_384;
 
 /// Version of the layout; every change of the layout increments it.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// The first word of the table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"dwelltbl");

@@ -11,7 +11,7 @@ mod record;
 mod tests;
 mod writer;
 
-use std::{io, time::Duration};
+use std::{io, ops::AddAssign, time::Duration};
 
 use dwell_engine::socket::Estimator;
 
@@ -24,6 +24,10 @@ pub(crate) use record::blank;
 
 /// Environment variable with the table's path.
 pub const VARIABLE: &str = "DWELL_TABLE";
+
+/// Environment variable with a path of the table through an inherited descriptor, for programs that run as another user
+/// than dwell, which may not open the path in [`VARIABLE`].
+pub const INHERITED_VARIABLE: &str = "DWELL_TABLE_INHERITED";
 
 /// Configuration of the library.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +66,11 @@ impl Default for Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ControllerKind {
-    /// The kernel limits unsent bytes, by `TCP_NOTSENT_LOWAT`.
+    /// The kernel limits unsent bytes, by `TCP_NOTSENT_LOWAT`. With libdwell_calls writes are cut into pieces, so that it
+    /// does so with segmentation offload too.
     Lowat = 1,
-    /// Algorithm 3 of ELEMENT, which sleeps in calls that write. It needs libdwell_calls.
+    /// Algorithm 3 of ELEMENT, which sleeps in calls that write. It needs libdwell_calls, and the estimator is then
+    /// `Paper`.
     Element = 2,
 }
 
@@ -83,6 +89,23 @@ pub struct Counts {
     pub hands_off: u64,
     /// Options that the kernel refused.
     pub refused: Vec<Refused>,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        let Counts { processes, too_short, no_slot, no_poller, hands_off, refused } = other;
+        self.processes += processes;
+        self.too_short += too_short;
+        self.no_slot += no_slot;
+        self.no_poller += no_poller;
+        self.hands_off += hands_off;
+        for one in refused {
+            match self.refused.iter_mut().find(|it| (it.option, it.errno) == (one.option, one.errno)) {
+                Some(same) => same.times += one.times,
+                None => self.refused.push(one),
+            }
+        }
+    }
 }
 
 /// An option that the kernel refused.

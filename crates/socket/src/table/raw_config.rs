@@ -45,7 +45,11 @@ impl RawConfig {
         Ok(RawConfig {
             poll_ns: ns(config.poll).max(RawConfig::SHORTEST_POLL_NS),
             budget: config.budget.clamp(0.0001, 1.0),
-            estimator: config.estimator,
+            // Algorithm 3 of ELEMENT acts on the delays of Algorithm 1.
+            estimator: match config.controller {
+                Some(ControllerKind::Element) => Estimator::Paper,
+                _ => config.estimator,
+            },
             controller: config.controller,
             target_ns: ns(config.target),
             wireless: config.wireless,

@@ -7,7 +7,7 @@ use std::{
     ffi::c_void,
     fmt, io,
     num::NonZeroUsize,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     path::PathBuf,
     ptr::NonNull,
     sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -34,6 +34,9 @@ pub struct Table {
     file: OwnedFd,
     address: NonNull<c_void>,
 }
+
+/// The least number of an inherited descriptor: shells and scripts choose small ones for their own.
+const INHERITED_FROM: i32 = 100;
 
 /// A socket that its process released has ended if no other process takes it over within this time.
 const GRACE_NS: u64 = 300_000_000;
@@ -69,6 +72,15 @@ impl Table {
     pub fn path(&self) -> PathBuf {
         let process = std::process::id();
         PathBuf::from(format!("/proc/{process}/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// Returns a descriptor of the table that programs inherit, and the path by which a program that has it can open the
+    /// table, whatever its user: the value of [`INHERITED_VARIABLE`](super::INHERITED_VARIABLE).
+    pub fn inheritable(&self) -> Result<(OwnedFd, PathBuf), Error> {
+        let number = fcntl(&self.file, FcntlArg::F_DUPFD(INHERITED_FROM)).map_err(failed("fcntl(F_DUPFD)"))?;
+        // SAFETY: the descriptor is new.
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        Ok((file, PathBuf::from(format!("/proc/self/fd/{number}"))))
     }
 
     /// Names the process that reads the table, by default the one that created it. Libraries stop when it ends.

@@ -5,10 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use dwell_engine::{
     layers::Ends,
     measure::Endpoint,
-    socket::{
-        Account, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint,
-        control::{Hold, Setting},
-    },
+    socket::{Account, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint, control::Setting},
 };
 
 /// Number of words of an account, with some room to spare.
@@ -112,13 +109,8 @@ fn sum(words: &mut impl Words, sum: &mut Sum) {
 fn setting(words: &mut impl Words, setting: &mut Setting) {
     field(words, &mut setting.notsent_lowat);
     field(words, &mut setting.send_buffer);
-    let mut parts = setting.hold_above.unwrap_or(Hold { unsent_bytes: 0, times: 0, factor_permille: 0 });
-    let mut is_held = setting.hold_above.is_some();
-    field(words, &mut is_held);
-    field(words, &mut parts.unsent_bytes);
-    field(words, &mut parts.times);
-    field(words, &mut parts.factor_permille);
-    setting.hold_above = is_held.then_some(parts);
+    field(words, &mut setting.piece_bytes);
+    field(words, &mut setting.hold_above);
 }
 
 fn endpoint(words: &mut impl Words, end: &mut Endpoint) {

@@ -6,10 +6,7 @@ use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, time::Du
 use dwell_engine::{
     layers::Ends,
     measure::Endpoint,
-    socket::{
-        Account, Delay, Estimator, Peaks, Sum,
-        control::{Hold, Setting},
-    },
+    socket::{Account, Delay, Estimator, Peaks, Sum, control::Setting},
 };
 use nix::{
     sys::{
@@ -119,11 +116,7 @@ fn what_one_mapping_writes_the_other_reads() {
     sent.reading.info.out_of_order = Some(u32::MAX);
     sent.delays.sender = Some(Delay { ns: 1, least_ns: 2, most_ns: 3, bytes: 4 });
     sent.totals.receiver = Sum { samples: 1, bytes: 2, ns_bytes: 1e20 };
-    sent.setting = Setting {
-        notsent_lowat: Some(0),
-        send_buffer: None,
-        hold_above: Some(Hold { unsent_bytes: 5, times: 8, factor_permille: 1500 }),
-    };
+    sent.setting = Setting { notsent_lowat: Some(0), send_buffer: None, piece_bytes: Some(2896), hold_above: Some(5) };
     assert!(visit(&mut table).is_empty(), "nothing is written yet");
     assert!(writer.publish(index, me(), &sent));
     assert_eq!(visit(&mut table)[&11], sent);
@@ -297,6 +290,16 @@ fn a_full_table_says_so_and_counts_go_on() {
         ..Counts::default()
     };
     assert_eq!(table.counts(), expected);
+}
+
+#[test]
+fn sums_of_counts_name_each_refusal_once() {
+    let refused = |option, times| Refused { option, errno: libc::EPERM, times };
+    let counts = |hands_off, refused| Counts { hands_off, refused, ..Counts::default() };
+    let mut sum = counts(1, vec![refused(SocketOption::Congestion, 2)]);
+    sum += counts(3, vec![refused(SocketOption::NotsentLowat, 1), refused(SocketOption::Congestion, 5)]);
+    let expected = vec![refused(SocketOption::Congestion, 7), refused(SocketOption::NotsentLowat, 1)];
+    assert_eq!(sum, counts(4, expected));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! From the rows of a store to the figures of a page, in one pass and in the order of time.
+//! Computes the figures of a page from the rows of a store, in one pass in the order of time.
 
 use std::{
     cmp::Reverse,
@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use super::{Choice, Clock, Flow, Page, PagePlace, Resent, Row, leg_names};
 use crate::{Place, Read, Reader, Span, StoreError};
 
-/// Pieces of time in a chart, at most: more are not told apart.
+/// The maximum number of time bins in a chart: more could not be distinguished.
 const MOST_BINS: i64 = 120;
 
-/// What is in a page.
+/// The data of a page, being gathered.
 #[derive(Debug)]
 pub struct Report {
     page: Page,
@@ -22,11 +22,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads what was chosen. `None` if there is nothing of it.
+    /// Reads the part of a store that was chosen. `None` if it is empty.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if the store cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub fn read(store: &Reader, choice: &Choice, now_ns: i128) -> Result<Option<Report>, StoreError> {
         let Some(whole) = store.span()? else {
             return Ok(None);
@@ -107,18 +107,18 @@ impl Report {
         self.page
     }
 
-    /// Flows that are told apart in it, and how many there were.
+    /// The number of flows that are kept apart, and the number of all flows.
     pub fn flows(&self) -> (usize, usize) {
         (self.page.flows.len(), self.page.flows_known)
     }
 
-    /// Rows of the store that are not in it, as they are damaged.
+    /// The number of rows that were left out because they are damaged.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 }
 
-/// Of what a row is: where, which flow, which leg.
+/// The place, the flow and the path segment of a row.
 type Key = (Place, Option<i64>, PathSegment);
 
 struct Gathered {
@@ -126,8 +126,9 @@ struct Gathered {
     bin_ns: i64,
     cells: BTreeMap<Key, Cell>,
     resent: BTreeMap<Place, Histogram>,
-    /// Of the piece of time that is being read.
+    /// The index of the time bin that is being read.
     bin: i64,
+    /// The figures of this bin.
     open: HashMap<Key, Histogram>,
 }
 
@@ -145,7 +146,7 @@ struct Cell {
 impl Gathered {
     fn new((from_ns, to_ns): Span, length_ns: i64) -> Gathered {
         let least = (to_ns - from_ns).div_euclid(MOST_BINS) + 1;
-        // Whole intervals, so that each piece has as many.
+        // A bin has whole intervals, so that all bins have the same number.
         let intervals = (least + length_ns - 1) / length_ns.max(1);
         Gathered {
             from_ns,
@@ -159,7 +160,7 @@ impl Gathered {
 
     fn add(&mut self, read: Read) {
         if read.resent {
-            // Their delay is that of the loss; the sums of all are enough to see it.
+            // Their delay is mostly that of the loss. Their sum is enough to show it.
             let is_whole = matches!(read.leg.name(), "end-to-end" | "total");
             let is_host = matches!(read.place, Place::Host(_));
             if is_whole && is_host == read.leg.direction().is_some() && read.flow.is_none() {
@@ -194,8 +195,8 @@ impl Gathered {
         }
     }
 
-    /// Ways between two hosts first, then those of which one end is known, then hosts; most
-    /// bytes first.
+    /// Sorts places: paths between two hosts first, then paths of which one end is known, then hosts; within each,
+    /// those with the most bytes first.
     fn places(&self) -> Vec<Place> {
         let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();
         for ((place, _, leg), cell) in &self.cells {

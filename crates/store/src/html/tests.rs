@@ -29,9 +29,7 @@ fn interval(time_ns: i64, histogram: &Histogram, flow: Option<Ends>) -> Interval
         segment: Segment::TxTotal,
         resent: false,
         histogram,
-        hook_from: None,
-        hook_to: None,
-        missing: None,
+        hooks: None,
     }
 }
 

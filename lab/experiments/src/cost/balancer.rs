@@ -1,5 +1,4 @@
-//! Nanoseconds a packet of the balancer in the kernel, above an empty program in
-//! the same run.
+//! Nanoseconds per packet of the balancer in the kernel, above an empty program in the same run.
 use std::{net::IpAddr, time::Duration};
 
 use super::{
@@ -19,7 +18,7 @@ use etherparse::PacketBuilder;
 const ROUNDS: usize = 15;
 const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 4] = [1, 10_000, 100_000, 500_000];
-/// The loopback device, at which BPF_PROG_TEST_RUN has packets come in.
+/// The loopback device, where packets of BPF_PROG_TEST_RUN arrive.
 const LOOPBACK: u32 = 1;
 /// Bytes of a client's request, and of the answer to it.
 const REQUEST: u32 = 100;
@@ -33,27 +32,20 @@ pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
     pin()?;
     println!(
         "\
-What the balancer costs a packet (BPF_PROG_TEST_RUN), in ns above an empty program.
-{ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences.
-Taking the outer headers off again, which the driver does, counts as the balancer's.
-Katran: its figures, measured the same way on another day: indicative only."
+The cost of the balancer per packet (BPF_PROG_TEST_RUN), in ns above an empty program.
+{ROUNDS} interleaved rounds of {PACKETS} packets per row; the least and the median of their differences.
+The driver's removal of the outer headers counts as the balancer's."
     );
-    println!("\n{:<44}{:>9}{:>8}{:>8}  Katran", "packet", "flows", "least", "median");
+    println!("\n{:<44}{:>9}{:>8}{:>8}", "packet", "flows", "least", "median");
     let only = options.row.clone().unwrap_or_default();
     for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
-        for (at, flows) in FLOWS.into_iter().enumerate() {
+        for flows in FLOWS {
             if !row.flows.contains(&flows) {
                 continue;
             }
             stop.check()?;
             let above = measure(&row, flows)?;
-            println!(
-                "{:<44}{flows:>9}{:>8.0}{:>8.0}  {}",
-                row.name,
-                least(&above),
-                median(&above),
-                row.katran.get(at).copied().unwrap_or("-")
-            );
+            println!("{:<44}{flows:>9}{:>8.0}{:>8.0}", row.name, least(&above), median(&above));
         }
     }
     Ok(())
@@ -62,33 +54,32 @@ Katran: its figures, measured the same way on another day: indicative only."
 struct Row {
     name: &'static str,
     packet: Vec<u8>,
-    /// The backend's address; `None`: the packet is of no VIP.
+    /// The backend's address; `None` if the packet is not for a VIP.
     to: Option<&'static str>,
     forward: Forward,
     estimator: Option<Estimator>,
     traffic: Traffic,
     grown: u32,
     flows: &'static [u32],
-    katran: &'static [&'static str],
 }
 
-/// What the packets of a connection are.
+/// The packets of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traffic {
-    /// The same data again and again.
+    /// Always the same data.
     Same,
-    /// Data, each a request that acknowledges the answer to the one before.
+    /// Requests, each of which acknowledges the answer to the previous one.
     Requests,
     /// ACKs of answers.
     Acks,
-    /// The first packet, of a connection each.
+    /// The first packets of connections.
     Opens,
     /// Datagrams.
     Datagrams,
 }
 
 impl Traffic {
-    /// By how much sequence and ACK number advance from packet to packet.
+    /// Returns by how much the sequence number and the ACK number advance from packet to packet.
     fn steps(self) -> [u32; 2] {
         match self {
             Traffic::Requests => [REQUEST, ANSWER],
@@ -99,7 +90,6 @@ impl Traffic {
 }
 
 fn rows() -> Vec<Row> {
-    const HIT: &[&str] = &["97-117", "210-230", "230-245", "275-300"];
     let hit = Row {
         name: "hit, IPIP",
         packet: packet(CLIENT, VIP, Traffic::Same),
@@ -109,7 +99,6 @@ fn rows() -> Vec<Row> {
         traffic: Traffic::Same,
         grown: 20,
         flows: &FLOWS,
-        katran: HIT,
     };
     let six = Row {
         name: "hit, IPv6 in IPv6",
@@ -122,7 +111,6 @@ fn rows() -> Vec<Row> {
         name: "hit, QUIC VIP, IPIP",
         packet: packet(CLIENT, VIP, Traffic::Datagrams),
         traffic: Traffic::Datagrams,
-        katran: &["131"],
         ..hit.clone()
     };
     vec![
@@ -132,7 +120,6 @@ fn rows() -> Vec<Row> {
             to: None,
             grown: 0,
             flows: &[1, 10_000],
-            katran: &["11-42"],
             ..hit.clone()
         },
         hit.clone(),
@@ -146,14 +133,8 @@ fn rows() -> Vec<Row> {
             ..hit.clone()
         },
         requests(Estimator::Pirate, "hit, IPIP, measured (pirate), requests", &hit),
-        Row { name: "hit, layer 2", forward: Forward::L2, grown: 0, katran: &[], ..hit.clone() },
-        Row {
-            name: "hit, GUE",
-            forward: Forward::Gue(6080),
-            grown: 28,
-            katran: &["200", "312", "327", "383"],
-            ..hit.clone()
-        },
+        Row { name: "hit, layer 2", forward: Forward::L2, grown: 0, ..hit.clone() },
+        Row { name: "hit, GUE", forward: Forward::Gue(6080), grown: 28, ..hit.clone() },
         six.clone(),
         requests(Estimator::Auto, "hit, IPv6 in IPv6, measured (auto), requests", &six),
         udp.clone(),
@@ -164,7 +145,6 @@ fn rows() -> Vec<Row> {
             estimator: Some(Estimator::Auto),
             traffic: Traffic::Opens,
             flows: &[500_000],
-            katran: &["", "", "", "474"],
             ..hit
         },
     ]
@@ -201,7 +181,7 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     let counters = plane.counters()?;
     let (wanted, least) = match (row.to, row.traffic) {
         (None, _) => (Reason::NotVip, PACKETS * ROUNDS as u32),
-        // a few find no place in their buckets
+        // A few find no slot in their buckets.
         (_, Traffic::Opens) => (Reason::New, flows - flows / 1000),
         _ => (Reason::Connection, PACKETS * (ROUNDS as u32 - 1)),
     };
@@ -220,7 +200,7 @@ fn plane(row: &Row) -> Result<Plane> {
         response: Config { estimator: row.estimator.unwrap_or(Estimator::Auto), ..Config::default() },
         ..PlaneOptions::default()
     })?;
-    // as Katran's were: many VIPs, a hundred backends
+    // Room for many VIPs, and a hundred backends.
     let to: IpAddr = row.to.unwrap_or("10.99.0.1").parse()?;
     for number in 1..=100 {
         let real = Real {

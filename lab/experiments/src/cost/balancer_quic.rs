@@ -1,4 +1,4 @@
-//! Nanoseconds a packet of QUIC in the kernel's balancer, above an empty program in the same run.
+//! Nanoseconds per packet of QUIC in the kernel's balancer, above an empty program in the same run.
 use std::{
     net::IpAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -20,7 +20,7 @@ use etherparse::PacketBuilder;
 
 const ROUNDS: usize = 15;
 const PACKETS: u32 = 50_000;
-/// The loopback device, at which BPF_PROG_TEST_RUN has packets come in.
+/// The loopback device, where packets of BPF_PROG_TEST_RUN arrive.
 const LOOPBACK: u32 = 1;
 const SERVERS: u32 = 64;
 const KEY: [u8; 16] = *b"a key to measure";

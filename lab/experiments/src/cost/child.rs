@@ -1,7 +1,7 @@
-//! CPU time and greatest memory of one child process.
+//! CPU time and maximum memory of a child process.
 //!
-//! The kernel keeps the greatest resident size of all children together: to know that of one, this
-//! executable runs itself with [`HELPER`], and that process has just the one child.
+//! The kernel keeps one maximum resident size for all children together. To know that of one child, this executable
+//! runs itself with [`HELPER`], and that process has a single child.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,20 +16,20 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 const HELPER: &str = "--measure-child";
 
-/// What a child process took.
+/// The resources that a child process used.
 #[derive(Debug, Clone, Default)]
 pub struct Cost {
-    /// From its start to its end.
+    /// The time from its start to its end.
     pub wall: Duration,
-    /// In user space and kernel.
+    /// The CPU time in user space and kernel.
     pub cpu: Duration,
-    /// Greatest resident size. A few megabytes of it may be the helper's own.
+    /// The maximum resident size. A few megabytes of it may be the helper's own.
     pub memory_bytes: u64,
     /// The last line of its standard error.
     pub last_words: String,
 }
 
-/// To be called first in `main`: does the helper's work, and does not return, if this process is one.
+/// Does the helper's work, and does not return, if this process is a helper. Must be called first in `main`.
 pub fn help() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().as_deref() != Some(OsStr::new(HELPER)) {
@@ -46,12 +46,12 @@ pub fn help() {
     exit(status.unwrap_or(1));
 }
 
-/// Runs a program, its output thrown away, its input empty.
+/// Runs a program with empty input, and discards its output.
 pub fn run(program: &Path, arguments: &[&OsStr]) -> Result<Cost> {
     run_fed(program, arguments, |_| Ok(()))
 }
 
-/// Runs a program whose standard input `feed` writes.
+/// Runs a program. `feed` writes its standard input.
 pub fn run_fed(
     program: &Path,
     arguments: &[&OsStr],

@@ -1,5 +1,5 @@
-//! How near the clocks of two hosts are brought, where the truth is known: two namespaces share one
-//! clock, and what an experiment adds to one is known too.
+//! The accuracy of comparing the clocks of two hosts. The truth is known, because two namespaces share one clock, and
+//! an experiment adds a known offset to one of them.
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
@@ -7,50 +7,54 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::stop::Stop;
+use super::{
+    goals::{self, MAX_CLOCK_ERROR_NS, MIN_CLOCK_WITHIN},
+    stop::Stop,
+};
 use anyhow::{Context, Result, ensure};
 use dwell_engine::clock::{Clock, Exchange, Experiment, Fit, Key, Session, best, pause};
 use dwell_probes::clock::{Method, Prober, Reflector, ReflectorOptions, Round, Station};
 use dwell_socket::clock::monotonic_ns;
 use dwell_testbed::Namespace;
 
+use crate::goal::Goal;
+
 const COLLECTOR: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 1);
 const AGENT: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 2);
 
-/// Goals: the error at p99, and the share of conversions within their bound.
-const GOAL_NS: u64 = 2_000;
-const GOAL_SHARE: f64 = 0.999;
-
-/// What is added to the agent's clock, where something is.
+/// The offset that an experiment adds to the agent's clock.
 const OFFSET_NS: i64 = 1_234_567_890;
+/// The drift that an experiment adds to the agent's clock.
 const DRIFT_PPB: i64 = 50_000;
 
-/// Agents that are asked seldom.
+/// The number of agents that are asked rarely.
 const SPARSE: u32 = 50;
+/// The pause between two rounds of these agents.
 const SPARSE_PAUSE: Duration = Duration::from_secs(64);
 
-/// Queue of the collector's own device, where there is one.
+/// The rate of the queue at the collector's device.
 const QUEUE_BITS_PER_SECOND: f64 = 10e6;
+/// The time that a packet waits in this queue, at least.
 const QUEUE_SECONDS: f64 = 0.02;
 
-/// Rounds by XDP for each round by sockets, which wait for the queue.
+/// The number of rounds by XDP per round by sockets, which wait in the queue.
 const QUEUED_SOCKET_EVERY: usize = 10;
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     let rounds = if options.quick { 100 } else { 1_000 };
     println!(
         "\
-Clocks of two namespaces, over veth: rounds of 20 exchanges, methods in turn; µs. In each round the
-exchange with the least round trip is used. |error|: of a time converted after each round, and just
+Clocks of two namespaces, over veth: rounds of 20 exchanges, methods in turn; µs. Each round uses the
+exchange with the shortest round trip. |error|: of a time converted after each round, and just
 before the next, by offset and drift from the rounds so far. With an experiment, the agent's clock is
 {OFFSET_NS} ns ahead and drifts by {DRIFT_PPB} ppb. Queue: {:.0} ms of packets and more wait at the collector.
 64 s apart: {SPARSE} agents asked as collectors do, then |error| all through 64 s without a round.
-A goal is met where |error| is at most {} µs at p99, and {} % of errors are within their bound.
+Goals, by XDP: |error| is at most {} µs at p99, and {} % of errors are within their bound.
 
-{:<28}{:<8}{:>7}{:>11}{:>11}{:>10}{:>10}{:>11}{:>11}{:>9}  goal",
+{:<28}{:<8}{:>7}{:>11}{:>11}{:>10}{:>10}{:>11}{:>11}{:>9}",
         QUEUE_SECONDS * 1e3,
-        GOAL_NS / 1_000,
-        GOAL_SHARE * 100.0,
+        MAX_CLOCK_ERROR_NS / 1_000,
+        MIN_CLOCK_WITHIN * 100.0,
         "condition",
         "method",
         "rounds",
@@ -62,6 +66,7 @@ A goal is met where |error| is at most {} µs at p99, and {} % of errors are wit
         "bound p99",
         "within %"
     );
+    let mut goals = Vec::new();
     for (name, is_queued, is_experiment) in [
         ("idle", false, false),
         ("idle, experiment", false, true),
@@ -78,17 +83,21 @@ A goal is met where |error| is at most {} µs at p99, and {} % of errors are wit
             true => pair.while_queued(|| pair.measure(experiment, rounds, QUEUED_SOCKET_EVERY, stop))?,
         };
         for (method, figures) in ["xdp", "sockets"].into_iter().zip(figures) {
-            println!("{name:<28}{method:<8}{}", figures.line(method == "xdp"));
+            let (line, goal) = figures.judge(name);
+            println!("{name:<28}{method:<8}{line}");
+            goals.extend((method == "xdp").then_some(goal));
         }
     }
     if rounds == 1_000 {
-        let figures = Pair::start()?.measure_sparsely(stop)?;
-        println!("{:<28}{:<8}{}", "64 s apart, experiment", "xdp", figures.line(true));
+        let name = "64 s apart, experiment";
+        let (line, goal) = Pair::start()?.measure_sparsely(stop)?.judge(name);
+        println!("{name:<28}{:<8}{line}", "xdp");
+        goals.push(goal);
     }
-    Ok(())
+    Ok(goals)
 }
 
-/// Ends a thread's loop, however its maker ends.
+/// Ends a thread's loop, also after a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -103,7 +112,7 @@ struct Pair {
     agent: Namespace,
 }
 
-/// What came of a method.
+/// The figures of a method.
 #[derive(Default)]
 struct Figures {
     round_trips: Vec<u64>,
@@ -128,7 +137,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Rounds by XDP, and after each so many of them one by sockets.
+    /// Measures rounds by XDP, and one by sockets after every `socket_every` of them.
     fn measure(&self, experiment: Experiment, rounds: usize, socket_every: usize, stop: &Stop) -> Result<[Figures; 2]> {
         let options = ReflectorOptions { experiment, ..ReflectorOptions::default() };
         let reflector = self.agent.enter(|| Reflector::attach(&options))??;
@@ -157,7 +166,7 @@ impl Pair {
         Ok([by_xdp, by_socket])
     }
 
-    /// As a collector does, until it pauses for 64 s.
+    /// Measures at a collector's intervals, until they reach 64 s.
     fn measure_sparsely(&self, stop: &Stop) -> Result<Figures> {
         let experiment = Experiment { since_ns: monotonic_ns(), offset_ns: OFFSET_NS, drift_ppb: DRIFT_PPB };
         let options = ReflectorOptions { experiment, ..ReflectorOptions::default() };
@@ -229,7 +238,7 @@ impl Figures {
         }
     }
 
-    /// What the agent's clock shows now, on the collector's; which is the true one.
+    /// Converts the agent's present time to the collector's clock, which is the true one.
     fn convert(&mut self, clock: &Clock, experiment: Experiment) {
         let now_ns = monotonic_ns();
         let Some(converted) = clock.convert(experiment.claimed(now_ns)) else {
@@ -241,7 +250,8 @@ impl Figures {
         self.within += usize::from(error <= converted.bound_ns);
     }
 
-    fn line(mut self, has_goal: bool) -> String {
+    /// The cells of a table, and the goal under this condition.
+    fn judge(mut self, condition: &str) -> (String, Goal) {
         let share = self.within as f64 / self.errors.len().max(1) as f64;
         for values in [&mut self.round_trips, &mut self.errors, &mut self.bounds] {
             values.sort_unstable();
@@ -252,9 +262,9 @@ impl Figures {
         };
         let us = |ns: u64| ns as f64 / 1e3;
         let p99 = of(&self.errors, 0.99);
-        let met = p99 <= GOAL_NS && share >= GOAL_SHARE && self.steps == 0;
-        format!(
-            "{:>7}{:>11.2}{:>11.3}{:>10.3}{:>10.3}{:>11.2}{:>11.2}{:>9.2}  {}",
+        let goal = goals::clock(condition, p99, share, self.steps);
+        let line = format!(
+            "{:>7}{:>11.2}{:>11.3}{:>10.3}{:>10.3}{:>11.2}{:>11.2}{:>9.2}",
             self.round_trips.len(),
             us(of(&self.round_trips, 0.5)),
             us(of(&self.errors, 0.5)),
@@ -263,12 +273,8 @@ impl Figures {
             us(of(&self.bounds, 0.5)),
             us(of(&self.bounds, 0.99)),
             share * 100.0,
-            match (has_goal, met) {
-                (false, _) => "",
-                (true, true) => "met",
-                (true, false) => "missed",
-            }
-        )
+        );
+        (line, goal)
     }
 }
 

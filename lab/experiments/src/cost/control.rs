@@ -1,4 +1,4 @@
-//! What an interval of the balancer's control loop takes with 1,000 VIPs and 10,000 backends.
+//! The duration of an interval of the balancer's control loop with 1,000 VIPs and 10,000 backends.
 use std::{
     fmt::Write as _,
     fs,
@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{dwell, figures::median, stop::Stop};
+use super::{dwell, figures::median, goals, stop::Stop};
+use crate::goal::Goal;
 use anyhow::{Context, Result, ensure};
 use dwell_engine::steer::maglev::{self, Member};
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -15,33 +16,30 @@ use dwell_testbed::Namespace;
 
 const VIPS: u32 = 1_000;
 const BACKENDS: u32 = 10;
-/// Times that all tables are changed.
+/// How many times all tables are changed.
 const CHANGES: usize = 5;
-/// The goal for an interval in which all tables change, on one core.
-const GOAL: Duration = Duration::from_secs(1);
-/// How long the balancer may take to come up, or to end.
+/// How long to wait for the balancer to start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub fn run(stop: &Stop) -> Result<()> {
+pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
     println!(
         "\
 The control loop of the balancer with {VIPS} VIPs of {BACKENDS} backends each, tables of {} entries; medians.
-An interval: what `dwell lb status` says that the work of one takes, where no table changes.
-Tables: all of them, built of other weights, and given to the kernel.\n",
+An interval: the duration of its work as `dwell lb status` reports it, when no table changes.
+Tables: all of them, rebuilt from other weights and written to the kernel.\n",
         maglev::DEFAULT_SIZE
     );
-    let (built, given) = tables(stop)?;
+    let (built, written) = tables(stop)?;
     println!("{VIPS} tables are built  {:>6} ms", built.as_millis());
-    println!("and given            {:>6} ms", given.as_millis());
+    println!("and written          {:>6} ms", written.as_millis());
     let quiet = interval(stop)?;
     println!("an interval          {:>6} ms", quiet.as_millis());
-    let all = quiet + built + given;
-    let verdict = if all <= GOAL { "met" } else { "missed" };
-    println!("the sum of these     {:>6} ms; goal {} ms: {verdict}", all.as_millis(), GOAL.as_millis());
-    Ok(())
+    let all = quiet + built + written;
+    println!("the sum of these     {:>6} ms", all.as_millis());
+    Ok(vec![goals::control(all)])
 }
 
-/// The work of an interval in which nothing changes.
+/// Returns the duration of the work of an interval in which nothing changes.
 fn interval(stop: &Stop) -> Result<Duration> {
     let dwell = dwell()?;
     let folder = tempfile::tempdir().context("make a folder")?;
@@ -66,13 +64,13 @@ fn interval(stop: &Stop) -> Result<Duration> {
     })?;
     let work = || -> Result<Option<f64>> {
         let status: serde_json::Value = serde_json::from_str(&lb(&["status", "--json", "--socket"])?)?;
-        Ok(status["interval_work_s"].as_f64())
+        Ok(status["interval_work_ns"].as_f64().map(|ns| ns / 1e9))
     };
     while !matches!(work(), Ok(Some(_))) {
         stop.sleep(Duration::from_millis(200))?;
         let said = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         ensure!(balancer.try_wait()?.is_none(), "dwell lb run ended: {}", said());
-        ensure!(begun.elapsed() < PATIENCE, "dwell lb run does not come up: {}", said());
+        ensure!(begun.elapsed() < PATIENCE, "dwell lb run does not start: {}", said());
     }
     let mut quiet = Vec::new();
     for _ in 0..5 {
@@ -84,7 +82,7 @@ fn interval(stop: &Stop) -> Result<Duration> {
     Ok(quiet)
 }
 
-/// What building all tables anew takes, and what giving them to the kernel does.
+/// Returns the time to build all tables with other weights, and the time to write them to the kernel.
 fn tables(stop: &Stop) -> Result<(Duration, Duration)> {
     let mut plane = Plane::load(&PlaneOptions {
         max_connections: 1_000,
@@ -92,7 +90,7 @@ fn tables(stop: &Stop) -> Result<(Duration, Duration)> {
         max_reals: VIPS * BACKENDS,
         ..PlaneOptions::default()
     })?;
-    let (mut built, mut given) = (Vec::new(), Vec::new());
+    let (mut built, mut written) = (Vec::new(), Vec::new());
     for change in 0..CHANGES {
         stop.check()?;
         let begun = Instant::now();
@@ -100,12 +98,12 @@ fn tables(stop: &Stop) -> Result<(Duration, Duration)> {
         let made: Vec<(u32, Vec<u32>)> = made.collect();
         built.push(begun.elapsed().as_secs_f64());
         let begun = Instant::now();
-        let told: Vec<(u32, &[u32])> = made.iter().map(|(vip, table)| (*vip, table.as_slice())).collect();
-        plane.set_tables(&told)?;
-        given.push(begun.elapsed().as_secs_f64());
+        let tables: Vec<(u32, &[u32])> = made.iter().map(|(vip, table)| (*vip, table.as_slice())).collect();
+        plane.set_tables(&tables)?;
+        written.push(begun.elapsed().as_secs_f64());
     }
     let of = |times: &[f64]| Duration::from_secs_f64(median(times));
-    Ok((of(&built), of(&given)))
+    Ok((of(&built), of(&written)))
 }
 
 fn members(vip: u32, change: usize) -> Vec<Member> {
@@ -120,28 +118,28 @@ fn members(vip: u32, change: usize) -> Vec<Member> {
     (0..BACKENDS).map(member).collect()
 }
 
-/// Each change has weights of its own.
+/// Returns a backend's weight, which differs from change to change.
 fn weight(number: u32, change: usize) -> f64 {
     1.0 + (number as usize * 7 + change * 13) as f64 % 10.0 / 10.0
 }
 
-/// What the balancer leaves in the kernel. It goes when this is dropped.
+/// The maps that the balancer leaves pinned in the kernel. They are removed when this is dropped.
 struct Pinned(String);
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // What is not there need not be removed.
+        // If there is nothing to remove, that is fine.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The kernel's file system knows no names with dots.
+/// Returns the folder of the maps. BPF file systems do not allow dots in names.
 fn pin(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     format!("/sys/fs/bpf/dwell/bench{}", name.replace('.', "-"))
 }
 
-/// Backends lie behind a router that is not there: nothing is sent to any.
+/// Makes the balancer's interface. The backends are behind a router that does not exist, so nothing is sent to them.
 fn wire(namespace: &Namespace) -> Result<()> {
     let commands = "\
         link add front0 type veth peer name back0\n\

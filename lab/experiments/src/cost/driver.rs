@@ -1,4 +1,4 @@
-//! Nanoseconds a packet in the kernel, by BPF_PROG_TEST_RUN.
+//! Nanoseconds per packet in the kernel, measured with BPF_PROG_TEST_RUN.
 
 use anyhow::{Context, Result, bail};
 use dwell_engine::rtt::{Counter, Counters};
@@ -9,20 +9,20 @@ use super::kernel_objects;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/driver.bpf.o"));
 
-/// The ring buffer for samples holds some 35,000, and nobody reads it during a run: a full one
-/// would make the program look cheap.
+/// The maximum number of packets per run. The ring buffer holds some 35,000 samples, and nobody reads it during a run:
+/// a full one would make the program look cheap.
 pub const MOST_PACKETS: u32 = 60_000;
 
-/// What the driver makes of the packet before each run. The same numbers as in driver.bpf.c.
+/// How the driver changes the packet before each run. The numbers are the same as in driver.bpf.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rewrite {
-    /// The packet as it is.
+    /// The packet stays as it is.
     AsIs,
-    /// Data of many flows that gives nothing to sample: TSval and sequence number stay.
+    /// Data of many flows without samples: TSval and sequence number stay the same.
     Same,
-    /// Data with a new TSval or sequence number each, which nobody answers.
+    /// Data with new TSvals or sequence numbers, without answers.
     Stream,
-    /// The same, and after each packet the ACK that answers it.
+    /// Data with new TSvals or sequence numbers, each followed by the ACK that answers it.
     Pairs,
 }
 
@@ -58,12 +58,12 @@ pub struct Driver {
     xdp: bool,
     rewrite: Rewrite,
     flows: u32,
-    /// Packets that the program under test has seen, and the empty one.
+    /// The numbers of packets that the program under test has seen, and the empty one.
     seen: [u64; 2],
 }
 
 impl Driver {
-    /// Runs a program, which is loaded for `ingress`.
+    /// Prepares to run a program, which is loaded for `ingress`.
     pub fn new(tested: Tested, ingress: Hook, rewrite: Rewrite, flows: u32) -> Result<Driver> {
         Ok(Driver {
             object: ObjectBuilder::default()
@@ -78,14 +78,14 @@ impl Driver {
         })
     }
 
-    /// Mean nanoseconds a packet, the driver's own work included, over `packets` of them.
+    /// Returns the mean nanoseconds per packet over `packets` packets, including the driver's own work.
     pub fn program_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
         let name = if self.xdp { "observe_xdp" } else { "observe_tc" };
         let target = kernel_objects::program(name)?;
         self.run(packet, packets, kernel_objects::number_of(&target), 0)
     }
 
-    /// The same through a program that does nothing.
+    /// Returns the mean nanoseconds per packet of a program that does nothing.
     pub fn empty_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
         let name = if self.xdp { "empty_xdp" } else { "empty_tc" };
         let target = kernel_objects::number_of(&program(&self.object, name)?);
@@ -119,12 +119,12 @@ impl Driver {
         Ok(total_ns / f64::from(packets))
     }
 
-    /// What the program under test has counted: whether it did what the row says.
+    /// Returns the counters of the program under test, which show whether it did what the row says.
     pub fn counters(&mut self) -> Result<Counters> {
         self.tested.counters()
     }
 
-    /// Of its packets, the share that one of its counters counted.
+    /// Returns the share of its packets that one of its counters counted.
     pub fn share(&mut self, counter: Counter) -> Result<f64> {
         let counters = self.counters()?;
         Ok(counters.get(counter) as f64 / counters.get(Counter::Packets) as f64)

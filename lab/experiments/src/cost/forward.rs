@@ -1,4 +1,4 @@
-//! Packets of many connections for a balancer, by BPF_PROG_TEST_RUN.
+//! Runs a balancer on packets of many connections, with BPF_PROG_TEST_RUN.
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
@@ -7,23 +7,23 @@ use super::kernel_objects;
 
 static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
-/// The driver of forward.bpf.c, loaded.
+/// The loaded driver of forward.bpf.c.
 pub struct Driven {
     driver: Object,
-    /// Connections that packets are of.
+    /// The number of connections.
     flows: u32,
-    /// Bytes that the balancer under test adds in front.
+    /// The number of bytes that the balancer under test prepends.
     grown: u32,
-    /// By so much TCP's sequence and acknowledgement numbers advance each time that a connection comes again.
+    /// How far TCP's sequence and acknowledgement numbers advance from packet to packet of a connection.
     steps: [u32; 2],
-    /// Packets so far, which say whose the next one is.
+    /// The number of packets so far, which determines the connection of the next one.
     pub count: u64,
 }
 
 impl Driven {
     /// # Errors
     ///
-    /// If the kernel does not take it.
+    /// If the kernel refuses it.
     pub fn load(flows: u32, grown: u32, steps: [u32; 2]) -> Result<Driven> {
         let driver = ObjectBuilder::default()
             .open_memory(DRIVER)
@@ -32,11 +32,11 @@ impl Driven {
         Ok(Driven { driver, flows, grown, steps, count: 0 })
     }
 
-    /// The number of a program to drive that does nothing.
+    /// Returns the number of a program that does nothing.
     ///
     /// # Errors
     ///
-    /// If the driver has none.
+    /// If the driver does not have it.
     pub fn nothing(&self) -> Result<[u8; 4]> {
         Ok(kernel_objects::number_of(&self.program("nothing")?))
     }
@@ -52,7 +52,7 @@ impl Driven {
         self.driver.maps().find(|map| map.name() == name).with_context(|| format!("the driver has no map {name}"))
     }
 
-    /// Mean nanoseconds a packet. The target grows each as the balancer does, or by nothing.
+    /// Returns the mean nanoseconds per packet. The target prepends this many bytes to each packet.
     ///
     /// # Errors
     ///

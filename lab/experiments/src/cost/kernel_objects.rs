@@ -1,4 +1,4 @@
-//! The BPF programs and maps that this process has loaded, whatever library did it.
+//! The BPF programs and maps that this process has loaded, by any library.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use libbpf_rs::{
     query::{MapInfoIter, ProgInfoIter},
 };
 
-/// The newest program of that name. Another process may have loaded the same.
+/// Returns the newest program with that name. Another process may have loaded one with the same name.
 pub fn program(name: &str) -> Result<OwnedFd> {
     let own = own("prog_id");
     let newest = ProgInfoIter::default()
@@ -23,16 +23,16 @@ pub fn program(name: &str) -> Result<OwnedFd> {
     Ok(Program::fd_from_id(newest)?)
 }
 
-/// A map, and what memory the kernel charges for it.
+/// A map, and the memory that the kernel charges for it.
 #[derive(Debug, Clone)]
 pub struct Map {
-    /// At most its first 15 characters.
+    /// Its name, of which the kernel keeps 15 characters.
     pub name: String,
-    /// All that the kernel has set aside.
+    /// The memory that the kernel has allocated, in bytes.
     pub memory_bytes: u64,
 }
 
-/// All maps of this process.
+/// Returns all maps of this process.
 pub fn maps() -> Vec<Map> {
     let own = own("map_id");
     let mut maps: Vec<Map> = MapInfoIter::default()
@@ -45,18 +45,17 @@ pub fn maps() -> Vec<Map> {
     maps
 }
 
-/// For use as the value of a program array.
+/// Returns the program's descriptor, for a program array.
 pub fn number_of(program: &impl AsFd) -> [u8; 4] {
     program.as_fd().as_raw_fd().to_ne_bytes()
 }
 
-/// How many hooks a process's programs are attached to, by links.
+/// Returns the number of BPF links that a process holds.
 pub fn links_of(pid: u32) -> usize {
     objects_of(&pid.to_string(), "link_id").len()
 }
 
-/// Nanoseconds that the programs which these processes hold have run, as far as the
-/// kernel counts.
+/// Returns the nanoseconds that the programs of these processes have run, as far as the kernel counts them.
 pub fn run_ns_of(pids: &[u32]) -> u64 {
     let held: Vec<u32> =
         pids.iter().flat_map(|pid| objects_of(&pid.to_string(), "prog_id")).map(|(id, _)| id).collect();
@@ -67,7 +66,7 @@ fn own(key: &str) -> Vec<(u32, u64)> {
     objects_of("self", key)
 }
 
-/// Identifier and memory of what the open descriptors of a process stand for.
+/// Returns identifier and memory of the BPF objects that a process has open.
 fn objects_of(pid: &str, key: &str) -> Vec<(u32, u64)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a flow takes, in user space and in the kernel.
+//! The memory of a flow, in user space and in the kernel.
 use std::ffi::OsStr;
 
 use super::{
@@ -12,10 +12,7 @@ use dwell_engine::{
     abi,
     rtt::{Aggregate, Config},
 };
-use dwell_probes::{
-    Hook, TcHookKind,
-    rtt::{Options, Probe},
-};
+use dwell_probes::rtt::{Options, Probe};
 
 pub fn run(stop: &Stop) -> Result<()> {
     table_sizes();
@@ -32,7 +29,7 @@ fn configs() -> [Config; 3] {
 fn table_sizes() {
     let sizes = [
         ("flow", size_of::<abi::dwell_flow>()),
-        ("its memories", size_of::<abi::dwell_cold>()),
+        ("its memories", size_of::<abi::dwell_cold>() + size_of::<abi::dwell_matcher>()),
         ("bucket of four flows", size_of::<abi::dwell_bucket>()),
         ("stamp", size_of::<abi::dwell_stamp>()),
     ];
@@ -65,12 +62,9 @@ fn kernel_maps() -> Result<()> {
     for (config, aggregate) in configs().into_iter().flat_map(|config| [(config.clone(), false), (config, true)]) {
         let max_flows = config.max_flows;
         let options = Options {
-            config,
             report: !aggregate,
-            aggregate: aggregate.then_some(Aggregate { prefix4: 24, prefix6: 48, max_groups: 512 }),
-            ingress: Hook::TcIngress,
-            tc: TcHookKind::Auto,
-            replay: false,
+            aggregate: aggregate.then_some(Aggregate::default()),
+            ..Options::new(config)
         };
         let probe = match Probe::load(&options) {
             Ok(probe) => probe,
@@ -90,7 +84,7 @@ fn kernel_maps() -> Result<()> {
             if aggregate { "512 groups" } else { "off" },
             of("flows"),
             of("buckets"),
-            of("cold"),
+            of("cold") + of("matchers"),
             of("stamps"),
             of("events"),
             of("histograms"),
@@ -100,8 +94,7 @@ fn kernel_maps() -> Result<()> {
     Ok(())
 }
 
-/// A capture in which all flows are alive, through a pipe: three packets of each, then more by
-/// chance.
+/// Writes a capture in which all flows are active to a pipe: three packets of each flow, then random ones.
 fn resident(stop: &Stop) -> Result<()> {
     println!("\nReplay of that many flows at once (a pipe, five packets a flow; --format none)");
     println!("{:>12}{:>18}{:>18}{:>10}", "flows", "resident MB", "bytes a flow", "CPU s");

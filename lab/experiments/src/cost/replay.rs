@@ -1,4 +1,4 @@
-//! How fast captures are read, next to other tools on the same file in the same run.
+//! The speed of reading captures, next to other tools on the same file in the same run.
 use std::{
     ffi::OsStr,
     fs::File,
@@ -17,7 +17,7 @@ use super::{
 use anyhow::Result;
 
 const PACKETS: u32 = 1_000_000;
-/// tshark takes minutes for a million.
+/// The number of packets for tshark, which takes minutes for a million.
 const FEW_PACKETS: u32 = 100_000;
 const SNAP: usize = 100;
 

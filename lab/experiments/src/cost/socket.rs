@@ -1,4 +1,4 @@
-//! What `dwell run` costs the programs that it runs, and what watching from outside costs.
+//! The cost of `dwell run` for the programs that it runs, and of watching from outside.
 use std::{
     ffi::OsStr,
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -22,10 +22,10 @@ use nix::sys::resource::{Resource, setrlimit};
 
 const SENDERS: u16 = 40;
 const FIRST_PORT: u16 = 5201;
-/// Both ends of each connection are a socket of the same process.
+/// The number of connections. Both ends of each belong to the same process.
 const CONNECTIONS: usize = 5_000;
 
-/// What stands before the program.
+/// The command line before the program.
 const PLAIN: &[&str] = &[];
 const RUN: &[&str] = &["run", "--summary", "--"];
 const MINIMIZE: &[&str] = &["run", "--summary", "--minimize", "--"];
@@ -85,7 +85,7 @@ fn slow_lab() -> Result<Lab> {
     })?)
 }
 
-/// A round of each, the plain one before and after.
+/// Runs a round of each variant, with a plain run before and after.
 fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<()> {
     let with = [("dwell run", RUN), ("dwell run --minimize", MINIMIZE)];
     let mut found = [Vec::new(), Vec::new()];
@@ -131,7 +131,7 @@ fn flat_out(rounds: usize, stop: &Stop) -> Result<()> {
     })
 }
 
-/// So many bytes from each of the senders: CPU seconds of all of them, and of dwell.
+/// Sends this many bytes from each sender. Returns the CPU seconds of all senders, and of dwell.
 fn senders(ends: &Ends<'_>, bytes: u64, rounds: usize, stop: &Stop) -> Result<()> {
     let ports = FIRST_PORT..FIRST_PORT + SENDERS;
     let servers = ports.map(|port| serve(ends.receiver, port));
@@ -165,7 +165,7 @@ fn serve(host: &Namespace, port: u16) -> Result<Guarded> {
     })?)
 }
 
-/// Until so many listen.
+/// Waits until this many processes listen.
 fn listening(host: &Namespace, wanted: usize, stop: &Stop) -> Result<()> {
     for _ in 0..200 {
         let told = host.command("ss").args(["-ltnH"]).output()?;
@@ -177,7 +177,7 @@ fn listening(host: &Namespace, wanted: usize, stop: &Stop) -> Result<()> {
     bail!("iperf3 does not listen")
 }
 
-/// One process has the sockets; another looks at them.
+/// One process holds the sockets, and another one watches them.
 fn outside(stop: &Stop) -> Result<()> {
     let host = Namespace::create("bench-sockets")?;
     let up = host.command("ip").args(["link", "set", "lo", "up"]).status()?;

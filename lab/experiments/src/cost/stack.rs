@@ -1,4 +1,4 @@
-//! What `dwell stack` costs the connections that it stamps, and the others.
+//! The cost of `dwell stack` for the connections that it stamps, and for others.
 use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
@@ -35,17 +35,17 @@ const WINDOW: Duration = Duration::from_millis(500);
 const LINKS: usize = 11;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who is stamped, and how.
+/// A way to run `dwell stack`.
 #[derive(Clone, Copy)]
 struct Variant {
     name: &'static str,
     sender: bool,
     receiver: bool,
-    /// Of this port, if not that of the traffic.
+    /// The port of the stamped connections, if it is not that of the traffic.
     port: u16,
     sample_bytes: u32,
     options: &'static [&'static str],
-    /// How long to look at it.
+    /// The duration of a window.
     window: Duration,
 }
 
@@ -153,8 +153,8 @@ fn spread(shares: &[f64]) -> String {
     format!("{:.1} % ({:.0} to {:.0})", median(shares), least(shares), greatest(shares))
 }
 
-/// Messages of one byte and their echoes, both ends on one processor: what a program costs
-/// that has nothing to stamp, by the CPU time of a round trip, without the accounting.
+/// Measures the cost of a program that has nothing to stamp, as the CPU time of a round trip: messages of one byte and
+/// their echoes, with both ends on one processor, and without the kernel's accounting.
 fn unselected(rounds: usize, stop: &Stop) -> Result<()> {
     let net = Net::build()?;
     let (mut client, mut server) = net.connect()?;
@@ -224,7 +224,7 @@ fn hooks(stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// What the programs of one side ran in a second.
+/// Returns how long the programs of one side ran per second.
 fn run_times(port: u16, stop: &Stop) -> Result<Vec<(&'static str, u64, u64)>> {
     let config = Config { port: Some(port), namespace: Some(own_namespace()?), ..Config::default() };
     let mut probe = Probe::load(&Options::new(config, &PROFILES[0]))?;
@@ -248,7 +248,7 @@ fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Two hosts, and a connection that never rests.
+/// Two hosts with a connection that is always busy.
 struct Net {
     pair: Pair,
     ended: Arc<AtomicBool>,
@@ -273,7 +273,7 @@ impl Net {
         Ok(net)
     }
 
-    /// From left to right: the ends of the client and of the server.
+    /// The client's and the server's ends of the connection.
     fn connect(&self) -> Result<(TcpStream, TcpStream)> {
         let listener = self.pair.right.enter(|| TcpListener::bind(SERVER))??;
         let client = self.pair.left.enter(|| TcpStream::connect(SERVER))??;
@@ -315,7 +315,7 @@ fn cpu_seconds() -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// With a pace, bytes a second: as an application that has so much to send.
+/// Sends as fast as possible, or at a pace in bytes per second, like an application with that much data.
 fn sender(mut socket: TcpStream, pace: Option<u32>, ended: Arc<AtomicBool>) -> JoinHandle<()> {
     thread::spawn(move || {
         let chunk = vec![1; 128 << 10];
@@ -351,7 +351,7 @@ fn receiver(mut socket: TcpStream, ended: Arc<AtomicBool>, read: Arc<AtomicU64>)
     })
 }
 
-/// `dwell stack` at work on the sides that a variant names.
+/// `dwell stack`, running on the sides that a variant names.
 struct Stamping {
     processes: Vec<Guarded>,
 }
@@ -387,7 +387,7 @@ impl Stamping {
         Ok(stamping)
     }
 
-    /// Nanoseconds that the programs ran, while the kernel counts.
+    /// Returns the nanoseconds that the programs have run, if the kernel counts them.
     fn run_ns(&self) -> u64 {
         let pids: Vec<_> = self.processes.iter().map(|process| process.id()).collect();
         run_ns_of(&pids)

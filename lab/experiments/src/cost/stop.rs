@@ -1,4 +1,4 @@
-//! Ctrl-C ends a benchmark by an error, so that everything it made is removed on the way out.
+//! Ctrl-C ends a benchmark with an error, so that everything it made is removed.
 
 use std::{
     sync::{
@@ -12,13 +12,13 @@ use std::{
 use anyhow::{Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Whether somebody asked for the end.
+/// Whether the user has asked to stop.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Runs a benchmark that heeds SIGINT, SIGTERM and SIGHUP.
-    pub fn heeded_by(benchmark: impl FnOnce(&Stop) -> Result<()>) -> Result<()> {
+    /// Runs a benchmark that ends after SIGINT, SIGTERM or SIGHUP.
+    pub fn heeded_by<T>(benchmark: impl FnOnce(&Stop) -> Result<T>) -> Result<T> {
         let stop = Stop::listen()?;
         let result = benchmark(&stop);
         // A system call that was interrupted may have been the first to fail.
@@ -33,7 +33,7 @@ impl Stop {
         Ok(Stop(asked))
     }
 
-    /// An error once somebody has asked.
+    /// Fails once the user has asked to stop.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -41,7 +41,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Sleeps, but not past the request.
+    /// Sleeps, and fails as soon as the user asks to stop.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {

@@ -1,4 +1,4 @@
-//! Captures of TCP with timestamps as a vantage point sees it, made packet by packet.
+//! Generated captures of TCP with timestamps, as a vantage point sees it.
 
 use std::io::{self, Write};
 
@@ -12,22 +12,21 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// What capture to make.
+/// The properties of a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Connections, all open at once.
+    /// The number of connections, all of which are open at once.
     pub flows: u32,
-    /// Packets in all.
+    /// The total number of packets.
     pub packets: u32,
-    /// Bytes kept of each packet.
+    /// The number of captured bytes per packet.
     pub snap: usize,
-    /// From one packet to the next, ns.
+    /// The time from one packet to the next, in nanoseconds.
     pub gap_ns: u64,
 }
 
-/// Writes the capture: each connection opens, then goes through requests of one segment and answers
-/// of ten, every second of which is acknowledged; which connection comes next is random, always
-/// the same way.
+/// Writes the capture. Each connection opens, then has requests of one segment and answers of ten segments, every
+/// second of which is acknowledged. The order of connections is random, with a fixed seed.
 pub fn write<W: Write>(plan: &Plan, out: W) -> io::Result<W> {
     let mut writer = Writer::new(out, ETHERNET)?;
     let mut flows: Vec<Flow> = (0..plan.flows).map(Flow::new).collect();
@@ -50,7 +49,7 @@ pub fn write<W: Write>(plan: &Plan, out: W) -> io::Result<W> {
     writer.finish()
 }
 
-/// A connection: side 0 is the client.
+/// A connection. Side 0 is the client.
 struct Flow {
     client: u32,
     port: u16,
@@ -72,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// Writes the headers of the connection's next packet; gives the length of its payload.
+    /// Writes the headers of the connection's next packet. Returns the length of its payload.
     fn next(&mut self, time_ns: u64, bytes: &mut [u8]) -> u32 {
         let (side, flags, payload) = match self.step {
             0 => (0, SYN, 0),

@@ -1,4 +1,4 @@
-//! The demonstration: dwell watches a network whose delays are known, and its answers stand beside the truth.
+//! The demonstration: dwell watches a network whose delays are known, and its results are compared with the truth.
 
 mod samples;
 mod table;
@@ -12,7 +12,7 @@ use std::{
 };
 
 use dwell_testbed::{
-    BitsPerSecond, Bytes, Emulation, Error, Guarded, Lab, LabOptions, Nanos, Report, Result, Side, Topology,
+    BitsPerSecond, Bytes, Emulation, Error, Guarded, Lab, LabOptions, Nanos, Report, Result, Topology,
     signals::Signals,
     workload::{Bulk, Dns, Ends, Ping, PingPong},
 };
@@ -22,31 +22,35 @@ use nix::{
 };
 use samples::{Collected, Collector};
 
-use crate::loads::quic::Quic;
+use crate::{loads::quic::Quic, usage::bpf_links};
 
 pub use table::{Row, Scope};
 
-/// What to demonstrate.
+/// The methods of the demonstration: those of TCP one by one, so that each has a row.
+const METHODS: &str = "tcp-timestamp,tcp-seq,icmp,icmpv6,dns,quic-spin,quic-spin-loop,quic-handshake";
+
+/// Options of the demonstration.
 #[derive(Debug, Clone)]
 pub struct DemoOptions {
     /// The dwell executable.
     pub dwell: PathBuf,
-    /// Its arguments: they must make it write samples of the interface `server0` as JSON Lines until it is interrupted.
+    /// Its arguments. With these it must write samples of the interface `server0` as JSON Lines until it is
+    /// interrupted.
     pub arguments: Vec<String>,
     /// Round trip between vantage point and client.
     pub client_rtt: Nanos,
     /// Round trip between vantage point and server.
     pub server_rtt: Nanos,
-    /// Seed of all that is random in the traffic.
+    /// Random seed of the traffic.
     pub seed: u64,
 }
 
 impl DemoOptions {
-    /// 20 ms on the client's side, 5 ms on the server's.
+    /// Options with a round trip of 20 ms on the client's side and of 5 ms on the server's.
     pub fn new(dwell: impl Into<PathBuf>) -> Self {
         Self {
             dwell: dwell.into(),
-            arguments: ["rtt", "-i", "server0", "--format", "jsonl"].map(str::to_owned).to_vec(),
+            arguments: ["rtt", "-i", "server0", "--format", "jsonl", "--methods", METHODS].map(str::to_owned).to_vec(),
             client_rtt: Nanos::from_millis(20),
             server_rtt: Nanos::from_millis(5),
             seed: 1,
@@ -54,51 +58,51 @@ impl DemoOptions {
     }
 }
 
-/// What came of it.
+/// The results of a demonstration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoReport {
-    /// A row a method and side.
+    /// One row per method and side.
     pub rows: Vec<Row>,
-    /// Lines of dwell that were no readable sample.
+    /// The number of lines that could not be read.
     pub unreadable: u64,
-    /// Samples of hosts that are neither client nor server.
+    /// The number of samples of hosts that are neither client nor server.
     pub elsewhere: u64,
-    /// What the link emulator did.
+    /// The link emulator's own figures.
     pub emulator: Report,
-    /// Traffic that could not be made, and why.
+    /// Traffic that could not be generated, and why.
     pub skipped: Vec<String>,
+    /// Traffic of which dwell reported no sample.
+    pub missing: Vec<&'static str>,
 }
 
-/// Makes the lab, runs traffic through it for about twelve seconds while dwell watches, and writes what dwell found
-/// beside what is true to `results`. What goes on is told to `progress`. All is removed at the end, and on SIGINT and
-/// SIGTERM too, which give [`Error::Interrupted`].
+/// Makes the lab, runs traffic through it for about twelve seconds while dwell watches, and writes dwell's figures next
+/// to the true ones to `results`. Reports what it does to `progress`. Everything is removed at the end, also after
+/// SIGINT and SIGTERM, which cause [`Error::Interrupted`].
 pub fn demo(options: &DemoOptions, results: &mut dyn Write, progress: &mut dyn Write) -> Result<DemoReport> {
     let signals = Signals::watch()?;
-    let told = |outcome: std::io::Result<()>| outcome.map_err(Error::io("tell progress"));
+    let mut say = |words: &str| writeln!(progress, "{words}").map_err(Error::io("report progress"));
     let topology = Topology::line(options.client_rtt, options.server_rtt);
-    told(writeln!(
-        progress,
-        "network: client -- {} -- vantage -- {} -- server",
-        options.client_rtt, options.server_rtt
-    ))?;
-    let lab = Lab::start(&LabOptions { name: "demo".to_owned(), topology, emulation: Emulation::Thread })?;
+    say(&format!("network: client -- {} -- vantage -- {} -- server", options.client_rtt, options.server_rtt))?;
+    let lab =
+        Lab::start(&LabOptions { name: "demo".to_owned(), topology: topology.clone(), emulation: Emulation::Thread })?;
     let mut dwell = Watcher::start(&lab, options)?;
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
+    while bpf_links(dwell.process.id()) < 2 {
         dwell.check()?;
-        if dwell.is_attached() {
+        if begun.elapsed() > ATTACH_TIMEOUT {
+            say(&format!("dwell has not attached within {ATTACH_TIMEOUT:?}: samples may be missing"))?;
             break;
         }
         signals.pause(Duration::from_millis(20))?;
     }
 
-    let mut skipped = Vec::new();
-    for (name, run) in traffic(&lab, &signals.stop, options.seed) {
-        told(writeln!(progress, "traffic: {name}"))?;
+    let (mut skipped, mut expected) = (Vec::new(), Vec::new());
+    for (name, protocol, run) in traffic(&lab, &signals.stop, options.seed) {
+        say(&format!("traffic: {name}"))?;
         match run() {
-            Ok(()) => {}
+            Ok(()) => expected.push((name, protocol)),
             Err(Error::Host { fact, remedy, .. }) => {
-                told(writeln!(progress, "  skipped: {fact}. {remedy}"))?;
+                say(&format!("  skipped: {fact}. {remedy}"))?;
                 skipped.push(format!("{name}: {fact}"));
             }
             Err(error) => return Err(error),
@@ -110,8 +114,13 @@ pub fn demo(options: &DemoOptions, results: &mut dyn Write, progress: &mut dyn W
     let collected = dwell.finish()?;
     let emulator = lab.stop()?.ok_or_else(|| Error::invalid("link emulator", "it did not run"))?;
 
+    let is_missing = |(_, protocol): &(_, &str)| {
+        let mut methods = collected.values.keys().map(|(method, _)| method);
+        !methods.any(|method| method.split('-').next() == Some(protocol))
+    };
     let report = DemoReport {
-        rows: rows(&collected, options, &emulator),
+        missing: expected.into_iter().filter(is_missing).map(|(name, _)| name).collect(),
+        rows: rows(&collected, &topology, &emulator),
         unreadable: collected.unreadable,
         elsewhere: collected.elsewhere,
         emulator,
@@ -121,10 +130,14 @@ pub fn demo(options: &DemoOptions, results: &mut dyn Write, progress: &mut dyn W
     Ok(report)
 }
 
+/// How long to wait until dwell watches.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
+
 type Run<'a> = Box<dyn Fn() -> Result<()> + 'a>;
 
-/// One after the other, so that none delays another.
-fn traffic<'a>(lab: &'a Lab, stop: &'a AtomicBool, seed: u64) -> Vec<(&'static str, Run<'a>)> {
+/// Returns the kinds of traffic: the name, the first word of the methods that measure it, and a function that generates
+/// it. They run one after another, so that none delays another.
+fn traffic<'a>(lab: &'a Lab, stop: &'a AtomicBool, seed: u64) -> Vec<(&'static str, &'static str, Run<'a>)> {
     let (v4, v6) = (Ends::v4(lab), Ends::v6(lab));
     let ping = Ping { count: 40, interval: Duration::from_millis(25) };
     let dns = Dns { queries: 50, seed };
@@ -132,27 +145,18 @@ fn traffic<'a>(lab: &'a Lab, stop: &'a AtomicBool, seed: u64) -> Vec<(&'static s
     let bulk = Bulk { seconds: 2, rate: BitsPerSecond::new(20_000_000), download: false, congestion: None };
     let quic = Quic { connections: 8, duration: Duration::from_secs(3), longest: Bytes(1_000), seed };
     vec![
-        ("ICMP, ping", Box::new(move || ping.run(v4, stop).map(drop)) as Run<'a>),
-        ("ICMPv6, ping", Box::new(move || ping.run(v6, stop).map(drop))),
-        ("DNS, dig and dnsmasq", Box::new(move || dns.run(v4, stop).map(drop))),
-        ("TCP requests and responses", Box::new(move || ping_pong.run(v4, stop).map(drop))),
-        ("TCP bulk, iperf3 at 20 Mbit/s", Box::new(move || bulk.run(v4, stop).map(drop))),
-        ("QUIC requests and responses", Box::new(move || quic.run(v4, stop).map(drop))),
+        ("ICMP, ping", "icmp", Box::new(move || ping.run(v4, stop).map(drop)) as Run<'a>),
+        ("ICMPv6, ping", "icmpv6", Box::new(move || ping.run(v6, stop).map(drop))),
+        ("DNS, dig and dnsmasq", "dns", Box::new(move || dns.run(v4, stop).map(drop))),
+        ("TCP requests and responses", "tcp", Box::new(move || ping_pong.run(v4, stop).map(drop))),
+        ("TCP bulk, iperf3 at 20 Mbit/s", "tcp", Box::new(move || bulk.run(v4, stop).map(drop))),
+        ("QUIC requests and responses", "quic", Box::new(move || quic.run(v4, stop).map(drop))),
     ]
 }
 
-/// The truth is what was configured plus the median of what the emulator found it was late, both ways.
-fn rows(collected: &Collected, options: &DemoOptions, emulator: &Report) -> Vec<Row> {
-    let late = |name| emulator.direction(name).and_then(|direction| direction.error_p50_ns).unwrap_or_default();
-    let client = options.client_rtt + late("client to vantage") + late("vantage to client");
-    let server = options.server_rtt + late("server to vantage") + late("vantage to server");
-    let row = |(key, values): (&(String, Scope), &Vec<Nanos>)| {
-        let truth = match key.1 {
-            Scope::Side(Side::Client) => client,
-            Scope::Side(Side::Server) => server,
-            Scope::EndToEnd => client + server,
-        };
-        Row::new(&key.0, key.1, values, truth)
+fn rows(collected: &Collected, lab: &Topology, emulator: &Report) -> Vec<Row> {
+    let row = |((method, scope), values): (&(String, Scope), &Vec<Nanos>)| {
+        Row::new(method, *scope, values, scope.truth(lab, emulator))
     };
     collected.values.iter().map(row).collect()
 }
@@ -175,7 +179,7 @@ impl Watcher {
         Ok(Self { process, collector, name })
     }
 
-    /// It must not end before it is told to.
+    /// Fails if dwell has ended before it was interrupted.
     fn check(&mut self) -> Result<()> {
         match self.process.try_wait().map_err(Error::io(format!("wait for `{}`", self.name)))? {
             None => Ok(()),
@@ -185,15 +189,6 @@ impl Watcher {
                 stderr: self.collector.stderr(),
             }),
         }
-    }
-
-    /// True once it holds a BPF link for each direction, as the kernel shows its descriptors.
-    fn is_attached(&self) -> bool {
-        let folder = format!("/proc/{}/fdinfo", self.process.id());
-        let infos = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let links =
-            infos.filter(|info| std::fs::read_to_string(info.path()).is_ok_and(|text| text.contains("link_type:")));
-        links.count() >= 2
     }
 
     fn finish(mut self) -> Result<Collected> {

@@ -1,3 +1,5 @@
+//! The samples that dwell writes, sorted by what they measure.
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read},
@@ -12,7 +14,7 @@ use serde::Deserialize;
 
 use super::Scope;
 
-/// Samples by method and scope, and what could not be sorted in.
+/// Samples by method and scope, and the numbers of lines that belong to none.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) values: BTreeMap<(String, Scope), Vec<Nanos>>,
@@ -20,14 +22,19 @@ pub(super) struct Collected {
     pub(super) elsewhere: u64,
 }
 
-/// One line of `dwell rtt --format jsonl`, as far as it matters here: the time from the vantage point to `dst` and
-/// back.
+/// The fields of a line of `dwell rtt --format jsonl` that are used here. The latency is the round trip from the
+/// vantage point to `dst`.
 #[derive(Debug, Deserialize)]
 struct Sample {
-    dst: IpAddr,
+    flow: Flow,
     method: String,
-    /// Null where dwell does not know it.
+    /// `null` if dwell does not know it.
     rtt_ns: Option<Nanos>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Flow {
+    dst: IpAddr,
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,16 +47,16 @@ impl Collected {
         if line.trim().is_empty() {
             return;
         }
-        // Other types of line are not for us, but they must be JSON with a type.
+        // Lines of other types are ignored, but they must be JSON with a type.
         let kind = serde_json::from_str::<Kind>(line).map(|kind| kind.r#type);
         let sample = match kind.as_deref() {
-            Ok("rtt") => serde_json::from_str::<Sample>(line),
+            Ok("rtt.sample") => serde_json::from_str::<Sample>(line),
             Ok(_) => return,
             Err(_) => return self.unreadable += 1,
         };
         match sample {
             Ok(Sample { rtt_ns: None, .. }) => {}
-            Ok(Sample { dst, method, rtt_ns: Some(rtt) }) => match scope(dst, &method) {
+            Ok(Sample { flow, method, rtt_ns: Some(rtt) }) => match scope(flow.dst, &method) {
                 Some(scope) => self.values.entry((method, scope)).or_default().push(rtt),
                 None => self.elsewhere += 1,
             },
@@ -93,7 +100,7 @@ impl Collector {
                 let mut buffer = [0; 4096];
                 while let Ok(length @ 1..) = pipe.read(&mut buffer) {
                     let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
-                    // The first words tell what is wrong.
+                    // The beginning says what is wrong.
                     if text.len() < 16 << 10 {
                         text.push_str(&String::from_utf8_lossy(&buffer[..length]));
                     }
@@ -104,12 +111,12 @@ impl Collector {
     }
 
     pub(super) fn stderr(&self) -> String {
-        // A program that has just ended may still be read.
+        // The output of a program that has just ended may not have been read yet.
         std::thread::sleep(std::time::Duration::from_millis(50));
         self.stderr.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
     }
 
-    /// Only after dwell has ended.
+    /// Returns the samples. Must be called only after dwell has ended.
     pub(super) fn finish(self) -> Collected {
         self.lines
             .map(|lines| lines.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -130,9 +137,9 @@ mod tests {
     #[test]
     fn samples_go_to_the_side_they_measure() {
         let collected = collect(&[
-            r#"{"type":"rtt","src":"10.77.1.1","sport":1,"dst":"10.77.4.2","dport":2,"proto":"TCP","method":"tcp-seq","rtt_ns":5000000}"#,
-            r#"{"type":"rtt","src":"fd00:77:4::2","dst":"fd00:77:1::1","method":"icmpv6","rtt_ns":20000000}"#,
-            r#"{"type":"rtt","dst":"10.77.4.2","method":"quic-spin-loop","rtt_ns":25000000}"#,
+            r#"{"type":"rtt.sample","flow":{"src":"10.77.1.1","sport":1,"dst":"10.77.4.2","dport":2,"proto":"TCP"},"method":"tcp-seq","rtt_ns":5000000}"#,
+            r#"{"type":"rtt.sample","flow":{"src":"fd00:77:4::2","dst":"fd00:77:1::1"},"method":"icmpv6","rtt_ns":20000000}"#,
+            r#"{"type":"rtt.sample","flow":{"dst":"10.77.4.2"},"method":"quic-spin-loop","rtt_ns":25000000}"#,
         ]);
         let expected = [
             (("icmpv6".to_owned(), Scope::Side(Side::Client)), vec![Nanos::from_millis(20)]),
@@ -143,15 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sample_is_counted_or_passed_over() {
+    fn lines_that_are_not_samples_are_counted_or_ignored() {
         let collected = collect(&[
             "",
             "not json",
-            r#"{"type":"rtt","dst":"10.77.4.2","method":"tcp-seq"#,
-            r#"{"type":"rtt","dst":"10.77.4.2","method":"tcp-seq","rtt_ns":-1}"#,
-            r#"{"type":"rtt","dst":"10.77.4.2","method":"tcp-seq","rtt_ns":null}"#,
+            r#"{"type":"rtt.sample","flow":{"dst":"10.77.4.2"},"method":"tcp-seq"#,
+            r#"{"type":"rtt.sample","flow":{"dst":"10.77.4.2"},"method":"tcp-seq","rtt_ns":-1}"#,
+            r#"{"type":"rtt.sample","flow":{"dst":"10.77.4.2"},"method":"tcp-seq","rtt_ns":null}"#,
             r#"{"type":"summary","rtt_ns":"anything"}"#,
-            r#"{"type":"rtt","dst":"192.0.2.1","method":"tcp-seq","rtt_ns":1}"#,
+            r#"{"type":"rtt.sample","flow":{"dst":"192.0.2.1"},"method":"tcp-seq","rtt_ns":1}"#,
         ]);
         assert!(collected.values.is_empty());
         assert_eq!((collected.unreadable, collected.elsewhere), (3, 1));

@@ -1,10 +1,12 @@
+//! The table of the demonstration.
+
 use std::io::{self, Write};
 
-use dwell_testbed::{Nanos, Side, workload::RoundTrips};
+use dwell_testbed::{Nanos, Report, Side, Topology, workload::RoundTrips};
 
 use super::{DemoReport, samples::Collected};
 
-/// Which way a latency covers.
+/// The part of the path that a latency covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// From the vantage point to one side and back.
@@ -14,7 +16,33 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn name(self) -> &'static str {
+    /// All parts of the path.
+    pub(crate) const ALL: [Scope; 3] = [Scope::Side(Side::Client), Scope::Side(Side::Server), Scope::EndToEnd];
+
+    /// The configured round trip. 0 where packets do not come back the same way.
+    pub(crate) fn least(self, topology: &Topology) -> Nanos {
+        let side = |side| topology.side_rtt(side).unwrap_or_default();
+        match self {
+            Scope::Side(of) => side(of),
+            Scope::EndToEnd => side(Side::Client) + side(Side::Server),
+        }
+    }
+
+    /// The true round trip: the configured one, and the median error of the emulator both ways.
+    pub(crate) fn truth(self, topology: &Topology, emulator: &Report) -> Nanos {
+        let late = |name: &str| emulator.direction(name).and_then(|way| way.error_p50_ns).unwrap_or_default();
+        let client = late("vantage to client") + late("client to vantage");
+        let server = late("vantage to server") + late("server to vantage");
+        self.least(topology)
+            + match self {
+                Scope::Side(Side::Client) => client,
+                Scope::Side(Side::Server) => server,
+                Scope::EndToEnd => client + server,
+            }
+    }
+
+    /// The name in tables.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Side(Side::Client) => "client",
             Self::Side(Side::Server) => "server",
@@ -23,21 +51,21 @@ impl Scope {
     }
 }
 
-/// What one method found of one side, beside the truth.
+/// The figures of a method for a side, with the truth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Name of the method, as in the samples.
     pub method: String,
-    /// Which way it measured.
+    /// The part of the path that it measured.
     pub scope: Scope,
-    /// How many samples; never none.
+    /// The number of samples, at least 1.
     pub samples: usize,
     /// Their median.
     pub p50: Nanos,
     /// Their 99th percentile.
     pub p99: Nanos,
-    /// The emulated round trip: configured delays and the median error of the emulator. What the hosts' kernels add
-    /// is not in it.
+    /// The emulated round trip: configured delays and the median error of the emulator, without the time that the
+    /// hosts' kernels add.
     pub truth: Nanos,
 }
 
@@ -48,7 +76,7 @@ impl Row {
         Self { method: method.to_owned(), scope, samples: values.0.len(), p50, p99, truth }
     }
 
-    /// By how much the median is above the truth, in nanoseconds.
+    /// Returns the median minus the truth, in nanoseconds.
     pub fn difference_ns(&self) -> i64 {
         i64::try_from(self.p50.0).unwrap_or(i64::MAX) - i64::try_from(self.truth.0).unwrap_or(i64::MAX)
     }
@@ -74,7 +102,7 @@ pub(super) fn write(report: &DemoReport, collected: &Collected, out: &mut dyn Wr
     if report.rows.is_empty() {
         writeln!(out, "no samples")?;
     }
-    for scope in [Scope::Side(Side::Client), Scope::Side(Side::Server), Scope::EndToEnd] {
+    for scope in Scope::ALL {
         let of_scope = collected.values.iter().filter(|((_, of), _)| *of == scope);
         let values = RoundTrips(of_scope.flat_map(|(_, values)| values.iter().copied()).collect());
         if !values.0.is_empty() {
@@ -91,13 +119,16 @@ pub(super) fn write(report: &DemoReport, collected: &Collected, out: &mut dyn Wr
     for skipped in &report.skipped {
         writeln!(out, "skipped {skipped}")?;
     }
+    for missing in &report.missing {
+        writeln!(out, "no samples of {missing}")?;
+    }
     Ok(())
 }
 
 const BARS: u64 = 12;
 const WIDTH: usize = 50;
 
-/// A line a bin, from the least value to the 99th percentile, and one for what is above.
+/// Draws a line per bin, from the least value to the 99th percentile, and a line for the values above it.
 fn histogram(values: &RoundTrips) -> String {
     let (Some(low), Some(high)) = (values.quantile(0.0), values.quantile(0.99)) else {
         return String::new();
@@ -112,7 +143,7 @@ fn histogram(values: &RoundTrips) -> String {
         }
     }
     let most = bins.iter().copied().chain([above]).max().unwrap_or_default().max(1);
-    // A bin with anything in it shows.
+    // A bin that is not empty has a bar.
     let bar = |count: usize| "#".repeat((count * WIDTH).div_ceil(most));
     let mut text = String::new();
     let used = bins.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);

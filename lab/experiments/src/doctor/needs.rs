@@ -14,6 +14,17 @@ use dwell_probes::host::{
 };
 use nix::sched::{CloneFlags, unshare};
 
+/// How to get a program without the service that its package would start.
+macro_rules! unpacked {
+    ($package_and_program:literal) => {
+        concat!(
+            "tests/unpack target/programs ",
+            $package_and_program,
+            " in dwell's source, and add target/programs/bin to PATH: its package would start a service"
+        )
+    };
+}
+
 /// What `dwell-lab` asks of its host.
 #[rustfmt::skip]
 pub static LABORATORY: Requirements = Requirements {
@@ -21,6 +32,7 @@ pub static LABORATORY: Requirements = Requirements {
     verbs: &[
         Verb { name: "up", needs: &[LAB], obstacles: &[] },
         Verb { name: "demo", needs: &[LAB, TRAFFIC, needs::RTT], obstacles: &[] },
+        Verb { name: "rtt", needs: &[LAB, READERS, needs::RTT], obstacles: &[] },
         Verb { name: "response", needs: &[LAB, LOAD, needs::RESPONSE, needs::RTT], obstacles: &[] },
         Verb { name: "stack", needs: &[LAB, needs::STACK, needs::AGENT, needs::COLLECT], obstacles: &[] },
     ],
@@ -34,16 +46,18 @@ pub static LABORATORY: Requirements = Requirements {
         ExtraFact { key: "nsenter", name: "nsenter", remedy: "sudo apt-get install util-linux", probe: installed },
         ExtraFact { key: "setpriv", name: "setpriv", remedy: "sudo apt-get install util-linux", probe: installed },
         ExtraFact { key: "chrt", name: "chrt", remedy: "sudo apt-get install util-linux", probe: installed },
-        ExtraFact { key: "iperf3", name: "iperf3", remedy: "sudo apt-get install iperf3", probe: installed },
+        ExtraFact { key: "iperf3", name: "iperf3", remedy: unpacked!("iperf3:iperf3"), probe: installed },
         ExtraFact { key: "ping", name: "ping", remedy: "sudo apt-get install iputils-ping", probe: installed },
         ExtraFact { key: "dnsmasq", name: "dnsmasq", remedy: "sudo apt-get install dnsmasq-base", probe: installed },
         ExtraFact { key: "dig", name: "dig", remedy: "sudo apt-get install bind9-dnsutils", probe: installed },
-        ExtraFact { key: "memcached", name: "memcached", remedy: "sudo apt-get install memcached", probe: installed },
+        ExtraFact { key: "memcached", name: "memcached", remedy: unpacked!("memcached:memcached"), probe: installed },
         ExtraFact { key: "tcpdump", name: "tcpdump", remedy: "sudo apt-get install tcpdump", probe: installed },
+        ExtraFact { key: "tshark", name: "tshark", remedy: "sudo apt-get install tshark", probe: installed },
+        ExtraFact { key: "tcptrace", name: "tcptrace", remedy: "sudo apt-get install tcptrace", probe: installed },
         ExtraFact { key: "wrk", name: "wrk", remedy: "sudo apt-get install wrk", probe: installed },
-        ExtraFact { key: "nginx", name: "nginx", remedy: "sudo apt-get install nginx-light", probe: installed },
+        ExtraFact { key: "nginx", name: "nginx", remedy: unpacked!("nginx:nginx"), probe: installed },
         ExtraFact { key: "redis-benchmark", name: "redis-benchmark", remedy: "sudo apt-get install redis-tools", probe: installed },
-        ExtraFact { key: "redis-server", name: "redis-server", remedy: "sudo apt-get install redis-server", probe: installed },
+        ExtraFact { key: "redis-server", name: "redis-server", remedy: unpacked!("redis-server:redis-server"), probe: installed },
         ExtraFact { key: "wireguard-go", name: "wireguard-go", remedy: "sudo apt-get install wireguard-go", probe: installed },
         ExtraFact { key: "wg", name: "wg", remedy: "sudo apt-get install wireguard-tools", probe: installed },
     ],
@@ -77,6 +91,15 @@ const TRAFFIC: &[Need] = &[
     Need { any_of: &[Fact::Extra("ping")], serves: "sends ICMP traffic", otherwise: Degraded("no ICMP traffic") },
     Need { any_of: &[Fact::Extra("dnsmasq")], serves: "answers DNS queries", otherwise: Degraded("no DNS traffic") },
     Need { any_of: &[Fact::Extra("dig")], serves: "sends DNS queries", otherwise: Degraded("no DNS traffic") },
+];
+
+/// What reads round trips beside `dwell rtt`.
+#[rustfmt::skip]
+const READERS: &[Need] = &[
+    Need { any_of: &[Fact::Extra("iperf3")], serves: "sends TCP bulk traffic", otherwise: Impossible("no traffic") },
+    Need { any_of: &[Fact::Extra("tcpdump")], serves: "captures the traffic", otherwise: Impossible("no capture") },
+    Need { any_of: &[Fact::Extra("tshark")], serves: "reads round trips", otherwise: Degraded("no figures of tshark") },
+    Need { any_of: &[Fact::Extra("tcptrace")], serves: "reads round trips", otherwise: Degraded("no figures of tcptrace") },
 ];
 
 /// Loads of requests.

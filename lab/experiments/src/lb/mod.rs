@@ -2,6 +2,7 @@
 //! Asymmetric Routing" (arXiv 2505.14358). Clients' packets pass through the balancer; servers answer directly.
 
 mod client;
+mod compare;
 mod goals;
 mod picture;
 pub(crate) mod process;
@@ -14,18 +15,19 @@ use std::{
     net::TcpStream,
     path::PathBuf,
     sync::{Arc, OnceLock},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use client::{ClientPlan, run_client};
 use dwell_engine::stats;
-use dwell_testbed::{Error, Result, signals::Signals};
+use dwell_testbed::{CpuGroups, Error, Result, signals::Signals};
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use process::{Balancer, BalancerPaths, configuration};
-use scenario::Event;
+use scenario::{Event, PROCESSOR_SHARE};
 use serde::Deserialize;
-use server::{Server, ServerPlan};
+use server::{Processor, Server, ServerPlan};
 
 pub use client::{ANSWER_TIMEOUT, ClientResult};
 pub use picture::{Percentile, by_load, over_time};
@@ -69,6 +71,8 @@ pub struct Options {
     pub work: Work,
     /// Requests per connection, sent one after another.
     pub requests: u32,
+    /// Lines for the top of the balancer's configuration.
+    pub settings: Vec<String>,
     /// Random seed. Runs of both policies with one seed have the same arrivals and the same slow servers.
     pub seed: u64,
     /// The `dwell` program that balances.
@@ -84,8 +88,9 @@ pub struct Outcome {
     pub clients: ClientResult,
     /// Number of answers of each server.
     pub answered: Vec<u64>,
-    /// p99 of the delay of answers because this host was busy: the accuracy of clients' latencies.
-    pub late_p99: Duration,
+    /// p99 of the delay of answers because this host was busy: the accuracy of clients' latencies. `None` if servers
+    /// compute.
+    pub late_p99: Option<Duration>,
     /// The changes of weights, in order of time.
     pub weight_changes: Vec<WeightChange>,
 }
@@ -110,10 +115,7 @@ pub struct Weight {
     /// The server's share of the table.
     pub share: f64,
     /// The reason for the weight, in one word.
-    #[serde(rename = "why")]
     pub reason: String,
-    /// The server's latency in seconds, as the balancer measures it.
-    pub latency_s: Option<f64>,
 }
 
 impl Outcome {
@@ -145,84 +147,115 @@ fn allow_connections() -> Result<()> {
 ///
 /// If the balancer does not come up or ends badly, or a signal asked to stop.
 pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
-    let Options { scenario, seed, .. } = *options;
     let signals = Signals::watch()?;
-    if scenario == Scenario::Open {
-        allow_connections()?;
-    }
-    let start_cell = Arc::new(OnceLock::new());
-    let servers: Vec<Server> = star
-        .servers
-        .iter()
-        .zip(scenario.slowdowns(seed))
-        .zip(0..)
-        .map(|((namespace, slowdown), number)| {
-            let plan = ServerPlan { work: options.work, slowdown, seed, start: Arc::clone(&start_cell) };
-            Server::start(namespace, number, plan)
-        })
-        .collect();
-    let config_for = |servers| {
-        let policy = options.policy;
-        move |paths: &BalancerPaths| configuration(paths, policy, servers)
-    };
-    let first = config_for(scenario.servers());
-    let mut balancer = Balancer::start(star, &options.dwell, &options.folder, first)?;
+    let field = Field::start(star, options)?;
+    let mut balancer = start_balancer(star, options)?;
     balancer.wait_until(|| star.clients[0].enter(connects))?;
     let started_at = Timestamp::now();
-    let start = *start_cell.get_or_init(|| Instant::now() + LEAD);
-    let requests = scenario.requests().unwrap_or(options.requests);
-    let rate = options.load * scenario.capacity(options.work, seed);
-    let clients: Vec<_> = star
-        .clients
-        .iter()
-        .zip(0..)
-        .map(|(namespace, number)| {
-            let plan = ClientPlan {
-                to: Star::vip(),
-                rate: rate / f64::from(requests) / CLIENTS as f64,
-                requests,
-                think: scenario.think(),
-                has_own_files: scenario == Scenario::Open,
-                start,
-                time: options.time,
-                seed,
-                number,
-            };
-            namespace.spawn_thread(move || run_client(plan))
-        })
-        .collect();
-    for (at, event) in scenario.events() {
-        signals.pause((start + *at).saturating_duration_since(Instant::now()))?;
-        match *event {
-            Event::Servers(servers) => balancer.reload(config_for(servers))?,
-            Event::Restart => balancer.restart()?,
-            Event::Reloads(times) => (0..times).try_for_each(|time| {
-                signals.pause(Duration::ZERO)?;
-                balancer.reload(config_for(SERVERS - (time + 1) % 2))
-            })?,
+    let mut outcome = field.play(&signals, |event| match event {
+        Event::Servers(servers) => balancer.reload(config_for(options, servers)),
+        Event::Restart => balancer.restart(),
+        Event::Reloads(times) => (0..times).try_for_each(|time| {
+            signals.pause(Duration::ZERO)?;
+            balancer.reload(config_for(options, SERVERS - (time + 1) % 2))
+        }),
+    })?;
+    outcome.weight_changes = balancer.stop(started_at)?;
+    Ok(outcome)
+}
+
+fn start_balancer<'a>(star: &'a Star, options: &'a Options) -> Result<Balancer<'a>> {
+    let first = config_for(options, options.scenario.servers());
+    Balancer::start(star, &options.dwell, &options.folder, first)
+}
+
+fn config_for(options: &Options, servers: usize) -> impl Fn(&BalancerPaths) -> String {
+    move |paths| configuration(paths, options.policy, servers, &options.settings)
+}
+
+/// Servers that wait for clients, whatever balances between them.
+struct Field<'a> {
+    star: &'a Star,
+    options: &'a Options,
+    start: Arc<OnceLock<Instant>>,
+    servers: Vec<Server>,
+    /// Removed after the servers, whose threads it holds.
+    _groups: Option<CpuGroups>,
+}
+
+impl<'a> Field<'a> {
+    fn start(star: &'a Star, options: &'a Options) -> Result<Field<'a>> {
+        let Options { scenario, seed, .. } = *options;
+        if scenario == Scenario::Open {
+            allow_connections()?;
+        }
+        let start = Arc::new(OnceLock::new());
+        let groups = scenario.computes().then(CpuGroups::create).transpose()?;
+        let processor = |groups: &CpuGroups, number: u64| {
+            let group = groups.add(&format!("server{}", number + 1), PROCESSOR_SHARE)?;
+            Ok::<_, Error>(Processor { group, has_neighbour: scenario == Scenario::Shared })
+        };
+        let mut servers = Vec::new();
+        for ((namespace, slowdown), number) in star.servers.iter().zip(scenario.slowdowns(seed)).zip(0..) {
+            let processor = groups.as_ref().map(|groups| processor(groups, number)).transpose()?;
+            let plan = ServerPlan { work: options.work, slowdown, seed, start: Arc::clone(&start), processor };
+            servers.push(Server::start(namespace, number, plan));
+        }
+        Ok(Field { star, options, start, servers, _groups: groups })
+    }
+
+    /// Runs the clients. `handle` does to the balancer what the scenario says.
+    fn play(self, signals: &Signals, mut handle: impl FnMut(Event) -> Result<()>) -> Result<Outcome> {
+        let start = *self.start.get_or_init(|| Instant::now() + LEAD);
+        let clients = self.start_clients(start);
+        for (at, event) in self.options.scenario.events() {
+            signals.pause((start + *at).saturating_duration_since(Instant::now()))?;
+            handle(*event)?;
+        }
+        signals.pause((start + self.options.time).saturating_duration_since(Instant::now()))?;
+        let mut outcome = Outcome::default();
+        for client in clients {
+            let result = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+            outcome.clients.answers.extend(result.answers);
+            outcome.clients.broken.extend(result.broken);
+            outcome.clients.connections += result.connections;
+        }
+        let mut late = Vec::new();
+        for server in self.servers {
+            let served = server.stop()?;
+            outcome.answered.push(served.answered);
+            late.extend(served.late);
+        }
+        late.sort_unstable();
+        outcome.late_p99 = stats::quantile(&late, 0.99);
+        match outcome.clients.answers.is_empty() {
+            true => Err(Error::Timeout("an answer to any request".to_owned())),
+            false => Ok(outcome),
         }
     }
-    signals.pause((start + options.time).saturating_duration_since(Instant::now()))?;
-    let mut outcome = Outcome::default();
-    for client in clients {
-        let result = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
-        outcome.clients.answers.extend(result.answers);
-        outcome.clients.broken.extend(result.broken);
-        outcome.clients.connections += result.connections;
+
+    fn start_clients(&self, start: Instant) -> Vec<JoinHandle<Result<Result<ClientResult>>>> {
+        let Options { scenario, seed, .. } = *self.options;
+        let requests = scenario.requests().unwrap_or(self.options.requests);
+        let rate = self.options.load * scenario.capacity(self.options.work, seed);
+        let clients = self.star.clients.iter().zip(0..);
+        clients
+            .map(|(namespace, number)| {
+                let plan = ClientPlan {
+                    to: Star::vip(),
+                    rate: rate / f64::from(requests) / CLIENTS as f64,
+                    requests,
+                    think: scenario.think(),
+                    has_own_files: scenario == Scenario::Open,
+                    start,
+                    time: self.options.time,
+                    seed,
+                    number,
+                };
+                namespace.spawn_thread(move || run_client(plan))
+            })
+            .collect()
     }
-    let mut late = Vec::new();
-    for server in servers {
-        let served = server.stop()?;
-        outcome.answered.push(served.answered);
-        late.extend(served.late);
-    }
-    late.sort_unstable();
-    outcome.late_p99 = stats::quantile(&late, 0.99).unwrap_or_default();
-    outcome.weight_changes = balancer.stop(started_at)?;
-    if outcome.clients.answers.is_empty() {
-        return Err(Error::Timeout("an answer to any request".to_owned()));
-    }
-    Ok(outcome)
 }
 
 /// Whether a connection through the balancer succeeds.

@@ -133,7 +133,7 @@ mod tests {
         let change = |time_s, share| WeightChange {
             time_s,
             disruption: 0.0,
-            weights: vec![Weight { server: "server1".to_owned(), share, reason: "slow".to_owned(), latency_s: None }],
+            weights: vec![Weight { server: "server1".to_owned(), share, reason: "slow".to_owned() }],
         };
         let outcome = Outcome { weight_changes: vec![change(-1.0, 0.25), change(4.0, 0.1)], ..Outcome::default() };
         let expected = [(0.0, 0.25), (4.0, 0.25), (4.0, 0.1), (9.0, 0.1)];

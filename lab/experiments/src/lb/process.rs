@@ -72,6 +72,11 @@ impl<'a> Balancer<'a> {
         Ok(part)
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.part.as_ref().map(RunningProgram::id)
+    }
+
     /// Kills the balancer's process, and starts another one that takes over.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.part = None;
@@ -163,14 +168,18 @@ fn remove_abandoned() {
 }
 
 /// The part of the configuration that all experiments have in common.
-pub(crate) fn common_config(paths: &BalancerPaths) -> String {
+/// The lines `settings` stand at its top.
+pub(crate) fn common_config(paths: &BalancerPaths, settings: &[String]) -> String {
+    let is_set = settings.iter().any(|line| line.starts_with("interval ="));
+    let interval = if is_set { "" } else { "interval = \"200ms\"\n" };
     format!(
-        "interface = \"{FRONT}\"\n\
-         interval = \"200ms\"\n\
+        "{}interface = \"{FRONT}\"\n{interval}\
          pin = {:?}\n\n\
          [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
          [api]\nsocket = {:?}\n\n",
-        paths.pin, paths.socket
+        settings.concat(),
+        paths.pin,
+        paths.socket
     )
 }
 
@@ -190,7 +199,7 @@ pub(crate) fn backends(servers: impl IntoIterator<Item = usize>, more: impl Fn(u
 }
 
 /// The configuration for TCP connections to the first `servers` servers.
-pub(super) fn configuration(paths: &BalancerPaths, policy: Policy, servers: usize) -> String {
+pub(super) fn configuration(paths: &BalancerPaths, policy: Policy, servers: usize, settings: &[String]) -> String {
     let vip = format!(
         "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
          policy = \"{}\"\nforward = \"l2\"\n\n\
@@ -198,7 +207,7 @@ pub(super) fn configuration(paths: &BalancerPaths, policy: Policy, servers: usiz
         Star::vip().ip(),
         policy.name()
     );
-    common_config(paths) + &vip + &backends(0..servers, |_| String::new())
+    common_config(paths, settings) + &vip + &backends(0..servers, |_| String::new())
 }
 
 /// A line of the balancer's output; other fields than these are ignored.
@@ -218,7 +227,7 @@ fn weight_changes(output: &str, since: Timestamp) -> Result<Vec<WeightChange>> {
     for line in output.lines() {
         let wrong = |why: String| Error::invalid("output of the balancer", why);
         let line: Line = serde_json::from_str(line).map_err(|why| wrong(why.to_string()))?;
-        if line.kind != "lb_weights" {
+        if line.kind != "lb.weights" {
             continue;
         }
         let weights: Vec<Weight> = serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
@@ -238,8 +247,8 @@ mod tests {
 
     #[test]
     fn changes_of_weights_are_read_and_other_records_ignored() {
-        let output = r#"{"type":"lb_started","backends":4,"vips":1,"time":"2026-01-01T00:00:00Z"}
-{"type":"lb_weights","vip":"lab","disruption":0.1,"time":"2026-01-01T00:00:02.5Z","backends":[{"backend":"server1","weight":0.6,"share":0.15,"why":"slow","latency_s":0.02}]}
+        let output = r#"{"type":"lb.started","backends":4,"vips":1,"time":"2026-01-01T00:00:00Z"}
+{"type":"lb.weights","vip":"lab","disruption":0.1,"time":"2026-01-01T00:00:02.5Z","backends":[{"backend":"server1","weight":0.6,"share":0.15,"reason":"slow","latency":{"mean_ns":20000000}}]}
 "#;
         let since = "2026-01-01T00:00:01Z".parse().unwrap();
         let found = weight_changes(output, since).unwrap();
@@ -253,7 +262,9 @@ mod tests {
     #[test]
     fn the_configuration_names_all_servers_and_the_policy() {
         let paths = BalancerPaths { pin: "/pin".into(), socket: "/s".into() };
-        let text = configuration(&paths, Policy::Latency, 3);
+        let set = ["estimator = \"pirate\"\n".to_owned(), "interval = \"1s\"\n".to_owned()];
+        let text = configuration(&paths, Policy::Latency, 3, &set);
+        assert!(text.starts_with(&set.concat()) && text.matches("interval =").count() == 2, "{text}");
         assert_eq!(text.matches("[[vip.backend]]").count(), 3);
         assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));
         assert!(text.contains("address = \"10.79.0.23\"") && !text.contains("10.79.0.24"));

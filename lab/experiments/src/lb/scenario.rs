@@ -5,7 +5,10 @@ use std::time::Duration;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
 use super::star::SERVERS;
-use crate::loads::random::{exponential, generator};
+use crate::loads::{
+    random::{exponential, generator},
+    web::Utilisation,
+};
 
 /// Distribution of the service time of a request at a server that is not slowed down.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,6 +67,11 @@ pub enum Scenario {
     Added,
     /// All servers are alike, and clients think before each request.
     Think,
+    /// Servers compute, each in a group with a limit of processor time; every 15 s another one shares it with a thread
+    /// that spins.
+    Shared,
+    /// Servers compute, and the limit of each changes every second.
+    Limited,
     /// Ten thousand connections stay open while the balancer is reloaded and restarted.
     Open,
 }
@@ -81,10 +89,21 @@ pub(super) enum Event {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// The share of a processor to which a server that computes is limited. Four of them leave room on two processors.
+pub(super) const PROCESSOR_SHARE: f64 = 0.2;
+
 impl Scenario {
     /// All scenarios, in the order in which they run.
-    pub const ALL: [Scenario; 6] =
-        [Scenario::Tail, Scenario::Slowed, Scenario::Killed, Scenario::Added, Scenario::Think, Scenario::Open];
+    pub const ALL: [Scenario; 8] = [
+        Scenario::Tail,
+        Scenario::Slowed,
+        Scenario::Killed,
+        Scenario::Added,
+        Scenario::Think,
+        Scenario::Shared,
+        Scenario::Limited,
+        Scenario::Open,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -94,6 +113,8 @@ impl Scenario {
             Scenario::Killed => "killed",
             Scenario::Added => "added",
             Scenario::Think => "think",
+            Scenario::Shared => "shared",
+            Scenario::Limited => "limited",
             Scenario::Open => "open",
         }
     }
@@ -106,6 +127,10 @@ impl Scenario {
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
+            Scenario::Shared => {
+                "servers compute under a CPU limit; every 15 s a spinning neighbour shares another one's"
+            }
+            Scenario::Limited => "servers compute under a CPU limit, which changes every second",
             Scenario::Open => "10,000 connections stay open while a server comes and goes, a restart and 100 reloads",
         }
     }
@@ -113,7 +138,7 @@ impl Scenario {
     /// The time for which clients open connections, by default.
     pub fn time(self) -> Duration {
         match self {
-            Scenario::Tail => 60 * SECOND,
+            Scenario::Tail | Scenario::Shared | Scenario::Limited => 60 * SECOND,
             Scenario::Slowed | Scenario::Killed => 40 * SECOND,
             Scenario::Added | Scenario::Think => 30 * SECOND,
             Scenario::Open => 28 * SECOND,
@@ -126,6 +151,7 @@ impl Scenario {
             Scenario::Tail => &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
             Scenario::Slowed | Scenario::Killed | Scenario::Added => &[0.4],
             Scenario::Think => &[0.3, 0.5, 0.7],
+            Scenario::Shared | Scenario::Limited => &[0.2, 0.3, 0.4],
             // Connections have two requests each.
             Scenario::Open => &[0.6],
         }
@@ -135,7 +161,7 @@ impl Scenario {
     pub fn slowdowns(self, seed: u64) -> [Slowdown; SERVERS] {
         let mut slowdowns: [Slowdown; SERVERS] = Default::default();
         match self {
-            Scenario::Tail => {
+            Scenario::Tail | Scenario::Shared => {
                 let mut random = generator(seed, 13, 0);
                 let mut last = SERVERS;
                 for from in (0..self.time().as_secs()).step_by(15).map(|s| s as u32) {
@@ -155,9 +181,27 @@ impl Scenario {
                 slowdowns[0].0 = vec![(10 * SECOND, Some(10.0)), (20 * SECOND, Some(1.0))];
             }
             Scenario::Killed => slowdowns[0].0 = vec![(10 * SECOND, None), (25 * SECOND, Some(1.0))],
+            Scenario::Limited => {
+                for (slowdown, server) in slowdowns.iter_mut().zip(0..) {
+                    let others = Utilisation::new(seed.wrapping_add(server));
+                    let seconds = 0..self.time().as_secs() as u32;
+                    let times = seconds.map(|at| (at * SECOND, Some(1.0 / (1.0 - others.at((at * SECOND).into())))));
+                    slowdown.0 = times.collect();
+                }
+            }
             Scenario::Added | Scenario::Think | Scenario::Open => {}
         }
         slowdowns
+    }
+
+    /// Whether servers compute, in groups with a limit of processor time, instead of waiting.
+    pub(super) fn computes(self) -> bool {
+        matches!(self, Scenario::Shared | Scenario::Limited)
+    }
+
+    /// The mean service time by default.
+    pub fn work(self) -> Duration {
+        Duration::from_micros(if self.computes() { 400 } else { 5_000 })
     }
 
     /// Number of servers in the balancer's configuration at the start.
@@ -204,12 +248,13 @@ impl Scenario {
         }
     }
 
-    /// Requests per second that all servers together can serve: over a whole run of `tail`, and before the first event
-    /// of other scenarios.
+    /// Requests per second that all servers together can serve: over a whole run of `tail`, `shared` and `limited`, and
+    /// before the first event of other scenarios. What the kernel does for packets is not counted.
     pub fn capacity(self, work: Work, seed: u64) -> f64 {
-        let usual = 1.0 / work.mean().as_secs_f64();
+        let processor = if self.computes() { PROCESSOR_SHARE } else { 1.0 };
+        let usual = processor / work.mean().as_secs_f64();
         match self {
-            Scenario::Tail => {
+            Scenario::Tail | Scenario::Shared | Scenario::Limited => {
                 let slowdowns = self.slowdowns(seed);
                 let all = slowdowns.iter().map(|slowdown| slowdown.capacity(self.time()));
                 usual * all.sum::<f64>()
@@ -249,6 +294,9 @@ mod tests {
         near(Scenario::Tail, 700.0);
         near(Scenario::Slowed, 800.0);
         near(Scenario::Added, 600.0);
+        near(Scenario::Shared, 140.0);
+        // The others use half of a processor on average.
+        assert!((60.0..120.0).contains(&Scenario::Limited.capacity(work, 3)));
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(12 * SECOND), None);
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(26 * SECOND), Some(1.0));
     }

@@ -1,4 +1,5 @@
-//! A server with one worker whose work is to wait: requests queue, and use no CPU time.
+//! A server with one worker. Its work is to wait, so that requests queue and use no CPU time, or to compute, in a
+//! control group with a limit of CPU time.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_testbed::{Error, Namespace, Result, become_realtime};
+use dwell_testbed::{CpuGroup, Error, Namespace, Result, become_realtime};
 use nix::sys::{
     epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
     time::TimeSpec,
@@ -21,10 +22,13 @@ use nix::sys::{
 };
 
 use super::{
-    scenario::{Slowdown, Work},
+    scenario::{PROCESSOR_SHARE, Slowdown, Work},
     star::PORT,
 };
-use crate::loads::random::generator;
+use crate::{
+    loads::{random::generator, web::follow},
+    usage::compute,
+};
 
 /// Length of a request in bytes.
 pub(super) const REQUEST: usize = 100;
@@ -41,25 +45,67 @@ pub(super) struct ServerPlan {
     pub(super) seed: u64,
     /// The start, once it is known; until then servers behave as at the start.
     pub(super) start: Arc<OnceLock<Instant>>,
+    /// Where the server computes, and what slows it down there; `None` if it waits.
+    pub(super) processor: Option<Processor>,
+}
+
+/// A limited part of a processor.
+#[derive(Debug, Clone)]
+pub(super) struct Processor {
+    pub(super) group: CpuGroup,
+    /// Whether a neighbour spins in the group while the server is to be slow. Otherwise the limit is lowered.
+    pub(super) has_neighbour: bool,
+}
+
+impl ServerPlan {
+    fn since_start(&self, time: Instant) -> Duration {
+        let start = self.start.get();
+        start.map_or(Duration::ZERO, |start| time.saturating_duration_since(*start))
+    }
+
+    /// Slows the server's processor down as the plan says.
+    fn keep_slow(&self, processor: &Processor, stop: &AtomicBool) -> Result<()> {
+        const STEP: Duration = Duration::from_millis(20);
+        let times = || self.slowdown.at(self.since_start(Instant::now())).unwrap_or(1.0);
+        if !processor.has_neighbour {
+            return follow(&processor.group, stop, || PROCESSOR_SHARE / times());
+        }
+        processor.group.join()?;
+        while !stop.load(Ordering::Relaxed) {
+            match times() > 1.0 {
+                true => compute(STEP),
+                false => std::thread::sleep(STEP),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A running server. It ends when this is dropped.
 pub(super) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Result<ServerResult>>>>,
+    keeper: Option<JoinHandle<Result<()>>>,
 }
 
 impl Server {
     pub(super) fn start(namespace: &Namespace, number: u64, plan: ServerPlan) -> Server {
         let stop = Arc::new(AtomicBool::new(false));
+        let keeper = plan.processor.clone().map(|processor| {
+            let (plan, stopped) = (plan.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || plan.keep_slow(&processor, &stopped))
+        });
         let stopped = Arc::clone(&stop);
         let thread = namespace.spawn_thread(move || Worker::new(plan, number)?.run(&stopped));
-        Server { stop, thread: Some(thread) }
+        Server { stop, thread: Some(thread), keeper }
     }
 
     /// Stops the server.
     pub(super) fn stop(mut self) -> Result<ServerResult> {
         self.stop.store(true, Ordering::Relaxed);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(answered)) => answered?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -71,10 +117,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // Errors are returned by `stop` only.
-            let _ = thread.join();
-        }
+        // Errors are returned by `stop` only.
+        let _ = self.keeper.take().map(JoinHandle::join);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -83,11 +128,13 @@ impl Drop for Server {
 pub(super) struct ServerResult {
     /// Number of answered requests.
     pub(super) answered: u64,
-    /// The delay of each answer because this host was busy.
+    /// The delay of each answer because this host was busy; empty if the server computes.
     pub(super) late: Vec<Duration>,
 }
 
 struct Job {
+    service: Duration,
+    /// When a server that waits answers.
     done: Instant,
     connection: u64,
 }
@@ -133,7 +180,10 @@ impl Worker {
     }
 
     fn run(mut self, stop: &AtomicBool) -> Result<ServerResult> {
-        become_realtime();
+        match &self.plan.processor {
+            Some(processor) => processor.group.join()?,
+            None => drop(become_realtime()),
+        }
         let mut events = [EpollEvent::empty(); 64];
         while !stop.load(Ordering::Relaxed) {
             self.follow_availability()?;
@@ -148,19 +198,17 @@ impl Worker {
                     connection => self.read(connection),
                 }
             }
-            self.answer()?;
+            match self.plan.processor.is_some() {
+                true => self.compute()?,
+                false => self.answer()?,
+            }
         }
         Ok(self.result)
     }
 
-    fn since(&self, time: Instant) -> Duration {
-        let start = self.plan.start.get();
-        start.map_or(Duration::ZERO, |start| time.saturating_duration_since(*start))
-    }
-
     /// Opens the listening socket if the server is up, and drops it and all connections if it is down.
     fn follow_availability(&mut self) -> Result<()> {
-        let is_up = self.plan.slowdown.at(self.since(Instant::now())).is_some();
+        let is_up = self.plan.slowdown.at(self.plan.since_start(Instant::now())).is_some();
         match (is_up, &self.listener) {
             (true, None) => {
                 let at = (Ipv4Addr::UNSPECIFIED, PORT);
@@ -229,10 +277,41 @@ impl Worker {
 
     fn queue(&mut self, connection: u64) {
         let start = self.free_at.max(Instant::now());
-        let times = self.plan.slowdown.at(self.since(start)).unwrap_or(1.0);
+        let times = match self.plan.processor {
+            // It is slowed down by its processor.
+            Some(_) => 1.0,
+            None => self.plan.slowdown.at(self.plan.since_start(start)).unwrap_or(1.0),
+        };
         let service = self.plan.work.draw(&mut self.random).mul_f64(times);
         self.free_at = start + service;
-        self.jobs.push_back(Job { done: self.free_at, connection });
+        self.jobs.push_back(Job { service, done: self.free_at, connection });
+    }
+
+    /// Computes the answer to the oldest request, and sets the timer if there are more.
+    fn compute(&mut self) -> Result<()> {
+        let Some(job) = self.jobs.pop_front() else {
+            return Ok(());
+        };
+        compute(job.service);
+        self.respond(&job);
+        match self.jobs.is_empty() {
+            true => Ok(()),
+            false => set_timer(&self.timer, Instant::now()),
+        }
+    }
+
+    /// Answers a request. True if its connection still exists.
+    fn respond(&mut self, job: &Job) -> bool {
+        let Some((stream, _)) = self.connections.get_mut(&job.connection) else {
+            return false;
+        };
+        let is_sent = stream.write_all(&[b'r'; RESPONSE]).is_ok();
+        match is_sent {
+            true => self.result.answered += 1,
+            // The client has closed the connection.
+            false => drop(self.connections.remove(&job.connection)),
+        }
+        is_sent
     }
 
     /// Answers the requests that are done, and sets the timer to the end of the next one.
@@ -241,15 +320,8 @@ impl Worker {
             let Some(job) = self.jobs.pop_front() else {
                 break;
             };
-            if let Some((stream, _)) = self.connections.get_mut(&job.connection) {
-                match stream.write_all(&[b'r'; RESPONSE]) {
-                    Ok(()) => {
-                        self.result.answered += 1;
-                        self.result.late.push(job.done.elapsed());
-                    }
-                    // The client has closed the connection.
-                    Err(_) => drop(self.connections.remove(&job.connection)),
-                }
+            if self.respond(&job) {
+                self.result.late.push(job.done.elapsed());
             }
         }
         if let Some(job) = self.jobs.front() {

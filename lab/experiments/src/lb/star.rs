@@ -163,6 +163,20 @@ impl Star {
         ))
     }
 
+    /// Lets a program in the balancer's namespace listen at the address that clients connect to, and answer them.
+    pub(super) fn give_vip_to_balancer(&self) -> Result<()> {
+        // Clients' packets come in by another device than answers leave by.
+        for of in ["all", FRONT] {
+            set(&self.balancer, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
+        }
+        self.balancer.ip(&format!("addr replace {VIP}/32 dev lo\n"))
+    }
+
+    /// Undoes [`Star::give_vip_to_balancer`].
+    pub(super) fn take_vip_from_balancer(&self) -> Result<()> {
+        self.balancer.ip(&format!("addr del {VIP}/32 dev lo\n"))
+    }
+
     /// Connects a namespace to the switch.
     fn plug(&self, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
         set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;

@@ -43,6 +43,7 @@ fn server(slowdown: Slowdown, start: Instant) -> ServerPlan {
         slowdown,
         seed: 1,
         start: Arc::new(OnceLock::from(start)),
+        processor: None,
     }
 }
 

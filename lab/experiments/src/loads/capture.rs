@@ -18,11 +18,13 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::usage::Usage;
+
 /// How long tcpdump may keep packets before it sees them, and a little more.
 const SETTLES: Duration = Duration::from_millis(1_300);
 
 /// A running capture.
-pub(super) struct Capture {
+pub(crate) struct Capture {
     process: Guarded,
     said: BufReader<ChildStderr>,
 }
@@ -38,7 +40,13 @@ impl Capture {
         Self::start(client, &["-i", "any", "-y", "LINUX_SLL"], file)
     }
 
-    /// Starts it, and waits until it captures: 128 bytes a packet, times in nanoseconds.
+    /// Of both directions at a device.
+    pub(crate) fn of_device(namespace: &Namespace, device: &str, file: &Path) -> Result<Self> {
+        Self::start(namespace, &["-i", device], file)
+    }
+
+    /// Starts it, and waits until it captures: 320 bytes of each packet, which hold the head of a request, and times in
+    /// nanoseconds.
     fn start(namespace: &Namespace, interface: &[&str], file: &Path) -> Result<Self> {
         require("tcpdump")?;
         let program = find_program("tcpdump").unwrap_or_else(|| "tcpdump".into());
@@ -46,7 +54,7 @@ impl Capture {
             // The buffer is in KiB. As root, so that it may write where root may.
             command
                 .args(interface)
-                .args(["-n", "-B", "65536", "-s", "128", "-Z", "root"])
+                .args(["-n", "-B", "65536", "-s", "320", "-Z", "root"])
                 .args(["--time-stamp-precision=nano", "-w"])
                 .arg(file)
                 .stdin(Stdio::null())
@@ -73,8 +81,13 @@ impl Capture {
         self.said.read_line(said).map_err(Error::io("read what tcpdump says"))
     }
 
+    /// What tcpdump has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(self.process.id())
+    }
+
     /// Ends it when it has written what came, and gives the number of packets that it missed.
-    pub(super) fn finish(mut self, signals: &Signals) -> Result<u64> {
+    pub(crate) fn finish(mut self, signals: &Signals) -> Result<u64> {
         signals.pause(SETTLES)?;
         let pid = Pid::from_raw(self.process.id().cast_signed());
         // Not collected yet, so the number is still that of the child.

@@ -19,7 +19,7 @@ pub struct Cost {
 
 impl Cost {
     /// None where nothing is attached, or the kernel does not count (sysctl `kernel.bpf_stats_enabled`).
-    pub(super) fn of(process: u32) -> Option<Self> {
+    pub(crate) fn of(process: u32) -> Option<Self> {
         let folder = fs::read_dir(format!("/proc/{process}/fdinfo")).ok()?;
         let files = folder.flatten();
         let texts: Vec<String> = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();

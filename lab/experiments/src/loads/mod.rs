@@ -2,10 +2,10 @@
 //! around it, a capture of what passes, and a log of when each request was sent and answered.
 
 mod agenda;
-mod capture;
+pub(crate) mod capture;
 mod client;
 mod connection;
-mod cost;
+pub(crate) mod cost;
 mod cross;
 mod http3;
 mod memcached;
@@ -16,14 +16,15 @@ pub(crate) mod random;
 pub mod report;
 mod stage;
 pub mod third_party;
-mod truth;
+pub(crate) mod truth;
 mod tunnel;
 pub(crate) mod verb;
-mod watch;
+pub(crate) mod watch;
 pub mod web;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
+use clap::ValueEnum;
 use client::ClientConfig;
 use dwell_testbed::{
     Error, Guarded, Lab, Nanos, Result,
@@ -36,7 +37,7 @@ use stage::{Stage, StageOptions};
 
 use self::{
     memcached::Memcached,
-    web::{Discipline, ServerConfig, ServiceModel, Web},
+    web::{Discipline, Limit, ServerConfig, ServiceModel, Web},
 };
 use crate::Programs;
 
@@ -48,14 +49,14 @@ pub use tunnel::Tunnel;
 pub(super) use random::{exponential, generator, normal};
 
 /// In what pattern a connection sends its requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// A document, then what it names, then what that names.
+    /// A document, then what it names, then what that names
     Page,
-    /// As many as may be outstanding, then all their answers, then the next batch.
+    /// As many as may be outstanding, then all their answers, then the next batch
     Batch,
-    /// As many as may be outstanding, and one more for each answer. It knows neither rate nor think time.
+    /// As many as may be outstanding, and one more for each answer; without rate and think time
     Window,
 }
 
@@ -106,6 +107,14 @@ impl Kind {
     fn mode(self) -> Mode {
         match self {
             Self::Web { mode, .. } | Self::Http3 { mode, .. } | Self::Memcached { mode } => mode,
+        }
+    }
+
+    /// How long requests take a server of our own.
+    fn service(self) -> Option<ServiceModel> {
+        match self {
+            Self::Web { service, .. } | Self::Http3 { service, .. } => Some(service),
+            Self::Memcached { .. } => None,
         }
     }
 
@@ -222,13 +231,13 @@ pub fn load(options: &LoadOptions) -> Result<LoadReport> {
     Ok(report)
 }
 
-/// The same with something that observes: started before the client, finished after it, while the triangle is there.
-fn load_observed<T, Seen>(
+/// Runs a load with an observer, which starts before the client and finishes after it, while the network still exists.
+fn load_observed<T, Observed>(
     options: &LoadOptions,
     signals: &Signals,
     start: impl FnOnce(&Lab) -> Result<T>,
-    finish: impl FnOnce(T) -> Result<Seen>,
-) -> Result<(LoadReport, Seen)> {
+    finish: impl FnOnce(T) -> Result<Observed>,
+) -> Result<(LoadReport, Observed)> {
     let stage = Stage::start(
         signals,
         StageOptions {
@@ -240,14 +249,23 @@ fn load_observed<T, Seen>(
     )?;
     let server = SocketAddr::from((stage.server(), options.kind.port()));
     let config = client_config(server, options);
+    let is_limited = options.kind.service() == Some(ServiceModel::Limited);
+    let limit = is_limited.then(|| Limit::start(options.seed)).transpose()?;
+    let server_config = |discipline, service| ServerConfig {
+        address: server,
+        discipline,
+        service,
+        seed: options.seed,
+        group: limit.as_ref().map(|limit| limit.group.clone()),
+    };
     let (_server, client) = match options.kind {
         Kind::Web { discipline, service, .. } => {
-            let part = Part::WebServer(server_config(server, discipline, service, options));
+            let part = Part::WebServer(server_config(discipline, service));
             (start_server(&stage, &part, server, "tcp", options)?, Part::Client(config))
         }
         Kind::Http3 { service, .. } => {
             let trust = Trust::new()?;
-            let at_once = server_config(server, Discipline::Concurrent, service, options);
+            let at_once = server_config(Discipline::Concurrent, service);
             let part = Part::Http3Server(trust.server(at_once));
             (start_server(&stage, &part, server, "udp", options)?, Part::Http3Client(trust.client(config)))
         }
@@ -277,15 +295,6 @@ fn start_server(
     };
     let (namespace, program) = (stage.lab.server(), options.programs.lab.as_os_str());
     listen(namespace, program, configure, table, address.port())
-}
-
-fn server_config(
-    address: SocketAddr,
-    discipline: Discipline,
-    service: ServiceModel,
-    options: &LoadOptions,
-) -> ServerConfig {
-    ServerConfig { address, discipline, service, seed: options.seed }
 }
 
 fn client_config(server: SocketAddr, options: &LoadOptions) -> ClientConfig {

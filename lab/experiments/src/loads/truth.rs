@@ -82,7 +82,7 @@ fn request((flow, record): (&Flow, &Record)) -> Line {
 }
 
 /// What to add to a monotonic time to get that of a capture, from the tightest of several readings.
-pub(super) fn realtime_minus_monotonic_ns() -> i64 {
+pub(crate) fn realtime_minus_monotonic_ns() -> i64 {
     let reading = || {
         let before = monotonic_ns().cast_signed();
         let real = realtime_ns().cast_signed();

@@ -16,8 +16,9 @@ use nix::{
 
 use super::cost::Cost;
 
-/// Time for the programs to attach before packets pass.
-const ATTACHES: Duration = Duration::from_millis(1_000);
+/// Time for the programs to attach before packets pass. The verifier alone takes half a second of processor time, and XDP
+/// that is attached amid traffic costs packets.
+const ATTACHES: Duration = Duration::from_secs(4);
 
 /// A running `dwell response`.
 pub(super) struct Watch {
@@ -60,7 +61,7 @@ impl Watch {
 }
 
 /// Runs a verb over a capture; `arguments` come after those that it needs.
-pub(super) fn replay(
+pub(crate) fn replay(
     exe: &Path,
     verb: &str,
     capture: &Path,

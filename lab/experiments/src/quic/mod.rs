@@ -74,7 +74,7 @@ impl Policy {
 
 /// The UDP port of all servers.
 const PORT: u16 = 443;
-/// The key of connection IDs. It is no secret: the network of an experiment is isolated.
+/// The key of connection IDs. It is not secret: the network of an experiment is isolated.
 const KEY: [u8; 16] = *b"a lab's own key.";
 
 fn config(rotation: u8, key: [u8; 16]) -> Result<Config> {

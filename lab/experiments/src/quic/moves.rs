@@ -51,7 +51,7 @@ impl MoveResult {
 
 /// Length of an answer that is never read to its end.
 const ENDLESS: u64 = 1 << 40;
-/// Bytes that are read after each move: so many that packets to the new address arrive and are acknowledged.
+/// Bytes that are read after each move: enough that packets to the new address arrive and are acknowledged.
 const BYTES_PER_MOVE: usize = 3 * PIECE;
 
 /// Moves clients from address to address and port to port, under a policy.

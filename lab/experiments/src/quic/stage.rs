@@ -176,7 +176,7 @@ fn configuration(balancing: BalancerOptions, servers: &[usize], keys: &[Key]) ->
         true => format!("server_id = {}\n", id(server)),
         false => String::new(),
     });
-    move |paths| common_config(paths) + &vip
+    move |paths| common_config(paths, &[]) + &vip
 }
 
 /// The indices of all servers.

@@ -1,6 +1,8 @@
 //! `dwell-lab response`: estimates compared with the truth.
 
+mod paper;
 mod spin;
+mod zoo;
 
 use std::{
     fs,
@@ -9,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use clap::ValueEnum;
+use clap::Subcommand;
 use dwell_app::{Exit, args::epoch};
 
 use self::spin::Spin;
@@ -22,20 +24,20 @@ use crate::{
     },
 };
 use crate::{
-    loads::verb::{Asked, Load},
-    print::say,
+    loads::verb::{Load, Loads},
+    print::{Format, say},
 };
 
 /// Run a load, and `dwell response` where its requests pass; print how near the estimates came
 #[derive(Debug, clap::Args)]
 pub struct Response {
     #[command(subcommand)]
-    load: Load,
+    subject: Subject,
     /// auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
     /// side by side, as in auto,"pirate --set rto=1s". The first runs live, the others over a
-    /// capture of the same packets
-    #[arg(long, global = true, value_name = "LIST", default_value = "auto", value_parser = estimators)]
-    estimator: Estimators,
+    /// capture of the same packets [default: auto; of paper: pirate,auto; of zoo, where all run over captures: auto,pirate,gap]
+    #[arg(long, global = true, value_name = "LIST", value_parser = estimators)]
+    estimator: Option<Estimators>,
     /// Length of an epoch
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = epoch)]
     epoch: Duration,
@@ -58,22 +60,39 @@ pub struct Response {
     format: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum Subject {
+    #[command(flatten)]
+    Load(Load),
+    /// Real clients and servers of many kinds, a few seconds each: how near each estimator comes from the packets of
+    /// one direction, and how reliable its confidence is. Goals judge auto
+    Zoo(zoo::ZooArgs),
+    /// Experiments of the Pirate paper: its figures, ours and the difference. Figure 9 is `dwell-lab lb`
+    Paper(paper::Paper),
 }
 
 pub fn run(args: &Response) -> Result<Exit, Failure> {
+    match &args.subject {
+        Subject::Load(load) => respond_to_load(args, load),
+        Subject::Zoo(zoo) => {
+            args.refuse_what_needs_a_log()?;
+            zoo::run(zoo, &args.estimators("auto,pirate,gap"), args.epoch, args.format)
+        }
+        Subject::Paper(paper) => paper::run(args, paper),
+    }
+}
+
+fn respond_to_load(args: &Response, load: &Load) -> Result<Exit, Failure> {
+    let estimators = &args.estimators("auto");
     let folder = tempfile::Builder::new()
         .prefix("dwell-response-")
         .tempdir()
         .map_err(|error| Failure::new(Exit::Host, error))?;
-    let runs = match args.load.asked()? {
-        Asked::Own(runs) => runs,
-        Asked::ThirdParty(options) => {
+    let runs = match load.loads()? {
+        Loads::Own(runs) => runs,
+        Loads::ThirdParty(options) => {
             args.refuse_what_needs_a_log()?;
-            let estimators = &args.estimator.0;
             let comparison = third_party::respond(&options, estimators, args.epoch, folder.path())?;
             return tell(args.format, || comparison.to_string(), || comparison.lines());
         }
@@ -91,7 +110,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         let rtt = run.options.network.topology.end_to_end_rtt();
         let report = respond(&ReportOptions {
             load: run.options.clone(),
-            estimators: args.estimator.0.clone(),
+            estimators: estimators.clone(),
             epoch: args.epoch,
             round_trips: args.round_trips,
             ablations: args.ablations,
@@ -120,14 +139,22 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
 }
 
 impl Response {
-    /// A client of somebody else tells how its requests did, but not each.
+    /// The estimators that are asked for, or else those of a list.
+    fn estimators(&self, default: &str) -> Vec<String> {
+        match &self.estimator {
+            Some(estimators) => estimators.0.clone(),
+            None => default.split(',').map(str::to_owned).collect(),
+        }
+    }
+
+    /// A third-party client reports how its requests went together, but not each.
     fn refuse_what_needs_a_log(&self) -> Result<(), Failure> {
         let asked =
             [("--round-trips", self.round_trips), ("--ablations", self.ablations), ("--plot", self.plot.is_some())];
         match asked.iter().find(|(_, asked)| *asked) {
             None => Ok(()),
             Some((option, _)) => Err(Failure::usage(anyhow!(
-                "{option} needs a log of each request, which wrk and redis-benchmark do not give: \
+                "{option} needs a log of each request, which third-party clients do not give: \
                  take another load, or leave it out"
             ))),
         }

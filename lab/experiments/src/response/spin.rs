@@ -5,6 +5,7 @@ use std::{collections::HashMap, fmt, path::Path};
 
 use anyhow::Context;
 use dwell_capture::Reader;
+use dwell_engine::stats::quantile;
 use dwell_testbed::Nanos;
 use serde_json::json;
 
@@ -50,17 +51,13 @@ impl Spin {
         let spinning = connections.clone().filter(|connection| connection.spins(rtt));
         let mut trips: Vec<u64> = spinning.clone().flat_map(|connection| connection.trips_ns.iter().copied()).collect();
         trips.sort_unstable();
-        let quantile = |share: f64| {
-            let rank = (trips.len() as f64 * share).ceil() as usize;
-            trips.get(rank.saturating_sub(1)).copied()
-        };
         Self {
             connections: connections.count(),
             spinning: spinning.count(),
             samples: trips.len(),
             mean_ns: trips.iter().sum::<u64>().checked_div(trips.len() as u64),
-            p50_ns: quantile(0.5),
-            p95_ns: quantile(0.95),
+            p50_ns: quantile(&trips, 0.5),
+            p95_ns: quantile(&trips, 0.95),
         }
     }
 

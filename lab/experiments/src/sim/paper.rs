@@ -10,14 +10,15 @@ use dwell_sim::{
 };
 
 use super::goals;
-use crate::{failure::Failure, print::Format};
+use crate::{failure::Failure, goal::Goal, print::Format};
 
 /// Print the tables of the TrafficGrinder paper, and how far its results are met
 ///
-/// Simulates the paper's synthetic trace with 64 servers, a trace like its DNS over HTTPS (Table III),
-/// and 24 to 88 servers, with the load of 64 and with load in proportion (Figures 8 and 9).
-/// docs/method/simulation.md lists the choices where the paper is silent; --sensitivity prints how much
-/// they matter. Ctrl-C ends the runs and prints the results so far.
+/// Simulates the paper's synthetic trace with 64 servers (Figures 8a and 8b, Table III), a trace like its
+/// DNS over HTTPS (Table III), and 24 to 88 servers, with the load of 64 (Figure 9a) and with load in
+/// proportion (Figure 9b). Prints the paper's figures, those of the simulation, and the differences; if one
+/// is too large, the exit status is 1. docs/method/simulation.md lists the choices where the paper is
+/// silent; --sensitivity prints how much they matter. Ctrl-C ends the runs and prints the results so far.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,8 +44,10 @@ pub struct Args {
 }
 
 const RUNS: u32 = 30;
-/// The numbers of servers in the paper's Figures 8 and 9.
+/// The numbers of servers in the paper's Figures 9a and 9b.
 const SERVERS: [usize; 5] = [24, 40, 56, 72, 88];
+/// The policies that the paper compares in its Figures 9a and 9b.
+const COMPARED: [Policy; 3] = [Policy::ZeroRtt, Policy::LeastLoaded, Policy::SessionAffinity];
 /// Runs of each choice: choices differ by far more than runs do.
 const SENSITIVITY_RUNS: u32 = 3;
 
@@ -52,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan::new(args)?;
     let stop = Stop::listen(None)?;
     let bar = Bar::new(plan.runs() as u64, "runs");
-    let study = |scenario: &Scenario| study(scenario, stop.flag(), &|runs| bar.advance(runs));
+    let study = |scenario: &Scenario| study(scenario, stop.flag(), &|runs| bar.advance(runs), &|note| tell(note));
     let mut parts = Vec::new();
     for (name, title, scenario) in &plan.scenarios {
         parts.push(Part { name, title: title.clone(), summaries: study(scenario)? });
@@ -61,21 +64,19 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for (choice, scenario) in &plan.choices {
         choices.push((*choice, study(scenario)?));
     }
-    let mut text = String::new();
-    for part in &parts {
-        let _ = writeln!(text, "{}\n", part.title);
-        text += &match part.name {
-            "doh" => {
-                format!("{}\n{}", report::resumed(&part.summaries), goals::doh(&part.summaries))
-            }
-            "synthetic" => {
-                let resumed = report::resumed(&part.summaries);
-                let goals = goals::synthetic(&part.summaries);
-                format!("{}\n{resumed}\n{goals}", report::policies(&part.summaries))
-            }
-            _ => sweep(&part.summaries),
+    let (mut text, mut goals) = (String::new(), Vec::new());
+    for Part { name, title, summaries } in &parts {
+        let (tables, comparisons) = match *name {
+            "synthetic" => (
+                format!("{}\n{}", report::policies(summaries), report::resumed(summaries)),
+                goals::synthetic(summaries),
+            ),
+            "doh" => (report::resumed(summaries), goals::doh(summaries)),
+            "fixed-load" => (sweep(summaries), goals::fixed_load(summaries)),
+            _ => (sweep(summaries), goals::fixed_load_per_server(summaries)),
         };
-        text.push('\n');
+        let _ = writeln!(text, "{title}\n\n{tables}\n{}", goals::table(&comparisons));
+        goals.extend(comparisons.iter().map(goals::Comparison::goal));
     }
     if !choices.is_empty() {
         text += &sensitivity(&choices);
@@ -91,7 +92,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         tell("stopped: the figures are of the runs that were done");
         return Ok(Exit::Incomplete);
     }
-    Ok(Exit::Done)
+    Ok(Goal::exit(&goals))
 }
 
 /// The scenarios to simulate.
@@ -105,27 +106,29 @@ impl Plan {
         let defaults = Scenario::default();
         let runs = args.runs;
         let base = Scenario { runs, seed: args.seed.unwrap_or(defaults.seed), ..defaults };
-        let two = Scenario { servers: SERVERS.to_vec(), ..base.clone() };
+        let three = COMPARED.to_vec();
+        let fixed = Scenario { servers: SERVERS.to_vec(), policies: three.clone(), ..base.clone() };
         let all = Scenario { policies: Policy::ALL.to_vec(), ..base.clone() };
-        let doh = Scenario {
-            trace: TraceConfig::doh(),
-            policies: vec![Policy::ZeroRtt, Policy::SessionAffinity, Policy::LeastLoaded],
-            ..base.clone()
-        };
-        let a_server = Scenario { load_of_servers: Some(64), ..two.clone() };
+        let doh = Scenario { trace: TraceConfig::doh(), policies: three, ..base.clone() };
+        let per_server = Scenario { load_of_servers: Some(64), ..fixed.clone() };
         let scenarios = vec![
-            ("synthetic", format!("Synthetic trace, 64 servers, {runs} runs"), all),
-            ("doh", "DoH-like trace, 64 servers: 0-RTT as in Table III, of a run".to_owned(), doh),
-            ("fixed-load", "Synthetic trace, the load of 64 servers, as in Figure 8".to_owned(), two),
             (
-                "fixed-load-a-server",
-                "Synthetic trace, load in proportion to servers, as in Figure 9".to_owned(),
-                a_server,
+                "synthetic",
+                format!("Synthetic trace, 64 servers, {runs} runs, as in Figures 8a and 8b and Table III"),
+                all,
+            ),
+            ("doh", "DoH-like trace, 64 servers, as in Table III: connections per run".to_owned(), doh),
+            ("fixed-load", "Synthetic trace, the load of 64 servers, as in Figure 9a".to_owned(), fixed),
+            (
+                "fixed-load-per-server",
+                "Synthetic trace, load in proportion to servers, as in Figure 9b".to_owned(),
+                per_server,
             ),
         ];
         let choices = CHOICES.iter().filter(|_| args.sensitivity);
         let choices = choices.map(|(name, text)| {
-            let scenario = Scenario { seed: base.seed, runs: runs.min(SENSITIVITY_RUNS), ..Scenario::parse(text)? };
+            let (seed, runs) = (base.seed, runs.min(SENSITIVITY_RUNS));
+            let scenario = Scenario { seed, runs, policies: COMPARED.to_vec(), ..Scenario::parse(text)? };
             Ok((*name, scenario))
         });
         Ok(Plan { scenarios, choices: choices.collect::<Result<_, Failure>>()? })
@@ -138,16 +141,24 @@ impl Plan {
 }
 
 /// Other choices where the paper is silent: a name, and the lines of a scenario file.
-const CHOICES: [(&str, &str); 24] = [
+const CHOICES: [(&str, &str); 29] = [
     ("as chosen", ""),
-    ("longest connection 30 packets", "trace = { kind = \"synthetic\", longest = 30 }"),
-    ("longest connection 1,000 packets", "trace = { kind = \"synthetic\", longest = 1000 }"),
+    ("exponent 1.2, up to 6 packets", "trace = { kind = \"synthetic\", length_skew = 1.2, longest = 6 }"),
+    ("exponent 1.2, up to 100 packets", "trace = { kind = \"synthetic\", length_skew = 1.2, longest = 100 }"),
+    ("exponent 2.2, up to 16 packets", "trace = { kind = \"synthetic\", longest = 16 }"),
+    ("exponent 2.2, up to 1,000 packets", "trace = { kind = \"synthetic\", longest = 1000 }"),
+    ("all connections of a client of one length", "trace = { kind = \"synthetic\", same_length = true }"),
+    (
+        "the same, 0.2 ms between packets of a connection",
+        "trace = { kind = \"synthetic\", same_length = true, connection_gap_ms = 0.2 }",
+    ),
+    ("0.2 ms between packets of a connection", "trace = { kind = \"synthetic\", connection_gap_ms = 0.2 }"),
     ("2 ms between packets of a connection", "trace = { kind = \"synthetic\", connection_gap_ms = 2.0 }"),
     ("50 ms between packets of a connection", "trace = { kind = \"synthetic\", connection_gap_ms = 50.0 }"),
     ("clients by Zipf 0.6", "trace = { kind = \"synthetic\", client_skew = 0.6 }"),
     ("clients by Zipf 1.0", "trace = { kind = \"synthetic\", client_skew = 1.0 }"),
-    ("intervals of 1 s", "interval_ms = 1e3"),
-    ("intervals of 100 s", "interval_ms = 1e5"),
+    ("load sampled each 100 ms", "interval_ms = 1e2"),
+    ("load sampled each 10 s", "interval_ms = 1e4"),
     ("a handshake takes 2.5 ms", "server.handshake_ms = 2.5"),
     ("clients close early, 1 ticket", "network.closes_early = true\nserver.tickets = 1"),
     ("clients close early, 2 tickets", "network.closes_early = true"),
@@ -165,68 +176,76 @@ const CHOICES: [(&str, &str); 24] = [
     ("a new connection ID each 100 ms", "server.restamp_ms = 100.0"),
 ];
 
-/// A column of a table of both policies.
+/// A column of the table of choices.
 struct Column {
     name: &'static str,
     digits: usize,
-    /// Whether the figure of `least-loaded` stands next to it.
-    is_of_both: bool,
+    /// Number of policies whose figures stand next to each other, of `zero-rtt`, `least-loaded`, `session-affinity`.
+    policies: usize,
     figure: fn(&Summary) -> Option<f64>,
 }
 
 const fn column(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
-    Column { name, digits: 2, is_of_both: false, figure }
+    Column { name, digits: 2, policies: 1, figure }
 }
 
 const fn both(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
-    Column { is_of_both: true, ..column(name, figure) }
+    Column { policies: 2, ..column(name, figure) }
 }
 
-const COLUMNS: [Column; 8] = [
-    column("load %", |of| percent(of.load)),
+const fn all(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
+    Column { policies: 3, ..column(name, figure) }
+}
+
+const COLUMNS: [Column; 9] = [
+    column("busy %", |of| percent(of.busy)),
+    column("short %", |of| of.short_part().map(|part| part * 100.0)),
     both("TTFB p60", |of| of.first_byte_at(0.6)),
-    both("TTFB p90", |of| of.first_byte_at(0.9)),
+    all("TTFB p90", |of| of.first_byte_at(0.9)),
     both("FCT p60", |of| of.completion_at(0.6)),
     column("0-RTT %", |of| percent(of.used_share)),
     Column { digits: 3, ..column("diverted %", |of| percent(of.diverted)) },
-    both("imbalance", |of| goals::mean(of.imbalance)),
-    both("packets there", |of| goals::mean(of.present)),
+    all("load ms", |of| goals::mean(of.load_ms)),
+    all("imbalance", |of| goals::mean(of.imbalance)),
 ];
 
 fn percent(part: Option<Estimate>) -> Option<f64> {
     goals::mean(part).map(|part| part * 100.0)
 }
 
-/// A table that compares both policies, one row per name for which both were run.
-fn comparison<'a>(first: &str, rows: impl Iterator<Item = (String, &'a [Summary])>) -> String {
-    let rows = rows.filter_map(|(name, pair)| {
-        let (zero, least) = (goals::of(pair, Policy::ZeroRtt)?, goals::of(pair, Policy::LeastLoaded)?);
-        let mut row = vec![name];
+/// A table with the distribution of completion times, one row per number of servers and policy: the quantiles of the
+/// paper's box plots.
+fn sweep(summaries: &[Summary]) -> String {
+    let rows = summaries.iter().map(|summary| {
+        let mut row = vec![summary.servers.to_string(), summary.policy.to_string()];
+        let quantiles = [0.05, 0.25, 0.5, 0.75, 0.95].map(|quantile| summary.completion_at(quantile));
+        let others = [percent(summary.used_share), goals::mean(summary.load_ms), goals::mean(summary.imbalance)];
+        row.extend(quantiles.into_iter().chain(others).map(|figure| shown(figure, 2)));
+        row
+    });
+    let heading = ["servers", "policy", "FCT p5", "p25", "p50", "p75", "p95", "0-RTT %", "load ms", "imbalance"];
+    report::table(&heading, &rows.collect::<Vec<_>>())
+}
+
+/// A table that compares policies, one row per choice.
+fn sensitivity(choices: &[(&'static str, Vec<Summary>)]) -> String {
+    let rows = choices.iter().filter_map(|(choice, summaries)| {
+        let mut row = vec![(*choice).to_owned()];
         for column in &COLUMNS {
-            let shown = if column.is_of_both { 2 } else { 1 };
-            row.extend([zero, least].into_iter().take(shown).map(|summary| {
-                let digits = column.digits;
-                (column.figure)(summary).map_or("-".into(), |value| format!("{value:.digits$}"))
-            }));
+            for policy in COMPARED.into_iter().take(column.policies) {
+                row.push(shown((column.figure)(goals::of(summaries, policy)?), column.digits));
+            }
         }
         Some(row)
     });
-    let mut heading = vec![first];
+    let mut heading = vec!["Where the paper is silent"];
     for column in &COLUMNS {
         heading.push(column.name);
-        heading.extend(column.is_of_both.then_some("of least"));
+        heading.extend(["of least", "of affinity"].into_iter().take(column.policies - 1));
     }
     report::table(&heading, &rows.collect::<Vec<_>>())
 }
 
-/// A table with one row per number of servers.
-fn sweep(summaries: &[Summary]) -> String {
-    let pairs = summaries.chunk_by(|a, b| a.servers == b.servers);
-    comparison("servers", pairs.map(|pair| (pair[0].servers.to_string(), pair)))
-}
-
-/// A table with one row per choice.
-fn sensitivity(choices: &[(&'static str, Vec<Summary>)]) -> String {
-    let rows = choices.iter();
-    comparison("Where the paper is silent", rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())))
+fn shown(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

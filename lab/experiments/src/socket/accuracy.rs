@@ -6,8 +6,16 @@ use dwell_engine::stats::{mean, quantile};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Series(Vec<(u64, u64)>);
 
-/// An estimate: its time and its value, both in nanoseconds.
-pub type Estimate = (u64, u64);
+/// An estimate of the delay of the newest byte that had left, or had been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Time of the poll.
+    pub at_ns: u64,
+    /// The estimated delay.
+    pub delay_ns: u64,
+    /// Its lower and upper bound, if they are reported.
+    pub bounds_ns: Option<(u64, u64)>,
+}
 
 /// A span of time: its start and its end, in nanoseconds.
 pub type Span = (u64, u64);
@@ -30,23 +38,28 @@ pub struct Accuracy {
     pub p5_ns: f64,
     /// 95th percentile of the signed errors.
     pub p95_ns: f64,
+    /// Share of the estimates with bounds whose truth is within them. `None` if none has bounds.
+    pub bounded: Option<f64>,
 }
 
 impl Accuracy {
     /// Compares the estimates within a span with the truth. `None` if the truth is known at none of their times.
     pub fn of(truth: &Series, estimates: &[Estimate], span: Span) -> Option<Accuracy> {
         let (mut truth_sum, mut estimate_sum, mut error_sum) = (0.0, 0.0, 0.0);
-        let mut errors = Vec::new();
-        for &(at_ns, estimate_ns) in estimates {
-            if at_ns < span.0 || at_ns > span.1 {
+        let (mut errors, mut are_bounded) = (Vec::new(), Vec::new());
+        for estimate in estimates {
+            if estimate.at_ns < span.0 || estimate.at_ns > span.1 {
                 continue;
             }
-            let Some(truth_ns) = truth.at(at_ns) else {
+            let Some(truth_ns) = truth.at(estimate.at_ns) else {
                 continue;
             };
-            let error = estimate_ns as f64 - truth_ns;
-            truth_sum += truth_ns;
-            estimate_sum += estimate_ns as f64;
+            if let Some((least_ns, most_ns)) = estimate.bounds_ns {
+                are_bounded.push(f64::from((least_ns..=most_ns).contains(&truth_ns)));
+            }
+            let error = estimate.delay_ns as f64 - truth_ns as f64;
+            truth_sum += truth_ns as f64;
+            estimate_sum += estimate.delay_ns as f64;
             error_sum += Some(error.abs()).filter(|&error| error >= NEAR_NS).unwrap_or(0.0);
             errors.push(error);
         }
@@ -59,6 +72,7 @@ impl Accuracy {
             error_ns: error_sum / samples,
             p5_ns: quantile(&errors, 0.05)?,
             p95_ns: quantile(&errors, 0.95)?,
+            bounded: mean(are_bounded),
         })
     }
 
@@ -94,17 +108,11 @@ impl Series {
         Series(bytes)
     }
 
-    /// The delay at a time, interpolated linearly between the bytes before and after it. `None` before the first byte and
-    /// after the last.
-    pub fn at(&self, time_ns: u64) -> Option<f64> {
+    /// The delay of the newest byte at a time. `None` before the first byte and after the last.
+    pub fn at(&self, time_ns: u64) -> Option<u64> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns <= time_ns);
-        let (from_ns, from) = *self.0.get(after.checked_sub(1)?)?;
-        if from_ns == time_ns {
-            return Some(from as f64);
-        }
-        let (to_ns, to) = *self.0.get(after)?;
-        let part = (time_ns - from_ns) as f64 / (to_ns - from_ns) as f64;
-        Some(from as f64 + (to as f64 - from as f64) * part)
+        let (at_ns, delay_ns) = *self.0.get(after.checked_sub(1)?)?;
+        (at_ns == time_ns || after < self.0.len()).then_some(delay_ns)
     }
 
     /// The delays of the bytes within a span. `None` if there are none.
@@ -139,28 +147,43 @@ mod tests {
 
     const ALL: Span = (0, u64::MAX);
 
+    fn estimate(at_ns: u64, delay_ns: u64) -> Estimate {
+        Estimate { at_ns, delay_ns, bounds_ns: None }
+    }
+
     #[test]
-    fn between_two_bytes_the_truth_is_on_a_straight_line() {
+    fn the_truth_is_of_the_newest_byte_and_not_of_one_that_has_yet_to_leave() {
         let truth = rising();
-        assert_eq!(truth.at(10 * MS), Some(100e6));
-        assert_eq!(truth.at(15 * MS), Some(150e6));
+        assert_eq!(truth.at(10 * MS), Some(100 * MS));
+        assert_eq!(truth.at(15 * MS), Some(100 * MS));
         assert_eq!(truth.at(10 * MS - 1), None, "no byte had left");
-        assert_eq!(truth.at(1000 * MS), Some(10_000e6));
+        assert_eq!(truth.at(1000 * MS), Some(10_000 * MS));
         assert_eq!(truth.at(1000 * MS + 1), None, "who knows what left then");
+        // A frame leaves at once, but for its last segment.
+        let frame = Series::new([(0, 10_000), (33 * MS, 33 * MS)]);
+        let poll = Estimate { bounds_ns: Some((0, 16 * MS)), ..estimate(20 * MS, 40_000) };
+        let accuracy = Accuracy::of(&frame, &[poll], ALL).unwrap();
+        assert_eq!((accuracy.truth_ns, accuracy.share(), accuracy.bounded), (10_000.0, 1.0, Some(1.0)));
     }
 
     #[test]
     fn of_bytes_that_leave_together_the_newest_counts() {
         let truth = Series::new([(10, 7), (20, 9), (20, 8), (20, 5), (30, 15)]);
-        assert_eq!(truth.at(20), Some(5.0));
-        assert_eq!(truth.at(25), Some(10.0));
-        assert_eq!(truth.at(15), Some(8.0), "on the way to the first of them");
+        assert_eq!([15, 20, 25].map(|time| truth.at(time)), [Some(7), Some(5), Some(5)]);
+    }
+
+    #[test]
+    fn bounds_that_do_not_hold_are_counted() {
+        let bounded = |bounds_ns| Estimate { bounds_ns: Some(bounds_ns), ..estimate(10 * MS, 0) };
+        let estimates = [bounded((99 * MS, 101 * MS)), bounded((0, 99 * MS)), estimate(10 * MS, 0)];
+        assert_eq!(Accuracy::of(&rising(), &estimates, ALL).unwrap().bounded, Some(0.5));
+        assert_eq!(Accuracy::of(&rising(), &estimates[2..], ALL).unwrap().bounded, None);
     }
 
     #[test]
     fn accuracy_is_what_errors_leave_of_the_mean_truth() {
         // Truth 100 and 200 ms, estimates 10 ms more and 20 ms less: a mean error of 15 ms of 150.
-        let estimates = [(10 * MS, 110 * MS), (20 * MS, 180 * MS)];
+        let estimates = [estimate(10 * MS, 110 * MS), estimate(20 * MS, 180 * MS)];
         let accuracy = Accuracy::of(&rising(), &estimates, ALL).unwrap();
         assert_eq!((accuracy.samples, accuracy.truth_ns), (2, 150e6));
         assert_eq!((accuracy.error_ns, accuracy.estimate_ns), (15e6, 145e6));
@@ -170,21 +193,22 @@ mod tests {
 
     #[test]
     fn errors_below_a_millisecond_count_as_none() {
-        let estimates = [(10 * MS, 100 * MS + MS - 1), (20 * MS, 200 * MS - MS + 1)];
+        let estimates = [estimate(10 * MS, 100 * MS + MS - 1), estimate(20 * MS, 200 * MS - MS + 1)];
         let accuracy = Accuracy::of(&rising(), &estimates, ALL).unwrap();
         assert_eq!(accuracy.share(), 1.0);
-        let estimates = [(10 * MS, 101 * MS), (20 * MS, 200 * MS)];
+        let estimates = [estimate(10 * MS, 101 * MS), estimate(20 * MS, 200 * MS)];
         let accuracy = Accuracy::of(&rising(), &estimates, ALL).unwrap();
         assert_eq!(accuracy.error_ns, 0.5e6);
         // No delay, and an estimate of 0.4 ms: as good as it gets.
         let nothing = Series::new([(0, 0), (10, 0)]);
-        let accuracy = Accuracy::of(&nothing, &[(5, 400_000)], ALL).unwrap();
+        let accuracy = Accuracy::of(&nothing, &[estimate(5, 400_000)], ALL).unwrap();
         assert_eq!(accuracy.share(), 1.0);
     }
 
     #[test]
     fn samples_outside_of_the_time_or_of_the_truth_do_not_count() {
-        let estimates = [(5 * MS, MS), (10 * MS, 100 * MS), (20 * MS, 0), (2000 * MS, 0)];
+        let estimates =
+            [estimate(5 * MS, MS), estimate(10 * MS, 100 * MS), estimate(20 * MS, 0), estimate(2000 * MS, 0)];
         let accuracy = Accuracy::of(&rising(), &estimates, (0, 10 * MS)).unwrap();
         assert_eq!((accuracy.samples, accuracy.share()), (1, 1.0));
         assert_eq!(Accuracy::of(&rising(), &estimates[..1], ALL), None);

@@ -6,6 +6,7 @@ mod application;
 mod goals;
 mod net;
 mod picture;
+mod radio;
 mod samples;
 mod scenario;
 pub mod tools;
@@ -32,6 +33,7 @@ use dwell_testbed::{
 use net::Net;
 
 pub use application::{End, Reads, SocketOptions, Writes, run_end};
+pub use net::Offload;
 pub use picture::over_time;
 pub use samples::SocketSample;
 pub use scenario::{Application, Bottleneck, Other, Scenario};
@@ -56,6 +58,8 @@ pub struct Options {
     pub watch: Option<Watch>,
     /// How long the applications send.
     pub time: Duration,
+    /// Segmentation offload of the sender.
+    pub offload: Offload,
     /// The executables to start.
     pub programs: Programs,
     /// The folder for the files of this run alone.
@@ -219,7 +223,7 @@ pub fn supports(application: Application, setting: Setting) -> bool {
 pub fn run(options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
     let scenario = &options.scenario;
-    let net = Net::start(&scenario.bottleneck, scenario.back_ns, &options.programs.lab)?;
+    let net = Net::start(&scenario.bottleneck, scenario.back_ns, options.offload, &options.programs.lab)?;
     if scenario.reads.are_at_once() {
         net.widen_window()?;
     }
@@ -358,7 +362,10 @@ impl Command {
             &options.programs.dwell,
             &["run", "--format", "jsonl", "--poll", "10ms", "--interval", &interval],
         );
-        run.arguments.extend(["--set".into(), format!("estimator={}", watch.estimator).into()]);
+        // The default is `exact`, but a setting may choose another.
+        if watch.estimator != "exact" {
+            run.arguments.extend(["--set".into(), format!("estimator={}", watch.estimator).into()]);
+        }
         if watch.outside {
             run.arguments.push("--outside".into());
         }

@@ -2,7 +2,7 @@ use std::{fs, net::SocketAddr, path::Path};
 
 use dwell_testbed::{
     BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, LinkBox, LinkPair, LinkSpec, Namespace, Nanos, Report, Result,
-    Role, Shaper, Statistics, Topology,
+    Role, Shaper, Statistics, Topology, error::run,
 };
 
 use super::{PORT, scenario::Bottleneck};
@@ -12,6 +12,17 @@ use super::{PORT, scenario::Bottleneck};
 pub(super) enum Net {
     Emulated(Box<Lab>),
     Boxed(Box<LinkBox>),
+}
+
+/// Segmentation offload of the sender: whether its TCP makes packets of up to 64 KB, which the device or the kernel below
+/// TCP cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offload {
+    /// As on any host: the kernel cuts packets where a network card would.
+    #[default]
+    On,
+    /// TCP makes single segments.
+    Off,
 }
 
 /// With smaller buffers the receiver's window would limit the bytes in flight, and no queue would fill.
@@ -24,10 +35,28 @@ const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 impl Net {
     /// Makes the network; `back` is the delay from receiver to sender.
-    pub(super) fn start(bottleneck: &Bottleneck, back: Nanos, lab: &Path) -> Result<Net> {
+    pub(super) fn start(bottleneck: &Bottleneck, back: Nanos, offload: Offload, lab: &Path) -> Result<Net> {
         let net = Net::link(bottleneck, back, lab)?;
+        net.set_offload(offload)?;
         write(net.sender(), CONGESTION_FILE, CONGESTION)?;
         Ok(net)
+    }
+
+    /// The bottleneck's queue counts packets, so none may be longer than the link's: packets are cut before it.
+    fn set_offload(&self, offload: Offload) -> Result<()> {
+        let device = match self {
+            Net::Emulated(_) => "vantage0",
+            Net::Boxed(_) => Shaper::DEVICE,
+        };
+        match (offload, self) {
+            (Offload::Off, _) => self.sender().ip(&format!("link set {device} gso_max_segs 1\n")),
+            // The device of a link box has no offload: the kernel cuts packets before it.
+            (Offload::On, Net::Boxed(_)) => Ok(()),
+            (Offload::On, Net::Emulated(_)) => {
+                let mut command = self.sender().command("ethtool");
+                run(command.args(["-K", device, "tso", "off", "gso", "on"]), "").map(drop)
+            }
+        }
     }
 
     fn link(bottleneck: &Bottleneck, back: Nanos, lab: &Path) -> Result<Net> {
@@ -41,8 +70,6 @@ impl Net {
                     },
                     emulation: Emulation::Process(lab.to_owned()),
                 })?;
-                // The bottleneck's queue counts packets, so none may be longer than the link's.
-                lab.client().ip("link set vantage0 gso_max_segs 1\n")?;
                 Ok(Net::Emulated(Box::new(lab)))
             }
             Bottleneck::Box(link) => {

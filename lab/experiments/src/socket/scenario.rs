@@ -1,12 +1,14 @@
 //! The scenarios: network, application and competing flows.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use dwell_testbed::{
     BitsPerSecond, BoxLink, Discipline, LinkBox, LinkSpec, Nanos, Phase, Phases, Probability, QueueLimit, Trace,
 };
 
-use super::{Reads, Writes};
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::{Reads, Writes, radio};
 
 /// A network and the flows through it. The first flow is the one to measure.
 #[derive(Debug, Clone)]
@@ -71,7 +73,7 @@ const CHANGES: Nanos = Nanos::from_millis(5000);
 const TRACE_MBIT: u64 = 10;
 
 /// Names and descriptions, in the order in which the scenarios run.
-const ALL: [(&str, &str); 25] = [
+const ALL: [(&str, &str); 27] = [
     ("10m-50ms", "10 Mbit/s, round trips of 50 ms, blocking writes of 128 KB"),
     ("30m-50ms", "the same at 30 Mbit/s"),
     ("50m-50ms", "the same at 50 Mbit/s"),
@@ -83,8 +85,10 @@ const ALL: [(&str, &str); 25] = [
     ("alternating", "10 and 50 Mbit/s, alternating every 5 s, round trips of 50 ms"),
     ("background", "10 Mbit/s, 50 ms; two other flows come and go"),
     ("lte", "the trace of --trace FILE, round trips of 50 ms"),
+    ("radio", "a synthetic radio link, 8 Mbit/s on average, with outages, round trips of 50 ms"),
     ("reno", "10 Mbit/s, 50 ms, reno instead of cubic"),
     ("bbr", "10 Mbit/s, 50 ms, bbr instead of cubic"),
+    ("vegas", "10 Mbit/s, 50 ms, vegas instead of cubic"),
     ("loss-0.1", "10 Mbit/s, 50 ms, 0.1 % of packets lost"),
     ("loss-1", "10 Mbit/s, 50 ms, 1 % of packets lost"),
     ("varying-rtt", "10 Mbit/s, round trips of 50 and 100 ms, alternating every 5 s"),
@@ -121,16 +125,11 @@ impl Scenario {
             "background" => {
                 Scenario { others: vec![Other { from: 0.25, until: 0.6 }, Other { from: 0.45, until: 0.8 }], ..plain }
             }
-            "lte" => {
-                let trace = trace?.clone();
-                plain.changed(|link| {
-                    link.rate_bits_per_second = None;
-                    link.trace = Some(trace);
-                    link.queue = Some(queue(TRACE_MBIT));
-                })
-            }
+            "lte" => plain.traced(trace?.clone()),
+            "radio" => plain.traced(radio::trace()),
             "reno" => Scenario { congestion: "reno", ..plain },
             "bbr" => Scenario { congestion: "bbr", ..plain },
+            "vegas" => Scenario { congestion: "vegas", ..plain },
             "loss-0.1" => plain.changed(|link| link.loss = share(0.001)),
             "loss-1" => plain.changed(|link| link.loss = share(0.01)),
             "varying-rtt" => plain.changed(|link| link.phases = Some(varying())),
@@ -147,6 +146,18 @@ impl Scenario {
             "codel-ecn" => plain.queued(Discipline::Codel, true),
             _ => plain,
         })
+    }
+
+    /// What this host lacks for it, as a sentence with its remedy, apart from the requirements of every lab.
+    pub fn missing_requirement(&self) -> Option<String> {
+        let name = self.congestion;
+        // Trying it loads its module.
+        let is_known = TcpListener::bind("127.0.0.1:0")
+            .is_ok_and(|socket| setsockopt(&socket, sockopt::TcpCongestion, &name.into()).is_ok());
+        match is_known {
+            true => self.bottleneck.missing_requirement(),
+            false => Some(format!("this kernel has no congestion control {name}: use one with the module tcp_{name}")),
+        }
     }
 
     /// The one-way delay from sender to receiver.
@@ -202,6 +213,14 @@ impl Scenario {
                 Bottleneck::Box(BoxLink { rate: link.rate_bits_per_second, delay: link.delay_ns, discipline, ecn });
         }
         self
+    }
+
+    fn traced(self, trace: Trace) -> Scenario {
+        self.changed(|link| {
+            link.rate_bits_per_second = None;
+            link.trace = Some(trace);
+            link.queue = Some(queue(TRACE_MBIT));
+        })
     }
 
     fn changed(mut self, change: impl FnOnce(&mut LinkSpec)) -> Scenario {

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use super::{
     accuracy::Span,
-    net::Net,
+    net::{Net, Offload},
     samples,
     scenario::Bottleneck,
     video::{figures::figures, libdwell, watch_sockets},
@@ -85,7 +85,7 @@ pub fn compare(time: Duration, programs: &Programs) -> Result<Vec<ToolRow>> {
         queue: Some(QueueLimit::Packets(QUEUE_PACKETS)),
         ..LinkSpec::delay(ONE_WAY)
     };
-    let net = Net::start(&Bottleneck::Fifo(link), ONE_WAY, &programs.lab)?;
+    let net = Net::start(&Bottleneck::Fifo(link), ONE_WAY, Offload::On, &programs.lab)?;
     net.widen_window()?;
     let mut rows = with_bulk_flow(&net, time, &programs.dwell, &signals)?;
     let truth = rows.first().and_then(|row| row.truth);

@@ -67,8 +67,7 @@ impl Truth {
                 if line.starts_with(BYTE) {
                     truth.add(from_json(line, file)?);
                 } else if line.starts_with(STATUS) {
-                    let status: Status = from_json(line, file)?;
-                    lost = status.passages_lost + status.tx_displaced + status.rx_displaced;
+                    lost = from_json::<Status>(line, file)?.lost;
                 }
                 Ok(())
             })?;
@@ -94,7 +93,7 @@ impl Truth {
             if let (Some(ready_ns), Some(read_ns)) = (stamps.ready, stamps.read) {
                 flow.read.push(Read { seq, ready_ns, read_ns });
             }
-        } else if !line.again
+        } else if !line.retransmitted
             && line.sent == Some(1)
             && let (Some(written_ns), Some(left_ns)) = (stamps.written, stamps.left)
         {
@@ -158,8 +157,8 @@ impl Flow {
 }
 
 /// The starts of the lines.
-const BYTE: &str = r#"{"type":"stack-byte""#;
-const STATUS: &str = r#"{"type":"stack-status""#;
+const BYTE: &str = r#"{"type":"stack.byte""#;
+const STATUS: &str = r#"{"type":"stack.status""#;
 
 #[derive(Deserialize)]
 struct Byte {
@@ -167,7 +166,7 @@ struct Byte {
     seq: u32,
     direction: String,
     sent: Option<u32>,
-    again: bool,
+    retransmitted: bool,
     stamp_ns: Stamps,
 }
 
@@ -200,9 +199,7 @@ struct Stamps {
 
 #[derive(Deserialize)]
 struct Status {
-    tx_displaced: u64,
-    rx_displaced: u64,
-    passages_lost: u64,
+    lost: u64,
 }
 
 /// Calls `each` for each line of a file, except for a last line without its end, which a killed program leaves.
@@ -230,7 +227,7 @@ mod tests {
 
     fn line(direction: &str, seq: u32, sent: &str, stamps: &str) -> String {
         format!(
-            r#"{{"type":"stack-byte","schema":"dwell.stack/1","time":null,"host":"h","flow":{{"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP"}},"seq":{seq},"direction":"{direction}","sent":{sent},"again":false,"stamp_ns":{{{stamps}}}}}"#
+            r#"{{"type":"stack.byte","schema":"dwell/2","time":null,"host":"h","flow":{{"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP"}},"seq":{seq},"direction":"{direction}","sent":{sent},"retransmitted":false,"stamp_ns":{{{stamps}}}}}"#
         ) + "\n"
     }
 
@@ -256,8 +253,8 @@ mod tests {
             + &tx(1024, 3000, 5000)
             + &tx(24, 2000, 4000)
             + &line("tx", 2048, "2", r#""tx-socket":1,"tx-tcp":9"#)
-            + r#"{"type":"stack-status","tx_displaced":1,"rx_displaced":0,"passages_lost":2}"#
-            + "\n{\"type\":\"stack-byte\",\"sch";
+            + r#"{"type":"stack.status","last":false,"lost":3}"#
+            + "\n{\"type\":\"stack.byte\",\"sch";
         let receiver = rx(1024, 7000, 7100) + &rx(u32::MAX - 999, 6000, 6050);
         let truth = truth(&sender, &receiver).unwrap();
         assert_eq!(truth.lost, 3);
@@ -278,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_malformed_line_is_named() {
-        let error = truth("{\"type\":\"stack-byte\",1\n", "").unwrap_err();
+        let error = truth("{\"type\":\"stack.byte\",1\n", "").unwrap_err();
         assert!(error.to_string().contains("tx: {\"type\""), "{error}");
     }
 }

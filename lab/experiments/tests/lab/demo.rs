@@ -25,13 +25,14 @@ fn root_the_demonstration_puts_answers_beside_the_truth() {
         return;
     }
     let sample = |dst: &str, method: &str, ms: u32| {
-        let json = format!(r#"{{"type":"rtt","dst":"{dst}","method":"{method}","rtt_ns":{ms}000000}}"#);
+        let json =
+            format!(r#"{{"type":"rtt.sample","flow":{{"dst":"{dst}"}},"method":"{method}","rtt_ns":{ms}000000}}"#);
         format!("echo '{json}'\n")
     };
-    let server = sample("10.77.4.2", "tcp-seq", 6);
+    let server = sample("10.77.4.2", "quic-spin", 6);
     let client = sample("fd00:77:1::1", "icmpv6", 21);
     let both = sample("10.77.4.2", "quic-spin-loop", 25);
-    let wait = "[ \"$*\" = 'rtt -i server0 --format jsonl' ] || exit 2\nexec sleep 1000";
+    let wait = "case \"$*\" in 'rtt -i server0 --format jsonl --methods '*) exec sleep 1000;; esac\nexit 2";
     let watcher = Script::new("demo", &format!("{server}{client}{both}echo rubbish\n{wait}"));
     let (mut results, mut progress) = (Vec::new(), Vec::new());
     let report = demo(&DemoOptions::new(watcher.path()), &mut results, &mut progress).unwrap();
@@ -40,15 +41,22 @@ fn root_the_demonstration_puts_answers_beside_the_truth() {
     let scopes: Vec<_> = report.rows.iter().map(|row| (row.method.as_str(), row.scope)).collect();
     let expected = [
         ("icmpv6", Scope::Side(Side::Client)),
+        ("quic-spin", Scope::Side(Side::Server)),
         ("quic-spin-loop", Scope::EndToEnd),
-        ("tcp-seq", Scope::Side(Side::Server)),
     ];
     assert_eq!(scopes, expected);
     assert_eq!(report.unreadable, 1);
+    assert!(report.missing.contains(&"TCP requests and responses"), "{:?}", report.missing);
+    assert!(!report.missing.contains(&"QUIC requests and responses"), "{:?}", report.missing);
     assert!(report.rows[0].truth >= Nanos::from_millis(20) && report.rows[0].truth < Nanos::from_millis(21));
-    assert!(report.rows[1].truth >= Nanos::from_millis(25), "the truth of the whole way is both sides'");
+    assert!(report.rows[2].truth >= Nanos::from_millis(25), "the truth of the whole way is both sides'");
     assert!(report.emulator.directions.iter().all(|direction| direction.delivered > 300), "{}", report.emulator);
-    for line in ["quic-spin-loop   both", "emulator error p50", "unreadable lines: 1"] {
+    for line in [
+        "quic-spin-loop   both",
+        "emulator error p50",
+        "unreadable lines: 1",
+        "no samples of TCP requests and responses",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
 }
@@ -62,6 +70,7 @@ fn root_a_watcher_that_fails_ends_the_demonstration_with_its_words() {
     let error = demo(&DemoOptions::new(watcher.path()), &mut std::io::sink(), &mut std::io::sink()).unwrap_err();
     assert!(error.to_string().contains("no such hook"), "{error}");
 }
+
 /// Not a test: runs the demonstration until it is interrupted.
 #[test]
 #[ignore = "started by other tests"]

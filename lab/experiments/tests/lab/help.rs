@@ -25,6 +25,16 @@ fn load_web_help() {
 }
 
 #[test]
+fn rtt_help() {
+    insta::assert_snapshot!(help(&["rtt", "--help"]));
+}
+
+#[test]
+fn run_help() {
+    insta::assert_snapshot!(help(&["run", "--help"]));
+}
+
+#[test]
 fn socket_help() {
     insta::assert_snapshot!(help(&["socket", "--help"]));
 }
@@ -42,6 +52,21 @@ fn socket_tools_help() {
 #[test]
 fn lb_help() {
     insta::assert_snapshot!(help(&["lb", "--help"]));
+}
+
+#[test]
+fn lb_compare_help() {
+    insta::assert_snapshot!(help(&["lb", "compare", "--help"]));
+}
+
+#[test]
+fn quic_help() {
+    insta::assert_snapshot!(help(&["quic", "--help"]));
+}
+
+#[test]
+fn quic_policies_help() {
+    insta::assert_snapshot!(help(&["quic", "policies", "--help"]));
 }
 
 #[test]
@@ -76,6 +101,6 @@ fn each_verb_has_a_manual_page_and_hidden_ones_have_none() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(lab(&["man", folder.path().to_str().unwrap()]).status, Some(0));
     let has = |verb: &str| folder.path().join(format!("dwell-lab{verb}.1")).is_file();
-    assert!(["", "-quic-policies", "-cost"].iter().all(|verb| has(verb)));
-    assert!(!["-man", "-emulate"].iter().any(|verb| has(verb)));
+    assert!(["", "-quic-policies", "-cost", "-completions"].iter().all(|verb| has(verb)));
+    assert!(!["-load-part", "-emulate"].iter().any(|verb| has(verb)));
 }

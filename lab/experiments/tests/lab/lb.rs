@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dwell_experiments::lb::{Options, Outcome, Policy, Scenario, Star, Work, run};
+use dwell_testbed::{CpuGroups, skip::skip};
 use serde_json::Value;
 
 use crate::support::{lab, programs, skipped};
@@ -14,8 +15,9 @@ fn outcome(star: &Star, scenario: Scenario, policy: Policy, seconds: u64) -> Out
         policy,
         load: 0.4,
         time: Duration::from_secs(seconds),
-        work: Work::Exponential(Duration::from_millis(5)),
+        work: Work::Exponential(scenario.work()),
         requests: 4,
+        settings: Vec::new(),
         seed: 1,
         dwell: programs().dwell,
         folder: folder.path().to_owned(),
@@ -62,6 +64,24 @@ fn root_a_server_that_is_added_gets_connections_and_none_breaks() {
     assert!(outcome.answered[3] < outcome.answered[0]);
 }
 
+/// A neighbour uses up a server's share of a processor, which then stalls until the next period of 100 ms.
+#[test]
+fn root_servers_that_compute_stall_where_they_share_their_limit() {
+    if skipped() {
+        return;
+    }
+    if let Err(error) = CpuGroups::create() {
+        return skip(error);
+    }
+    let star = Star::start().unwrap();
+    let outcome = outcome(&star, Scenario::Shared, Policy::Maglev, 5);
+    assert_eq!((outcome.clients.broken.len(), outcome.late_p99), (0, None));
+    assert!(outcome.answered.iter().all(|answered| *answered > 0), "{:?}", outcome.answered);
+    let latency = |share| outcome.quantile(share, Duration::ZERO, Duration::MAX).unwrap();
+    assert!(latency(0.5) < Duration::from_millis(20), "{:?}", latency(0.5));
+    assert!(latency(0.99) > Duration::from_millis(50), "{:?}", latency(0.99));
+}
+
 #[test]
 fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     if skipped() {
@@ -87,4 +107,30 @@ fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     }
     assert!(folder.path().join("think.svg").exists());
     assert!(folder.path().join("think-0.5-0-latency.svg").exists());
+}
+
+#[test]
+fn root_other_balancers_spread_the_same_load() {
+    if skipped() {
+        return;
+    }
+    let run = lab(&["lb", "compare", "--time", "12s", "--format", "jsonl"]);
+    // A busy machine may miss goals, and 12 s leave some undecided.
+    assert!(matches!(run.status, Some(0 | 1 | 4)), "{run}");
+    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found = |name: &str| objects.iter().find(|object| object["balancer"] == name);
+    for name in ["dwell lb, latency", "dwell lb, maglev"] {
+        assert!(found(name).is_some(), "{name}: {run}");
+    }
+    // Those that are not installed are named.
+    for name in ["HAProxy, leastconn", "nginx, least_conn", "IPVS, wlc"] {
+        let left_out = run.stderr.contains(&format!("left out: {name}: "));
+        assert_eq!(found(name).is_none(), left_out, "{name}: {run}");
+    }
+    for object in &objects {
+        assert_eq!(object["broken"], 0.0, "{object}");
+        // No response is faster than its server: half of the exponential times are above 3 ms.
+        assert!(object["p50_ms"].as_f64() > Some(3.0), "{object}");
+        assert!(object["all_us"].as_f64() > Some(0.0) && object["busy_rate"].as_f64() > Some(0.0), "{object}");
+    }
 }

@@ -1,5 +1,5 @@
 //! The laboratory from outside: the binary `dwell-lab`, on real traffic between network namespaces. Tests whose names
-//! begin with `root_` need root. They start the `dwell` beside `dwell-lab`: build the workspace first.
+//! begin with `root_` need root. They start the `dwell` next to `dwell-lab`: build the workspace first.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod demo;
@@ -10,6 +10,8 @@ mod lb;
 mod load;
 mod quic;
 mod response;
+mod rtt;
+mod run;
 #[path = "../../../testbed/tests/root/support.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the testbed's tests")]
 mod scripts;

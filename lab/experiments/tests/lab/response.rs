@@ -1,5 +1,8 @@
 //! `dwell-lab response`: estimates next to what the clients of a load know.
 
+use std::{fs, path::Path};
+
+use dwell_testbed::skip::lacks_program;
 use serde_json::Value;
 
 use crate::support::{lab, skipped};
@@ -19,6 +22,24 @@ fn wrong_options_of_the_lab_are_refused_before_it_begins() {
     let run = lab(&["response", "wrk", "--ablations"]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("--ablations needs a log of each request"), "{run}");
+}
+
+#[test]
+fn root_the_papers_experiments_stand_next_to_its_words() {
+    if skipped() {
+        return;
+    }
+    let run = lab(&["response", "paper", "12", "--duration", "2s", "--format", "jsonl"]);
+    assert_eq!(run.status, Some(0), "{run}");
+    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
+    // A run per rate: the more requests a server has to compute, the longer each waits.
+    let means: Vec<f64> = of("lab_run").map(|run| run["latency"]["mean_ns"].as_f64().unwrap()).collect();
+    assert_eq!(means.len(), 4);
+    assert!(means[0] > 250_000.0 && means[3] > means[0], "{means:?}");
+    let rows: Vec<&Value> = of("lab_paper").collect();
+    assert_eq!(rows.len(), 2, "{run}");
+    assert!(rows.iter().all(|row| row["paper"] == "strong agreement" && row["here"].is_f64()), "{run}");
 }
 
 /// One connection at a time asks, so that all answers are causal, and estimators find them.
@@ -131,4 +152,79 @@ fn root_a_sweep_ends_with_a_line_a_run() {
         assert!(figure(4) <= figure(5), "{run}");
         assert!(run.stdout.contains(&format!("connections {connections}\n")), "{run}");
     }
+}
+
+#[test]
+fn a_zoo_lists_its_behaviours_and_knows_no_others() {
+    let run = lab(&["response", "zoo", "--list", "http.client get, pause"]);
+    assert_eq!(run.status, Some(0), "{run}");
+    assert!(run.stdout.lines().any(|line| line == "http.client get, pause 20 ms, far"), "{run}");
+    let run = lab(&["response", "zoo", "--list", "unicorn"]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains("no behaviour has a name that contains unicorn; --list prints them"), "{run}");
+    let run = lab(&["response", "zoo", "--round-trips"]);
+    assert_eq!(run.status, Some(2), "{run}");
+}
+
+/// The verdict on the estimators is left to longer runs; here the truth, the counts and the replay are right.
+#[test]
+fn root_behaviours_are_scored_by_what_their_clients_know() {
+    if skipped() || lacks_program("python3") || lacks_program("tcpdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let words = ["http.client get, pause 0 ms", "bursts of 4 in one packet"];
+    let zoo = |more: &[&str]| {
+        let run = lab(&[&["response", "zoo", "--format", "jsonl"], &words[..], more].concat());
+        assert!(matches!(run.status, Some(0 | 1)), "{run}");
+        let lines = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<Value>>()
+    };
+    let lines = zoo(&["--duration", "3s", "--keep", folder]);
+
+    let scores = |subject: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["type"] == "lab_zoo" && line["of"][subject].is_string()).collect()
+    };
+    // Four behaviours, three estimators.
+    let behaviours = scores("behaviour");
+    assert_eq!(behaviours.len(), 12, "{lines:#?}");
+    for score in &behaviours {
+        let count = |name: &str| score[name].as_u64().unwrap();
+        assert!(count("epochs") >= 4, "{score}");
+        assert!(count("far_off") <= count("wrong") && count("wrong") <= count("believed"), "{score}");
+        assert!(count("serial_believed") <= count("serial") && count("serial") <= count("epochs"), "{score}");
+        let is_serial = !score["of"]["behaviour"].as_str().unwrap().starts_with("bursts");
+        assert_eq!(count("serial") > 0, is_serial, "{score}");
+    }
+    let sum = |name: &str| behaviours.iter().map(|score| score[name].as_u64().unwrap()).sum::<u64>();
+    let all: Vec<&Value> = lines.iter().filter(|line| line["of"] == "all").collect();
+    let estimators: Vec<&str> = all.iter().map(|line| line["estimator"].as_str().unwrap()).collect();
+    assert_eq!(estimators, ["auto", "pirate", "gap"]);
+    assert_eq!(scores("group").len(), 3);
+    for name in ["epochs", "believed", "wrong"] {
+        assert_eq!(all.iter().map(|line| line[name].as_u64().unwrap()).sum::<u64>(), sum(name), "{name}");
+    }
+    assert_eq!(lines.iter().filter(|line| line["type"] == "lab_zoo_reliability").count(), 15);
+
+    // The server works 10 to 30 ms on a request, and the far path adds 20 ms.
+    for (file, least_ms) in [("http.client-get-pause-0-ms", 10), ("http.client-get-pause-0-ms-far", 30)] {
+        let answers = answers(&Path::new(folder).join(format!("{file}.truth.jsonl")));
+        assert!(answers.len() > 40, "{file}: {}", answers.len());
+        for (start_ns, end_ns) in answers {
+            assert!(end_ns - start_ns >= least_ms * 1_000_000, "{file}: {start_ns} to {end_ns}");
+        }
+    }
+
+    // What was kept gives the same.
+    assert_eq!(zoo(&["--replay", folder]), lines);
+}
+
+fn answers(file: &Path) -> Vec<(u64, u64)> {
+    let text = fs::read_to_string(file).unwrap();
+    let times = |line: &str| {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        (answer["start_ns"].as_u64().unwrap(), answer["end_ns"].as_u64().unwrap())
+    };
+    text.lines().map(times).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use dwell_experiments::socket::{Options, Outcome, Scenario, Setting, Watch};
+use dwell_experiments::socket::{Offload, Options, Outcome, Scenario, Setting, Watch};
 use dwell_testbed::{
     LinkBox,
     skip::{required, skip},
@@ -20,6 +20,7 @@ fn outcome(name: &str, setting: Setting, watch: Option<Watch>, time: Duration) -
         setting,
         watch,
         time,
+        offload: Offload::On,
         programs: programs(),
         folder: folder.path().to_owned(),
     };
@@ -109,8 +110,8 @@ fn root_what_is_minimised_waits_less_and_gets_through() {
     }
     let folder = Path::new(LAB).parent().unwrap();
     let places = [folder.to_owned(), folder.join("deps")];
-    if !places.iter().any(|place| place.join("libdwell.so").is_file()) {
-        required("libdwell.so is not built: cargo build -p libdwell");
+    if !places.iter().any(|place| place.join("libdwell_calls.so").is_file()) {
+        required("libdwell_calls.so is not built: cargo build -p libdwell-calls -p libdwell-preload");
         return;
     }
     let watch = Watch { estimator: "exact", outside: false, interval_ms: 100 };
@@ -133,7 +134,7 @@ fn root_a_bottleneck_that_marks_drops_nothing() {
     }
     let outcome = outcome("codel-ecn", Setting::Plain, None, Duration::from_secs(4));
     let queue = outcome.queues.unwrap().to_right.unwrap();
-    assert!(queue.packets > 1000, "{queue:?}");
+    assert!(queue.packets > 100, "{queue:?}");
     assert!(queue.marked.is_some_and(|marked| marked > 0), "{queue:?}");
     assert_eq!(queue.dropped, 0, "{queue:?}");
     assert!(outcome.flow(0).is_some_and(|flow| !flow.sent.is_empty()));

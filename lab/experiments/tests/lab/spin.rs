@@ -35,8 +35,9 @@ fn root_quic_is_measured_by_its_handshake_and_spin_bit() {
     let mut round_trips: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     for line in run.stdout.lines() {
         let object: Value = serde_json::from_str(line).unwrap();
-        if object["type"] == "rtt" {
-            let [method, answerer] = ["method", "dst"].map(|key| object[key].as_str().unwrap().to_owned());
+        if object["type"] == "rtt.sample" {
+            let [method, answerer] =
+                ["/method", "/flow/dst"].map(|key| object.pointer(key).unwrap().as_str().unwrap().to_owned());
             round_trips.entry((method, answerer)).or_default().push(object["rtt_ns"].as_u64().unwrap());
         }
     }

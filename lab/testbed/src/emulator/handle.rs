@@ -40,7 +40,7 @@ struct Process {
 }
 
 impl EmulatorHandle {
-    /// Emulates on a thread of this process. Gives the handle once packets pass.
+    /// Emulates on a thread of this process. Returns when packets pass.
     pub fn spawn_thread(config: EmulatorConfig) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
@@ -67,7 +67,7 @@ impl EmulatorHandle {
     }
 
     /// Emulates in a process of its own, `exe emulate --config @FILE`, that ends with this one. Its files are in
-    /// `folder`. `record` is told of the process at once. Gives the handle once packets pass.
+    /// `folder`. Calls `record` with the process at once. Returns when packets pass.
     pub(crate) fn spawn_process(
         exe: &Path,
         config: EmulatorConfig,
@@ -78,7 +78,7 @@ impl EmulatorHandle {
         Ok(Self(Some(Runner::Process(process))))
     }
 
-    /// The same, but the process stays when this one ends. It is ended by its number.
+    /// Emulates in a process that outlives this one, and is ended by its number.
     pub(crate) fn spawn_background(
         exe: &Path,
         config: EmulatorConfig,
@@ -88,7 +88,7 @@ impl EmulatorHandle {
         Process::start(exe, config, folder, false, record).map(drop)
     }
 
-    /// Stops the emulator and gives its report.
+    /// Stops the emulator and returns its report.
     pub fn stop(mut self) -> Result<Report> {
         match self.0.take().expect("the runner is taken only here and on drop") {
             Runner::Thread { stop, thread } => {
@@ -118,7 +118,7 @@ impl Drop for EmulatorHandle {
 }
 
 impl Process {
-    /// Gives it once packets pass; where they do not, it is ended.
+    /// Returns the handle when packets pass. If they do not, ends the emulator.
     fn start(
         exe: &Path,
         config: EmulatorConfig,
@@ -194,13 +194,13 @@ impl Process {
     }
 }
 
-/// What an emulator process tells in its status file.
+/// The content of an emulator's status file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
     /// Packets pass.
     Running,
-    /// It has stopped.
+    /// The emulator has stopped, with its report.
     Done(Report),
 }
 
@@ -210,7 +210,7 @@ impl Status {
     }
 }
 
-/// The report of an emulator process that has ended.
+/// Reads the report of an emulator process that has ended.
 pub(crate) fn read_report(folder: &Path) -> Result<Report> {
     let file = status_file(folder);
     let text = fs::read_to_string(&file).map_err(Error::file("read", &file))?;

@@ -1,4 +1,4 @@
-//! The link emulator: packets wait in the kernel's netfilter queues until the model of their link lets them go.
+//! The link emulator: packets wait in the kernel's netfilter queues until the model of their link releases them.
 
 mod handle;
 mod report;
@@ -44,22 +44,22 @@ pub use report::{DirectionReport, Report};
 
 pub(crate) use handle::read_report;
 
-/// How long before a packet is due waiting turns into watching the clock. It covers what a wake-up costs.
+/// How long before a packet is due the emulator stops sleeping and polls the clock. It covers the cost of a wake-up.
 const SPIN: Nanos = Nanos::from_micros(50);
-/// The longest sleep, and so the longest a request to stop goes unseen.
+/// The longest sleep, and so the longest reaction time to a request to stop.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(50);
-/// Messages read from one queue before another gets its turn.
+/// The maximum number of messages that are read from one queue before the next queue.
 const READ_BATCH: usize = 64;
-/// Verdicts in one system call. The last of them waits for the others, and all are timed at its end.
+/// The maximum number of verdicts per system call. The last one waits for the others, and all get the time of its end.
 const VERDICT_BATCH: usize = 16;
 
-/// What the emulator emulates. Written as JSON where it runs as a process of its own.
+/// The configuration of the emulator. It is JSON if the emulator is a process of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmulatorConfig {
     /// The directions of links.
     pub queues: Vec<QueueConfig>,
-    /// File for progress and the final report, for whoever started the process.
+    /// The file for progress and the final report, which the starter of the process reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<PathBuf>,
     /// Stop when standard input ends, that is, when the process that holds its other end is gone.
@@ -71,19 +71,19 @@ pub struct EmulatorConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueConfig {
-    /// Name in the report.
+    /// The name in the report.
     pub name: String,
-    /// Named namespace of the queue; that of the process if absent.
+    /// The named namespace of the queue; if absent, that of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Number of the NFQUEUE rule.
+    /// The number of the NFQUEUE rule.
     pub queue: u16,
-    /// What the link is like.
+    /// The properties of the link.
     #[serde(default)]
     pub link: LinkSpec,
 }
 
-/// Reads a configuration from JSON text, or from the file FILE where the text is `@FILE`.
+/// Reads a configuration from JSON text, or from the file FILE if the text is `@FILE`.
 impl FromStr for EmulatorConfig {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
@@ -99,7 +99,7 @@ impl FromStr for EmulatorConfig {
     }
 }
 
-/// Emulates until SIGTERM or SIGINT, and tells how well: the whole of the process `dwell-lab emulate`.
+/// Emulates until SIGTERM or SIGINT, and reports how exactly. This is the whole process `dwell-lab emulate`.
 pub fn emulate(config: &EmulatorConfig) -> Result<Report> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -134,7 +134,7 @@ fn emulate_until(config: &EmulatorConfig, stop: &AtomicBool, ready: impl FnOnce(
     Ok(emulator.finish(realtime))
 }
 
-/// Asks for the scheduling that keeps wake-ups on time; a thread that may not have it is only less exact.
+/// Requests real-time scheduling, which keeps wake-ups on time. Without permission, the thread is only less exact.
 pub fn become_realtime() -> bool {
     let _ = set_timerslack(1);
     let thread = nix::unistd::gettid().to_string();
@@ -145,7 +145,7 @@ struct Emulator {
     directions: Vec<Direction>,
     held: BinaryHeap<Reverse<Held>>,
     clock: Instant,
-    /// Packets read so far: ties in time go in the order of arrival.
+    /// The number of packets read so far. It orders packets that are due at the same time by their arrival.
     packets: u64,
 }
 
@@ -154,7 +154,7 @@ struct Direction {
     namespace: Option<String>,
     queue: Queue,
     spec: LinkSpec,
-    /// From the first packet on, with which traces and phases begin.
+    /// The time of the first packet, at which traces and phases start.
     link: Option<Link>,
     last_arrival: Nanos,
     due: Vec<Nanos>,
@@ -222,7 +222,7 @@ impl Emulator {
         }
     }
 
-    /// Reads what has come and decides its fate. False if nothing had come.
+    /// Reads the packets that have arrived and decides when they leave. False if none had arrived.
     fn read(&mut self) -> Result<bool> {
         let mut any = false;
         for index in 0..self.directions.len() {
@@ -266,7 +266,8 @@ impl Emulator {
         }
     }
 
-    /// Sleeps until shortly before the next packet is due, or a packet comes. False if standard input has ended.
+    /// Sleeps until shortly before the next packet is due, or until a packet arrives. False if standard input has
+    /// ended.
     fn wait(&mut self, stdin: Option<&mut std::io::Stdin>) -> Result<bool> {
         let pause = match self.held.peek() {
             Some(Reverse(held)) => held.due.since(self.now() + SPIN).min(LONGEST_SLEEP),

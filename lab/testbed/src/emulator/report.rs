@@ -4,46 +4,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Nanos};
 
-/// What the emulator did, and how far it was from its model.
+/// The report of the emulator: its counts, and how exactly it followed its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `dwell.emulator/1`.
+    /// The schema, `dwell.emulator/1`.
     pub schema: String,
     /// Whether it ran with real-time scheduling.
     pub realtime: bool,
-    /// Median of the error: how much later than the model says packets were released, in steps of a microsecond,
-    /// rounded up. Null without packets.
+    /// The median of the error: how much later than in the model packets were released, in steps of a microsecond,
+    /// rounded up. `null` without packets.
     pub error_p50_ns: Option<Nanos>,
     /// 99th percentile of the error.
     pub error_p99_ns: Option<Nanos>,
     /// Largest error.
     pub error_max_ns: Option<Nanos>,
-    /// Each direction by itself.
+    /// The reports of single directions.
     pub directions: Vec<DirectionReport>,
 }
 
-/// What the emulator did in one direction of a link.
+/// The report of one direction of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// Name of the direction.
     pub name: String,
-    /// Packets that came; one kept whole by segmentation offload is one.
+    /// Packets that arrived. A packet that segmentation offload keeps whole counts as one.
     pub packets: u64,
     /// Their bytes, from the IP header on.
     pub bytes: Bytes,
-    /// Those among them with the kernel's arrival stamp. The rest were timed when they were read.
+    /// Packets among them with the kernel's arrival timestamp. The others got the time at which they were read.
     pub stamped: u64,
     /// Packets released.
     pub delivered: u64,
     /// Drops by random loss.
     pub dropped_loss: u64,
-    /// Drops for want of room in the model's queue.
+    /// Drops because the model's queue was full.
     pub dropped_queue_full: u64,
-    /// Drops by the kernel because the emulator was too slow; they never came to the model. Null if not known.
+    /// Drops by the kernel because the emulator was too slow; the model never saw them. `null` if unknown.
     pub dropped_kernel: Option<u64>,
-    /// Packets that still waited at the end; they are gone.
+    /// Packets that were still waiting at the end, and are lost.
     pub unfinished: u64,
-    /// Verdicts for packets that the kernel no longer had.
+    /// Verdicts about packets that the kernel no longer had.
     pub refused: u64,
     /// Median of the error.
     pub error_p50_ns: Option<Nanos>,
@@ -84,7 +84,7 @@ impl Report {
         }
     }
 
-    /// The report of one direction.
+    /// Returns the report of one direction.
     pub fn direction(&self, name: &str) -> Option<&DirectionReport> {
         self.directions.iter().find(|direction| direction.name == name)
     }
@@ -141,7 +141,7 @@ impl Tally {
     }
 }
 
-/// Errors in steps of a microsecond, up to 10 ms; beyond, only the largest is known.
+/// A histogram of errors in steps of a microsecond, up to 10 ms. Beyond, only the largest error is known.
 #[derive(Debug)]
 struct ErrorHistogram {
     micros: Vec<u64>,
@@ -176,7 +176,7 @@ impl ErrorHistogram {
         (self.count > 0).then_some(self.max)
     }
 
-    /// Upper end of the bucket in which the quantile lies, but never above the largest error.
+    /// Returns the upper end of the bucket that contains the quantile, at most the largest error.
     fn quantile(&self, quantile: f64) -> Option<Nanos> {
         let rank = ((self.count as f64 * quantile).ceil() as u64).max(1);
         let mut below = 0;

@@ -5,17 +5,18 @@ use rand::{Rng, SeedableRng, rngs::Xoshiro256PlusPlus};
 use super::{Ends, RoundTrips, output, serve};
 use crate::{Nanos, Result};
 
-/// Queries by `dig`, one after the other, each for another name, answered by `dnsmasq`.
+/// Queries by `dig`, one after another and each for a different name, which `dnsmasq` answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Dns {
-    /// How many.
+    /// The number of queries.
     pub queries: u32,
-    /// Seed of the names.
+    /// Random seed of the names.
     pub seed: u64,
 }
 
 impl Dns {
-    /// Asks the server from the client. The round trips are those of answered queries, in whole microseconds.
+    /// Sends the queries from the client to the server. Returns the round trips of answered queries, in whole
+    /// microseconds.
     pub fn run(&self, ends: Ends<'_>, stop: &AtomicBool) -> Result<RoundTrips> {
         let address = ends.address.to_string();
         let _server = serve(

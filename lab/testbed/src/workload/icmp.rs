@@ -6,21 +6,22 @@ use crate::{Nanos, Result};
 /// Echo requests by `ping`.
 #[derive(Debug, Clone, Copy)]
 pub struct Ping {
-    /// How many.
+    /// The number of requests.
     pub count: u32,
-    /// Time between two.
+    /// The time between two requests.
     pub interval: Duration,
 }
 
-/// What `ping` found.
+/// The result of `ping`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingReport {
-    /// Those of the answered requests. `ping` prints about three digits, so above 10 ms they are in steps of 0.1 ms.
+    /// The round trips of answered requests. `ping` prints about three digits, so above 10 ms they have steps of 0.1
+    /// ms.
     pub round_trips: RoundTrips,
-    /// Sequence numbers, from 1, that had no answer though a later one had.
+    /// Sequence numbers, from 1, of requests without an answer before an answered one.
     pub lost: Vec<u32>,
-    /// Requests after the last answer. `ping` waits only for two round trips at the end, so their answers may have
-    /// been lost, or just late.
+    /// The number of requests after the last answer. `ping` waits for only two round trips at the end, so their answers
+    /// may be lost or merely late.
     pub unknown: u32,
 }
 

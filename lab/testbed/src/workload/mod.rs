@@ -1,7 +1,7 @@
-//! Traffic between client and server whose round trips are known from the client itself.
+//! Traffic between client and server whose round trips the client itself measures.
 //!
-//! What a client measures is the emulated round trip plus what the two hosts add; nothing here is derived from what
-//! is seen in between.
+//! A measured round trip is the emulated one plus the time that the two hosts add. Nothing is derived from observations
+//! between them.
 
 mod dns;
 mod icmp;
@@ -15,6 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_engine::stats;
+
 use crate::{
     Error, Guarded, Lab, Namespace, Nanos, Result, Role,
     error::{command_line, find_program},
@@ -24,53 +26,52 @@ pub use dns::Dns;
 pub use icmp::{Ping, PingReport};
 pub use tcp::{Bulk, BulkReport, PingPong};
 
-/// How long a program or connection may take to start, and a reply to come.
+/// The time that a program or connection may take to start, and a reply to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between whom the traffic is.
+/// The ends of the traffic.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
-    /// Where the client runs.
+    /// The client's namespace.
     pub client: &'a Namespace,
-    /// Where the server runs.
+    /// The server's namespace.
     pub server: &'a Namespace,
-    /// Address of the server.
+    /// The server's address.
     pub address: IpAddr,
 }
 
 impl<'a> Ends<'a> {
-    /// Client and server of a lab, over IPv4.
+    /// Returns the client and the server of a lab, for IPv4.
     pub fn v4(lab: &'a Lab) -> Self {
         Self { client: lab.client(), server: lab.server(), address: Lab::address_v4(Role::Server).into() }
     }
 
-    /// Client and server of a lab, over IPv6.
+    /// Returns the client and the server of a lab, for IPv6.
     pub fn v6(lab: &'a Lab) -> Self {
         Self { address: Lab::address_v6(Role::Server).into(), ..Self::v4(lab) }
     }
 }
 
-/// Round trips as a client measured them, in the order of their start.
+/// Round trips that a client measured, in the order of their start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoundTrips(pub Vec<Nanos>);
 
 impl RoundTrips {
-    /// The value below or at which that share lies (nearest rank); None without any.
-    pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
+    /// Returns the round trip at quantile `share` (0 to 1), by nearest rank. `None` if there are none.
+    pub fn quantile(&self, share: f64) -> Option<Nanos> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let rank = (sorted.len() as f64 * quantile).ceil() as usize;
-        sorted.get(rank.saturating_sub(1)).copied()
+        stats::quantile(&sorted, share)
     }
 }
 
-/// Waits for a program and gives what it wrote to its standard output. `stop` ends it early.
+/// Runs a program and returns its standard output. `stop` ends it early.
 pub fn output(namespace: &Namespace, program: &'static str, arguments: &[String], stop: &AtomicBool) -> Result<String> {
     require(program)?;
     collect(namespace, program.as_ref(), arguments, stop)
 }
 
-/// The same for a program that is known to exist.
+/// Runs a program that is known to exist and returns its standard output. `stop` ends it early.
 pub fn collect(namespace: &Namespace, program: &OsStr, arguments: &[String], stop: &AtomicBool) -> Result<String> {
     let mut line = String::new();
     let mut child = namespace.spawn(program, |command| {
@@ -119,7 +120,7 @@ pub fn serve(
     listen(namespace, program.as_ref(), configure, table, port)
 }
 
-/// The same for a program that is known to exist.
+/// Starts a server program that is known to exist, and waits until it listens.
 pub fn listen(
     namespace: &Namespace,
     program: &OsStr,
@@ -146,7 +147,7 @@ pub fn listen(
     Err(Error::Timeout(format!("the start of {name}")))
 }
 
-/// Whether the calling thread's namespace has a socket of its own at that port: `table` is `tcp` or `udp`.
+/// Returns whether the calling thread's namespace has a socket at that port. `table` is `tcp` or `udp`.
 pub fn is_bound(table: &str, port: u16) -> bool {
     ["", "6"].iter().any(|family| {
         let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}{family}")).unwrap_or_default();
@@ -158,26 +159,38 @@ pub fn is_bound(table: &str, port: u16) -> bool {
     })
 }
 
-/// The programs of the workloads, and the Debian packages that have them.
+/// The programs of the workloads, and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 15] = [
-    ("iperf3", "Install the package iperf3."),
+    (
+        "iperf3",
+        "Install the package iperf3, whose service you may not want, or run tests/unpack target/programs iperf3:iperf3.",
+    ),
     ("ping", "Install the package iputils-ping."),
     ("hping3", "Install the package hping3."),
     ("httping", "Install the package httping."),
     ("dnsmasq", "Install the package dnsmasq-base."),
     ("dig", "Install the package bind9-dnsutils."),
-    ("memcached", "Install the package memcached."),
+    (
+        "memcached",
+        "Install the package memcached, whose service you may not want, or run tests/unpack target/programs memcached:memcached.",
+    ),
     ("tcpdump", "Install the package tcpdump."),
     ("ss", "Install the package iproute2."),
     ("wrk", "Install the package wrk."),
-    ("nginx", "Install the package nginx-light."),
+    (
+        "nginx",
+        "Install the package nginx-light, whose service you may not want, or run tests/unpack target/programs nginx:nginx.",
+    ),
     ("redis-benchmark", "Install the package redis-tools."),
-    ("redis-server", "Install the package redis-server."),
+    (
+        "redis-server",
+        "Install the package redis-server, whose service you may not want, or run tests/unpack target/programs redis-server:redis-server.",
+    ),
     ("wireguard-go", "Install the package wireguard-go."),
     ("wg", "Install the package wireguard-tools."),
 ];
 
-/// That the program is there.
+/// Fails if the program is not installed.
 pub fn require(program: &'static str) -> Result<()> {
     let remedy = PROGRAMS.iter().find(|(name, _)| *name == program).map_or("Install it.", |(_, remedy)| remedy);
     match find_program(program) {

@@ -15,20 +15,20 @@ use serde_json::Value;
 use super::{Ends, PATIENCE, RoundTrips, output, serve};
 use crate::{BitsPerSecond, Bytes, Error, Nanos, Result};
 
-/// Requests and responses on one TCP connection, each request sent when the response before it has come.
+/// Requests and responses on one TCP connection. Each request is sent when the previous response has arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct PingPong {
-    /// For how long.
+    /// The duration.
     pub duration: Duration,
-    /// Longest message; lengths are uniform from 1. Requests and responses are of one length.
+    /// The longest message. Lengths are uniform from 1; a request and its response have the same length.
     pub longest: Bytes,
-    /// Seed of the lengths.
+    /// Random seed of the lengths.
     pub seed: u64,
 }
 
 impl PingPong {
-    /// Talks to the server from the client. The round trips are from before a request is written until its response
-    /// is read; the connection's set-up is not among them.
+    /// Sends the requests from the client to the server. A round trip is the time from before a request is written
+    /// until its response is read. The connection's handshake is not included.
     pub fn run(&self, ends: Ends<'_>, stop: &AtomicBool) -> Result<RoundTrips> {
         let listener = ends.server.enter(|| TcpListener::bind((ends.address, 0)))?.map_err(Error::io("listen"))?;
         let address = listener.local_addr().map_err(Error::io("listen"))?;
@@ -63,7 +63,7 @@ impl PingPong {
     }
 }
 
-/// Sends back what comes, as it comes, until the other side has finished.
+/// Sends every byte back as it arrives, until the other side has finished.
 fn echo_one(listener: &TcpListener) -> Result<()> {
     let failed = || Error::io("echo");
     let mut watched = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
@@ -91,31 +91,31 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
 /// A bulk transfer by `iperf3`.
 #[derive(Debug, Clone, Copy)]
 pub struct Bulk {
-    /// For how long, in whole seconds.
+    /// The duration in whole seconds.
     pub seconds: u32,
-    /// Limit of the rate; as fast as it goes if absent.
+    /// The limit of the rate; if absent, there is none.
     pub rate: Option<BitsPerSecond>,
-    /// From the server to the client.
+    /// True if the server sends.
     pub download: bool,
-    /// Congestion control; the kernel's own if absent.
+    /// The congestion control; if absent, the kernel's default.
     pub congestion: Option<&'static str>,
 }
 
-/// What `iperf3` found.
+/// The result of `iperf3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkReport {
     /// Bytes received.
     pub received: Bytes,
-    /// The sending kernel's lowest smoothed round trip. Null where iperf3 does not tell it.
+    /// The sending kernel's lowest smoothed round trip. `null` if iperf3 does not report it.
     pub rtt_min: Option<Nanos>,
-    /// The mean of its smoothed round trips.
+    /// The mean of the smoothed round trips.
     pub rtt_mean: Option<Nanos>,
-    /// Segments sent again.
+    /// The number of retransmitted segments.
     pub retransmits: Option<u64>,
 }
 
 impl Bulk {
-    /// Sends from one end to the other.
+    /// Runs the transfer.
     pub fn run(&self, ends: Ends<'_>, stop: &AtomicBool) -> Result<BulkReport> {
         const PORT: u16 = 5201;
         let address = ends.address.to_string();
@@ -136,12 +136,18 @@ impl Bulk {
             arguments.push("-R".to_owned());
         }
         let text = output(ends.client, "iperf3", &arguments, stop)?;
-        parse(&text).ok_or_else(|| Error::invalid("output of iperf3", "it has no result"))
+        parse(&text).map_err(|reason| Error::invalid("output of iperf3", reason))
     }
 }
 
-fn parse(text: &str) -> Option<BulkReport> {
-    let end = serde_json::from_str::<Value>(text).ok()?.get("end")?.clone();
+/// Returns the result, or why there is none, in iperf3's words where it has any.
+fn parse(text: &str) -> std::result::Result<BulkReport, String> {
+    let output: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    result_of(&output).ok_or_else(|| output["error"].as_str().unwrap_or("it has no result").to_owned())
+}
+
+fn result_of(output: &Value) -> Option<BulkReport> {
+    let end = output.get("end")?;
     let sender = &end["streams"][0]["sender"];
     let micros = |key: &str| sender[key].as_u64().filter(|&micros| micros > 0).map(Nanos::from_micros);
     Some(BulkReport {
@@ -166,7 +172,7 @@ mod tests {
             rtt_mean: Some(Nanos::from_micros(25_400)),
             retransmits: Some(3),
         };
-        assert_eq!(parse(text), Some(expected));
-        assert_eq!(parse(r#"{"error":"unable to connect"}"#), None);
+        assert_eq!(parse(text), Ok(expected));
+        assert_eq!(parse(r#"{"end":{},"error":"unable to connect"}"#), Err("unable to connect".to_owned()));
     }
 }

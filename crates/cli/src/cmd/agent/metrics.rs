@@ -81,7 +81,7 @@ mod tests {
             let backlog = Backlog { bytes: 5, dropped: 6, ..Backlog::default() };
             metrics.lock().interval(
                 [(Segment::Queueing, &histogram)].into_iter(),
-                &[("tx_again".to_owned(), tx_again)],
+                &[("tx_retransmitted".to_owned(), tx_again)],
                 backlog,
             );
         }
@@ -90,7 +90,7 @@ mod tests {
             r#"dwell_stack_segment_seconds_count{direction="tx",segment="queueing"} 8"#,
             r#"dwell_stack_segment_seconds_bucket{direction="tx",segment="queueing",le="0.000001"} 0"#,
             r#"dwell_stack_segment_seconds_bucket{direction="tx",segment="queueing",le="0.000002"} 8"#,
-            r#"dwell_stack_left_out_total{reason="tx_again"} 4"#,
+            r#"dwell_stack_left_out_total{reason="tx_retransmitted"} 4"#,
             "dwell_agent_backlog_bytes 5",
             "dwell_agent_dropped_batches_total 6",
         ] {

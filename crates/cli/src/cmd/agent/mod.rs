@@ -7,7 +7,7 @@ mod send;
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::anyhow;
-use dwell_engine::{layers::Config, rtt::FilterRule};
+use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
     CollectorAddress, Event, Uplink,
     wire::{AgentName, Hello},
@@ -81,9 +81,6 @@ pub struct Args {
     metrics: Option<SocketAddr>,
 }
 
-/// The number of filter rules that the programs have room for.
-const MAX_RULES: usize = 16;
-
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
@@ -96,11 +93,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         sync_port: reflector.port(),
     };
     let mut config = Config { traces: true, again: true, ..args.selection.config(args.sample_bytes)? };
-    // The connection to the collector is not measured.
-    let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
-    if config.filter.len() < MAX_RULES {
-        config.filter.extend(own.map_err(Failure::usage)?);
+    let given = config.filter.terms();
+    if given == MAX_TERMS {
+        let most = MAX_TERMS - 1;
+        return Err(Failure::usage(anyhow!(
+            "an agent's filter has at most {most} terms, and {given} were given: one place is for the rule that leaves out \
+             its own connection to the collector; join or drop a rule"
+        )));
     }
+    config.filter.exclude_port(args.collector.port());
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;

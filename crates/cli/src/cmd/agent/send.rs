@@ -6,15 +6,15 @@ use std::{
 };
 
 use dwell_engine::{
-    layers::{ByteTrace, Direction, Ends, Layer, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, SegmentFigures},
     socket::TcpInfo,
 };
 use dwell_fleet::{
     Backlog, Batcher, Uplink,
-    wire::{FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
+    wire::{FlowReport, FlowRtt, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Shared;
-use dwell_probes::stack::{self, Hook, Interval, Observer};
+use dwell_probes::stack::{Interval, Observer};
 use dwell_socket::outside;
 
 use super::metrics::AgentMetrics;
@@ -80,23 +80,17 @@ impl Observer for Reporter {
         Ok(())
     }
 
-    fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
-        let counters = counters(interval);
+    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        let counters: Vec<_> = interval.counts().into_iter().map(|(name, count)| (name.into_owned(), count)).collect();
         if let Some((_, metrics)) = &self.served {
-            let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.first));
+            let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.histogram));
             metrics.lock().interval(segments, &counters, self.batcher.backlog());
         }
-        let missing = stack::missing(hooks);
-        let segments = interval.segments.iter().map(|figures| {
-            let (from, to) = stack::ends(hooks, figures.segment);
-            SegmentReport {
-                segment: figures.segment,
-                histogram: figures.first.clone(),
-                again: figures.again.clone(),
-                hook_from: stack::names(hooks, from),
-                hook_to: stack::names(hooks, to),
-                missing: missing.iter().find(|(segment, _)| *segment == figures.segment).map(|(_, layer)| *layer),
-            }
+        let segments = interval.segments.iter().zip(&interval.again).zip(&interval.hooks);
+        let segments = segments.map(|((first, again), hooks)| SegmentReport {
+            first: first.clone(),
+            again: again.histogram.clone(),
+            hooks: hooks.clone(),
         });
         let report = IntervalReport {
             end_ns: interval.end_ns,
@@ -109,27 +103,21 @@ impl Observer for Reporter {
         };
         let round_trips = self.round_trips(&interval.flows);
         let flows = interval.flows.iter().map(|(ends, figures)| {
-            let report = FlowReport { ends: *ends, segments: segments_of(figures) };
-            (report, rtts_of(*ends, figures, &round_trips))
+            let used: Vec<_> = figures.iter().filter(|figures| figures.histogram.count() > 0).cloned().collect();
+            let rtts = rtts_of(*ends, &used, &round_trips);
+            (FlowReport { ends: *ends, segments: used }, rtts)
         });
         self.batcher.push_interval(report, flows.collect(), counters);
         Ok(())
     }
 }
 
-/// Returns the segments of the directions in which a flow's bytes passed.
-fn segments_of(figures: &[SegmentFigures]) -> Vec<FlowSegment> {
-    let segments = figures.iter().filter(|figures| figures.first.count() > 0);
-    let segments = segments.map(|figures| FlowSegment { segment: figures.segment, histogram: figures.first.clone() });
-    segments.collect()
-}
-
-/// Returns the round-trip times of a flow, for the directions in which its bytes passed.
-fn rtts_of(ends: Ends, figures: &[SegmentFigures], round_trips: &HashMap<Ends, RoundTrip>) -> Vec<FlowRtt> {
+/// Returns the round-trip times of a flow, for the directions of the segments in which its bytes passed.
+fn rtts_of(ends: Ends, used: &[SegmentFigures], round_trips: &HashMap<Ends, RoundTrip>) -> Vec<FlowRtt> {
     let rtts =
         [(Direction::Tx, ends), (Direction::Rx, reverse(ends))].into_iter().filter_map(|(direction, from_here)| {
-            let is_used = |row: &SegmentFigures| row.segment.direction() == direction && row.first.count() > 0;
-            let trip = round_trips.get(&from_here).filter(|_| figures.iter().any(is_used))?;
+            let is_used = used.iter().any(|figures| figures.segment.direction() == direction);
+            let trip = round_trips.get(&from_here).filter(|_| is_used)?;
             let is_received = direction == Direction::Rx;
             Some(FlowRtt { ends, is_received, min_ns: trip.min_ns, smoothed_ns: trip.smoothed_ns })
         });
@@ -157,13 +145,4 @@ impl RoundTrip {
 
 fn reverse(ends: Ends) -> Ends {
     Ends { src: ends.dst, dst: ends.src }
-}
-
-/// The counters of an interval, by the names that the store has them under.
-fn counters(interval: &Interval) -> Vec<(String, u64)> {
-    let counters = &interval.counters;
-    let unreadable = ("passages_unreadable".to_owned(), interval.unreadable_passages);
-    let missed = Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
-    let named = counters.named().map(|(name, value)| (name.to_owned(), value));
-    named.chain([unreadable]).chain(missed).collect()
 }

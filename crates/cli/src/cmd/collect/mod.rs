@@ -15,14 +15,15 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
+    source::host_name,
     stop::Stop,
 };
 
-/// Gather what agents on many hosts measured
+/// Collect the measurements of agents on many hosts
 ///
-/// Listens for `dwell agent`, writes what it tells into a store, and joins what two hosts tell of
-/// the same bytes: the time in the network between them, and from socket to socket. What was
-/// acknowledged to an agent is on the disk.
+/// Listens for `dwell agent`, stores its measurements, and joins those of two hosts about the same
+/// bytes: the time in the network between them, and from socket to socket. Measurements are
+/// acknowledged to an agent once they are on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,27 +34,27 @@ Examples:
     --spool fleet.spool --key-file fleet.key")]
 #[group(skip)]
 pub struct Args {
-    /// Where to listen for agents
+    /// Address and port to listen on for agents
     #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present = "new_key")]
     listen: Option<SocketAddr>,
 
-    /// Where to keep it: a file of SQLite, made if it is not there, or
+    /// Store for the measurements: an SQLite file, created if it does not exist, or
     /// clickhouse://HOST:PORT/DATABASE
     #[arg(long, value_name = "FILE", value_parser = place, required_unless_present = "new_key")]
     store: Option<Place>,
 
-    /// With ClickHouse, the file where what is acknowledged waits until the server has it: SQLite
+    /// With ClickHouse, an SQLite file for acknowledged measurements that the server does not have yet
     #[arg(long, value_name = "FILE")]
     spool: Option<PathBuf>,
 
     #[command(flatten)]
     identity: IdentityArgs,
 
-    /// Make a file with a new key, and end
+    /// Create a file with a new key, and exit
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
 
-    /// Time over which the way between hosts is summed up
+    /// Time over which the segments between hosts are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -69,11 +70,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Print the way of bytes between each two hosts, an interval at a time
+    /// Print the path of bytes between each pair of hosts, interval by interval
     #[arg(long, value_enum, default_value_t = Format::None)]
     format: Format,
 
-    /// With --format, each flow by itself too
+    /// With --format, also print each flow separately
     #[arg(long)]
     flows: bool,
 
@@ -89,7 +90,7 @@ enum Format {
     Jsonl,
 }
 
-/// What rows end in.
+/// The store.
 #[derive(Debug, Clone)]
 enum Place {
     File(PathBuf),
@@ -162,7 +163,8 @@ impl Args {
             Format::Jsonl => "jsonl",
         };
         let format = entry(name).expect("a format of this name");
-        let output = Output::new((format.new)(), Sink::stdout()?, Source::default());
+        let output =
+            Output::new((format.new)(), Sink::stdout()?, Source { host: Some(host_name()), ..Source::default() });
         Ok(Some(Print { output, flows: self.flows }))
     }
 }

@@ -2,16 +2,22 @@
 
 use std::{
     io::{self, Write},
-    sync::mpsc::{Receiver, TrySendError, channel, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, TrySendError, channel, sync_channel},
+    },
     thread,
     time::Duration,
 };
 
 use dwell_balancer::control::Event;
-use serde_json::Value;
+use dwell_records::{Format, Jsonl, Record, Source, Status, Verb};
+use dwell_socket::clock::realtime_ns;
 
-/// The name and version of the schema of events.
-const SCHEMA: &str = "dwell.lb/1";
+use super::object;
+use crate::source::{cost, host_name};
+
 /// The number of lines that wait for a slow reader. Further ones are lost.
 const MAX_PENDING: usize = 1024;
 /// How long dropping the writer waits for lines that have not been written.
@@ -24,8 +30,8 @@ pub(super) struct EventWriter {
 
 impl EventWriter {
     /// Starts a thread that writes to `out`, and returns a function that queues an event without waiting. A closed
-    /// output does not end it. Events for which there is no room are counted, and reported by an `lb_lost` event as
-    /// soon as there is.
+    /// output does not end it. Events for which there is no room are counted, and reported by a status as soon as there
+    /// is. Once the function is dropped, a last status follows.
     ///
     /// # Errors
     ///
@@ -33,22 +39,27 @@ impl EventWriter {
     pub(super) fn start(
         mut out: impl Write + Send + 'static,
     ) -> io::Result<(EventWriter, impl FnMut(&Event) + 'static)> {
-        let (sender, lines) = sync_channel::<String>(MAX_PENDING);
+        let (sender, lines) = sync_channel::<Vec<u8>>(MAX_PENDING);
         let (ended, done) = channel();
+        let lost = Arc::new(AtomicU64::new(0));
+        let total = Arc::clone(&lost);
         thread::Builder::new().name("events".into()).spawn(move || {
-            for line in lines {
-                let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-            }
+            let mut write = |line: &[u8]| {
+                let _ = out.write_all(line).and_then(|()| out.flush());
+            };
+            lines.iter().for_each(|line| write(&line));
+            write(&status(total.load(Ordering::Relaxed), true));
             let _ = ended.send(());
         })?;
-        let mut lost = 0;
+        let mut is_reported = true;
         let emit = move |event: &Event| {
-            if lost > 0 && sender.try_send(line(&Event::Lost { events: lost })).is_ok() {
-                lost = 0;
+            let before = lost.load(Ordering::Relaxed);
+            is_reported = is_reported || sender.try_send(status(before, false)).is_ok();
+            // The status must precede any event emitted after the loss.
+            if !is_reported || matches!(sender.try_send(line(event)), Err(TrySendError::Full(_))) {
+                lost.store(before + 1, Ordering::Relaxed);
+                is_reported = false;
             }
-            // `lb_lost` must precede any event emitted after the loss.
-            let is_full = lost > 0 || matches!(sender.try_send(line(event)), Err(TrySendError::Full(_)));
-            lost += u64::from(is_full);
         };
         Ok((EventWriter { done }, emit))
     }
@@ -60,19 +71,24 @@ impl Drop for EventWriter {
     }
 }
 
-fn line(event: &Event) -> String {
-    let mut line = serde_json::Map::new();
-    if let Ok(Value::Object(fields)) = serde_json::to_value(event) {
-        line.extend(fields);
-    }
-    line.insert("schema".into(), SCHEMA.into());
-    line.insert("time".into(), jiff::Timestamp::now().to_string().into());
-    format!("{}\n", Value::Object(line))
+fn line(event: &Event) -> Vec<u8> {
+    object(Some(&jiff::Timestamp::now().to_string()), event).into_bytes()
+}
+
+fn status(lost: u64, last: bool) -> Vec<u8> {
+    let (verb, time_ns, counters) = (Verb::Lb, Some(realtime_ns()), Vec::new());
+    let source = Source { host: Some(host_name()), ..Source::default() };
+    let mut line = Vec::new();
+    let status = Status { verb, time_ns, last, lost, cost: cost(&[]), counters };
+    Jsonl::default().write(&Record::Status(&status), &source, &mut line);
+    line
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -99,7 +115,7 @@ mod tests {
         let (gate, read) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(Vec::new())));
         let slow = Slow { gate: Arc::clone(&gate), read: Arc::clone(&read) };
         let (writer, mut emit) = EventWriter::start(slow).unwrap();
-        let refused = |number: usize| Event::Refused { error: number.to_string() };
+        let refused = |number: usize| Event::Refused { reason: number.to_string() };
         let stopped = gate.lock().unwrap();
         let emitted = MAX_PENDING + 100;
         (0..emitted).for_each(|number| emit(&refused(number)));
@@ -117,15 +133,17 @@ mod tests {
         drop(writer);
         let written = written();
         // One more line than those that wait may be in the hands of the writer.
-        let (notice, last) = (&written[written.len() - 2], &written[written.len() - 1]);
-        let lost = emitted - (written.len() - 2);
+        let [notice, last, end] = written.last_chunk().unwrap();
+        let lost = emitted - (written.len() - 3);
         assert!((99..=100).contains(&lost), "{lost}");
-        assert_eq!((&notice["type"], &notice["events"]), (&"lb_lost".into(), &lost.into()));
-        assert_eq!(last["error"], emitted.to_string());
-        assert_eq!(last["schema"], "dwell.lb/1");
-        let firsts = written.iter().enumerate().take(written.len() - 2);
+        for (status, is_last) in [(notice, false), (end, true)] {
+            assert_eq!((&status["type"], &status["schema"]), (&"lb.status".into(), &"dwell/2".into()));
+            assert_eq!((&status["lost"], &status["last"]), (&lost.into(), &is_last.into()));
+        }
+        assert_eq!(last["reason"], emitted.to_string());
+        let firsts = written.iter().enumerate().take(written.len() - 3);
         for (number, line) in firsts {
-            assert_eq!(line["error"], number.to_string());
+            assert_eq!(line["reason"], number.to_string());
         }
     }
 }

@@ -18,14 +18,15 @@ use std::{
 
 use clap::Subcommand;
 use dwell_balancer::{
-    api::ClientError,
-    config::{ConfigError, DEFAULT_SOCKET, default_pin},
-    control::{ControlError, detach},
+    config::{DEFAULT_SOCKET, default_pin},
+    control::detach,
 };
+use dwell_records::{Header, Object, write_object};
 
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    source::host_name,
     tell::tell,
 };
 
@@ -185,35 +186,19 @@ fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> 
     }
 }
 
+/// Returns an object as a line of JSON. `time` is in RFC 3339.
+fn object(time: Option<&str>, object: &impl Object) -> String {
+    let mut line = Vec::new();
+    write_object(Header { time, host: Some(&host_name()) }, object, &mut line);
+    String::from_utf8_lossy(&line).into_owned()
+}
+
 /// Prints to standard output. A closed pipe ends the process successfully.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure { exit: Exit::Done, error: None }),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::closed()),
         Err(error) => Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
-    }
-}
-
-impl From<ControlError> for Failure {
-    fn from(error: ControlError) -> Failure {
-        let exit = if error.is_usage() { Exit::Usage } else { Exit::Host };
-        Failure::new(exit, error)
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::usage(error)
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Failure {
-        let exit = match error {
-            ClientError::Io { .. } => Exit::Host,
-            ClientError::Refused(_) | ClientError::Malformed { .. } => Exit::Usage,
-        };
-        Failure::new(exit, error)
     }
 }

@@ -12,7 +12,7 @@ use dwell_balancer::api::{Client, MAX_REQUEST_BYTES, PacketRoute, Request, from_
 use dwell_capture::Reader;
 use etherparse::PacketBuilder;
 
-use super::{SocketArgs, print};
+use super::{SocketArgs, object, print};
 use crate::exit::{Exit, Failure};
 
 /// Show where a packet would be sent, and why
@@ -64,11 +64,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();
         for route in &routes {
-            let line = match args.json {
-                true => serde_json::to_string(route).map_err(Failure::usage)?,
-                false => describe(route),
-            };
-            let _ = writeln!(text, "{line}");
+            match args.json {
+                true => text.push_str(&object(Some(&jiff::Timestamp::now().to_string()), route)),
+                false => {
+                    let _ = writeln!(text, "{}", describe(route));
+                }
+            }
         }
         print(&text)?;
     }
@@ -100,7 +101,7 @@ fn describe(route: &PacketRoute) -> String {
         (Some(backend), Some(address)) => format!(" to backend '{backend}' ({address})"),
         _ => String::new(),
     };
-    format!("{vip}{}{to}: {}", route.verdict, route.why)
+    format!("{vip}{}{to}: {}", route.verdict, route.reason)
 }
 
 fn frames(args: &Args) -> Result<Vec<Vec<u8>>, Failure> {

@@ -32,7 +32,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   dwell lb run examples/lb.toml
-  dwell lb run lb.toml | jq -r 'select(.type == \"lb_health\")'")]
+  dwell lb run lb.toml | jq -r 'select(.type == \"lb.health\")'")]
 pub struct Args {
     /// A TOML file, as in examples/lb.toml
     config: PathBuf,

@@ -1,13 +1,13 @@
 //! `dwell lb status`.
 
-use std::fmt::Write;
+use std::{fmt::Write, mem};
 
 use dwell_balancer::{
     api::{BackendStatus, Client, HealthState, Request, Status, VipStatus},
     plan::Phase,
 };
 
-use super::{SocketArgs, print};
+use super::{SocketArgs, object, print};
 use crate::exit::{Exit, Failure};
 
 /// Show VIPs and backends, their weights, and the reasons
@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 #[command(after_help = "\
 Examples:
   dwell lb status
-  dwell lb status --json | jq '.vips[].backends[] | {name, share, latency_s}'")]
+  dwell lb status --json | jq '.vips[].backends[] | {name, share, mean_ns: .latency.mean_ns}'")]
 pub struct Args {
     #[command(flatten)]
     socket: SocketArgs,
@@ -29,11 +29,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let status: Status = Client::connect(&args.socket.path)?.request(&Request::Status {})?;
+    let mut status: Status = Client::connect(&args.socket.path)?.request(&Request::Status {})?;
     match args.json {
         true => {
-            let text = serde_json::to_string_pretty(&status).map_err(Failure::usage)?;
-            print(&format!("{text}\n"))?;
+            let time = mem::take(&mut status.time);
+            print(&object(Some(&time), &status))?;
         }
         false => print(&text(&status, None))?,
     }
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 pub fn text(status: &Status, before: Option<&Status>) -> String {
     let mut text = String::new();
     let plane = &status.plane;
-    let work = status.interval_work_s.map_or("-".into(), seconds);
+    let work = status.interval_work_ns.map_or("-".into(), duration);
     let _ = writeln!(
         text,
         "{} on {}: {} of {} connections; the work of an interval of {} takes {work}",
@@ -52,11 +52,11 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
         status.interface,
         plane.connections,
         plane.capacity,
-        seconds(status.interval_s)
+        duration(status.interval_ns)
     );
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
-        write_vip(&mut text, vip, was, status.interval_s);
+        write_vip(&mut text, vip, was, status.interval_ns);
     }
     if !status.leaving.is_empty() {
         let _ = writeln!(text, "\nleaving, waiting for their last connections:");
@@ -78,13 +78,13 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     text
 }
 
-fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_s: f64) {
+fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64) {
     let port = vip.port.map_or("any".into(), |port| port.to_string());
     let _ = writeln!(
         text,
         "\n{}  {} {}:{port}, policy {}, by {}{}",
         vip.name,
-        vip.protocol,
+        vip.proto,
         vip.address,
         vip.policy,
         vip.forward,
@@ -116,8 +116,9 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
     );
     for backend in &vip.backends {
         let was = was.and_then(|was| was.backends.iter().find(|was| was.real == backend.real));
+        let mean_ns = backend.latency.as_ref().and_then(|latency| latency.mean_ns);
         let count = |now: u64, then: Option<u64>| match then {
-            Some(then) => format!("{:.0}", now.saturating_sub(then) as f64 / interval_s),
+            Some(then) => format!("{:.0}", now.saturating_sub(then) as f64 * 1e9 / interval_ns as f64),
             None => now.to_string(),
         };
         let _ = writeln!(
@@ -127,7 +128,7 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             state(backend),
             100.0 * backend.share,
             backend.weight,
-            backend.latency_s.map_or("-".into(), seconds),
+            mean_ns.map_or("-".into(), duration),
             backend.freshness.map_or("-".into(), |fresh| format!("{fresh:.1}")),
             backend.active,
             count(backend.connections, was.map(|was| was.connections)),
@@ -135,8 +136,8 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             reason(backend)
         );
         if let Some(load) = &backend.load {
-            let wait = load.wait_s.map_or("an unknown wait".into(), |wait| format!("a {} wait", seconds(wait)));
-            let _ = writeln!(text, "    reported {wait} {} ago", seconds(load.age_s));
+            let wait = load.wait_ns.map_or("an unknown wait".into(), |wait| format!("a {} wait", duration(wait)));
+            let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
         }
     }
 }
@@ -155,13 +156,13 @@ fn state(backend: &BackendStatus) -> &'static str {
 
 fn reason(backend: &BackendStatus) -> &str {
     let problem = backend.problem.as_deref();
-    let health = backend.health_why.as_deref();
-    problem.or(health).unwrap_or(&backend.why_words)
+    let health = backend.health_problem.as_deref();
+    problem.or(health).unwrap_or(&backend.explanation)
 }
 
 /// Formats a time with three digits and a unit.
-fn seconds(seconds: f64) -> String {
-    match seconds {
+fn duration(ns: u64) -> String {
+    match ns as f64 / 1e9 {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.1} µs", s * 1e6),

@@ -10,7 +10,7 @@ use dwell_balancer::api::{Client, Request, Status};
 
 use super::{RefreshArgs, SocketArgs, print, status::text};
 use crate::{
-    args::positive_duration,
+    args::{nanos, positive_duration},
     exit::{Exit, Failure},
     stop::Stop,
 };
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let now = Instant::now();
         if let Some((_, then)) = &before {
             // Rates refer to the time between the two requests.
-            status.interval_s = now.duration_since(*then).as_secs_f64().max(1e-3);
+            status.interval_ns = nanos(now.duration_since(*then)).max(1_000_000);
         }
         let page = text(&status, before.as_ref().map(|(status, _)| status));
         print(&frame(&page, is_terminal))?;

@@ -13,12 +13,13 @@ use dwell_probes::{
     response::{Options, Probe},
 };
 use dwell_records::Clock;
+use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, HookName, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock, fail_if_lost},
+    source::{Interfaces, clock, cost, fail_if_lost},
     stop::Stop,
     tell::tell,
 };
@@ -102,7 +103,7 @@ impl Live<'_> {
                 self.follow_clock();
                 self.probe.sweep()?;
                 self.drain()?;
-                self.report.status(&mut self.probe)?;
+                self.report.status(monotonic_ns(), &mut self.probe)?;
                 self.interfaces.poll(|| ())?;
             }
             self.report.flush()?;
@@ -142,7 +143,7 @@ impl Live<'_> {
         let closed = self.probe.finish().map_err(Failure::from);
         let reported = ended.and(drained).and(closed).and(self.drain());
         let counters = self.probe.counters();
-        let finished = self.report.finish(counters.as_ref().ok());
+        let finished = self.report.finish(Some(monotonic_ns()), counters.as_ref().ok(), cost(&self.probe.run_times()));
         reported?;
         let counters = counters?;
         finished?;

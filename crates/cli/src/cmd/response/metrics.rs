@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use dwell_engine::{
-    response::{Estimate, Record, RunningMeans},
+    response::{Answers, Estimate, Record, RunningMeans},
     rtt::Prefix,
 };
 use dwell_metrics::{Collect, Exposition, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, seconds};
@@ -11,28 +11,28 @@ use dwell_probes::response::Probe;
 use dwell_records::Interfaces;
 use dwell_socket::clock::monotonic_ns;
 
-use super::Args;
+use super::{Args, PrefixLengths};
 use crate::{
     exit::Failure,
     served::Served,
-    source::{GROUP_LABELS, ProbeStatus},
+    source::{GROUP_LABELS, ProbeStatus, Watcher},
 };
 
 const LATENCY: Family = Family::histogram(
     "dwell_response_seconds",
     GROUP_LABELS,
     LATENCY_BOUNDS_NS,
-    "Response latency by the prefix of the server: responses, each with the mean of its epoch and flow.",
+    "Response latency by the prefix of the server; of methods other than turns each with the mean of its epoch and flow.",
 );
 const MEAN: Family = Family::gauge(
     "dwell_response_mean_seconds",
     &["prefix"],
-    "Running mean of response latency, of which a response's part halves each 10 s.",
+    "Running mean of response latency, in which the weight of a response halves every 10 s.",
 );
 const EPOCHS: Family = Family::counter(
     "dwell_response_epochs_total",
     &["outcome"],
-    "Epochs of flows, by whether they gave an estimate, or why not.",
+    "Epochs of flows, by outcome: valid, or the reason why there is no estimate.",
 );
 
 /// Half-life of a response's weight in the running mean.
@@ -40,13 +40,13 @@ const HALF_LIFE_NS: u64 = 10_000_000_000;
 /// A server that is silent for this long loses its running mean.
 const FORGET_NS: u64 = 600_000_000_000;
 
-/// What epochs came to.
+/// The figures of all epochs.
 #[derive(Debug, Clone)]
 struct Responses {
     latency: Histograms,
     /// Running means in nanoseconds, by prefix.
     means: BTreeMap<String, u64>,
-    /// Epochs by outcome: "valid", or why there is no estimate.
+    /// Epochs by outcome: "valid", or the reason why there is no estimate.
     epochs: BTreeMap<&'static str, u64>,
 }
 
@@ -59,10 +59,10 @@ impl Responses {
         *self.epochs.entry(outcome).or_default() += 1;
     }
 
-    /// Counts `responses` of one epoch, each with the mean of the epoch.
-    fn count_responses(&mut self, interface: &str, method: &str, prefix: &str, mean_ns: u64, responses: u64) {
+    /// Counts `responses` of one latency.
+    fn count_responses(&mut self, interface: &str, method: &str, prefix: &str, latency_ns: u64, responses: u64) {
         let histogram = self.latency.get([interface, method, prefix], [OTHER, method, OTHER]);
-        histogram.record_many(mean_ns, responses);
+        histogram.record_many(latency_ns, responses);
     }
 }
 
@@ -91,8 +91,7 @@ pub struct Exporter {
     status: Shared<ProbeStatus>,
     means: RunningMeans<Prefix>,
     max_groups: usize,
-    prefix4: u8,
-    prefix6: u8,
+    prefixes: PrefixLengths,
     _served: Served,
 }
 
@@ -103,11 +102,10 @@ impl Exporter {
         Ok(Exporter {
             interfaces,
             responses: served.registry.register(Responses::new(max_groups)),
-            status: served.registry.register(ProbeStatus::default()),
+            status: served.registry.register(ProbeStatus::new(Watcher::Response)),
             means: RunningMeans::new(HALF_LIFE_NS),
             max_groups,
-            prefix4: args.prefix4,
-            prefix6: args.prefix6,
+            prefixes: args.prefixes(),
             _served: served,
         })
     }
@@ -119,14 +117,20 @@ impl Exporter {
         let (true, Some(response_ns)) = (estimate.is_valid(), estimate.response_ns) else {
             return;
         };
-        let address = record.dst.address;
-        let bits = if address.is_ipv4() { self.prefix4 } else { self.prefix6 };
-        let prefix = Prefix::of(address, bits);
+        let prefix = self.prefixes.group(record.dst.address);
         let end_ns = record.epoch.start_ns.wrapping_add(record.epoch.epoch_ns);
         self.means.add(prefix, end_ns, estimate);
         let interface = self.interfaces.label(record.interface).unwrap_or_default();
         let method = estimate.method.name();
-        responses.count_responses(&interface, method, &prefix.to_string(), response_ns, estimate.batches);
+        let prefix = prefix.to_string();
+        match Answers::of(&record.epoch, estimate) {
+            Some(answers) => {
+                for (ns, count) in answers.latencies() {
+                    responses.count_responses(&interface, method, &prefix, ns, count);
+                }
+            }
+            None => responses.count_responses(&interface, method, &prefix, response_ns, estimate.batches),
+        }
     }
 
     /// Updates the running means, and what the probe exports about itself.

@@ -6,13 +6,18 @@ mod metrics;
 mod replay;
 mod report;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
 use dwell_engine::{
+    filter::Filter,
     response::{Config, Estimator, Key, Watch},
-    rtt::FilterRule,
+    rtt::Prefix,
 };
 use dwell_probes::Chain;
 
@@ -24,10 +29,10 @@ use crate::{
 
 /// Estimate response latency from the client's packets alone
 ///
-/// For paths of which only client-to-server packets pass here, and for encrypted ones: a packet
-/// that a response triggers stands in for the response. Each epoch of a flow gives an estimate of
-/// the time from a request to the last byte of its response, with a confidence, or the reason why
-/// there is none.
+/// For encrypted traffic, and where only the packets from clients to servers pass: a packet that a
+/// response triggers stands in for the response. Each epoch of a flow gives an estimate of the time
+/// from a request to the last byte of its response, with a confidence, or the reason why there is
+/// none.
 #[derive(Debug, clap::Args)]
 #[command(
     group = ArgGroup::new("source").required(true).multiple(true).args(["interface", "read"]),
@@ -36,7 +41,7 @@ Examples:
   dwell response -i eth0                         one line per epoch and flow, until Ctrl-C
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
-  dwell response -r clients.pcap --summary       one line per flow
+  dwell response -r clients.pcap --summary=server
   dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
 #[group(skip)]
@@ -68,8 +73,9 @@ pub struct Args {
     server: Vec<String>,
 
     /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
-    /// [!]:PORT[-PORT]; may be given up to 16 times
-    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
+    /// several times, with 16 terms in all
+    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     filter: Vec<String>,
 
     /// The largest IP packet that the path carries, in bytes
@@ -106,9 +112,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Print one line per flow at the end instead: epochs, share with an estimate, and the estimates' percentiles
-    #[arg(long)]
-    summary: bool,
+    /// Print one line per flow, server (address and port) or prefix of servers at the end instead: epochs, share with an
+    /// estimate, number of responses and their percentiles [default: flow]
+    #[arg(long, value_enum, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "flow")]
+    summary: Option<SummaryBy>,
 
     /// Set a constant of an estimator, for experiments: threshold, modes, merge-distance, rto, floor,
     /// heuristics, idle-gap or show-modes; see docs/method/response.md. May be given several times
@@ -119,13 +126,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
 
-    /// Prefix length of IPv4 servers that share metrics
-    #[arg(long, value_name = "BITS", default_value_t = 24, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u8).range(0..=32))]
-    prefix4: u8,
+    /// Prefix length of IPv4 servers that share metrics, or a line of --summary=prefix [default: 24]
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=32))]
+    prefix4: Option<u8>,
 
-    /// Prefix length of IPv6 servers that share metrics
-    #[arg(long, value_name = "BITS", default_value_t = 48, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u8).range(0..=128))]
-    prefix6: u8,
+    /// Prefix length of IPv6 servers that share metrics, or a line of --summary=prefix [default: 48]
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128))]
+    prefix6: Option<u8>,
 
     /// Number of metrics, each of one interface, method and prefix; those beyond it are `other`
     #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -142,7 +149,7 @@ enum EstimatorName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KeyName {
-    /// The most specific of the others that the packet has
+    /// The most specific of the other keys that the packet has
     Auto,
     /// Addresses, ports and protocol
     #[value(name = "5tuple")]
@@ -165,6 +172,27 @@ enum HookName {
     Auto,
     Xdp,
     Tc,
+}
+
+/// How many bits of their addresses servers of a group have in common.
+#[derive(Debug, Clone, Copy)]
+struct PrefixLengths {
+    v4: u8,
+    v6: u8,
+}
+
+impl PrefixLengths {
+    fn group(self, server: IpAddr) -> Prefix {
+        Prefix::of(server, if server.is_ipv4() { self.v4 } else { self.v6 })
+    }
+}
+
+/// What a line of the summary is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SummaryBy {
+    Flow,
+    Server,
+    Prefix,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -195,8 +223,8 @@ impl Args {
                 KeyName::QuicCid => Key::QuicCid,
                 KeyName::Outer => Key::Outer,
             },
-            servers: FilterRule::parse_all(&self.server).map_err(Failure::usage)?,
-            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            servers: Filter::parse_servers(&self.server).map_err(Failure::usage)?,
+            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
             max_flows: self.max_flows,
             idle_timeout_ns: nanos(self.idle_timeout),
             seed,
@@ -223,6 +251,10 @@ impl Args {
         Ok(config)
     }
 
+    fn prefixes(&self) -> PrefixLengths {
+        PrefixLengths { v4: self.prefix4.unwrap_or(24), v6: self.prefix6.unwrap_or(48) }
+    }
+
     fn shows_modes(&self) -> bool {
         self.set.contains(&Constant::ShowModes(true))
     }
@@ -239,9 +271,10 @@ impl Args {
                 )));
             }
         }
-        if let Some(rule) = self.server.iter().find(|rule| rule.starts_with('!')) {
+        let has_prefix = self.prefix4.is_some() || self.prefix6.is_some();
+        if has_prefix && self.metrics.is_none() && self.summary != Some(SummaryBy::Prefix) {
             return Err(Failure::usage(anyhow!(
-                "--server {rule}: name the servers without !; --filter leaves flows out"
+                "--prefix4 and --prefix6 are for --metrics and --summary=prefix: give one of these too, or leave them out"
             )));
         }
         Ok(())

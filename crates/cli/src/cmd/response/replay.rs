@@ -8,7 +8,7 @@ use dwell_records::Source;
 use super::{Args, report::Report};
 use crate::{
     exit::{Exit, Failure},
-    source::{Capture, NoInput, ReplayOutput, interrupted},
+    source::{Capture, NoInput, ReplayOutput, cost, interrupted},
     stop::Stop,
 };
 
@@ -21,24 +21,24 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         Ok(capture) => capture,
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => {
-            output.borrow_mut().report.finish(Some(&Counters::sum([])))?;
+            output.borrow_mut().report.finish(None, Some(&Counters::sum([])), cost(&[]))?;
             return Err(interrupted(path, 0));
         }
     };
     let mut tracker = Tracker::new(&watch);
-    let mut last_ns = 0;
+    let mut last_ns = None;
     let read = capture.read(
         &stop,
         |name| output.borrow_mut().report.set_source(name),
         |packet| observe(&mut tracker, packet, &mut last_ns, &mut output.borrow_mut()),
     );
     let output = &mut *output.borrow_mut();
-    tracker.finish(last_ns, |record| {
+    tracker.finish(last_ns.unwrap_or_default(), |record| {
         output.write(|report| report.record(&record));
     });
     let counters = tracker.counters();
     match output.failed.take() {
-        None => output.report.finish(Some(&counters))?,
+        None => output.report.finish(last_ns, Some(&counters), cost(&[]))?,
         Some(error) => return Err(error.into()),
     }
     capture.verdict(read, &counters)
@@ -48,7 +48,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
 fn observe(
     tracker: &mut Tracker,
     packet: &Observation<'_>,
-    last_ns: &mut u64,
+    last_ns: &mut Option<u64>,
     output: &mut ReplayOutput<Report>,
 ) -> bool {
     tracker.sweep(packet.time_ns, |record| {
@@ -57,6 +57,6 @@ fn observe(
     tracker.observe(packet, |record| {
         output.write(|report| report.record(&record));
     });
-    *last_ns = packet.time_ns;
+    *last_ns = Some(packet.time_ns);
     output.failed.is_none()
 }

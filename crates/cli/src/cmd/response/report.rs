@@ -5,42 +5,55 @@ use std::collections::BTreeMap;
 use dwell_engine::{
     histogram::Histogram,
     measure::{Endpoint, Protocol},
-    response::{Config, Estimator, Key, Reason, Record, estimate},
-    rtt::Counters,
+    response::{Answers, Config, Estimator, Key, Reason, Record, estimate},
+    rtt::{Counters, Prefix},
 };
 use dwell_probes::response::Probe;
-use dwell_records::{self as records, Latency, Output, Response, Sink, SinkError, Source, Text, counted, entry};
+use dwell_records::{
+    self as records, Cost, Latency, Output, Response, Sink, SinkError, Source, Status, Text, Verb, counted, entry,
+};
 
-use super::{Args, Format, metrics::Exporter};
-use crate::{exit::Failure, tell::tell};
+use super::{Args, Format, PrefixLengths, SummaryBy, metrics::Exporter};
+use crate::{exit::Failure, source::cost, tell::tell};
 
-/// Flows whose estimates the summary keeps apart.
-const SUMMARY_FLOWS: usize = 100_000;
+/// Lines whose estimates the summary keeps apart.
+const SUMMARY_LINES: usize = 100_000;
 
 /// The output of a run.
 pub struct Report {
     config: Config,
     output: Option<Output>,
-    /// Estimates by flow.
-    summary: Option<BTreeMap<Flow, Line>>,
-    /// Epochs of flows for which the summary had no room.
+    /// Estimates by what a line is about.
+    summary: Option<(SummaryBy, BTreeMap<Group, Line>)>,
+    prefixes: PrefixLengths,
+    /// Epochs for which the summary had no room.
     other: u64,
     is_text: bool,
     show_modes: bool,
     /// Epochs with too little to estimate from, which are not worth a line of text.
     too_short: u64,
     metrics: Option<Exporter>,
+    /// When the counters are next reported: once in an epoch.
+    status_due_ns: u64,
 }
 
-/// The key of a flow in the summary. A QUIC connection is one flow whatever its client's address is.
-type Flow = (Option<Endpoint>, Endpoint, Protocol, Key, u32, Option<u32>);
+/// What a line of the summary is about.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// A QUIC connection is one flow whatever its client's address is.
+    Flow(Option<Endpoint>, Endpoint, Protocol, Key, u32, Option<u32>),
+    Server(Endpoint, Protocol),
+    Prefix(Prefix),
+}
 
 #[derive(Default)]
 struct Line {
     /// The most recent name.
     name: String,
     epochs: u64,
-    estimates: Histogram,
+    valid: u64,
+    /// Responses, each with its own latency or, where the method does not know that, with the mean of its epoch.
+    responses: Histogram,
     /// Epochs without an estimate, by reason.
     reasons: BTreeMap<String, u64>,
 }
@@ -53,7 +66,7 @@ impl Report {
             Format::Jsonl => "jsonl",
             Format::None => "none",
         };
-        if args.summary && args.format != Format::Text {
+        if args.summary.is_some() && args.format != Format::Text {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
         let output = match entry(name) {
@@ -63,12 +76,14 @@ impl Report {
         Ok(Report {
             config: args.config()?,
             output,
-            summary: args.summary.then(BTreeMap::new),
+            summary: args.summary.map(|by| (by, BTreeMap::new())),
+            prefixes: args.prefixes(),
             other: 0,
             show_modes: args.shows_modes(),
             too_short: 0,
             is_text: args.format == Format::Text,
             metrics,
+            status_due_ns: 0,
         })
     }
 
@@ -89,8 +104,10 @@ impl Report {
         if let Some(metrics) = &mut self.metrics {
             metrics.record(record, &estimate);
         }
+        let answers = Answers::of(&record.epoch, &estimate);
         let response = Response {
             record,
+            percentiles: answers.map(|answers| [0.5, 0.9, 0.95, 0.99].map(|q| answers.quantile(q))),
             response_ns: estimate.response_ns,
             ibg_ns: estimate.ibg_ns,
             batches: estimate.batches,
@@ -102,7 +119,7 @@ impl Report {
         };
         match (&mut self.summary, &mut self.output) {
             (Some(_), _) => {
-                self.add(&response);
+                self.add(&response, answers);
                 Ok(())
             }
             (None, Some(_)) if self.is_text && estimate.reason == Some(Reason::TooFew) => {
@@ -114,35 +131,61 @@ impl Report {
         }
     }
 
-    fn add(&mut self, response: &Response<'_>) {
-        let Some(summary) = &mut self.summary else {
+    fn add(&mut self, response: &Response<'_>, answers: Option<Answers<'_>>) {
+        let Some((by, summary)) = &mut self.summary else {
             return;
         };
         let record = response.record;
-        let flow = (
-            (record.key != Key::QuicCid).then_some(record.src),
-            record.dst,
-            record.protocol,
-            record.key,
-            record.interface,
-            record.id,
-        );
-        if summary.len() >= SUMMARY_FLOWS && !summary.contains_key(&flow) {
+        let (group, name) = match by {
+            SummaryBy::Flow => (
+                Group::Flow(
+                    (record.key != Key::QuicCid).then_some(record.src),
+                    record.dst,
+                    record.protocol,
+                    record.key,
+                    record.interface,
+                    record.id,
+                ),
+                format!("{} {}", record.protocol, record.flow()),
+            ),
+            SummaryBy::Server => {
+                (Group::Server(record.dst, record.protocol), format!("{} {}", record.protocol, record.dst))
+            }
+            SummaryBy::Prefix => {
+                let prefix = self.prefixes.group(record.dst.address);
+                (Group::Prefix(prefix), prefix.to_string())
+            }
+        };
+        if summary.len() >= SUMMARY_LINES && !summary.contains_key(&group) {
             self.other += 1;
             return;
         }
-        let line = summary.entry(flow).or_default();
-        line.name = format!("{} {}", record.protocol, record.flow());
+        let line = summary.entry(group).or_default();
+        line.name = name;
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
-            line.estimates.record(ns);
+            line.valid += 1;
+            match answers {
+                Some(answers) => {
+                    answers.latencies().for_each(|(ns, count)| line.responses.record_many(ns, count));
+                }
+                None => line.responses.record_many(ns, response.batches),
+            }
         } else if let Some(reason) = response.reason {
             *line.reasons.entry(reason.to_owned()).or_default() += 1;
         }
     }
 
-    /// Updates the metrics.
-    pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
+    /// Updates the metrics, and reports the counters so far.
+    pub fn status(&mut self, time_ns: u64, probe: &mut Probe) -> Result<(), Failure> {
+        if let Some(output) = &mut self.output
+            && time_ns >= self.status_due_ns
+        {
+            self.status_due_ns = time_ns + self.config.epoch_ns;
+            let cost = cost(&probe.run_times());
+            let status = Status::of_packets(Verb::Response, Some(time_ns), false, &probe.counters()?, cost);
+            output.write(&records::Record::Status(&status))?;
+        }
         self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.status(probe))
     }
 
@@ -152,8 +195,9 @@ impl Report {
     }
 
     /// Ends the run with the summary and, if they are known, the counters.
-    pub fn finish(&mut self, counters: Option<&Counters>) -> Result<(), SinkError> {
-        let written = self.write_summary();
+    pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
+        let status = counters.map(|counters| Status::of_packets(Verb::Response, time_ns, true, counters, cost));
+        let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
@@ -166,26 +210,39 @@ impl Report {
         written
     }
 
+    fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
+        self.write_summary()?;
+        if let (Some(status), Some(output)) = (status, &mut self.output) {
+            output.write(&records::Record::Status(status))?;
+        }
+        self.flush()
+    }
+
     fn write_summary(&mut self) -> Result<(), SinkError> {
-        if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
+        if let (Some((by, summary)), Some(output)) = (&self.summary, &mut self.output) {
             output.lines(|out| {
-                out.push_str(
-                    "epochs  valid      p50      p90      p99  flow (percentiles over epochs); why others are not valid\n",
-                );
+                let about = match by {
+                    SummaryBy::Flow => "flow",
+                    SummaryBy::Server => "server",
+                    SummaryBy::Prefix => "prefix of servers",
+                };
+                out.push_str(&format!(
+                    "epochs  valid  responses      p50      p90      p99  {about}; why other epochs are not valid\n"
+                ));
                 for line in summary.values() {
-                    let quantile = |q| match line.estimates.quantile_ns(q) {
+                    let quantile = |q| match line.responses.quantile_ns(q) {
                         Some(ns) => Latency(ns).to_string(),
                         None => "-".to_owned(),
                     };
                     let commonest = line.reasons.iter().max_by_key(|(_, epochs)| **epochs);
-                    let why = commonest.map_or(String::new(), |(reason, epochs)| {
-                        format!("; mostly {reason}: {epochs}")
-                    });
-                    let valid = line.estimates.count() as f64 / line.epochs as f64;
+                    let why =
+                        commonest.map_or(String::new(), |(reason, epochs)| format!("; mostly {reason}: {epochs}"));
+                    let valid = line.valid as f64 / line.epochs as f64;
                     out.push_str(&format!(
-                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {}{why}\n",
+                        "{:>6}  {:>3.0} %  {:>9}  {:>7}  {:>7}  {:>7}  {}{why}\n",
                         line.epochs,
                         valid * 100.0,
+                        line.responses.count(),
                         quantile(0.5),
                         quantile(0.9),
                         quantile(0.99),
@@ -193,10 +250,10 @@ impl Report {
                     ));
                 }
                 if self.other > 0 {
-                    out.push_str(&format!("{:>6}  of other flows\n", self.other));
+                    out.push_str(&format!("{:>6}  of others\n", self.other));
                 }
             })?;
         }
-        self.flush()
+        Ok(())
     }
 }

@@ -14,14 +14,14 @@ use dwell_probes::{
     Hook,
     rtt::{Options, Probe},
 };
-use dwell_records::counted;
+use dwell_records::{Source, counted};
 use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock, fail_if_lost},
+    source::{Interfaces, clock, cost, fail_if_lost},
     stop::Stop,
     tell::{show, tell},
 };
@@ -45,14 +45,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.ingress() == Hook::Xdp {
         interfaces.require_link_headers("--ingress-hook xdp")?;
     }
-    let source = interfaces.source()?;
-    let names = source.interfaces.clone();
+    let aggregate = args.aggregation()?;
+    let source = Source { prefixes: aggregate.prefixes.clone(), ..interfaces.source()? };
+    let metrics = args.metrics.map(|address| Exporter::start(address, args, source.clone())).transpose()?;
     let report = Report::new(args, source)?;
-    let metrics = args.metrics.map(|address| Exporter::start(address, args, names)).transpose()?;
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
         report: report.wants_samples(),
-        aggregate: (args.aggregate || metrics.is_some()).then(|| args.aggregation()),
+        aggregate: (args.aggregate || metrics.is_some()).then(|| aggregate.clone()),
         ingress: args.ingress(),
         tc: args.tc_kind(),
         replay: false,
@@ -134,8 +134,8 @@ impl Live<'_> {
         if groups > 0 {
             self.shown = Instant::now();
         }
-        let counters = self.probe.counters()?;
-        self.report.status(monotonic_ns(), counters)?;
+        let counters = self.probe.all_counters()?;
+        self.report.status(monotonic_ns(), &counters, cost(&self.probe.run_times()))?;
         if let Some(metrics) = &self.metrics {
             metrics.status(&self.probe, &counters);
         }
@@ -145,9 +145,9 @@ impl Live<'_> {
 
     /// Reports the interval that ends. Returns the number of groups with samples.
     fn report_groups(&mut self, length: Duration) -> Result<usize, Failure> {
-        let groups = self.probe.take_groups()?;
+        let (groups, freed) = self.probe.take_groups(monotonic_ns())?;
         if let Some(metrics) = &self.metrics {
-            metrics.groups(&groups);
+            metrics.groups(&groups, &freed);
         }
         let shown: &[_] = if self.args.aggregate { &groups } else { &[] };
         self.report.interval(monotonic_ns(), nanos(length), shown)?;
@@ -188,10 +188,10 @@ impl Live<'_> {
             true => ended,
             false => ended.and(self.report_rest()),
         };
-        let counters = self.probe.counters();
+        let counters = self.probe.all_counters();
         let finished = match is_closed(&reported) {
             true => Ok(()),
-            false => self.report.finish(Some(monotonic_ns()), counters.as_ref().ok().copied()),
+            false => self.report.finish(Some(monotonic_ns()), counters.as_ref().ok(), cost(&self.probe.run_times())),
         };
         reported?;
         let counters = counters?;

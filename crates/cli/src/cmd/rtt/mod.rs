@@ -5,12 +5,14 @@ mod metrics;
 mod replay;
 mod report;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
+use anyhow::{Context, anyhow};
 use clap::{ArgAction, ArgGroup, ValueEnum};
 use dwell_engine::{
+    filter::Filter,
     measure::Method,
-    rtt::{Aggregate, Config, FilterRule, RateLimit},
+    rtt::{Aggregate, Config, Prefixes, RateLimit},
 };
 use dwell_probes::{Hook, TcHookKind};
 
@@ -51,16 +53,17 @@ pub struct Args {
         long,
         value_delimiter = ',',
         value_name = "METHOD",
-        default_value = "tcp-timestamp,tcp-seq,icmp,icmpv6,dns,quic-spin,quic-spin-loop,quic-handshake",
-        value_parser = method,
+        default_value = "auto",
+        value_parser = Choice::parse,
         hide_default_value = true,
-        help = "What to measure, separated by commas: tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake [default: all; tcp-seq then serves TCP flows without timestamps]"
+        help = "What to measure, separated by commas: auto, tcp, tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake; tcp chooses between its two methods for each flow [default: auto, which is tcp and all methods listed after tcp-seq]"
     )]
-    methods: Vec<Method>,
+    methods: Vec<Choice>,
 
     /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
-    /// [!]:PORT[-PORT]; may be given up to 16 times
-    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
+    /// several times, with 16 terms in all
+    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     filter: Vec<String>,
 
     /// Minimum time between samples of each direction of a flow; 0 to sample every packet (QUIC samples are rare and
@@ -88,10 +91,23 @@ pub struct Args {
     #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
+    /// List of prefixes that are groups of their own: per line a prefix and its name. The longest that contains an
+    /// address counts; addresses in none are grouped by --prefix4 and --prefix6
+    #[arg(long, value_name = "FILE")]
+    prefixes: Option<PathBuf>,
+
+    /// Time without a sample after which a group makes room for others
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration)]
+    group_timeout: Duration,
+
     /// Number of groups, each of one interface, method and prefix; bounds memory and metrics. One of them is `other`,
     /// for all samples beyond the limit
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
+
+    /// Do not tell flows apart by VLAN and tunnel, as where the two directions have different tags
+    #[arg(long)]
+    ignore_tunnels: bool,
 
     /// Report when flows open, give their first round trip, and close
     #[arg(long)]
@@ -142,6 +158,38 @@ pub struct Args {
     metrics: Option<SocketAddr>,
 }
 
+/// A word of `--methods`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// All methods, those of TCP as by `Tcp`.
+    Auto,
+    /// The better of the two methods of TCP, for each flow.
+    Tcp,
+    /// One method.
+    One(Method),
+}
+
+impl Choice {
+    fn parse(text: &str) -> Result<Choice, String> {
+        match text {
+            "auto" => Ok(Choice::Auto),
+            "tcp" => Ok(Choice::Tcp),
+            name => Method::from_name(name).map(Choice::One).ok_or_else(|| {
+                let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
+                format!("unknown method; the methods are auto, tcp, {}", names.join(", "))
+            }),
+        }
+    }
+
+    fn methods(self) -> Vec<Method> {
+        match self {
+            Choice::Auto => Method::ALL.to_vec(),
+            Choice::Tcp => vec![Method::TcpTimestamp, Method::TcpSeq],
+            Choice::One(method) => vec![method],
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Ingress {
     Tc,
@@ -173,9 +221,19 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 impl Args {
     fn config(&self, seed: u64) -> Result<Config, Failure> {
+        let tcp_auto = self.methods.iter().any(|choice| matches!(choice, Choice::Auto | Choice::Tcp));
+        let one =
+            self.methods.iter().find(|choice| matches!(choice, Choice::One(Method::TcpTimestamp | Method::TcpSeq)));
+        if let (true, Some(Choice::One(method))) = (tcp_auto, one) {
+            return Err(Failure::usage(anyhow!(
+                "--methods: auto and tcp choose between tcp-timestamp and tcp-seq themselves: leave out {method}"
+            )));
+        }
         Ok(Config {
-            methods: self.methods.clone(),
-            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            methods: self.methods.iter().flat_map(|choice| choice.methods()).collect(),
+            tcp_auto,
+            ignore_tunnels: self.ignore_tunnels,
+            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
             rate_limit: match self.rtt_rate {
                 Some(multiple) => RateLimit::RoundTrips(multiple, nanos(self.rate_limit)),
                 None => RateLimit::Interval(nanos(self.rate_limit)),
@@ -191,8 +249,23 @@ impl Args {
     }
 
     /// How samples are grouped.
-    fn aggregation(&self) -> Aggregate {
-        Aggregate { prefix4: self.prefix4, prefix6: self.prefix6, max_groups: self.max_groups }
+    fn aggregation(&self) -> Result<Aggregate, Failure> {
+        let prefixes = match &self.prefixes {
+            None => Prefixes::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path)
+                    .with_context(|| format!("cannot read the list of prefixes {}", path.display()))
+                    .map_err(Failure::usage)?;
+                Prefixes::parse(&text).with_context(|| path.display().to_string()).map_err(Failure::usage)?
+            }
+        };
+        Ok(Aggregate {
+            prefix4: self.prefix4,
+            prefix6: self.prefix6,
+            prefixes,
+            max_groups: self.max_groups,
+            idle_ns: nanos(self.group_timeout),
+        })
     }
 
     fn ingress(&self) -> Hook {
@@ -209,13 +282,6 @@ impl Args {
             Attach::Clsact => TcHookKind::Clsact,
         }
     }
-}
-
-fn method(text: &str) -> Result<Method, String> {
-    Method::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
-        format!("unknown method; the methods are {}", names.join(", "))
-    })
 }
 
 fn multiple(text: &str) -> Result<f64, String> {

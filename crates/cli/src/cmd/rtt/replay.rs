@@ -6,7 +6,7 @@ use dwell_engine::{
     measure::Event,
     observe::Observation,
     replay::Intervals,
-    rtt::{Config, Counters, Groups, Tracker},
+    rtt::{Aggregate, Config, Counters, Groups, Tracker},
 };
 use dwell_records::{SinkError, Source};
 
@@ -14,26 +14,28 @@ use super::{Args, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Capture, NoInput, ReplayOutput, interrupted},
+    source::{Capture, NoInput, ReplayOutput, cost, interrupted},
     stop::Stop,
 };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
     let config = args.config(0)?;
-    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, Source::default())?)));
+    let aggregate = args.aggregation()?;
+    let source = Source { prefixes: aggregate.prefixes.clone(), ..Source::default() };
+    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, source)?)));
     let quiet = Rc::clone(&output);
     let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().write(Report::flush)) {
         Ok(capture) => capture,
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => {
             let nothing = Counters::sum([]);
-            output.borrow_mut().report.finish(None, Some(nothing))?;
+            output.borrow_mut().report.finish(None, Some(&nothing), cost(&[]))?;
             return Err(interrupted(path, 0));
         }
     };
     let names = Rc::clone(&output);
-    let mut replay = Replay::new(args, &config, output);
+    let mut replay = Replay::new(args, &config, aggregate, output);
     let read = capture.read(&stop, |name| names.borrow_mut().report.set_source(name), |packet| replay.observe(packet));
     let counters = replay.finish()?;
     capture.verdict(read, &counters)
@@ -50,10 +52,10 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(args: &Args, config: &Config, output: Rc<RefCell<ReplayOutput<Report>>>) -> Replay {
+    fn new(args: &Args, config: &Config, aggregate: Aggregate, output: Rc<RefCell<ReplayOutput<Report>>>) -> Replay {
         Replay {
             tracker: Tracker::new(config),
-            groups: args.aggregate.then(|| Groups::new(args.aggregation())),
+            groups: args.aggregate.then(|| Groups::new(aggregate)),
             intervals: Intervals::new(nanos(args.interval)),
             reports_closes: args.flow_events,
             last_ns: None,
@@ -68,9 +70,9 @@ impl Replay {
             && let Some(end_ns) = self.intervals.advance(packet.time_ns)
         {
             let length_ns = self.intervals.length_ns();
-            output.write(|report| report.interval(end_ns, length_ns, &groups.take()));
+            output.write(|report| report.interval(end_ns, length_ns, &groups.take(end_ns)));
             let counters = groups.count(self.tracker.counters());
-            output.write(|report| report.status(end_ns, counters));
+            output.write(|report| report.status(end_ns, &counters, cost(&[])));
         }
         let groups = &mut self.groups;
         let mut report_event = |event: Event| {
@@ -100,16 +102,16 @@ impl Replay {
             && output.failed.is_none()
         {
             let end_ns = last.max(start);
-            output.write(|report| report.interval(end_ns, end_ns - start, &groups.take()));
+            output.write(|report| report.interval(end_ns, end_ns - start, &groups.take(end_ns)));
         }
         let counters = self.tracker.counters();
         let counters = self.groups.as_ref().map_or(counters, |groups| groups.count(counters));
         match output.failed.take() {
-            None => output.report.finish(self.last_ns, Some(counters))?,
+            None => output.report.finish(self.last_ns, Some(&counters), cost(&[]))?,
             Some(error) => {
                 // The counters are reported even though records are lost.
                 if !matches!(error, SinkError::Closed { .. }) {
-                    let _ = output.report.finish(self.last_ns, Some(counters));
+                    let _ = output.report.finish(self.last_ns, Some(&counters), cost(&[]));
                 }
                 return Err(error.into());
             }

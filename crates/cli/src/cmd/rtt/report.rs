@@ -5,7 +5,9 @@ use dwell_engine::{
     measure::Event,
     rtt::{Counters, Group},
 };
-use dwell_records::{Interval, Kind, Output, Record, Sink, SinkError, Source, Status, Summary, Text, entry};
+use dwell_records::{
+    Cost, Interval, Kind, Output, Record, Sink, SinkError, Source, Status, Summary, Text, Verb, entry,
+};
 
 use super::{Args, Format};
 use crate::{exit::Failure, tell::tell};
@@ -19,8 +21,6 @@ pub struct Report {
     summary: Option<Summary>,
     /// Whether samples are written one by one.
     writes_samples: bool,
-    /// Whether the format writes counters.
-    writes_status: bool,
 }
 
 impl Report {
@@ -54,7 +54,6 @@ impl Report {
             output,
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
             writes_samples: !args.aggregate && !args.summary,
-            writes_status: format.is_some_and(|format| (format.writes)(Kind::Status)),
         })
     }
 
@@ -106,37 +105,35 @@ impl Report {
     }
 
     /// Reports the counters so far, at the end of an interval.
-    pub fn status(&mut self, time_ns: u64, counters: Counters) -> Result<(), SinkError> {
-        self.write_status(Some(time_ns), false, counters)?;
+    pub fn status(&mut self, time_ns: u64, counters: &Counters, cost: Cost) -> Result<(), SinkError> {
+        self.write_status(&Status::of_packets(Verb::Rtt, Some(time_ns), false, counters, cost))?;
         self.flush()
     }
 
     /// Ends the run with the summary and, if they are known, the counters. The counters go to standard error even if
     /// standard output has failed.
-    pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
-        let written = self.finish_output(time_ns, counters);
+    pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
+        let status = counters.map(|counters| Status::of_packets(Verb::Rtt, time_ns, true, counters, cost));
+        let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(&counters, ("sample", "samples")));
+            tell(Text::counters(counters, ("sample", "samples")));
         }
         written
     }
 
-    fn finish_output(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
+    fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.write(&Record::Summary(summary))?;
         }
-        if let Some(counters) = counters {
-            self.write_status(time_ns, true, counters)?;
+        if let Some(status) = status {
+            self.write_status(status)?;
         }
         self.flush()
     }
 
-    fn write_status(&mut self, time_ns: Option<u64>, last: bool, counters: Counters) -> Result<(), SinkError> {
-        match &mut self.output {
-            Some(output) if self.writes_status => output.write(&Record::Status(&Status { time_ns, last, counters })),
-            _ => Ok(()),
-        }
+    fn write_status(&mut self, status: &Status) -> Result<(), SinkError> {
+        self.output.as_mut().map_or(Ok(()), |output| output.write(&Record::Status(status)))
     }
 }

@@ -28,20 +28,34 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
         };
         Failure::new(exit, error)
     })?;
+    if args.sets_options() {
+        scope.check_options().map_err(|error| Failure::new(Exit::Host, error))?;
+    }
+    let config = watcher::config(args, false)?;
     let mut printer = Printer::open(args)?;
     printer.set_outside();
     let stop = Stop::listen(args.duration)?;
-    let outside = Outside::start(scope, watcher::config(args, false));
+    let outside = Outside::start(scope, config);
     let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
     watch(args, Watcher::new(None, Some(outside), args.poll), printer, &stop)
 }
 
 /// Watches the processes of a cgroup, and keeps their send buffers short if the arguments demand it.
 pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
+    let config = watcher::config(args, false)?;
     let mut printer = Printer::open(args)?;
     printer.set_outside();
     let stop = Stop::listen(args.duration)?;
-    let cgroup = Cgroup::start(path, watcher::config(args, false)).map_err(|error| {
+    let limiter = args.sets_options().then(|| {
+        SendBufferLimiter::attach(&cgroup::Options {
+            cgroup: path.to_owned(),
+            target: args.minimize.then_some(args.target),
+            congestion: args.congestion.clone(),
+        })
+    });
+    let limiter = limiter.transpose()?;
+    // It watches all connections, and sets the options of those that began before dwell's BPF program was attached.
+    let cgroup = Cgroup::start(path, config).map_err(|error| {
         let exit = match error {
             outside::Error::Cgroup { .. } => Exit::Usage,
             _ => Exit::Host,
@@ -52,15 +66,6 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
     for error in watcher.inaccessible() {
         printer.note(&error.to_string());
     }
-    let is_kept = args.minimize || args.congestion.is_some();
-    let limiter = is_kept.then(|| {
-        SendBufferLimiter::attach(&cgroup::Options {
-            cgroup: path.to_owned(),
-            target: args.minimize.then_some(args.target),
-            congestion: args.congestion.clone(),
-        })
-    });
-    let limiter = limiter.transpose()?;
     let exit = watch(args, watcher, printer, &stop)?;
     if let Some(mut limiter) = limiter {
         report_settings(&limiter.counts()?, args);

@@ -20,7 +20,7 @@ use nix::{
         signal::{Signal, kill, raise},
         wait::{Id, WaitPidFlag, WaitStatus, waitid},
     },
-    unistd::Pid,
+    unistd::{Pid, geteuid},
 };
 use signal_hook::{
     consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
@@ -33,7 +33,7 @@ use super::{
     notes::Notes,
     print::Printer,
     program::Program,
-    watcher::{self, Watcher},
+    watcher::{self, Watcher, no_table},
 };
 use crate::{
     exit::{Exit, Failure},
@@ -65,14 +65,21 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     let mut command = Command::new(&program.path);
     command.arg0(name).args(&args.command[1..]);
     let mut inside = None;
+    let mut inherited = None;
     if let Some(library) = &library {
         let table = Table::create(&args.table_config()).map_err(no_table)?;
         let (variable, value) = library::preload(library);
         command.env(variable, value);
         command.env(table::VARIABLE, table.path());
+        // Only root starts programs that run as another user and can use the library.
+        if geteuid().is_root() {
+            let (descriptor, path) = table.inheritable().map_err(no_table)?;
+            command.env(table::INHERITED_VARIABLE, path);
+            inherited = Some(descriptor);
+        }
         inside = Some(table);
     }
-    let outside = Outside::start(Scope::Tree(process::id()), watcher::config(args, inside.is_some()));
+    let outside = Outside::start(Scope::Tree(process::id()), watcher::config(args, inside.is_some())?);
     let outside = or_inside_only(outside, inside.is_some(), &printer)?;
     let notes = Notes::new(args, inside.is_some());
     if inside.is_none() {
@@ -80,6 +87,7 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     }
     let events = listen()?;
     let mut child = command.spawn().map_err(|error| not_started(name, &error))?;
+    drop(inherited);
     let mut measurement = Measurement {
         watcher: Watcher::new(inside, outside, args.poll),
         notes,
@@ -91,18 +99,13 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     Ok(exit_status(status))
 }
 
-fn no_table(error: table::Error) -> Failure {
-    let exit = match error {
-        table::Error::Congestion { .. } => Exit::Usage,
-        table::Error::Memory { .. } => Exit::Host,
-    };
-    Failure::new(exit, error)
-}
-
 fn note_outside(printer: &Printer, args: &Args, why: &str) {
     printer.note(&format!("connections are measured from outside: {why}"));
-    if args.minimize || args.congestion.is_some() {
-        printer.note("no options are set on connections that are watched only from outside");
+    if args.sets_options() {
+        printer.note(match args.sets_outside() {
+            true => "options are set from outside, on connections that live longer than 50 ms; writes are not cut",
+            false => "no options are set, because --set controller=element needs the library",
+        });
     }
 }
 
@@ -249,9 +252,8 @@ impl Measurement<'_> {
         self.report_loss();
         self.print_interval()?;
         self.printer.end()?;
-        if let Some(table) = &self.watcher.table {
-            self.notes.end(&table.counts(), self.printer);
-        }
+        let reset = self.watcher.reset_options();
+        self.notes.end(&self.watcher.counts(), reset, self.printer);
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
     let name = match args.needs_calls() {
         true => "libdwell_calls.so",
-        false => "libdwell.so",
+        false => "libdwell_preload.so",
     };
     let path = match &args.library {
         Some(path) => std::path::absolute(path).ok().filter(|path| path.is_file()).ok_or_else(|| {
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn what_was_loaded_before_is_loaded_still_and_first() {
-        let library = Path::new("/lib/libdwell.so");
-        assert_eq!(joined(None, library), "/lib/libdwell.so");
-        assert_eq!(joined(Some(OsStr::new("")), library), "/lib/libdwell.so");
-        assert_eq!(joined(Some(OsStr::new("/lib/libasan.so")), library), "/lib/libasan.so:/lib/libdwell.so");
+        let library = Path::new("/lib/libdwell_preload.so");
+        assert_eq!(joined(None, library), "/lib/libdwell_preload.so");
+        assert_eq!(joined(Some(OsStr::new("")), library), "/lib/libdwell_preload.so");
+        assert_eq!(joined(Some(OsStr::new("/lib/libasan.so")), library), "/lib/libasan.so:/lib/libdwell_preload.so");
     }
 }

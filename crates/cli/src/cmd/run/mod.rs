@@ -42,7 +42,9 @@ Examples:
   sudo dwell run --minimize --cgroup /sys/fs/cgroup/system.slice/nginx.service
                                       all connections of a service, nothing loaded into it
   dwell run --attach $(pidof -s redis-server) --duration 10s
-                                      a running program"
+                                      a running program
+  sudo dwell run --minimize --attach $(pidof -s rsync)
+                                      the same with a short send buffer, until Ctrl-C"
 )]
 #[group(skip)]
 pub struct Args {
@@ -56,16 +58,16 @@ pub struct Args {
     command: Vec<OsString>,
 
     /// Watch this running process and its descendants, until it ends or Ctrl-C
-    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "minimize", "congestion", "library"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "library"], value_parser = clap::value_parser!(u32).range(1..))]
     attach: Option<u32>,
 
     /// Watch all processes of this cgroup (v2) and of those below it, in all network namespaces, until
     /// it is removed or Ctrl-C. With --minimize the kernel keeps the send buffers of new connections
-    /// short
+    /// short, and dwell those of the others
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "attach", "library", "outside"])]
     cgroup: Option<PathBuf>,
 
-    /// Keep bytes from waiting in the send buffer
+    /// Keep bytes from waiting in the send buffer; with --attach and --cgroup until dwell ends
     #[arg(long)]
     minimize: bool,
 
@@ -105,7 +107,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["minimize", "congestion", "library"])]
     outside: bool,
 
-    /// The library to load into the program [default: libdwell.so, next to dwell or in ../lib/dwell]
+    /// The library to load into the program [default: libdwell_preload.so, or libdwell_calls.so with
+    /// --minimize, next to dwell or in ../lib/dwell]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
@@ -173,13 +176,16 @@ impl Args {
                 Variant::Controller(_) | Variant::Wireless(_) if !self.minimize => {
                     return refuse("--set controller and --set wireless need --minimize: give that too");
                 }
+                Variant::Estimator(Estimator::Exact) if self.is_element() => {
+                    return refuse("--set controller=element measures with estimator=paper: choose that");
+                }
                 Variant::Wireless(true) if self.controller() != ControllerKind::Element => {
                     return refuse("--set wireless=true is for --set controller=element: give that too");
                 }
-                Variant::Controller(ControllerKind::Element) if self.cgroup.is_some() => {
+                Variant::Controller(ControllerKind::Element) if self.cgroup.is_some() || self.attach.is_some() => {
                     return refuse(
-                        "--set controller=element sleeps in calls that write, which cannot be seen with --cgroup: \
-                         choose another controller",
+                        "--set controller=element sleeps in calls that write, which cannot be seen with --cgroup and \
+                         --attach: choose another controller",
                     );
                 }
                 _ => {}
@@ -197,11 +203,21 @@ impl Args {
     }
 
     fn estimator(&self) -> Estimator {
-        let given = self.set.iter().rev().find_map(|variant| match variant {
+        match self.is_element() {
+            true => Estimator::Paper,
+            false => self.given_estimator().unwrap_or(Estimator::Exact),
+        }
+    }
+
+    fn given_estimator(&self) -> Option<Estimator> {
+        self.set.iter().rev().find_map(|variant| match variant {
             Variant::Estimator(estimator) => Some(*estimator),
             _ => None,
-        });
-        given.unwrap_or(Estimator::Exact)
+        })
+    }
+
+    fn is_element(&self) -> bool {
+        self.minimize && self.controller() == ControllerKind::Element
     }
 
     fn table_config(&self) -> table::Config {
@@ -216,9 +232,18 @@ impl Args {
         }
     }
 
+    /// True if options are set on sockets.
+    fn sets_options(&self) -> bool {
+        self.minimize || self.congestion.is_some()
+    }
+
+    /// True if dwell sets options on sockets whose program has not loaded the library.
+    fn sets_outside(&self) -> bool {
+        self.sets_options() && !self.is_element()
+    }
+
     /// True if the library must intercept the calls that write and read.
     fn needs_calls(&self) -> bool {
-        let is_element = self.minimize && self.controller() == ControllerKind::Element;
-        is_element || self.estimator() == Estimator::Paper
+        self.minimize || self.estimator() == Estimator::Paper
     }
 }

@@ -8,7 +8,10 @@ use std::{
 
 use dwell_engine::socket::{Account, Estimator, Viewpoint};
 use dwell_records::{Socket, counted};
-use dwell_socket::table::{Counts, SocketOption};
+use dwell_socket::{
+    outside::{has_library, maps, remedy},
+    table::{Counts, SocketOption},
+};
 
 use super::{Args, print::Printer, watcher::Watcher};
 
@@ -22,6 +25,9 @@ const LATE: Duration = Duration::from_secs(1);
 pub struct Notes {
     wants_exact: bool,
     wants_inside: bool,
+    sets_options: bool,
+    /// Whether dwell sets options where no library does.
+    sets_outside: bool,
     falls_back: bool,
     outside: NamedPrograms,
     /// Connections that were watched from outside at the last interval, by cookie, and since when.
@@ -29,6 +35,7 @@ pub struct Notes {
     /// Processes with connections that are watched from inside.
     inside: HashSet<u32>,
     denied: NamedPrograms,
+    unreachable: NamedPrograms,
 }
 
 /// Programs that a note has named.
@@ -44,11 +51,14 @@ impl Notes {
         Notes {
             wants_exact: args.estimator() == Estimator::Exact,
             wants_inside: is_inside,
+            sets_options: args.sets_options(),
+            sets_outside: args.sets_outside(),
             falls_back: false,
             outside: NamedPrograms::default(),
             were_outside: HashMap::new(),
             inside: HashSet::new(),
             denied: NamedPrograms::default(),
+            unreachable: NamedPrograms::default(),
         }
     }
 
@@ -66,6 +76,13 @@ impl Notes {
         }
         if self.wants_inside {
             self.outside(sockets, printer);
+        }
+        for (pid, error) in watcher.unreachable() {
+            if let Some(name) = self.unreachable.name(pid) {
+                let remedy = remedy(&error);
+                printer
+                    .note(&format!("no options are set on the connections of {name} (process {pid}): {error}{remedy}"));
+            }
         }
         for &pid in watcher.denied() {
             if let Some(name) = self.denied.name(pid) {
@@ -93,22 +110,32 @@ impl Notes {
             let Some(pid) = account.pid.filter(|_| since.is_some()) else {
                 continue;
             };
-            let is_late = now.duration_since(first) < LATE && has_library(pid);
-            if is_late || self.inside.contains(&pid) {
+            if self.inside.contains(&pid) || self.outside.is_done(pid) {
+                continue;
+            }
+            let maps = maps(pid);
+            let has_library = has_library(&maps);
+            if has_library && now.duration_since(first) < LATE {
                 continue;
             }
             if let Some(name) = self.outside.name(pid) {
-                printer.note(&format!(
-                    "connections of {name} (process {pid}) are measured from outside, because they were \
-                     not made through libdwell: the program is linked statically, setuid, or does not \
-                     call the C library"
-                ));
+                let how = match (self.sets_options, self.sets_outside && !has_library) {
+                    (false, _) => "measured from outside",
+                    (true, true) => "measured, and their options set, from outside",
+                    (true, false) => "measured from outside, and no options are set on them",
+                };
+                let why = why_outside(has_library, maps.contains(TABLE));
+                printer.note(&format!("connections of {name} (process {pid}) are {how}, because {why}"));
             }
         }
     }
 
-    /// Prints notes at the end of a run.
-    pub fn end(&self, counts: &Counts, printer: &Printer) {
+    /// Prints notes at the end of a run, when the options of `reset` connections were reset.
+    pub fn end(&self, counts: &Counts, reset: usize, printer: &Printer) {
+        if reset > 0 {
+            let connections = counted(reset as u64, "connection", "connections");
+            printer.note(&format!("the options of {connections} were reset"));
+        }
         if self.wants_inside && counts.processes == 0 {
             printer.note(
                 "no program could use libdwell: connections were measured from outside. Use the \
@@ -146,21 +173,40 @@ impl Notes {
 }
 
 impl NamedPrograms {
+    /// Returns true if nothing is to be printed about a process any more.
+    fn is_done(&self, pid: u32) -> bool {
+        self.names.len() >= MAX_NAMED || self.pids.contains(&pid)
+    }
+
     /// Returns the name of a process if it is to be named: the first process of each name, up to a number of names.
     fn name(&mut self, pid: u32) -> Option<String> {
-        if self.names.len() >= MAX_NAMED || !self.pids.insert(pid) {
+        if self.is_done(pid) {
             return None;
         }
+        self.pids.insert(pid);
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
         let name = name.map_or_else(|_| "a program".into(), |name| printable(name.trim()));
         self.names.insert(name.clone()).then_some(name)
     }
 }
 
-fn has_library(pid: u32) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
-    maps.is_ok_and(|maps| maps.contains("/libdwell"))
+/// Returns why the library of a process does not measure its connections.
+fn why_outside(has_library: bool, has_table: bool) -> &'static str {
+    match (has_library, has_table) {
+        (false, _) => {
+            "they were not made through libdwell: the program is linked statically, setuid, or started without \
+             LD_PRELOAD"
+        }
+        (true, false) => {
+            "its libdwell cannot open dwell's table: it runs as another user, and the program that started it has \
+             closed the inherited descriptor, or it has a libdwell of another version"
+        }
+        (true, true) => "they were not made by calls of the C library, or were inherited",
+    }
 }
+
+/// The memory that the library shares with dwell, in `/proc/PID/maps`.
+const TABLE: &str = "/memfd:dwell";
 
 /// Replaces control characters, as a process may call itself anything.
 fn printable(name: &str) -> String {

@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_records::{Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry};
+use dwell_records::{
+    Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, Status, Verb, entry,
+};
 use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
@@ -19,7 +21,7 @@ use nix::{
 use super::{Args, Format, live_line::LiveLine};
 use crate::{
     exit::{Exit, Failure},
-    source::clock,
+    source::{clock, cost, host_name},
     tell::tell,
 };
 
@@ -60,7 +62,7 @@ impl Printer {
             Some(path) => file(path)?,
             None => standard_error()?,
         };
-        let source = Source { clock: clock(), ..Source::default() };
+        let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let now_ns = monotonic_ns();
         Ok(Printer {
             output: Some(Output::new((format.new)(), sink, source)),
@@ -107,12 +109,21 @@ impl Printer {
         let end_ns = monotonic_ns();
         self.summary.set_length(end_ns.saturating_sub(self.started_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
-        let (is_minimized, is_outside) = (self.is_minimized, self.is_outside);
+        let (remedy, is_outside) = ((!self.is_minimized).then_some("try --minimize"), self.is_outside);
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
+        let status = Status {
+            verb: Verb::Run,
+            time_ns: Some(end_ns),
+            last: true,
+            lost: summary.untold(),
+            cost: cost(&[]),
+            counters: vec![("connections".into(), summary.connections())],
+        };
         self.live.clear();
         self.write(|output| {
-            let end = SocketEnd { end_ns, summary: &summary, is_minimized, is_outside, look_ns };
+            let end = SocketEnd { end_ns, summary: &summary, remedy, is_outside, look_ns };
             output.write(&Record::SocketEnd(&end))?;
+            output.write(&Record::Status(&status))?;
             output.flush()
         });
         Ok(())

@@ -1,6 +1,6 @@
 //! Connections that are watched inside their process and from outside, as one list.
 
-use std::{collections::HashMap, convert::Infallible, time::Duration};
+use std::{collections::HashMap, convert::Infallible, io, time::Duration};
 
 use dwell_engine::socket::{Account, Totals, Viewpoint};
 use dwell_records::{Socket, SocketCounts};
@@ -8,10 +8,10 @@ use dwell_socket::{
     Watch,
     clock::monotonic_ns,
     outside::{self, Cgroup, Outside},
-    table::Table,
+    table::{self, Counts, RawConfig, Table},
 };
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// Shortest and longest time between two polls from outside.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -113,6 +113,26 @@ impl Watcher {
         }
     }
 
+    /// Returns what became of the options that were set on sockets.
+    pub fn counts(&self) -> Counts {
+        let mut all = self.table.as_ref().map_or_else(Counts::default, Table::counts);
+        all += self.outside.as_ref().map_or_else(Counts::default, Outside::counts);
+        all += self.cgroup.as_ref().map_or_else(Counts::default, Cgroup::counts);
+        all
+    }
+
+    /// Resets the options that were set from outside. Returns the number of connections.
+    pub fn reset_options(&mut self) -> usize {
+        let outside = self.outside.as_mut().map_or(0, Outside::reset_options);
+        outside + self.cgroup.as_mut().map_or(0, Cgroup::reset_options)
+    }
+
+    /// Returns processes on whose connections no options can be set from outside, and why.
+    pub fn unreachable(&self) -> Vec<(u32, io::Error)> {
+        let outside = self.outside.iter().flat_map(Outside::unreachable);
+        outside.chain(self.cgroup.iter().flat_map(Cgroup::unreachable)).collect()
+    }
+
     /// Returns why connections in other network namespaces cannot be seen.
     pub fn inaccessible(&self) -> impl Iterator<Item = &outside::Error> {
         self.cgroup.iter().flat_map(Cgroup::inaccessible)
@@ -198,16 +218,28 @@ fn counts_before_first_interval(account: &Account) -> SocketCounts {
     }
 }
 
-/// Returns the configuration for watching from outside.
-pub fn config(args: &super::Args, has_library: bool) -> outside::Config {
+/// Returns the configuration for watching from outside. Where no library sets the options of sockets, dwell does.
+pub fn config(args: &super::Args, has_library: bool) -> Result<outside::Config, Failure> {
     let defaults = outside::Config::default();
-    outside::Config {
+    let options = args.sets_outside().then(|| RawConfig::new(&args.table_config())).transpose();
+    Ok(outside::Config {
+        options: options.map_err(no_table)?,
+        spares_library: has_library,
         poll: args.poll,
         // With a library there is rarely anything to find.
         discovery: defaults.discovery * if has_library { 5 } else { 1 },
         estimator: args.estimator(),
         ..defaults
-    }
+    })
+}
+
+/// Converts an error of the table or its configuration.
+pub fn no_table(error: table::Error) -> Failure {
+    let exit = match error {
+        table::Error::Congestion { .. } => Exit::Usage,
+        table::Error::Memory { .. } => Exit::Host,
+    };
+    Failure::new(exit, error)
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ use crate::{
 
 /// Simulate balancing policies: what they do to latency, 0-RTT and load
 ///
-/// Clients, a balancer and servers with queues, on a clock of their own. The policies are the
-/// balancer's very code. Needs no network and no root; the same seed gives the same figures on any
-/// machine.
+/// Simulates clients, a balancer and servers with queues. The policies are the balancer's own code.
+/// Needs neither a network nor root; the same seed gives the same figures on any machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +27,7 @@ Examples:
   dwell sim --scenario examples/sim.toml --runs 3 --plot sim.html
   dwell lab sim paper                        the tables of the TrafficGrinder paper (dwell-lab)
 
-More: docs/guide/sim.md of the source.")]
+More: docs/guide/sim.md in the source.")]
 #[group(skip)]
 pub struct Args {
     /// A TOML file, as in examples/sim.toml
@@ -43,13 +42,13 @@ struct OutputArgs {
     /// Runs of each policy, each with a seed of its own [default: as the scenario says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Of the first run; the next has one more [default: as the scenario says]
+    /// Seed of the first run; each further run has one more [default: as the scenario says]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How to print: text, or jsonl, an object a policy and number of servers
+    /// Output format: text, or jsonl, one object per policy and number of servers
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Draw it, too: a page of HTML that needs nothing else
+    /// Write a page of HTML with charts as well
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -69,13 +68,13 @@ fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Fai
     scenario.seed = output.seed.unwrap_or(scenario.seed);
     let stop = Stop::listen(None)?;
     let bar = Bar::new(jobs(&scenario).len() as u64, "runs");
-    let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs))?;
+    let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs), &|note| tell(note))?;
     let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
     let text = policies(&part.summaries);
     report::write(&text, &[part], output.format == Format::Jsonl, output.plot.as_deref())
         .map_err(|error| Failure::new(Exit::Incomplete, error))?;
     if stop.is_asked() {
-        tell("stopped: what is printed is of the runs that were done");
+        tell("stopped: the results are those of the runs so far");
         return Ok(Exit::Incomplete);
     }
     Ok(Exit::Done)

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
-use dwell_records::{Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
+use dwell_records::{
+    Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry,
+};
 
 use super::{Args, Format};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{clock, host_name, stack_rows},
+    source::{clock, cost, host_name},
     stop::Stop,
     tell::tell,
 };
@@ -21,16 +23,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Jsonl => "jsonl",
     };
     let format = entry(format).expect("a format of this name");
-    let source = Source { clock: clock(), ..Source::default() };
+    let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
         own_namespace: config.namespace.unwrap_or_default(),
         namespaces: NamespaceNames::default(),
-        host: host_name(),
         again: args.include_retransmissions,
         output: Output::new((format.new)(), Sink::stdout()?, source),
         baseline: None,
+        is_over: false,
     };
     let stop = Stop::listen(args.duration)?;
     let max_flows = args.flows.then_some(args.max_flows);
@@ -43,6 +45,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
         return ended.map(|()| Exit::Done);
     }
+    printer.is_over = true;
     let last = monitor.end_interval(&mut printer);
     let counters = monitor.counters()?;
     if !matches!(&last, Err(failure) if failure.exit == Exit::Done) {
@@ -74,7 +77,7 @@ fn finish(baseline: Baseline) -> Result<Exit, Failure> {
                 return Ok(Exit::Done);
             }
             tell(format_args!(
-                "not compared with the baseline, as too few intervals had bytes there: {}",
+                "not compared with the baseline, because too few intervals had bytes there: {}",
                 unknown.join(", ")
             ));
             Ok(Exit::Incomplete)
@@ -101,14 +104,13 @@ impl Args {
         };
         let baseline = Baseline::open(path, self.baseline_record, settings)?;
         if let Baseline::Record(recording) = &baseline {
-            tell(format_args!("records a baseline into {}", recording.path().display()));
+            tell(format_args!("recording a baseline into {}", recording.path().display()));
         }
         Ok(Some(baseline))
     }
 }
 
 struct Printer {
-    host: String,
     again: bool,
     devices: Option<Devices>,
     /// The network namespace that is watched: its devices are shown without its name.
@@ -116,6 +118,8 @@ struct Printer {
     namespaces: NamespaceNames,
     output: Output,
     baseline: Option<Baseline>,
+    /// Whether the run is over, so that the next interval is its last one.
+    is_over: bool,
 }
 
 impl Printer {
@@ -166,7 +170,7 @@ impl Printer {
         if dropped > 0 {
             let hops = counted(dropped, "hop", "hops");
             tell(format_args!(
-                "{hops} from device to device not reported: there are more pairs of devices than are kept apart"
+                "{hops} between devices not reported: there are more pairs of devices than the table holds"
             ));
         }
         Ok(())
@@ -177,36 +181,46 @@ impl Observer for Printer {
     type Error = Failure;
 
     fn passage(&mut self, passage: &ByteTrace) -> Result<(), Failure> {
-        Ok(self.output.write(&Record::ByteTrace { host: &self.host, trace: passage })?)
+        Ok(self.output.write(&Record::ByteTrace(passage))?)
     }
 
     fn end_poll(&mut self) -> Result<(), Failure> {
         Ok(self.output.flush()?)
     }
 
-    fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
+    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         self.output.source_mut().clock = clock();
-        let again = if self.again { stack_rows(hooks, &interval.segments, |one| &one.again) } else { Vec::new() };
-        let flows = interval.flows.iter();
-        let flows: Vec<_> = flows.map(|(ends, one)| (*ends, stack_rows(hooks, one, |one| &one.first))).collect();
         let hops = self.take_hops()?;
         self.output.write(&Record::Stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,
-            host: &self.host,
             sample_bytes: interval.sample_bytes,
-            rows: &stack_rows(hooks, &interval.segments, |one| &one.first),
-            again: &again,
-            flows: &flows,
+            segments: &interval.segments,
+            again: if self.again { &interval.again } else { &[] },
+            flows: &interval.flows,
+            hooks: &interval.hooks,
             hops: &hops,
-            counters: &interval.counters,
         }))?;
+        self.output.write(&Record::Status(&status(interval, self.is_over)))?;
         let length = Duration::from_nanos(interval.length_ns);
         let baseline = self.baseline.as_mut();
         if let Some(compared) = baseline.and_then(|it| it.add(&interval.segments, length)) {
-            self.output.write(&Record::Shift(&StackShift { end_ns: interval.end_ns, host: &self.host, compared }))?;
+            self.output.write(&Record::Shift(&StackShift { end_ns: interval.end_ns, compared }))?;
         }
         Ok(self.output.flush()?)
+    }
+}
+
+fn status(interval: &Interval, last: bool) -> Status {
+    let counters = &interval.counters;
+    let lost = [Counter::TracesLost, Counter::TxDisplaced, Counter::RxDisplaced].map(|counter| counters.get(counter));
+    Status {
+        verb: Verb::Stack,
+        time_ns: Some(interval.end_ns),
+        last,
+        lost: lost.iter().sum::<u64>() + interval.unreadable_passages,
+        cost: cost(&interval.run_times),
+        counters: interval.counts(),
     }
 }
 
@@ -215,43 +229,47 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
     let reasons = [
         (
             counters.get(Counter::TxUnbegun),
-            "sent of which the first stamp is missing, left out: written before the run began",
+            "sent without a first stamp, left out: they were written before the run began",
         ),
         (
             counters.get(Counter::RxUnbegun),
-            "read of which the first stamps are missing, left out: there before the run began; \
-             where addresses are translated (NAT), all of them",
+            "read without their first stamps, left out: they arrived before the run began; where addresses are \
+             translated (NAT), that is the case for all bytes",
         ),
         (
             counters.get(Counter::TxAgain),
-            "that TCP had sent again before they reached the driver, left out \
-             (--include-retransmissions reports them separately)",
+            "retransmitted before they reached the driver, left out (--include-retransmissions reports them \
+             separately)",
         ),
         (
             counters.get(Counter::RxAgain),
-            "that came in again as this host had dropped them, left out \
-             (--include-retransmissions reports them separately)",
+            "received again because this host had dropped them, left out (--include-retransmissions reports them \
+             separately)",
         ),
         (
             counters.get(Counter::TxDisplaced),
-            "that lost their slot to others before they reached the driver, left out: set a \
-             larger --sample-bytes",
+            "that lost their slot to others before they reached the driver, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::RxDisplaced),
-            "that lost their slot to others before they were read, left out: set a larger \
-             --sample-bytes",
+            "that lost their slot to others before they were read, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::TracesLost),
-            "not reported one by one, as there were too many: set a larger --sample-bytes",
+            "not reported individually, because there were too many: set a larger --sample-bytes",
         ),
-        (unreadable_passages, "not reported one by one, as they could not be decoded: dwell and its programs differ"),
-        (counters.get(Counter::FlowsOmitted), "counted in no flow, as there are more flows than --max-flows"),
+        (
+            unreadable_passages,
+            "not reported individually, because they could not be decoded: dwell and its programs differ",
+        ),
+        (
+            counters.get(Counter::FlowsOmitted),
+            "that belong to no flow here, because there are more flows than --max-flows",
+        ),
     ];
     let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
     let missed = Layer::ALL.map(|layer| {
-        let what = format!("without a stamp at {}, left out of the segments there", layer.name());
+        let what = format!("without a stamp at {}, left out of the segments that start or end there", layer.name());
         (counters.missed(layer), what)
     });
     let mut lines: Vec<_> = reasons
@@ -262,8 +280,7 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
         .collect();
     if counters.get(Counter::RxUnwalked) > 0 {
         lines.push(format!(
-            "{} more was read at once than is looked at, the rest left out: set a larger \
-             --sample-bytes",
+            "{} more was read at once than is examined, and the rest left out: set a larger --sample-bytes",
             counted(counters.get(Counter::RxUnwalked), "time", "times")
         ));
     }

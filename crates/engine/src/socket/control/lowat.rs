@@ -15,6 +15,8 @@ pub struct Lowat {
 
 /// The least time between two steps, regardless of the polling interval.
 const STEP_NS: u64 = 9_000_000;
+/// The most bytes that the kernel puts into one piece by itself: it need not be cut for a greater limit.
+const WHOLE_BYTES: u32 = 64 << 10;
 
 impl Lowat {
     /// Creates a controller for a socket without history. Its bytes should not wait longer than the target.
@@ -45,6 +47,18 @@ impl Controller for Lowat {
         };
         // SAFETY: both are whole and aligned; the core keeps no pointer.
         let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &poll) };
-        Setting { notsent_lowat: (bytes > 0).then_some(bytes), ..Setting::default() }
+        if bytes == 0 {
+            return Setting::default();
+        }
+        Setting { notsent_lowat: Some(bytes), piece_bytes: Some(piece(bytes, info.send_mss)), ..Setting::default() }
     }
+}
+
+/// Returns the size of pieces for a limit of unsent bytes: half of it, in whole segments, as the kernel wakes a writer
+/// once half of the limit is free. 0 if writes need not be cut.
+fn piece(lowat: u32, segment: u32) -> u32 {
+    if lowat >= WHOLE_BYTES || segment == 0 {
+        return 0;
+    }
+    (lowat / 2 / segment).max(1) * segment
 }

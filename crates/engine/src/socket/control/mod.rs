@@ -5,7 +5,7 @@ mod lowat;
 
 use super::{Delay, Reading};
 
-pub use element::{Element, ElementConfig};
+pub use element::Element;
 pub use lowat::Lowat;
 
 /// The input of a controller.
@@ -17,6 +17,11 @@ pub struct State<'a> {
     pub delay: Option<Delay>,
     /// The age of the oldest byte that has not left.
     pub waiting_ns: Option<u64>,
+    /// The average of the delays of Algorithm 1; `None` if its calls are not observed, or before the first delay.
+    pub average_ns: Option<f64>,
+    /// The size of the socket's send buffer (SO_SNDBUF) in bytes; 0 unless the controller is `Element`, which alone
+    /// needs it.
+    pub send_buffer: u32,
 }
 
 /// Changes to a socket. `None` leaves the value as it is.
@@ -26,19 +31,11 @@ pub struct Setting {
     pub notsent_lowat: Option<u32>,
     /// `SO_SNDBUF` in bytes, as setsockopt takes it (the kernel doubles it). Setting it ends the kernel's autotuning.
     pub send_buffer: Option<u32>,
-    /// Writing calls are held while more bytes than this are unsent.
-    pub hold_above: Option<Hold>,
-}
-
-/// How a writing call is held back: by up to `times` sleeps, the n-th of `factor`^n milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hold {
-    /// The call is held while more bytes than this are unsent.
-    pub unsent_bytes: u64,
-    /// The greatest number of sleeps.
-    pub times: u8,
-    /// The factor in thousandths.
-    pub factor_permille: u32,
+    /// Writing calls pass bytes to the kernel in pieces of this size, between which it examines `TCP_NOTSENT_LOWAT`:
+    /// with segmentation offload it otherwise does so only each 64 KB. 0: in one piece.
+    pub piece_bytes: Option<u32>,
+    /// Writing calls are held back by [`Element::sleep_ns`] while more bytes than this are unsent.
+    pub hold_above: Option<u64>,
 }
 
 /// Decides on changes to one socket after each poll.

@@ -1,26 +1,25 @@
 //! JSON Lines: one object per line.
 //!
-//! Every object has `type`, `schema` and `time` (RFC 3339, UTC, nanoseconds). Latencies are integers in nanoseconds.
-//! An unknown value is null, never 0. A flow has `src`, `sport`, `dst`, `dport` and `proto`; where there are no ports,
-//! as in ICMP, they are null and `id` is the identifier of the echo. `interface` is a name, or else a number in a
-//! string.
+//! Every object has `type`, `schema`, `time` and `host`. Latencies are integers in nanoseconds. An unknown value is null,
+//! never 0. `dwell schema` prints the keys of every type, from the Rust types of the objects.
 
+mod flow;
+mod latency;
+mod object;
 mod path;
 mod response;
 mod rtt;
 mod shift;
 mod sockets;
 mod stack;
-
-use std::net::IpAddr;
-
-use dwell_engine::layers::Ends;
-use serde::Serialize;
+mod status;
 
 use super::Format;
-use crate::{Record, Source, Timestamps};
+use crate::{Record, Schema, Source, Timestamps};
 
-pub use rtt::SCHEMA;
+pub use flow::{End, FlowObject};
+pub use latency::{EstimateObject, LatencyObject};
+pub use object::{Header, Object, SCHEMA, write_object};
 
 /// Writes one object per line.
 #[derive(Debug, Clone, Default)]
@@ -37,16 +36,33 @@ impl Format for Jsonl {
             Record::Flow(event) => rtt::flow(event, &mut self.first_times, objects),
             Record::Interval(interval) => rtt::interval(interval, objects),
             Record::Summary(summary) => rtt::summary(summary, objects),
-            Record::Status(status) => rtt::status(status, objects),
+            Record::Status(status) => status::status(status, objects),
             Record::Response(response) => response::epoch(response, objects),
             Record::Stack(stack) => stack::interval(stack, objects),
-            Record::ByteTrace { host, trace } => stack::byte_trace(host, trace, objects),
+            Record::ByteTrace(trace) => stack::byte_trace(trace, objects),
             Record::Path(path) => path::interval(path, objects),
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
         }
     }
+}
+
+/// Adds every object of this crate to a schema.
+pub fn add_objects(schema: &mut Schema) {
+    schema.add::<rtt::SampleObject<'_>>();
+    schema.add::<rtt::FlowEventObject<'_>>();
+    schema.add::<rtt::AggregateObject<'_>>();
+    schema.add::<rtt::SummaryObject<'_>>();
+    schema.add::<response::EpochObject<'_>>();
+    schema.add::<stack::SegmentObject<'_>>();
+    schema.add::<stack::ByteObject<'_>>();
+    schema.add::<stack::HopObject<'_>>();
+    schema.add::<shift::ShiftObject<'_>>();
+    schema.add::<path::PathObject<'_>>();
+    schema.add::<sockets::SocketObject<'_>>();
+    schema.add::<sockets::SocketSummaryObject<'_>>();
+    schema.add::<status::StatusObject<'_>>();
 }
 
 /// Writes the objects of one record.
@@ -57,50 +73,10 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
-    /// Writes one object of type `kind`. `time_ns` is on the source's clock; `None` gives a null `time`.
-    fn write(&mut self, kind: &str, schema: &str, time_ns: Option<u64>, body: &impl Serialize) {
+    /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.
+    fn write(&mut self, time_ns: Option<u64>, body: &impl Object) {
         let time = time_ns.and_then(|ns| self.times.rfc3339(self.source.clock.unix_ns(ns)));
-        write_object(kind, schema, time, body, self.out);
-    }
-}
-
-/// Appends one object and a line feed: the header that every object of dwell has, then the fields of `body`.
-pub fn write_object(kind: &str, schema: &str, time: Option<&str>, body: &impl Serialize, out: &mut Vec<u8>) {
-    /// The name of the object's type, of its schema with a version, and the time that it is about.
-    #[derive(Serialize)]
-    struct Head<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
-        schema: &'a str,
-        time: Option<&'a str>,
-    }
-
-    #[derive(Serialize)]
-    struct Object<'a, T> {
-        #[serde(flatten)]
-        head: Head<'a>,
-        #[serde(flatten)]
-        body: &'a T,
-    }
-
-    let object = Object { head: Head { kind, schema, time }, body };
-    serde_json::to_writer(&mut *out, &object).expect("a Vec takes all, and keys are strings");
-    out.push(b'\n');
-}
-
-/// One direction of a TCP connection.
-#[derive(Clone, Copy, Serialize)]
-struct Flow {
-    src: IpAddr,
-    sport: u16,
-    dst: IpAddr,
-    dport: u16,
-    proto: &'static str,
-}
-
-impl From<&Ends> for Flow {
-    fn from(ends: &Ends) -> Flow {
-        Flow { src: ends.src.address, sport: ends.src.port, dst: ends.dst.address, dport: ends.dst.port, proto: "TCP" }
+        write_object(Header { time, host: self.source.host.as_deref() }, body, self.out);
     }
 }
 
@@ -112,15 +88,13 @@ fn rounded(ratio: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use dwell_engine::{
-        abi,
-        histogram::Histogram,
-        measure::Method,
-        rtt::{Counter, Counters},
+        measure::{Method, Sample, Tunnel},
+        rtt::Figures,
     };
     use serde_json::{Value, json};
 
     use super::{super::samples, *};
-    use crate::{Clock, Group, GroupKey, Interfaces, Interval, Prefix, Status, Summary};
+    use crate::{Clock, Group, GroupKey, Interfaces, Interval, Prefix, Status, Summary, Verb};
 
     fn written(write: impl FnOnce(&mut Jsonl, &mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -140,10 +114,11 @@ mod tests {
         assert_eq!(
             text,
             concat!(
-                r#"{"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","#,
-                r#""src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","#,
-                r#""method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"#,
-                r#""packets":17,"bytes":4242,"interface":"eth0","handshake":false}"#,
+                r#"{"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","#,
+                r#""host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"#,
+                r#""dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","#,
+                r#""client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"#,
+                r#""min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}"#,
                 "\n"
             )
         );
@@ -157,27 +132,28 @@ mod tests {
             }
         });
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:01.000000000Z","src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","method":"tcp-seq","rtt_ns":456000,"min_rtt_ns":456000,"packets":17,"bytes":4242,"interface":"eth0","handshake":true}
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:02.000000001Z","src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":17,"method":"icmp","rtt_ns":789,"min_rtt_ns":0,"packets":17,"bytes":4242,"interface":"7","handshake":false}
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T06:09:59.999999999Z","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":65535,"method":"icmpv6","rtt_ns":12345678901,"min_rtt_ns":999999,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"UDP","method":"quic-spin-loop","rtt_ns":18446744073709551615,"min_rtt_ns":20000000,"packets":18446744073709551615,"bytes":4242,"interface":"eth0","handshake":false}
-        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"132","method":"dns","rtt_ns":1234567,"min_rtt_ns":1100000,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":456000,"min_rtt_ns":456000,"queue_ns":0,"handshake":true,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:02.000000001Z","host":"here","interface":"7","flow":{"src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":"1:KnP0mMWb/YAgmksXI4u0LVgmT+A=","client":"src"},"echo_id":17,"tunnel":null,"method":"icmp","rtt_ns":789,"min_rtt_ns":0,"queue_ns":789,"handshake":false,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T06:09:59.999999999Z","host":"here","interface":"eth0","flow":{"src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":"1:3H+V/JVcqh/phPel5utt4dOKqOU=","client":"src"},"echo_id":65535,"tunnel":null,"method":"icmpv6","rtt_ns":12345678901,"min_rtt_ns":999999,"queue_ns":12344678902,"handshake":false,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"UDP","id":"1:luDeOydVsxExbUhM8ZHXksj5VfM=","client":null},"echo_id":null,"tunnel":null,"method":"quic-spin-loop","rtt_ns":18446744073709551615,"min_rtt_ns":20000000,"queue_ns":18446744073689551615,"handshake":false,"packets":18446744073709551615,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"132","id":"1:iMdsvxyyP1zuk/30o19v4uxGt88=","client":"src"},"echo_id":null,"tunnel":null,"method":"dns","rtt_ns":1234567,"min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}
         "#);
         for (object, sample) in objects(&text).iter().zip(samples::all()) {
             assert_eq!(object["rtt_ns"], sample.rtt_ns);
-            assert_eq!(object["src"], sample.src.address.to_string());
+            assert_eq!(object["flow"]["src"], sample.src.address.to_string());
             let (port, id) = match sample.protocol.is_icmp() {
                 true => (Value::Null, json!(sample.src.port)),
                 false => (json!(sample.src.port), Value::Null),
             };
-            assert_eq!((&object["sport"], &object["id"]), (&port, &id));
+            assert_eq!((&object["flow"]["sport"], &object["echo_id"]), (&port, &id));
         }
     }
 
     #[test]
     fn what_is_not_known_is_null() {
-        let source = Source { clock: Clock::with_offset(i128::MAX), interfaces: Interfaces::unknown() };
+        let clock = Clock::with_offset(i128::MAX);
+        let source = Source { clock, interfaces: Interfaces::unknown(), ..Source::default() };
         let text = written(|format, out| format.write(&Record::Sample(&samples::tcp4()), &source, out));
         let object = &objects(&text)[0];
         assert_eq!(object["time"], Value::Null);
@@ -202,27 +178,30 @@ mod tests {
             }
         });
         insta::assert_snapshot!(text, @r#"
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.010000000Z","event":"open","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"interface":"eth0"}
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.035000000Z","event":"first-rtt","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-timestamp","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"interface":"eth0"}
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:11:01.500000000Z","event":"close","reason":"idle","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":9,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"interface":"eth0"}
+        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.010000000Z","host":"here","interface":"eth0","event":"open","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
+        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.035000000Z","host":"here","interface":"eth0","event":"first-rtt","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
+        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:11:01.500000000Z","host":"here","interface":"eth0","event":"close","reason":"idle","flow":{"src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":"1:3H+V/JVcqh/phPel5utt4dOKqOU=","client":null},"echo_id":9,"tunnel":null,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"data_segments":null,"retransmitted":null,"late":null,"ce":0}
         "#);
     }
 
     #[test]
     fn aggregates_with_other_last() {
-        let mut histogram = Histogram::default();
-        [900, 1_500_000, 25_000_000].iter().for_each(|rtt| histogram.record(*rtt));
+        let mut figures = Figures::default();
+        for rtt_ns in [900, 1_500_000, 25_000_000] {
+            figures.add(&Sample { rtt_ns, base_ns: 900, ..samples::tcp4() });
+        }
         let key = GroupKey {
             interface: 9,
+            tunnel: Tunnel(7),
             method: Method::QuicSpin,
             prefix: Prefix { address: "2001:db8::".parse().unwrap(), bits: 48 },
         };
-        let groups = [None, Some(key)].map(|key| Group { key, histogram: histogram.clone() });
+        let groups = [None, Some(key)].map(|key| Group { key, figures: figures.clone() });
         let interval = Interval { end_ns: 5, length_ns: 1_000_000_000, groups: &groups };
         let text = written(|format, out| format.write(&Record::Interval(&interval), &samples::source(), out));
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.000000005Z","interval_ns":1000000000,"interface":"9","method":"quic-spin","prefix":"2001:db8::/48","count":3,"min_ns":900,"p50_ns":1499136,"p90_ns":25000000,"p99_ns":25000000,"max_ns":25000000,"mean_ns":8833633}
-        {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.000000005Z","interval_ns":1000000000,"interface":null,"method":null,"prefix":null,"count":3,"min_ns":900,"p50_ns":1499136,"p90_ns":25000000,"p99_ns":25000000,"max_ns":25000000,"mean_ns":8833633}
+        {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-11-21T05:10:00.000000005Z","host":"here","interface":"9","interval_ns":1000000000,"prefix":"2001:db8::/48","name":null,"tunnel":"vlan 7","latency":{"method":"quic-spin","count":3,"mean_ns":8833633,"min_ns":900,"max_ns":25000000,"p50_ns":1499136,"p90_ns":25000000,"p95_ns":25000000,"p99_ns":25000000,"p99_9_ns":25000000},"queue_mean_ns":8832733,"queue_max_ns":24999100,"data_segments":null,"retransmitted":null,"packets_back":450,"late":null,"ce":18}
+        {"type":"rtt.aggregate","schema":"dwell/2","time":"2026-11-21T05:10:00.000000005Z","host":"here","interface":null,"interval_ns":1000000000,"prefix":null,"name":null,"tunnel":null,"latency":{"method":null,"count":3,"mean_ns":8833633,"min_ns":900,"max_ns":25000000,"p50_ns":1499136,"p90_ns":25000000,"p95_ns":25000000,"p99_ns":25000000,"p99_9_ns":25000000},"queue_mean_ns":8832733,"queue_max_ns":24999100,"data_segments":600,"retransmitted":9,"packets_back":450,"late":3,"ce":18}
         "#);
     }
 
@@ -235,27 +214,23 @@ mod tests {
         }
         let text = written(|format, out| format.write(&Record::Summary(&summary), &samples::source(), out));
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-11-21T05:10:01.000000000Z","src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","method":"tcp-seq","count":2,"min_ns":456000,"p50_ns":456000,"p90_ns":456000,"p99_ns":456000,"max_ns":456000,"mean_ns":456000,"interface":"eth0"}
-        {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-11-21T05:10:02.000000001Z","src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":17,"method":"icmp","count":1,"min_ns":789,"p50_ns":789,"p90_ns":789,"p99_ns":789,"max_ns":789,"mean_ns":789,"interface":"7"}
-        {"type":"rtt-summary","schema":"dwell.rtt/1","time":null,"src":null,"sport":null,"dst":null,"dport":null,"proto":null,"method":"icmpv6","count":1,"min_ns":12345678901,"p50_ns":12345678901,"p90_ns":12345678901,"p99_ns":12345678901,"max_ns":12345678901,"mean_ns":12345678901,"interface":null}
+        {"type":"rtt.summary","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":2,"mean_ns":456000,"min_ns":456000,"max_ns":456000,"p50_ns":456000,"p90_ns":456000,"p95_ns":456000,"p99_ns":456000,"p99_9_ns":456000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":2,"retransmitted":0,"packets_back":2,"late":0,"ce":0}
+        {"type":"rtt.summary","schema":"dwell/2","time":"2026-11-21T05:10:02.000000001Z","host":"here","interface":"7","flow":{"src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":"1:KnP0mMWb/YAgmksXI4u0LVgmT+A=","client":"src"},"echo_id":17,"tunnel":null,"latency":{"method":"icmp","count":1,"mean_ns":789,"min_ns":789,"max_ns":789,"p50_ns":789,"p90_ns":789,"p95_ns":789,"p99_ns":789,"p99_9_ns":789},"queue_mean_ns":789,"queue_max_ns":789,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
+        {"type":"rtt.summary","schema":"dwell/2","time":null,"host":"here","interface":null,"flow":null,"echo_id":null,"tunnel":null,"latency":{"method":"icmpv6","count":1,"mean_ns":12345678901,"min_ns":12345678901,"max_ns":12345678901,"p50_ns":12345678901,"p90_ns":12345678901,"p95_ns":12345678901,"p99_ns":12345678901,"p99_9_ns":12345678901},"queue_mean_ns":12344678902,"queue_max_ns":12344678902,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":1}
         "#);
     }
 
     #[test]
-    fn a_status_has_every_counter() {
-        let mut raw = abi::dwell_counters::default();
-        for (value, counter) in raw.value.iter_mut().zip(100..) {
-            *value = counter;
-        }
-        let status = Status { time_ns: None, last: true, counters: Counters::sum([&raw]) };
+    fn a_status_says_what_was_lost_and_what_it_cost() {
+        let status = samples::status();
         let text = written(|format, out| format.write(&Record::Status(&status), &samples::source(), out));
-        let object = &objects(&text)[0];
-        assert!(
-            text.starts_with(r#"{"type":"rtt-status","schema":"dwell.rtt/1","time":null,"last":true,"packets":100,"#)
-        );
-        for counter in Counter::ALL {
-            assert_eq!(object[counter.name()], status.counters.get(counter));
+        insta::assert_snapshot!(text, @r#"
+        {"type":"rtt.status","schema":"dwell/2","time":null,"host":"here","last":true,"lost":7,"cost":{"cpu_ns":5,"bpf_ns":null,"bpf_runs":null},"counters":{"bytes":101,"packets":100}}
+        "#);
+        for (verb, kind) in [(Verb::Response, "response.status"), (Verb::Lb, "lb.status")] {
+            let status = Status { verb, ..status.clone() };
+            let text = written(|format, out| format.write(&Record::Status(&status), &samples::source(), out));
+            assert_eq!(objects(&text)[0]["type"], kind);
         }
-        assert_eq!(object.as_object().unwrap().len(), 4 + Counter::ALL.len());
     }
 }

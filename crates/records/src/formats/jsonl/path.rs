@@ -1,51 +1,69 @@
 //! Objects of `dwell collect`.
 
 use dwell_engine::layers::PathSegment;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Flow, Objects, rounded};
-use crate::{Distribution, PathTable};
+use super::{FlowObject, LatencyObject, Object, Objects, rounded};
+use crate::PathTable;
 
-const SCHEMA: &str = "dwell.path/1";
+/// The method of times from the stamps of both hosts. The store has estimates too.
+const MATCHED: &str = "matched";
 
-/// `type` "path": the time on one segment of the path, of bytes that were seen on both hosts. All segments of one
-/// interval, pair and flow are of the same bytes.
-#[derive(Serialize)]
-struct Object<'a> {
+/// The time on one segment of the path between two hosts in an interval, of bytes that were seen on both. All segments
+/// of one interval, pair and flow are of the same bytes.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PathObject<'a> {
+    /// The length of the interval, which ended at `time`.
     interval_ns: u64,
+    /// The host that sent the bytes.
     tx_host: &'a str,
+    /// The host that received them.
     rx_host: &'a str,
-    flow: Option<Flow>,
-    resent: bool,
+    /// The direction of a connection, from the sender to the receiver of the bytes. Null for all flows together.
+    flow: Option<FlowObject>,
+    /// Whether the figures are of bytes that TCP sent more than once, which are kept apart.
+    retransmitted: bool,
+    /// The name of the segment.
     segment: &'a str,
+    /// "tx" on the sending host, "rx" on the receiving host, null between them.
     direction: Option<&'a str>,
+    /// The segment that contains this one. Null for those that are not part of another.
     part_of: Option<&'a str>,
-    #[serde(flatten)]
-    figures: Distribution,
+    /// The time on the segment.
+    latency: LatencyObject,
+    /// The share of the segment in the time from end to end, from 0 to 1.
     share: Option<f64>,
+    /// The greatest error of times between the two hosts, because their clocks are only known that well.
     bound_ns: u64,
+    /// Bytes whose time between the hosts was negative within that error, and is counted as 0.
     clamped: u64,
+    /// Bytes whose time between the hosts may be wrong by more than `--max-clock-error`.
     doubtful: u64,
+}
+
+impl Object for PathObject<'_> {
+    const KINDS: &'static [&'static str] = &["collect.segment"];
 }
 
 /// Writes one object per segment of the path.
 pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
     for leg in PathSegment::ALL {
-        let body = Object {
+        let body = PathObject {
             interval_ns: table.length_ns,
             tx_host: table.tx_host,
             rx_host: table.rx_host,
-            flow: table.flow.as_ref().map(Flow::from),
-            resent: table.resent,
+            flow: table.flow.as_ref().map(FlowObject::from),
+            retransmitted: table.resent,
             segment: leg.name(),
             direction: leg.direction().map(|direction| direction.name()),
             part_of: leg.part_of().map(PathSegment::name),
-            figures: Distribution::from(table.path.segment(leg)),
+            latency: LatencyObject::new(Some(MATCHED), table.path.segment(leg)),
             share: table.share(leg).map(rounded),
             bound_ns: table.path.bound_ns,
             clamped: table.path.clamped,
             doubtful: table.path.doubtful,
         };
-        objects.write("path", SCHEMA, Some(table.end_ns), &body);
+        objects.write(Some(table.end_ns), &body);
     }
 }

@@ -1,69 +1,84 @@
 //! Objects of `dwell response`.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Objects;
+use super::{End, EstimateObject, FlowObject, LatencyObject, Object, Objects};
 use crate::{Mode, Response};
 
-const SCHEMA: &str = "dwell.response/1";
-
-/// `type` "response": an epoch of a flow that ended at `time`. `response_ns` is null where there is no estimate;
-/// `valid` is false, with a `reason`, where the estimate should not be believed.
-#[derive(Serialize)]
-struct Object<'a> {
-    src: IpAddr,
-    sport: Option<u16>,
-    dst: IpAddr,
-    dport: Option<u16>,
-    proto: Cow<'a, str>,
-    key: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<u32>,
-    method: Option<&'a str>,
-    truth: Option<&'a str>,
-    epoch_ns: u64,
-    packets: u32,
-    batches: u64,
-    response_ns: Option<u64>,
-    ibg_ns: Option<u64>,
-    confidence: f64,
-    valid: bool,
-    reason: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    modes: Option<Vec<Mode>>,
+/// An epoch of a flow, which ended at `time`, and the estimate of its response latency.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EpochObject<'a> {
+    /// The interface of the flow: a name, or else a number. Null where a capture does not record it.
     interface: Option<Cow<'a, str>>,
+    /// The length of the epoch.
+    interval_ns: u64,
+    /// The flow, from the client to the server.
+    flow: FlowObject,
+    /// What tells flows apart: "5tuple", "ip-pair", "esp", "wireguard", "quic-cid" or "outer".
+    key: &'a str,
+    /// The security parameter index of ESP, the receiver index of WireGuard, or a number of the QUIC connection that
+    /// survives changes of its addresses. Null for other keys.
+    key_id: Option<u32>,
+    /// Packets of the client in the epoch.
+    packets: u32,
+    /// The response latency. `count` is the number of responses or batches behind the mean; percentiles are of single
+    /// answers, and null where the method does not know them.
+    latency: LatencyObject,
+    /// Which latencies the estimate is the mean of: "all" responses, or those that are "causal", after which the client
+    /// sent its next request.
+    truth: Option<&'a str>,
+    /// The mean gap between batches of packets, where the method knows it.
+    batch_gap_ns: Option<u64>,
+    /// The modes of the gaps between packets. Null unless `--set show-modes=true` is given.
+    modes: Option<Vec<Mode>>,
+}
+
+impl Object for EpochObject<'_> {
+    const KINDS: &'static [&'static str] = &["response.epoch"];
 }
 
 pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
     let record = response.record;
-    let port = |port| record.key.has_ports().then_some(port);
-    let body = Object {
-        src: record.src.address,
-        sport: port(record.src.port),
-        dst: record.dst.address,
-        dport: port(record.dst.port),
-        proto: match record.protocol.0 {
-            6 => Cow::Borrowed("TCP"),
-            17 => Cow::Borrowed("UDP"),
-            50 => Cow::Borrowed("ESP"),
-            _ => Cow::Owned(record.protocol.to_string()),
+    let client = Some(End::Src);
+    let body = EpochObject {
+        interface: objects.source.interfaces.label(record.interface),
+        interval_ns: record.epoch.epoch_ns,
+        flow: match record.key.has_ports() {
+            true => FlowObject::new(&record.src, &record.dst, record.protocol, client),
+            false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client),
         },
         key: record.key.name(),
-        id: record.id,
-        method: response.method,
-        truth: response.truth,
-        epoch_ns: record.epoch.epoch_ns,
+        key_id: record.id,
         packets: record.epoch.packets,
-        batches: response.batches,
-        response_ns: response.response_ns,
-        ibg_ns: response.ibg_ns,
-        confidence: (response.confidence * 1000.0).round() / 1000.0,
-        valid: response.is_valid(),
-        reason: response.reason,
+        latency: latency(response),
+        truth: response.truth,
+        batch_gap_ns: response.ibg_ns,
         modes: response.show_modes.then(|| response.modes().collect()),
-        interface: objects.source.interfaces.label(record.interface),
     };
-    objects.write("response", SCHEMA, Some(response.end_ns()), &body);
+    objects.write(Some(response.end_ns()), &body);
+}
+
+fn latency(response: &Response<'_>) -> LatencyObject {
+    let quantile = |index: usize| response.percentiles.map(|percentiles| percentiles[index]);
+    LatencyObject {
+        method: response.method.map(Cow::Borrowed),
+        count: Some(response.batches),
+        mean_ns: response.response_ns,
+        p50_ns: quantile(0).map(|p50| p50.ns),
+        p90_ns: quantile(1).map(|p90| p90.ns),
+        p95_ns: quantile(2).map(|p95| p95.ns),
+        p99_ns: quantile(3).map(|p99| p99.ns),
+        estimate: Some(EstimateObject {
+            p99_low_ns: quantile(3).map(|p99| p99.least_ns),
+            p99_high_ns: quantile(3).map(|p99| p99.most_ns),
+            confidence: Some((response.confidence * 1000.0).round() / 1000.0),
+            valid: response.is_valid(),
+            reason: response.reason.map(Cow::Borrowed),
+            ..EstimateObject::default()
+        }),
+        ..LatencyObject::default()
+    }
 }

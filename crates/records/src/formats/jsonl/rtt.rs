@@ -1,32 +1,29 @@
 //! Objects of `dwell rtt`.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::borrow::Cow;
 
-use dwell_engine::{
-    measure::{Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
-    rtt::Counter,
-};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use dwell_engine::measure::{FlowChange, FlowEvent, Method, Sample, Tunnel};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::Objects;
-use crate::{Distribution, Interval, Prefix, Status, Summary, Timestamps};
-
-/// Name and version of the schema of `dwell rtt`. The version changes if a key is removed or changes its meaning, not
-/// if one is added.
-pub const SCHEMA: &str = "dwell.rtt/1";
+use super::{FlowObject, LatencyObject, Object, Objects};
+use crate::{Interval, PathObject, Summary, Timestamps};
 
 pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
     let body = SampleObject {
-        flow: FlowFields::new(&sample.src, &sample.dst, sample.protocol),
+        interface: objects.source.interfaces.label(sample.interface),
+        flow: FlowObject::new(&sample.src, &sample.dst, sample.protocol, FlowObject::client_of(sample.method)),
+        echo_id: sample.protocol.is_icmp().then_some(sample.src.port),
+        tunnel: tunnel(sample.tunnel),
         method: sample.method.name(),
         rtt_ns: sample.rtt_ns,
         min_rtt_ns: sample.min_rtt_ns,
+        queue_ns: sample.queue_ns(),
+        handshake: sample.handshake,
         packets: sample.packets,
         bytes: sample.bytes,
-        interface: objects.source.interfaces.label(sample.interface),
-        handshake: sample.handshake,
     };
-    objects.write("rtt", SCHEMA, Some(sample.time_ns), &body);
+    objects.write(Some(sample.time_ns), &body);
 }
 
 pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mut Objects<'_>) {
@@ -35,33 +32,43 @@ pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mu
         FlowChange::FirstRtt(method, rtt_ns) => ("first-rtt", None, Some((method, rtt_ns))),
         FlowChange::Close(reason) => ("close", Some(reason.name()), None),
     };
-    let body = FlowObject {
+    let is_tcp = event.protocol.0 == 6;
+    let body = FlowEventObject {
+        interface: objects.source.interfaces.label(event.interface),
         event: name,
         reason,
-        flow: FlowFields::new(&event.src, &event.dst, event.protocol),
+        flow: FlowObject::new(&event.src, &event.dst, event.protocol, None),
+        echo_id: event.protocol.is_icmp().then_some(event.src.port),
+        tunnel: tunnel(event.tunnel),
         method: first_rtt.map(|(method, _)| method.name()),
         rtt_ns: first_rtt.map(|(_, rtt_ns)| rtt_ns),
         first_time: first_times.rfc3339(objects.source.clock.unix_ns(event.first_ns)),
         samples: event.samples,
         packets: event.packets,
         bytes: event.bytes,
-        interface: objects.source.interfaces.label(event.interface),
+        data_segments: is_tcp.then_some(event.data),
+        retransmitted: is_tcp.then_some(event.retransmitted),
+        late: is_tcp.then_some(event.late),
+        ce: event.ce,
     };
-    objects.write("flow", SCHEMA, Some(event.time_ns), &body);
+    objects.write(Some(event.time_ns), &body);
 }
 
 /// Writes one object per group.
 pub(super) fn interval(interval: &Interval<'_>, objects: &mut Objects<'_>) {
     for group in interval.ordered() {
         let key = group.key.as_ref();
+        let method = key.map(|key| key.method);
         let body = AggregateObject {
-            interval_ns: interval.length_ns,
             interface: key.and_then(|key| objects.source.interfaces.label(key.interface)),
-            method: key.map(|key| key.method.name()),
-            prefix: key.map(|key| key.prefix),
-            figures: Distribution::from(&group.histogram),
+            interval_ns: interval.length_ns,
+            prefix: key.map(|key| key.prefix.to_string()),
+            name: key.and_then(|key| objects.source.prefixes.name(&key.prefix)),
+            tunnel: key.and_then(|key| tunnel(key.tunnel)),
+            latency: LatencyObject::new(method.map(Method::name), &group.figures.histogram),
+            path: PathObject::new(method, &group.figures),
         };
-        objects.write("rtt-aggregate", SCHEMA, Some(interval.end_ns), &body);
+        objects.write(Some(interval.end_ns), &body);
     }
 }
 
@@ -69,137 +76,148 @@ pub(super) fn interval(interval: &Interval<'_>, objects: &mut Objects<'_>) {
 pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
     for flow in summary.flows() {
         let key = flow.key;
+        let client = FlowObject::client_of(key.method);
         let body = SummaryObject {
-            flow: FlowFields::new(&key.src, &key.dst, key.protocol),
-            method: key.method,
-            figures: Distribution::from(flow.histogram),
             interface: objects.source.interfaces.label(key.interface),
+            flow: Some(FlowObject::new(&key.src, &key.dst, key.protocol, client)),
+            echo_id: key.protocol.is_icmp().then_some(key.src.port),
+            tunnel: tunnel(key.tunnel),
+            latency: LatencyObject::new(Some(key.method.name()), &flow.figures.histogram),
+            path: PathObject::new(Some(key.method), flow.figures),
         };
-        objects.write("rtt-summary", SCHEMA, Some(flow.last_ns), &body);
+        objects.write(Some(flow.last_ns), &body);
     }
-    for (method, histogram) in summary.other() {
-        let figures = Distribution::from(histogram);
-        let body = SummaryObject { flow: FlowFields::default(), method, figures, interface: None };
-        objects.write("rtt-summary", SCHEMA, None, &body);
+    for (method, other) in summary.other() {
+        let body = SummaryObject {
+            interface: None,
+            flow: None,
+            echo_id: None,
+            tunnel: None,
+            latency: LatencyObject::new(Some(method.name()), &other.histogram),
+            path: PathObject::new(Some(method), other),
+        };
+        objects.write(None, &body);
     }
 }
 
-pub(super) fn status(status: &Status, objects: &mut Objects<'_>) {
-    objects.write("rtt-status", SCHEMA, status.time_ns, &StatusObject { last: status.last, counters: status });
-}
-
-/// `type` "rtt": one latency. `src` sent a packet, `dst` answered it, and `rtt_ns` is the time between seeing the two.
-/// `min_rtt_ns` is the flow's least so far towards `dst`; `packets` and `bytes` are the flow's so far in both
-/// directions.
-#[derive(Serialize)]
-struct SampleObject<'a> {
-    #[serde(flatten)]
-    flow: FlowFields,
+/// One round trip: `src` sent a packet, `dst` answered it, and `rtt_ns` is the time between seeing the two.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SampleObject<'a> {
+    /// The interface at which both packets were seen: a name, or else a number. Null where a capture does not record it.
+    interface: Option<Cow<'a, str>>,
+    /// The flow, from the end that sent the packet to the end that answered.
+    flow: FlowObject,
+    /// The identifier of an ICMP echo.
+    echo_id: Option<u16>,
+    /// What encloses the packets, as in "vlan 7". Null if nothing does.
+    tunnel: Option<String>,
+    /// The method: "tcp-timestamp", "tcp-seq", "icmp", "icmpv6", "dns", "quic-spin", "quic-spin-loop" or
+    /// "quic-handshake".
     method: &'a str,
+    /// The round-trip time between the vantage point and `dst`.
     rtt_ns: u64,
+    /// The flow's minimum towards `dst` so far, including this sample.
     min_rtt_ns: u64,
-    packets: u64,
-    bytes: u64,
-    interface: Option<Cow<'a, str>>,
+    /// What `rtt_ns` is longer than the minimum of the last 8.6 to 17.2 seconds.
+    queue_ns: u64,
+    /// Whether the packets opened the connection.
     handshake: bool,
-}
-
-/// `type` "flow": `event` is "open", "first-rtt" (with `method` and `rtt_ns`) or "close" (with `reason`). `src` sent
-/// the first packet that was seen, at `first_time`.
-#[derive(Serialize)]
-struct FlowObject<'a> {
-    event: &'a str,
-    reason: Option<&'a str>,
-    #[serde(flatten)]
-    flow: FlowFields,
-    method: Option<&'a str>,
-    rtt_ns: Option<u64>,
-    first_time: Option<&'a str>,
-    samples: u32,
+    /// The packets of the flow so far, in both directions.
     packets: u64,
+    /// The bytes of these packets, including link headers.
     bytes: u64,
-    interface: Option<Cow<'a, str>>,
 }
 
-/// `type` "rtt-aggregate": the samples of a group in the interval that ended at `time`. All of `interface`, `method`
-/// and `prefix` are null for samples for which there was no group left.
-#[derive(Serialize)]
-struct AggregateObject<'a> {
-    interval_ns: u64,
+impl Object for SampleObject<'_> {
+    const KINDS: &'static [&'static str] = &["rtt.sample"];
+}
+
+/// A change in the life of a flow, with `--flow-events`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FlowEventObject<'a> {
+    /// The interface of the flow: a name, or else a number. Null where a capture does not record it.
     interface: Option<Cow<'a, str>>,
+    /// "open", "first-rtt" or "close".
+    event: &'a str,
+    /// Why the flow was closed: "fin", "rst", "idle", "answered", "evicted" or "end". Null for other events.
+    reason: Option<&'a str>,
+    /// The flow, from the end that sent the first packet that was seen.
+    flow: FlowObject,
+    /// The identifier of an ICMP echo.
+    echo_id: Option<u16>,
+    /// What encloses the packets, as in "vlan 7". Null if nothing does.
+    tunnel: Option<String>,
+    /// The method of the first round trip. Null for other events.
     method: Option<&'a str>,
-    #[serde(serialize_with = "as_text")]
-    prefix: Option<Prefix>,
-    #[serde(flatten)]
-    figures: Distribution,
+    /// The first round-trip time. Null for other events.
+    rtt_ns: Option<u64>,
+    /// The time of the first packet that was seen.
+    first_time: Option<&'a str>,
+    /// Round trips so far.
+    samples: u32,
+    /// Packets so far, in both directions.
+    packets: u64,
+    /// The bytes of these packets, including link headers.
+    bytes: u64,
+    /// TCP segments with data so far, in both directions. Null for other protocols.
+    data_segments: Option<u64>,
+    /// Of these, segments that had passed before.
+    retransmitted: Option<u32>,
+    /// Of these, segments that filled a hole.
+    late: Option<u32>,
+    /// Packets that a router had marked as having met congestion (ECN).
+    ce: u32,
 }
 
-/// `type` "rtt-summary": the samples of a direction of a flow in the whole run, the last of them at `time`. Ends,
-/// protocol, time and interface are null for flows beyond the limit.
-#[derive(Serialize)]
-struct SummaryObject<'a> {
-    #[serde(flatten)]
-    flow: FlowFields,
-    #[serde(serialize_with = "method_name")]
-    method: Method,
-    #[serde(flatten)]
-    figures: Distribution,
+impl Object for FlowEventObject<'_> {
+    const KINDS: &'static [&'static str] = &["rtt.flow"];
+}
+
+/// The samples of a group in an interval, with `--aggregate`. Interface, method and prefix are all null for samples for
+/// which there was no group left.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AggregateObject<'a> {
+    /// The interface of the group: a name, or else a number.
     interface: Option<Cow<'a, str>>,
+    /// The length of the interval, which ended at `time`.
+    interval_ns: u64,
+    /// The addresses that answered, as in "192.0.2.0/24".
+    prefix: Option<String>,
+    /// The name of the prefix, from `--prefixes`.
+    name: Option<&'a str>,
+    /// What encloses the packets, as in "vlan 7". Null if nothing does.
+    tunnel: Option<String>,
+    /// The round-trip times.
+    latency: LatencyObject,
+    #[serde(flatten)]
+    path: PathObject,
 }
 
-/// `type` "rtt-status": every counter of the engine by name, as totals since the start of the run. `last` is true in
-/// the one that ends it.
-#[derive(Serialize)]
-struct StatusObject<'a> {
-    last: bool,
-    #[serde(flatten, serialize_with = "by_name")]
-    counters: &'a Status,
+impl Object for AggregateObject<'_> {
+    const KINDS: &'static [&'static str] = &["rtt.aggregate"];
 }
 
-#[derive(Default, Serialize)]
-struct FlowFields {
-    src: Option<IpAddr>,
-    sport: Option<u16>,
-    dst: Option<IpAddr>,
-    dport: Option<u16>,
-    proto: Option<Cow<'static, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<u16>,
+/// The samples of one direction of a flow in the whole run, the last of them at `time`, with `--summary`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SummaryObject<'a> {
+    /// The interface of the flow: a name, or else a number. Null where a capture does not record it.
+    interface: Option<Cow<'a, str>>,
+    /// The flow, from the end that sent packets to the end that answered. Null for all flows beyond the limit together.
+    flow: Option<FlowObject>,
+    /// The identifier of an ICMP echo.
+    echo_id: Option<u16>,
+    /// What encloses the packets, as in "vlan 7". Null if nothing does.
+    tunnel: Option<String>,
+    /// The round-trip times.
+    latency: LatencyObject,
+    #[serde(flatten)]
+    path: PathObject,
 }
 
-impl FlowFields {
-    fn new(src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> FlowFields {
-        let port = |port| (!protocol.is_icmp()).then_some(port);
-        FlowFields {
-            src: Some(src.address),
-            sport: port(src.port),
-            dst: Some(dst.address),
-            dport: port(dst.port),
-            proto: Some(match protocol.0 {
-                6 => Cow::Borrowed("TCP"),
-                17 => Cow::Borrowed("UDP"),
-                _ => Cow::Owned(protocol.to_string()),
-            }),
-            id: protocol.is_icmp().then_some(src.port),
-        }
-    }
+impl Object for SummaryObject<'_> {
+    const KINDS: &'static [&'static str] = &["rtt.summary"];
 }
 
-fn as_text<S: Serializer>(prefix: &Option<Prefix>, serializer: S) -> Result<S::Ok, S::Error> {
-    match prefix {
-        Some(prefix) => serializer.collect_str(prefix),
-        None => serializer.serialize_none(),
-    }
-}
-
-fn method_name<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(method.name())
-}
-
-fn by_name<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(Counter::ALL.len()))?;
-    for counter in Counter::ALL {
-        map.serialize_entry(counter.name(), &status.counters.get(counter))?;
-    }
-    map.end()
+fn tunnel(tunnel: Tunnel) -> Option<String> {
+    (!tunnel.is_none()).then(|| tunnel.to_string())
 }

@@ -2,85 +2,101 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::layers::{ByteTrace, Counters, Direction, Layer, Segment};
-use serde::{Serialize, Serializer};
+use dwell_engine::layers::{ByteTrace, Direction, Layer, Segment, SegmentFigures};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Flow, Objects, rounded};
+use super::{FlowObject, LatencyObject, Object, Objects, rounded};
 use crate::{
-    Distribution, Stack, StackPlace, StackRow,
+    Stack, StackPlace,
     record::{complete_bytes, last_stamp_ns},
 };
 
-pub(super) const SCHEMA: &str = "dwell.stack/1";
+/// The method of all latencies of bytes that were stamped at layers or devices.
+const BYTE_TRACE: &str = "byte-trace";
 
-/// `type` "stack": the time that bytes spent in a segment in the interval that ended at `time`. With `missing`, the
-/// layer that the kernel has no hook for, the figures are null.
-#[derive(Serialize)]
-struct Object<'a> {
+/// The time that bytes spent in a segment of the host in an interval.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SegmentObject<'a> {
+    /// The length of the interval, which ended at `time`.
     interval_ns: u64,
-    host: &'a str,
-    flow: Option<Flow>,
+    /// The direction of a connection, from the sender to the receiver of the bytes. Null for all flows together.
+    flow: Option<FlowObject>,
+    /// The name of the segment.
     segment: &'a str,
+    /// "tx" for bytes that this host sends, "rx" for bytes that it receives.
     direction: &'a str,
-    again: bool,
+    /// Whether the figures are of bytes that TCP sent or received more than once, which are kept apart.
+    retransmitted: bool,
+    /// The segment that contains this one. Null for those that are not part of another.
     part_of: Option<&'a str>,
-    #[serde(flatten)]
-    figures: Distribution,
+    /// The time in the segment. All null where a layer is missing.
+    latency: LatencyObject,
+    /// The share of the segment in the time of its side, from 0 to 1. Null where no byte went all the way.
     share: Option<f64>,
+    /// The sampling grid: one byte in this many is stamped.
     sample_bytes: u32,
+    /// The kernel hook at which the segment starts.
     hook_from: Option<&'a str>,
+    /// The kernel hook at which it ends.
     hook_to: Option<&'a str>,
+    /// The layer that the kernel has no hook for, so that the segment cannot be measured.
     missing: Option<&'a str>,
 }
 
-/// `type` "stack-status": stamped bytes that are in no segment, since the start of the run.
-#[derive(Serialize)]
-struct StatusObject<'a> {
-    host: &'a str,
-    #[serde(flatten)]
-    counters: Named<'a>,
-    missed: BTreeMap<&'a str, u64>,
+impl Object for SegmentObject<'_> {
+    const KINDS: &'static [&'static str] = &["stack.segment"];
 }
 
-/// Counters as the keys of an object, in the order of the core.
-struct Named<'a>(&'a Counters);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.named())
-    }
-}
-
-/// `type` "stack-byte": one byte that went all the way through a side, with its time at each layer. `time` is when it
-/// left the last one.
-#[derive(Serialize)]
-struct ByteObject<'a> {
-    host: &'a str,
-    flow: Flow,
+/// One byte that went all the way through a side, with `--raw`; it left the last layer at `time`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ByteObject<'a> {
+    /// The direction of the connection, from the sender to the receiver of the byte.
+    flow: FlowObject,
+    /// The TCP sequence number of the byte.
     seq: u32,
+    /// "tx" for a byte that this host sent, "rx" for one that it received.
     direction: &'a str,
+    /// How many times the byte was handed to the driver. Null on the receiving side.
     sent: Option<u8>,
-    again: bool,
-    /// On CLOCK_MONOTONIC.
+    /// Whether TCP sent or received the byte more than once.
+    retransmitted: bool,
+    /// The time at each layer, on CLOCK_MONOTONIC.
     stamp_ns: BTreeMap<&'a str, Option<u64>>,
 }
 
-/// `type` "stack-hop": the time that bytes spent between one device and the next.
-#[derive(Serialize)]
-struct HopObject<'a> {
-    interval_ns: u64,
-    host: &'a str,
-    origin: Place<'a>,
-    from: Place<'a>,
-    to: Place<'a>,
-    #[serde(flatten)]
-    figures: Distribution,
+impl Object for ByteObject<'_> {
+    const KINDS: &'static [&'static str] = &["stack.byte"];
 }
 
-#[derive(Serialize)]
-struct Place<'a> {
+/// The time that bytes spent between one device of the host and the next in an interval, with `--devices`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct HopObject<'a> {
+    /// The length of the interval, which ended at `time`.
+    interval_ns: u64,
+    /// The point where the bytes were first seen.
+    origin: Place<'a>,
+    /// The start of the hop.
+    from: Place<'a>,
+    /// The end of the hop.
+    to: Place<'a>,
+    /// The time of the hop.
+    latency: LatencyObject,
+}
+
+impl Object for HopObject<'_> {
+    const KINDS: &'static [&'static str] = &["stack.hop"];
+}
+
+/// A point at a device.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "place")]
+pub(super) struct Place<'a> {
+    /// The name of the device.
     device: &'a str,
+    /// The network namespace of the device. Null for the one that is watched.
     namespace: Option<&'a str>,
+    /// "queue", "out" or "in".
     point: &'a str,
 }
 
@@ -90,69 +106,58 @@ impl<'a> From<&'a StackPlace> for Place<'a> {
     }
 }
 
-/// Writes one object per segment of all flows, of bytes that were sent again, and of each flow; a side of a flow that no
-/// byte went through has none. Hops and counters follow.
+/// Writes one object per segment of all flows, of bytes that were sent again, and of each flow; a side of a flow that
+/// no byte went through has none. Hops follow.
 pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     let time_ns = Some(stack.end_ns);
-    let mut write = |flow: Option<Flow>, again: bool, row: &StackRow, rows: &[StackRow]| {
-        let body = Object {
+    let mut write = |flow: Option<FlowObject>, retransmitted: bool, one: &SegmentFigures, all: &[SegmentFigures]| {
+        let hooks = stack.hooks_of(one.segment);
+        let latency = LatencyObject::new(Some(BYTE_TRACE), &one.histogram);
+        let body = SegmentObject {
             interval_ns: stack.length_ns,
-            host: stack.host,
             flow,
-            segment: row.segment.name(),
-            direction: row.segment.direction().name(),
-            again,
-            part_of: row.segment.part_of().map(Segment::name),
-            figures: Distribution::from(&row.histogram),
-            share: row.share(rows).map(rounded),
+            segment: one.segment.name(),
+            direction: one.segment.direction().name(),
+            retransmitted,
+            part_of: one.segment.part_of().map(Segment::name),
+            latency: if hooks.missing.is_none() { latency } else { LatencyObject::default() },
+            share: stack.share(one, all).map(rounded),
             sample_bytes: stack.sample_bytes,
-            hook_from: row.hook_from.as_deref(),
-            hook_to: row.hook_to.as_deref(),
-            missing: row.missing.map(|layer| layer.name()),
+            hook_from: hooks.from.as_deref(),
+            hook_to: hooks.to.as_deref(),
+            missing: hooks.missing.map(Layer::name),
         };
-        objects.write("stack", SCHEMA, time_ns, &body);
+        objects.write(time_ns, &body);
     };
-    for row in stack.rows {
-        write(None, false, row, stack.rows);
+    for (again, all) in [(false, stack.segments), (true, stack.again)] {
+        all.iter().for_each(|one| write(None, again, one, all));
     }
-    for row in stack.again {
-        write(None, true, row, stack.again);
-    }
-    for (ends, rows) in stack.flows {
-        for row in rows.iter().filter(|row| complete_bytes(rows, row.segment.direction()) > 0) {
-            write(Some(ends.into()), false, row, rows);
+    for (ends, all) in stack.flows {
+        for one in all.iter().filter(|one| complete_bytes(all, one.segment.direction()) > 0) {
+            write(Some(ends.into()), false, one, all);
         }
     }
     for hop in stack.hops {
         let body = HopObject {
             interval_ns: stack.length_ns,
-            host: stack.host,
             origin: (&hop.origin).into(),
             from: (&hop.from).into(),
             to: (&hop.to).into(),
-            figures: Distribution::from(&hop.histogram),
+            latency: LatencyObject::new(Some(BYTE_TRACE), &hop.histogram),
         };
-        objects.write("stack-hop", SCHEMA, time_ns, &body);
+        objects.write(time_ns, &body);
     }
-    let counters = stack.counters;
-    let status = StatusObject {
-        host: stack.host,
-        counters: Named(counters),
-        missed: Layer::ALL.iter().map(|layer| (layer.name(), counters.missed(*layer))).collect(),
-    };
-    objects.write("stack-status", SCHEMA, time_ns, &status);
 }
 
-pub(super) fn byte_trace(host: &str, trace: &ByteTrace, objects: &mut Objects<'_>) {
+pub(super) fn byte_trace(trace: &ByteTrace, objects: &mut Objects<'_>) {
     let layers = Layer::ALL.iter().filter(|layer| layer.direction() == trace.direction);
     let body = ByteObject {
-        host,
         flow: (&trace.ends).into(),
         seq: trace.seq,
         direction: trace.direction.name(),
         sent: (trace.direction == Direction::Tx).then_some(trace.sent),
-        again: trace.again,
+        retransmitted: trace.again,
         stamp_ns: layers.map(|layer| (layer.name(), trace.stamp_ns(*layer))).collect(),
     };
-    objects.write("stack-byte", SCHEMA, last_stamp_ns(trace), &body);
+    objects.write(last_stamp_ns(trace), &body);
 }

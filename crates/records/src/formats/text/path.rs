@@ -9,8 +9,8 @@ use super::{
 };
 use crate::PathTable;
 
-/// Writes the hosts and the clocks' bound, then a table: one line per segment in the order of the path, parts of a segment
-/// below it, from end to end last.
+/// Writes the hosts and the clocks' bound, then a table: one line per segment in the order of the path, parts of a
+/// segment below it, from end to end last.
 pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
     let bytes = table.path.segment(PathSegment::EndToEnd).count();
     put(out, format_args!("  {} → {}", table.tx_host, table.rx_host));
@@ -81,18 +81,22 @@ mod tests {
         path
     }
 
-    #[test]
-    fn a_table_follows_the_bytes_from_one_host_to_the_other() {
-        let path = path();
-        let table = PathTable {
+    fn table(path: &Path) -> PathTable<'_> {
+        PathTable {
             end_ns: 1_000_000_000,
             length_ns: 1_000_000_000,
             tx_host: "a",
             rx_host: "b",
             flow: None,
             resent: false,
-            path: &path,
-        };
+            path,
+        }
+    }
+
+    #[test]
+    fn a_table_follows_the_bytes_from_one_host_to_the_other() {
+        let path = path();
+        let table = table(&path);
         let mut out = Vec::new();
         Text::default().write(&Record::Path(&table), &samples::source(), &mut out);
         assert_eq!(
@@ -119,39 +123,29 @@ end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
     }
 
     #[test]
-    fn an_object_a_leg_tells_both_hosts_and_the_flow() {
+    fn each_path_segment_has_an_object_with_both_hosts_and_the_flow() {
         let path = path();
-        let table = PathTable {
-            end_ns: 1_000_000_000,
-            length_ns: 1_000_000_000,
-            tx_host: "a",
-            rx_host: "b",
-            flow: Some(Ends {
-                src: samples::endpoint("192.0.2.1", 44_321),
-                dst: samples::endpoint("2001:db8::1", 443),
-            }),
-            resent: true,
-            path: &path,
-        };
+        let ends = Ends { src: samples::endpoint("192.0.2.1", 44_321), dst: samples::endpoint("2001:db8::1", 443) };
+        let table = PathTable { flow: Some(ends), resent: true, ..table(&path) };
         let mut out = Vec::new();
         Jsonl::default().write(&Record::Path(&table), &samples::source(), &mut out);
         let objects: Vec<serde_json::Value> =
             String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(objects.len(), PathSegment::ALL.len());
         let network = &objects[6];
-        assert_eq!(network["type"], "path");
-        assert_eq!(network["schema"], "dwell.path/1");
+        assert_eq!(network["type"], "collect.segment");
+        assert_eq!(network["schema"], "dwell/2");
         assert_eq!(network["time"], "2026-11-21T05:10:01.000000000Z");
         assert_eq!((&network["tx_host"], &network["rx_host"]), (&"a".into(), &"b".into()));
         assert_eq!(network["segment"], "network");
         assert!(network["direction"].is_null() && network["part_of"].is_null());
         assert_eq!(network["flow"]["sport"], 44_321);
-        assert_eq!(network["resent"], true);
-        assert_eq!(network["mean_ns"], 8_000_000);
+        assert_eq!(network["retransmitted"], true);
+        assert_eq!(network["latency"]["mean_ns"], 8_000_000);
         assert_eq!(network["share"], 0.8);
         assert_eq!(network["bound_ns"], 1_200);
         assert_eq!(objects[3]["part_of"], "ip-driver");
-        assert_eq!(objects[1]["count"], 0);
-        assert!(objects[1]["mean_ns"].is_null());
+        assert_eq!(objects[1]["latency"]["count"], 0);
+        assert!(objects[1]["latency"]["mean_ns"].is_null());
     }
 }

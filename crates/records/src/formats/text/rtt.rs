@@ -1,6 +1,6 @@
 //! Lines of `dwell rtt`.
 
-use dwell_engine::measure::{FlowChange, FlowEvent, Sample};
+use dwell_engine::measure::{FlowChange, FlowEvent, Sample, Tunnel};
 
 use super::{Ends, Latency, counted, end_line, put, table, trimmed};
 use crate::{Interval, Source};
@@ -22,6 +22,7 @@ pub(super) fn sample(sample: &Sample, source: &Source, out: &mut Vec<u8>) {
     if sample.handshake {
         out.extend_from_slice(b"  handshake");
     }
+    end_tunnel(sample.tunnel, out);
     end_line(sample.interface, source, out);
 }
 
@@ -49,12 +50,19 @@ pub(super) fn flow(event: &FlowEvent, source: &Source, out: &mut Vec<u8>) {
             ),
         ),
     }
+    end_tunnel(event.tunnel, out);
     end_line(event.interface, source, out);
+}
+
+fn end_tunnel(tunnel: Tunnel, out: &mut Vec<u8>) {
+    if !tunnel.is_none() {
+        put(out, format_args!("  in {tunnel}"));
+    }
 }
 
 /// Writes an interval: how many samples there were, then a table of its groups.
 pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
-    let samples: u64 = interval.groups.iter().map(|group| group.histogram.count()).sum();
+    let samples: u64 = interval.groups.iter().map(|group| group.figures.histogram.count()).sum();
     put(out, format_args!("  {} in {}\n", counted(samples, "sample", "samples"), trimmed(interval.length_ns)));
     if samples > 0 {
         table::interval(interval, source, out);

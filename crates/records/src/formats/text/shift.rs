@@ -14,8 +14,7 @@ pub(super) fn comparison(shift: &StackShift<'_>, out: &mut Vec<u8>) {
         return put(
             out,
             format_args!(
-                "  beside the baseline: not known before {LEAST_RECENT} intervals with bytes, of \
-                 which there are {}\n\n",
+                "  compared with the baseline: unknown before {LEAST_RECENT} intervals with bytes; so far {}\n\n",
                 most.unwrap_or(0)
             ),
         );
@@ -23,7 +22,7 @@ pub(super) fn comparison(shift: &StackShift<'_>, out: &mut Vec<u8>) {
     put(
         out,
         format_args!(
-            "  beside the baseline: {} of {} shifted (its {} beside the last {})\n",
+            "  compared with the baseline: {} of {} shifted (its {}, and the last {})\n",
             shifted().count(),
             counted(known().count() as u64, "segment", "segments"),
             counted(first.intervals[0] as u64, "interval", "intervals"),
@@ -89,20 +88,20 @@ mod tests {
     }
 
     fn written(format: &mut dyn Format, compared: &[SegmentComparison]) -> String {
-        let shift = StackShift { end_ns: 1_000_000_000, host: "here", compared };
+        let shift = StackShift { end_ns: 1_000_000_000, compared };
         let mut out = Vec::new();
         format.write(&Record::Shift(&shift), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn a_table_has_a_line_a_segment_that_has_shifted() {
+    fn a_table_has_a_line_for_each_segment_that_has_shifted() {
         let text = written(&mut Text::default(), &compare(&intervals(40, 1), &intervals(30, 3)));
         let (table, chance) = text.rsplit_once("p50 × 3.00").unwrap();
         assert_eq!(
             table,
             "\
-05:10:01.000000Z  beside the baseline: 1 of 2 segments shifted (its 40 intervals beside the last 30)
+05:10:01.000000Z  compared with the baseline: 1 of 2 segments shifted (its 40 intervals, and the last 30)
 shifted                p50 was       is      p99 was       is     mean was       is          most   by chance
 tx   queueing          12.5 ms  37.4 ms            -        -      12.5 ms  37.4 ms    "
         );
@@ -110,10 +109,10 @@ tx   queueing          12.5 ms  37.4 ms            -        -      12.5 ms  37.4
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn a_comparison_that_is_not_possible_yet_says_so() {
         let compared = compare(&intervals(40, 1), &intervals(9, 3));
         let text = written(&mut Text::default(), &compared);
-        assert!(text.ends_with("not known before 10 intervals with bytes, of which there are 9\n\n"), "{text}");
+        assert!(text.ends_with("unknown before 10 intervals with bytes; so far 9\n\n"), "{text}");
         for line in written(&mut Jsonl::default(), &compared).lines() {
             let object: serde_json::Value = serde_json::from_str(line).unwrap();
             assert!(object["shifted"].is_null() && object["chance"].is_null());
@@ -122,14 +121,14 @@ tx   queueing          12.5 ms  37.4 ms            -        -      12.5 ms  37.4
     }
 
     #[test]
-    fn an_object_a_segment() {
+    fn there_is_one_object_per_segment() {
         let compared = compare(&intervals(40, 1), &intervals(30, 3));
         let lines = written(&mut Jsonl::default(), &compared);
         let objects: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(objects.len(), 2);
         let [same, shifted] = [&objects[0], &objects[1]];
-        assert_eq!(same["type"], "stack-shift");
-        assert_eq!(same["schema"], "dwell.stack/1");
+        assert_eq!(same["type"], "stack.shift");
+        assert_eq!(same["schema"], "dwell/2");
         assert_eq!((&same["segment"], &same["shifted"]), (&"tcp-ip".into(), &false.into()));
         assert_eq!(shifted["segment"], "queueing");
         assert_eq!((&shifted["direction"], &shifted["part_of"]), (&"tx".into(), &"ip-driver".into()));

@@ -111,13 +111,10 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
         return Some(format!("Nothing waits long: a byte takes less than {short}."));
     }
     let whole = latency(Some(shares.whole_ns));
-    let minimize = match end.is_minimized {
-        true => "",
-        false => ": try --minimize",
-    };
+    let remedy = end.remedy.map_or_else(String::new, |remedy| format!(": {remedy}"));
     let percent = |share: f64| (share * 100.0).round();
     let places = [
-        (shares.sender, "in this host's send buffer", Some((&total.sender, minimize))),
+        (shares.sender, "in this host's send buffer", Some((&total.sender, remedy.as_str()))),
         (shares.network, "in the network, taken as half of the round trip", None),
         (shares.receiver, "in this host's receive buffer", Some((&total.receiver, ": the program reads late"))),
     ];
@@ -140,23 +137,20 @@ mod tests {
     use super::*;
     use crate::{Format, Jsonl, Record, Socket, SocketSummary, Text, formats::samples};
 
-    fn written(mut format: impl Format, sockets: &[Socket], is_minimized: bool) -> String {
+    fn written(mut format: impl Format, sockets: &[Socket], remedy: Option<&str>) -> String {
         let mut summary = SocketSummary::new(100);
         for socket in sockets {
             summary.add(1_000_000_000, 1_000_000_000, socket);
         }
         summary.set_length(2_000_000_000);
-        let end = SocketEnd {
-            end_ns: 2_000_000_000,
-            summary: &summary,
-            is_minimized,
-            is_outside: false,
-            look_ns: 10_000_000,
-        };
+        let end =
+            SocketEnd { end_ns: 2_000_000_000, summary: &summary, remedy, is_outside: false, look_ns: 10_000_000 };
         let mut out = Vec::new();
         format.write(&Record::SocketEnd(&end), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
+
+    const TRY: Option<&str> = Some("try --minimize");
 
     fn both() -> [Socket; 2] {
         [samples::socket_idle(), samples::socket()]
@@ -164,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_line_a_connection_one_for_all_and_where_the_time_goes() {
-        insta::assert_snapshot!(written(Text::default(), &both(), false), @r#"
+        insta::assert_snapshot!(written(Text::default(), &both(), TRY), @r#"
          send buf  longest      rtt recv buf  longest         sent     received      sent  received again  connection
            600 ms   655 ms   380 ms        -        -  9.60 Mbit/s      0 bit/s   1.20 MB       0 B     3  192.0.2.1:44321 → 198.51.100.7:443
                 -        -        -        -        -            -            -         -         -     0  [2001:db8::1]:50000 → [2001:db8:0:1::443]:443
@@ -175,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_done_already_is_no_advice() {
-        let text = written(Text::default(), &both(), true);
+        let text = written(Text::default(), &both(), None);
         assert!(text.contains("send buffer.") && !text.contains("--minimize"), "{text}");
     }
 
@@ -188,18 +182,18 @@ mod tests {
                 socket
             })
             .collect();
-        let text = written(Text::default(), &sockets, false);
+        let text = written(Text::default(), &sockets, None);
         assert!(text.contains("all 25 connections, 5 of them not shown"), "{text}");
         assert_eq!(text.lines().count(), 1 + SHOWN + 2);
     }
 
     #[test]
     fn a_run_without_connections_says_so() {
-        assert_eq!(written(Text::default(), &[], false), "No TCP connections were seen.\n");
+        assert_eq!(written(Text::default(), &[], None), "No TCP connections were seen.\n");
         let end = SocketEnd {
             end_ns: 0,
             summary: &SocketSummary::new(1),
-            is_minimized: false,
+            remedy: None,
             is_outside: true,
             look_ns: 10_000_000,
         };
@@ -209,7 +203,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), missed);
     }
 
-    /// An upload of which 100 looks found that bytes waited so long.
+    /// An upload for which 100 polls found that bytes waited this long.
     fn waiting(ns: u64) -> Socket {
         let mut socket = samples::socket();
         let sender = &mut socket.account.totals.sender;
@@ -221,7 +215,7 @@ mod tests {
     #[test]
     fn waits_that_looks_cannot_tell_are_not_judged() {
         let said = |socket: Socket| {
-            let text = written(Text::default(), &[socket], false);
+            let text = written(Text::default(), &[socket], TRY);
             text.lines().skip(3).collect::<String>()
         };
         assert_eq!(said(waiting(4_000_000)), "Nothing waits long: a byte takes less than 10.0 ms.");
@@ -239,7 +233,7 @@ mod tests {
         for (wait_ns, is_late) in [(15_000_000, false), (60_000_000, true)] {
             let mut socket = waiting(0);
             socket.account.totals.receiver = waiting(wait_ns).account.totals.sender;
-            let text = written(Text::default(), &[socket], false);
+            let text = written(Text::default(), &[socket], TRY);
             assert!(text.contains("in this host's receive buffer"), "{text}");
             assert_eq!(text.contains("reads late"), is_late, "{text}");
         }
@@ -247,10 +241,10 @@ mod tests {
 
     #[test]
     fn an_object_a_connection_and_one_for_all() {
-        insta::assert_snapshot!(written(Jsonl::default(), &both(), false), @r#"
-        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","duration_ns":1000000000,"connections":1,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":9600000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"network_min_rtt_ns":50000000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
-        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","duration_ns":1000000000,"connections":1,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_one_way_ns":null,"sent_bytes":null,"received_bytes":null,"throughput_bps":null,"receive_throughput_bps":null,"retransmissions":0,"out_of_order":null,"sender_share":null,"network_share":null,"receiver_share":null,"network_min_rtt_ns":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}
-        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:02.000000000Z","duration_ns":2000000000,"connections":2,"pid":null,"fd":null,"cookie":null,"src":null,"sport":null,"dst":null,"dport":null,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":4800000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"network_min_rtt_ns":null,"notsent_lowat":null,"estimator":null,"way":null,"ended":null}
+        insta::assert_snapshot!(written(Jsonl::default(), &both(), TRY), @r#"
+        {"type":"run.summary","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interval_ns":1000000000,"connections":1,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"pid":4242,"fd":5,"cookie":4711,"viewpoint":"inside","sender_delay":{"method":"exact","count":100,"mean_ns":600000000,"min_ns":null,"max_ns":655000000,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":true,"reason":null},"receiver_delay":{"method":"exact","count":0,"mean_ns":null,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":false,"reason":null},"network_rtt":{"method":"tcp-info","count":null,"mean_ns":380000000,"min_ns":50000000,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null},"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":9600000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"notsent_lowat":null,"ended":false}
+        {"type":"run.summary","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interval_ns":1000000000,"connections":1,"flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":null},"pid":null,"fd":null,"cookie":4712,"viewpoint":"outside","sender_delay":{"method":"paper","count":0,"mean_ns":null,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":false,"reason":null},"receiver_delay":{"method":"paper","count":0,"mean_ns":null,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":false,"reason":null},"network_rtt":{"method":"tcp-info","count":null,"mean_ns":null,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null},"network_one_way_ns":null,"sent_bytes":null,"received_bytes":null,"throughput_bps":null,"receive_throughput_bps":null,"retransmissions":0,"out_of_order":null,"sender_share":null,"network_share":null,"receiver_share":null,"notsent_lowat":null,"ended":true}
+        {"type":"run.summary","schema":"dwell/2","time":"2026-11-21T05:10:02.000000000Z","host":"here","interval_ns":2000000000,"connections":2,"flow":null,"pid":null,"fd":null,"cookie":null,"viewpoint":null,"sender_delay":{"method":null,"count":100,"mean_ns":600000000,"min_ns":null,"max_ns":655000000,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":true,"reason":null},"receiver_delay":{"method":null,"count":0,"mean_ns":null,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null,"low_ns":null,"high_ns":null,"p99_low_ns":null,"p99_high_ns":null,"confidence":null,"valid":false,"reason":null},"network_rtt":{"method":"tcp-info","count":null,"mean_ns":380000000,"min_ns":null,"max_ns":null,"p50_ns":null,"p90_ns":null,"p95_ns":null,"p99_ns":null,"p99_9_ns":null},"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":4800000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"notsent_lowat":null,"ended":null}
         "#);
     }
 }

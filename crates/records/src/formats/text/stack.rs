@@ -2,11 +2,11 @@
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Segment},
+    layers::{ByteTrace, Direction, Segment, SegmentFigures},
 };
 
 use super::{UNKNOWN, cell, counted, put, trimmed};
-use crate::{Distribution, Stack, StackHop, StackRow, record::complete_bytes};
+use crate::{Distribution, Stack, StackHop, record::complete_bytes};
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 
@@ -31,8 +31,8 @@ pub(super) fn byte_trace(trace: &ByteTrace, out: &mut Vec<u8>) {
 /// Writes how many bytes were stamped, then a table: one line per segment, parts of a segment below it, the total of
 /// each side last. A side that no byte went through has no lines.
 pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
-    let sent = complete_bytes(stack.rows, Direction::Tx);
-    let read = complete_bytes(stack.rows, Direction::Rx);
+    let sent = complete_bytes(stack.segments, Direction::Tx);
+    let read = complete_bytes(stack.segments, Direction::Rx);
     put(
         out,
         format_args!(
@@ -52,10 +52,10 @@ pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("{:<17}", "segment"));
         heads(HEADS.len(), out);
     }
-    lines(stack.rows, out);
+    lines(stack, stack.segments, out);
     if again != [0, 0] {
-        put(out, format_args!("sent again, or came again\n"));
-        lines(stack.again, out);
+        put(out, format_args!("sent or received again\n"));
+        lines(stack, stack.again, out);
     }
     hops(stack.hops, out);
     flows(stack, Direction::Tx, out);
@@ -73,32 +73,32 @@ pub(super) fn heads(columns: usize, out: &mut Vec<u8>) {
 }
 
 /// Writes one line per segment, the total of each side last.
-fn lines(rows: &[StackRow], out: &mut Vec<u8>) {
+fn lines(stack: &Stack<'_>, all: &[SegmentFigures], out: &mut Vec<u8>) {
     for direction in [Direction::Tx, Direction::Rx] {
-        if complete_bytes(rows, direction) == 0 {
+        if complete_bytes(all, direction) == 0 {
             continue;
         }
-        let of_side = || rows.iter().filter(move |row| row.segment.direction() == direction);
-        let is_total = |row: &&StackRow| row.segment == row.segment.total();
-        of_side().filter(|row| !is_total(row)).chain(of_side().filter(is_total)).for_each(|row| line(rows, row, out));
+        let mut of_side: Vec<_> = all.iter().filter(|one| one.segment.direction() == direction).collect();
+        of_side.sort_by_key(|one| one.segment == one.segment.total());
+        of_side.into_iter().for_each(|one| line(stack, one, all, out));
     }
 }
 
 /// Writes one line per flow: count, mean and p99 of its total, then the mean of each segment.
 fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
-    let mut flows = stack.flows.iter().filter(|(_, rows)| complete_bytes(rows, direction) > 0).peekable();
+    let mut flows = stack.flows.iter().filter(|(_, all)| complete_bytes(all, direction) > 0).peekable();
     let Some((_, first)) = flows.peek() else {
         return;
     };
-    let is_column = |row: &&StackRow| row.segment.direction() == direction && !row.segment.is_whole();
+    let is_column = |one: &&SegmentFigures| one.segment.direction() == direction && !one.segment.is_whole();
     put(out, format_args!("\n{:<9}{:>8}{:>9}{:>9}", format!("{} flows", direction.name()), "count", "mean", "p99"));
-    for row in first.iter().filter(is_column) {
-        put(out, format_args!("{:>12}", row.segment.name()));
+    for one in first.iter().filter(is_column) {
+        put(out, format_args!("{:>12}", one.segment.name()));
     }
     put(out, format_args!("  flow (means of its segments)\n"));
-    for (ends, rows) in flows {
-        let total = rows.iter().find(|row| row.segment.direction() == direction && row.segment == row.segment.total());
-        let total = total.map(|row| Distribution::from(&row.histogram));
+    for (ends, all) in flows {
+        let total = all.iter().find(|one| one.segment.direction() == direction && one.segment == one.segment.total());
+        let total = total.map(|one| Distribution::from(&one.histogram));
         put(
             out,
             format_args!(
@@ -109,23 +109,23 @@ fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
                 cell(total.and_then(|total| total.p99_ns)),
             ),
         );
-        for row in rows.iter().filter(is_column) {
-            put(out, format_args!("{:>12}", cell(row.histogram.mean_ns())));
+        for one in all.iter().filter(is_column) {
+            put(out, format_args!("{:>12}", cell(one.histogram.mean_ns())));
         }
         put(out, format_args!("  {} → {}\n", ends.src, ends.dst));
     }
 }
 
-fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
-    let indent = if row.segment.part_of().is_some() { "  " } else { "" };
-    let name = format!("{} {indent}{}", row.segment.direction().name(), row.segment.name());
+fn line(stack: &Stack<'_>, one: &SegmentFigures, all: &[SegmentFigures], out: &mut Vec<u8>) {
+    let indent = if one.segment.part_of().is_some() { "  " } else { "" };
+    let name = format!("{} {indent}{}", one.segment.direction().name(), one.segment.name());
     put(out, format_args!("{name:<17}"));
-    if let Some(layer) = row.missing {
+    if let Some(layer) = stack.hooks_of(one.segment).missing {
         put(out, format_args!("{UNKNOWN:>8}  missing: no hook for {} here\n", layer.name()));
         return;
     }
-    figures(&row.histogram, out);
-    share(row.share(rows), out);
+    figures(&one.histogram, out);
+    share(stack.share(one, all), out);
 }
 
 /// Writes the last column, and the end of the line.
@@ -164,36 +164,28 @@ fn hops(hops: &[StackHop], out: &mut Vec<u8>) {
 mod tests {
     use std::sync::LazyLock;
 
-    use dwell_engine::{
-        abi::dwell_stack_counters,
-        layers::{Counters, Ends, Layer},
-    };
+    use dwell_engine::layers::{Ends, Layer, SegmentHooks};
 
     use super::*;
     use crate::{Format, Jsonl, Record, Text, formats::samples};
 
-    static COUNTERS: LazyLock<Counters> = LazyLock::new(|| {
-        let missed = [0, 5, 0, 0, 0, 0, 0, 0, 0, 6];
-        let mut core = dwell_stack_counters { value: [0; 19] };
-        core.value[..9].copy_from_slice(&[1, 2, 3, 7, 8, 9, 10, 11, 4]);
-        core.value[9..].copy_from_slice(&missed);
-        Counters::sum([&core])
+    static HOOKS: LazyLock<Vec<SegmentHooks>> = LazyLock::new(|| {
+        let hook = |layer: Layer| Some(format!("hook/{}", layer.name())).filter(|_| layer != Layer::TxTcp);
+        let hooks = Segment::ALL.into_iter().map(|segment| {
+            let (from, to) = segment.ends();
+            let missing = (from == Layer::TxTcp).then_some(from);
+            SegmentHooks { from: hook(from), to: hook(to), missing }
+        });
+        hooks.collect()
     });
 
-    fn rows() -> Vec<StackRow> {
+    fn segments() -> Vec<SegmentFigures> {
         let row = |segment: Segment, values: &[u64]| {
             let mut histogram = Histogram::default();
             values.iter().for_each(|ns| histogram.record(*ns));
-            let (from, to) = segment.ends();
-            StackRow {
-                segment,
-                histogram,
-                hook_from: Some(format!("hook/{}", from.name())),
-                hook_to: Some(format!("hook/{}", to.name())),
-                missing: None,
-            }
+            SegmentFigures { segment, histogram }
         };
-        let mut rows = vec![
+        vec![
             row(Segment::SocketTcp, &[600_000_000, 400_000_000]),
             row(Segment::TcpIp, &[]),
             row(Segment::IpDriver, &[100_000_000, 100_000_000]),
@@ -201,30 +193,26 @@ mod tests {
             row(Segment::TxTotal, &[701_000_000, 500_000_000]),
             row(Segment::TxUnexplained, &[1_000_000]),
             row(Segment::RxTotal, &[]),
-        ];
-        rows[1].missing = Some(Layer::TxTcp);
-        rows[1].hook_from = None;
-        rows
+        ]
     }
 
-    fn stack(rows: &[StackRow]) -> Stack<'_> {
+    fn stack(segments: &[SegmentFigures]) -> Stack<'_> {
         Stack {
             end_ns: 1_000_000_000,
             length_ns: 1_000_000_000,
-            host: "here",
             sample_bytes: 16384,
-            rows,
+            segments,
             again: &[],
             flows: &[],
+            hooks: &HOOKS,
             hops: &[],
-            counters: &COUNTERS,
         }
     }
 
     #[test]
     fn a_table_has_parts_below_their_segment_and_the_total_last() {
         let mut out = Vec::new();
-        Text::default().write(&Record::Stack(&stack(&rows())), &samples::source(), &mut out);
+        Text::default().write(&Record::Stack(&stack(&segments())), &samples::source(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "\
@@ -243,7 +231,7 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
 
     #[test]
     fn a_flow_has_a_line_with_the_mean_of_each_segment() {
-        let rows = rows();
+        let rows = segments();
         let ends = Ends { src: samples::endpoint("192.0.2.1", 44_321), dst: samples::endpoint("2001:db8::1", 443) };
         let flows = [(ends, rows.clone())];
         let stack = Stack { flows: &flows, ..stack(&rows) };
@@ -265,7 +253,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         let objects = String::from_utf8(out).unwrap();
         let of_flow: Vec<serde_json::Value> =
             objects.lines().skip(rows.len()).map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(of_flow.len(), rows.len(), "nothing was read; the status");
+        assert_eq!(of_flow.len(), rows.len() - 1, "nothing was read");
         assert_eq!(of_flow[0]["flow"]["sport"], 44_321);
         assert_eq!(of_flow[0]["flow"]["dst"], "2001:db8::1");
         assert_eq!(of_flow[0]["share"], 0.832639);
@@ -273,50 +261,43 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
 
     #[test]
     fn what_was_sent_again_has_lines_of_its_own() {
-        let rows = rows();
+        let rows = segments();
         let stack = Stack { again: &rows[..5], ..stack(&rows) };
         let mut out = Vec::new();
         Text::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
-        let (first, again) = text.split_once("sent again, or came again\n").unwrap();
+        let (first, again) = text.split_once("sent or received again\n").unwrap();
         assert!(first.ends_with("100.0 %\n"), "{text}");
         assert!(again.starts_with("tx socket-tcp           2   500 ms"), "{text}");
         let mut out = Vec::new();
         Jsonl::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let objects = String::from_utf8(out).unwrap();
-        assert_eq!(objects.matches("\"again\":true").count(), 5);
-        assert_eq!(objects.matches("\"again\":false").count(), rows.len());
+        assert_eq!(objects.matches("\"retransmitted\":true").count(), 5);
+        assert_eq!(objects.matches("\"retransmitted\":false").count(), rows.len());
     }
 
     #[test]
     fn a_missing_stamp_is_null_and_named() {
         let mut out = Vec::new();
-        Jsonl::default().write(&Record::Stack(&stack(&rows())), &samples::source(), &mut out);
+        Jsonl::default().write(&Record::Stack(&stack(&segments())), &samples::source(), &mut out);
         let objects: Vec<serde_json::Value> = out
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
-        assert_eq!(objects.len(), rows().len() + 1);
-        assert_eq!(objects[0]["schema"], "dwell.stack/1");
+        assert_eq!(objects.len(), segments().len());
+        assert_eq!((&objects[0]["type"], &objects[0]["host"]), (&"stack.segment".into(), &"here".into()));
         assert_eq!(objects[0]["time"], "2026-11-21T05:10:01.000000000Z");
         assert_eq!(objects[0]["segment"], "socket-tcp");
-        assert_eq!(objects[0]["mean_ns"], 500_000_000);
+        assert_eq!(objects[0]["latency"]["mean_ns"], 500_000_000);
         assert_eq!(objects[0]["share"], 0.832639);
         assert_eq!(objects[0]["hook_from"], "hook/tx-socket");
         assert!(objects[0]["missing"].is_null() && objects[0]["flow"].is_null());
         assert_eq!(objects[1]["missing"], "tx-tcp");
-        assert!(objects[1]["mean_ns"].is_null() && objects[1]["share"].is_null());
+        assert!(objects[1]["latency"]["count"].is_null() && objects[1]["share"].is_null());
         assert!(objects[1]["hook_from"].is_null());
         assert_eq!(objects[3]["part_of"], "ip-driver");
-        let status = &objects[7];
-        assert_eq!(status["type"], "stack-status");
-        assert_eq!(status["time"], objects[0]["time"]);
-        assert_eq!((&status["tx_unbegun"], &status["rx_unbegun"]), (&1.into(), &2.into()));
-        assert_eq!((&status["tx_again"], &status["flows_untold"]), (&3.into(), &4.into()));
-        assert_eq!(status["missed"]["tx-tcp"], 5);
-        assert_eq!(status["missed"]["rx-socket"], 6);
-        assert_eq!(objects[6]["count"], 0);
+        assert_eq!(objects[6]["latency"]["count"], 0);
         assert!(objects[6]["share"].is_null(), "no byte was read");
     }
 }

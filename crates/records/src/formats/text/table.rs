@@ -1,21 +1,26 @@
 //! Tables of distributions for people.
 
-use dwell_engine::histogram::Histogram;
+use dwell_engine::{
+    measure::{Method, Tunnel},
+    rtt::Figures,
+};
 
 use super::{Ends, UNKNOWN, cell, printable};
-use crate::{Distribution, Interval, Source, Summary};
+use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary};
 
-const FIGURES: [&str; 7] = ["count", "min", "p50", "p90", "p99", "max", "mean"];
+const FIGURES: [&str; 10] = ["count", "min", "p50", "p90", "p99", "max", "mean", "queue", "resent", "CE"];
 
 /// Writes one line per group of interface, method and prefix.
 pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
     let mut table = Table::new(&["interface", "method", "prefix"]);
     for group in interval.ordered() {
         let names = match &group.key {
-            Some(key) => [interface(key.interface, source), key.method.name().into(), key.prefix.to_string()],
+            Some(key) => {
+                [interface(key.interface, key.tunnel, source), key.method.name().into(), prefix(&key.prefix, source)]
+            }
             None => ["other".into(), UNKNOWN.into(), UNKNOWN.into()],
         };
-        table.add(names.into(), &group.histogram);
+        table.add(names.into(), group.key.map(|key| key.method), &group.figures);
     }
     table.write(out);
 }
@@ -27,13 +32,16 @@ pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
     for flow in summary.flows() {
         let key = flow.key;
         let ends = Ends { src: &key.src, dst: &key.dst, protocol: key.protocol };
-        let names =
-            vec![interface(key.interface, source), format!("{:<6}  {ends}", key.protocol), key.method.name().into()];
-        table.add(names, flow.histogram);
+        let names = vec![
+            interface(key.interface, key.tunnel, source),
+            format!("{:<6}  {ends}", key.protocol),
+            key.method.name().into(),
+        ];
+        table.add(names, Some(key.method), flow.figures);
     }
-    for (method, histogram) in summary.other() {
+    for (method, figures) in summary.other() {
         let names = vec![UNKNOWN.into(), "other flows".into(), method.name().into()];
-        table.add(names, histogram);
+        table.add(names, Some(method), figures);
     }
     if table.rows.is_empty() {
         out.extend_from_slice(b"No samples.\n");
@@ -49,10 +57,28 @@ pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
     }
 }
 
-fn interface(number: u32, source: &Source) -> String {
-    match source.interfaces.label(number) {
+fn prefix(prefix: &Prefix, source: &Source) -> String {
+    let written = prefix.to_string();
+    match source.prefixes.name(prefix) {
+        Some(name) if name != written => format!("{written} {}", printable(name)),
+        _ => written,
+    }
+}
+
+fn interface(number: u32, tunnel: Tunnel, source: &Source) -> String {
+    let name = match source.interfaces.label(number) {
         Some(label) => printable(&label).into_owned(),
         None => UNKNOWN.into(),
+    };
+    if tunnel.is_none() { name } else { format!("{name} {tunnel}") }
+}
+
+/// Formats a part of a number of packets as a percentage; a dash if either is unknown or there were none.
+fn share(part: Option<u64>, all: Option<u64>) -> String {
+    match (part, all) {
+        (Some(0), Some(1..)) => "0 %".into(),
+        (Some(part), Some(all @ 1..)) => format!("{:.2} %", part as f64 * 100.0 / all as f64),
+        _ => UNKNOWN.into(),
     }
 }
 
@@ -68,12 +94,15 @@ impl Table {
         Table { names: names.len(), rows: Vec::new(), heads: [names, &FIGURES].concat() }
     }
 
-    fn add(&mut self, mut row: Vec<String>, histogram: &Histogram) {
-        let figures = Distribution::from(histogram);
-        row.push(figures.count.to_string());
-        for ns in [figures.min_ns, figures.p50_ns, figures.p90_ns, figures.p99_ns, figures.max_ns, figures.mean_ns] {
+    fn add(&mut self, mut row: Vec<String>, method: Option<Method>, figures: &Figures) {
+        let (rtt, path) = (Distribution::from(&figures.histogram), PathObject::new(method, figures));
+        row.push(rtt.count.to_string());
+        let queue_ns = path.queue_mean_ns;
+        for ns in [rtt.min_ns, rtt.p50_ns, rtt.p90_ns, rtt.p99_ns, rtt.max_ns, rtt.mean_ns, queue_ns] {
             row.push(cell(ns));
         }
+        row.push(share(path.retransmitted, path.data_segments));
+        row.push(share(path.ce, path.packets_back));
         self.rows.push(row);
     }
 
@@ -101,20 +130,21 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::measure::Method;
+    use dwell_engine::measure::{Method, Sample, Tunnel};
 
     use crate::{Format, Group, GroupKey, Interfaces, Interval, Prefix, Record, Summary, Text, formats::samples};
 
     fn group(prefix: Option<(&str, u8)>, rtts_ns: &[u64]) -> Group {
-        let mut histogram = dwell_engine::histogram::Histogram::default();
-        rtts_ns.iter().for_each(|rtt| histogram.record(*rtt));
+        let mut figures = dwell_engine::rtt::Figures::default();
+        rtts_ns.iter().for_each(|rtt| figures.add(&Sample { rtt_ns: *rtt, base_ns: 900, ..samples::tcp4() }));
         Group {
             key: prefix.map(|(address, bits)| GroupKey {
                 interface: 2,
+                tunnel: Tunnel(0),
                 method: Method::TcpTimestamp,
                 prefix: Prefix { address: address.parse().unwrap(), bits },
             }),
-            histogram,
+            figures,
         }
     }
 
@@ -134,10 +164,10 @@ mod tests {
         ];
         insta::assert_snapshot!(interval(&groups), @"
         05:10:01.000000Z  5 samples in 1.00 s
-        interface  method         prefix         count      min      p50      p90      p99      max     mean
-        eth0       tcp-timestamp  192.0.2.0/24       3   900 ns  1.50 ms  25.0 ms  25.0 ms  25.0 ms  8.83 ms
-        eth0       tcp-timestamp  2001:db8::/48      1  2.00 s   2.00 s   2.00 s   2.00 s   2.00 s   2.00 s
-        other      -              -                  1  61.0 s   61.0 s   61.0 s   61.0 s   61.0 s   61.0 s
+        interface  method         prefix         count      min      p50      p90      p99      max     mean    queue  resent      CE
+        eth0       tcp-timestamp  192.0.2.0/24       3   900 ns  1.50 ms  25.0 ms  25.0 ms  25.0 ms  8.83 ms  8.83 ms  1.50 %  4.00 %
+        eth0       tcp-timestamp  2001:db8::/48      1  2.00 s   2.00 s   2.00 s   2.00 s   2.00 s   2.00 s   2.00 s   1.50 %  4.00 %
+        other      -              -                  1  61.0 s   61.0 s   61.0 s   61.0 s   61.0 s   61.0 s   61.0 s   1.50 %  4.00 %
         ");
     }
 
@@ -160,20 +190,20 @@ mod tests {
     #[test]
     fn flows_of_a_summary_by_count() {
         insta::assert_snapshot!(summary(10), @"
-        interface  flow                                                   method         count      min      p50      p90      p99      max     mean
-        eth0       TCP     [2001:db8::1]:50000 → [2001:db8:0:1::443]:443  tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs
-        eth0       TCP     192.0.2.1:44321 → 198.51.100.7:443             tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms
-        7          ICMP    192.0.2.1 → 203.0.113.255 id 17                icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns
+        interface  flow                                                   method         count      min      p50      p90      p99      max     mean    queue  resent      CE
+        eth0       TCP     [2001:db8::1]:50000 → [2001:db8:0:1::443]:443  tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs     0 ns     0 %     0 %
+        eth0       TCP     192.0.2.1:44321 → 198.51.100.7:443             tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  34.6 µs  1.50 %  4.00 %
+        7          ICMP    192.0.2.1 → 203.0.113.255 id 17                icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns       -     0 %
         ");
     }
 
     #[test]
     fn a_summary_tells_of_flows_beyond_its_limit() {
         insta::assert_snapshot!(summary(1), @r#"
-        interface  flow                                     method         count      min      p50      p90      p99      max     mean
-        7          ICMP    192.0.2.1 → 203.0.113.255 id 17  icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns
-        -          other flows                              tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms
-        -          other flows                              tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs
+        interface  flow                                     method         count      min      p50      p90      p99      max     mean    queue  resent      CE
+        7          ICMP    192.0.2.1 → 203.0.113.255 id 17  icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns       -     0 %
+        -          other flows                              tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  34.6 µs  1.50 %  4.00 %
+        -          other flows                              tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs     0 ns     0 %     0 %
         Only the first 1 flows have lines of their own: "other flows" are those that came later.
         "#);
     }

@@ -4,17 +4,20 @@
 //! signal handler.
 #![allow(unsafe_code)]
 
-mod calls;
+mod pieces;
+mod reads;
 mod real;
+mod writes;
 
 use libc::{c_int, sockaddr, socklen_t};
 
 use super::preload::{self, Opening};
 
-pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
+pub use reads::{read, readv, recv, recvfrom, recvmsg};
 pub use real::resolve;
+pub use writes::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 
-pub(crate) use calls::hold;
+pub(crate) use writes::hold;
 
 /// connect(2).
 ///
@@ -62,7 +65,11 @@ fn accepted(fd: c_int) -> c_int {
 
 /// Returns true if the requested connection is still being established.
 fn is_in_progress() -> bool {
+    matches!(errno(), libc::EINPROGRESS | libc::EINTR)
+}
+
+/// Returns the error of the last call.
+fn errno() -> c_int {
     // SAFETY: it points to the errno of this thread, which was started by libc.
-    let errno = unsafe { *libc::__errno_location() };
-    matches!(errno, libc::EINPROGRESS | libc::EINTR)
+    unsafe { *libc::__errno_location() }
 }

@@ -82,5 +82,9 @@ next! {
     SYS_sendmsg sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     SYS_sendmmsg sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     SYS_sendfile sendfile(fd: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    SYS_read read(fd: c_int, bytes: *mut c_void, count: size_t) -> ssize_t;
+    SYS_readv readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    SYS_recvmsg recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    SYS_recvfrom recvfrom(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
     SYS_sendto sendto(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int, to: *const sockaddr, length: socklen_t) -> ssize_t;
 }

@@ -1,4 +1,4 @@
-//! What watching costs real traffic: iperf3 through a vantage point, with and without dwell.
+//! The cost of watching for real traffic: iperf3 through a vantage point, with and without dwell.
 mod net;
 mod traffic;
 mod watch;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{
     figures::{greatest, least, median},
+    goals::{self, MIN_LEFT_EVERY_SAMPLE, MIN_LEFT_LIMITED},
     installed, pin,
     stop::Stop,
 };
@@ -15,6 +16,8 @@ use net::Net;
 use traffic::{Rate, Traffic};
 use watch::{Watched, watch};
 
+use crate::goal::Goal;
+
 struct Plan {
     rounds: usize,
     window: Duration,
@@ -22,11 +25,11 @@ struct Plan {
     variants: &'static [Variant],
 }
 
-/// How dwell runs.
+/// A way to run dwell.
 struct Variant {
     name: &'static str,
     options: &'static [&'static str],
-    /// What share of the throughput it shall leave, percent.
+    /// The least throughput that it must leave, in percent.
     goal: Option<u32>,
 }
 
@@ -34,28 +37,29 @@ const fn variant(name: &'static str, options: &'static [&'static str], goal: Opt
     Variant { name, options, goal }
 }
 
-const EVERY_SAMPLE: Variant = variant("every sample, jsonl", &["--rate-limit", "0", "--format", "jsonl"], Some(93));
-const AGGREGATE: Variant = variant("aggregate", &["--aggregate"], Some(97));
+const EVERY_SAMPLE: Variant =
+    variant("every sample, jsonl", &["--rate-limit", "0", "--format", "jsonl"], Some(MIN_LEFT_EVERY_SAMPLE));
+const AGGREGATE: Variant = variant("aggregate", &["--aggregate"], Some(MIN_LEFT_LIMITED));
 
 const VARIANTS: [Variant; 6] = [
     EVERY_SAMPLE,
     variant("10 ms a flow, jsonl", &["--rate-limit", "10ms", "--format", "jsonl"], None),
-    variant("100 ms a flow, jsonl", &["--rate-limit", "100ms", "--format", "jsonl"], Some(97)),
+    variant("100 ms a flow, jsonl", &["--rate-limit", "100ms", "--format", "jsonl"], Some(MIN_LEFT_LIMITED)),
     variant("1000 ms a flow, jsonl", &["--rate-limit", "1s", "--format", "jsonl"], None),
     variant("every sample, not reported", &["--rate-limit", "0", "--format", "none"], None),
     AGGREGATE,
 ];
 const FEW_VARIANTS: [Variant; 2] = [EVERY_SAMPLE, AGGREGATE];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     let (quick, only) = (options.quick, options.flows.map(|flows| vec![flows]));
     if installed("iperf3").is_none() {
         println!("iperf3 is not installed (Debian package iperf3): nothing to measure");
-        return Ok(());
+        return Ok(undecided());
     }
     if let Some(missing) = dwell_testbed::missing_requirement() {
         println!("left out: {missing}");
-        return Ok(());
+        return Ok(undecided());
     }
     let cpu = pin()?;
     println!(
@@ -81,12 +85,20 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
         variants: &FEW_VARIANTS,
     };
     println!("\nOne segment a packet (gso_max_segs 1)");
-    measure(&alone, true, cpu, stop)?;
+    let mut goals = measure(&alone, true, cpu, stop)?;
     println!("\nSegmentation offload on: packets of up to 64 KB");
-    measure(&joined, false, cpu, stop)
+    goals.extend(measure(&joined, false, cpu, stop)?);
+    Ok(goals)
 }
 
-fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Result<()> {
+/// The goals of a host that cannot make the traffic.
+fn undecided() -> Vec<Goal> {
+    vec![Goal { holds: None, what: "throughput that is left".to_owned() }]
+}
+
+/// Prints the rows of a plan, and returns the goals of the variants that have one.
+fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Result<Vec<Goal>> {
+    let mut goals = Vec::new();
     println!(
         "{:>5}  {:<26}{:>22}{:>22}{:>6}{:>8}{:>10}{:>13}{:>7}{:>6}",
         "flows", "dwell", "a second", "a CPU second", "goal", "CPU", "samples/s", "packets seen", "missed", "lost"
@@ -107,10 +119,13 @@ fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Resul
         without.push(traffic.window(&net, plan.window, stop)?);
         print_none(*flows, &without);
         for (variant, watched) in plan.variants.iter().zip(&with) {
-            print(*flows, variant, watched, &without);
+            let left = print(*flows, variant, watched, &without);
+            let offload = if single_segments { "one segment per packet" } else { "with offload" };
+            let what = format!("{flows} flows, {offload}, {}", variant.name);
+            goals.extend(variant.goal.map(|wanted| goals::live(&what, left, wanted)));
         }
     }
-    Ok(())
+    Ok(goals)
 }
 
 fn print_none(flows: u32, without: &[Rate]) {
@@ -134,7 +149,8 @@ fn share(of: fn(&Rate) -> f64, it: &Rate, before: &Rate, after: &Rate) -> f64 {
     of(it) * 2.0 / (of(before) + of(after)) * 100.0
 }
 
-fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) {
+/// Prints a row. Returns the median share of the throughput per second that is left, in percent.
+fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) -> f64 {
     let shares = |of: fn(&Rate) -> f64| -> Vec<f64> {
         watched.iter().map(|it| share(of, &it.rate, &without[it.before], &without[it.before + 1])).collect()
     };
@@ -152,6 +168,7 @@ fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) {
         sum(|watched| watched.missed),
         sum(|watched| watched.lost),
     );
+    median(&shares(Rate::by_time))
 }
 
 fn spread(shares: &[f64]) -> String {

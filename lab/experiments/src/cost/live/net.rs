@@ -1,4 +1,4 @@
-//! client -- vantage -- server: namespaces joined by veth without any delay.
+//! The network of the benchmark: client, vantage and server, namespaces that are joined by veth devices without delay.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub struct Net {
     pub single_segments: bool,
 }
 
-/// What has crossed the watched interface, in both directions.
+/// The packets that have crossed the watched interface, in both directions.
 #[derive(Clone, Copy)]
 pub struct Counters {
     pub packets: i64,
@@ -100,7 +100,7 @@ impl Net {
     }
 }
 
-/// `ip` with one command a line.
+/// Runs commands of `ip`, one per line.
 fn ip(namespace: &Namespace, batch: &str) -> Result<()> {
     for line in batch.lines() {
         let output = namespace.command("ip").args(line.split_whitespace()).output()?;

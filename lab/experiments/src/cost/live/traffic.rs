@@ -1,4 +1,4 @@
-//! iperf3 through the vantage, paused and resumed, and what passes of it.
+//! iperf3 through the vantage point, paused and resumed, and the rate at which its traffic passes.
 
 use std::{
     cell::Cell,
@@ -17,21 +17,22 @@ use nix::{
 };
 
 use super::net::Net;
+use crate::usage::cpu_time;
 
-/// iperf3 has no more in one process.
+/// The maximum number of streams of one iperf3 process.
 const MOST_STREAMS: u32 = 125;
 const FIRST_PORT: u32 = 5201;
-/// Traffic flows again for so long before it is measured.
+/// The time for which traffic flows again before it is measured.
 pub const SETTLE: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// iperf3, as many processes as the flows need.
+/// As many iperf3 processes as the flows need.
 pub struct Traffic {
     clients: Vec<Guarded>,
     servers: Vec<Guarded>,
-    /// The kernel's thread that forwards when there is much to do.
+    /// The kernel thread that forwards under load.
     forwarder: Option<u32>,
-    /// How long the last dwell took to attach, the network being idle.
+    /// How long the last dwell took to attach while the network was idle.
     pub idle: Cell<Duration>,
 }
 
@@ -65,7 +66,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// A window without dwell, begun like those with it.
+    /// Measures a window without dwell, which starts like those with dwell.
     pub fn window(&self, net: &Net, window: Duration, stop: &Stop) -> Result<Rate> {
         self.pause(net, stop)?;
         stop.sleep(self.idle.get())?;
@@ -74,7 +75,7 @@ impl Traffic {
         self.rate(net, None, window, stop)
     }
 
-    /// What passes from now on; `dwell` takes part too.
+    /// Measures the traffic from now on; the CPU time includes that of `dwell`.
     pub fn rate(&self, net: &Net, dwell: Option<u32>, window: Duration, stop: &Stop) -> Result<Rate> {
         let cpu = || {
             let iperf3 = self.clients.iter().chain(&self.servers).map(|child| child.id());
@@ -112,13 +113,13 @@ impl Traffic {
     }
 }
 
-/// What passed in a window.
+/// The traffic of a window.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub bytes: f64,
     pub packets: f64,
     pub seconds: f64,
-    /// Seconds of CPU time that all who take part got.
+    /// Seconds of CPU time of all processes that take part.
     pub cpu: f64,
 }
 
@@ -132,7 +133,7 @@ impl Rate {
     }
 }
 
-/// TCP sockets of a namespace in that state, as the kernel writes it.
+/// Returns the number of TCP sockets of a namespace in a state, in the kernel's notation.
 fn connections(namespace: &Namespace, state: &str) -> Result<u32> {
     namespace.enter(|| {
         ["tcp", "tcp6"]
@@ -146,17 +147,7 @@ fn connections(namespace: &Namespace, state: &str) -> Result<u32> {
     })?
 }
 
-/// Of all threads of a process.
-pub fn cpu_time(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let ns = tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
-        .sum();
-    Duration::from_nanos(ns)
-}
-
-/// A system without such threads, or where they cannot be seen, has none.
+/// Returns the kernel thread of softirqs. `None` on a system without such threads, or if they are not visible.
 fn forwarder(cpu: usize) -> Option<u32> {
     let wanted = format!("ksoftirqd/{cpu}");
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {

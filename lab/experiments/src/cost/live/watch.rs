@@ -1,9 +1,7 @@
-//! One run of dwell beside the traffic.
+//! A run of dwell during the traffic.
 
 use std::{
-    fs,
     io::Read,
-    path::PathBuf,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -15,10 +13,11 @@ use nix::sys::signal::Signal;
 
 use super::{
     net::{Net, WATCHED},
-    traffic::{Rate, SETTLE, Traffic, cpu_time, send, wait},
+    traffic::{Rate, SETTLE, Traffic, send, wait},
 };
+use crate::usage::{bpf_links, cpu_time};
 
-/// One run of dwell.
+/// The figures of a run of dwell.
 pub struct Watched {
     pub rate: Rate,
     /// Seconds of CPU time of dwell itself.
@@ -27,7 +26,7 @@ pub struct Watched {
     pub seen: i64,
     pub missed: i64,
     pub lost: i64,
-    /// Which of the windows without dwell came before.
+    /// The index of the window without dwell before this one.
     pub before: usize,
 }
 
@@ -82,7 +81,7 @@ pub fn watch(net: &Net, traffic: &Traffic, options: &[&str], window: Duration, s
     })
 }
 
-/// The number before the name, one or several, in "12 packets, 1 sample, 0 events lost".
+/// Returns the number before a name, in the singular or the plural, in "12 packets, 1 sample, 0 events lost".
 fn figure(told: &str, name: &str) -> Option<i64> {
     let line = told.lines().find_map(|line| line.strip_prefix("dwell: "))?;
     line.split(", ")
@@ -91,16 +90,10 @@ fn figure(told: &str, name: &str) -> Option<i64> {
         .and_then(|(number, _)| number.parse().ok())
 }
 
-/// A link each direction shows among its descriptors; a kernel without tcx has filters instead.
+/// Waits until dwell is attached: it holds a link for each direction, or filters on a kernel without tcx.
 fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()> {
-    let folder = PathBuf::from(format!("/proc/{}/fdinfo", dwell.id()));
     wait(stop, "dwell to attach", || {
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let links = entries
-            .filter_map(|entry| fs::read_to_string(entry.path()).ok())
-            .filter(|text| text.contains("link_type:"))
-            .count();
-        if links >= 2 {
+        if bpf_links(dwell.id()) >= 2 {
             return Ok(true);
         }
         if let Some(status) = dwell.try_wait()? {
@@ -112,7 +105,7 @@ fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()
     })
 }
 
-/// All that it writes to its standard error until it ends.
+/// Returns its standard error until it ends.
 fn words(dwell: &mut Guarded) -> Result<String> {
     let mut told = String::new();
     let mut pipe = dwell.stderr.take().context("it is a pipe")?;

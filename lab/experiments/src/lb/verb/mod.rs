@@ -4,13 +4,21 @@ mod figures;
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use clap::builder::PossibleValuesParser;
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use clap::{Subcommand, builder::PossibleValuesParser};
+use dwell_app::{
+    Exit,
+    args::{nanos, positive_duration},
+    tell::tell,
+};
 use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    lb::{self, Options, Outcome, Policy, Scenario, Work, by_load, goals, over_time},
+    lb::{
+        self, Options, Outcome, Policy, Scenario, Work, by_load,
+        compare::verb::{self as compare, Compare},
+        goals, over_time,
+    },
     print::{Columns, millis},
     star::{Common, Scene, save},
 };
@@ -21,13 +29,15 @@ pub(super) use figures::Figures;
 ///
 /// Two clients, the balancer and four servers run in network namespaces of their own; servers answer the
 /// clients directly. Clients open connections as a Poisson process, whether or not answers come, and send
-/// a few requests on each, one after another. A server has one worker, whose work is to wait. The policies
-/// alternate and see the same arrivals. Latencies are measured by the clients over all requests of a run;
+/// a few requests on each, one after another. A server has one worker, whose work is to wait; in `shared` and
+/// `limited` it computes, in a cgroup with a CPU limit. The policies alternate and see the same arrivals. Latencies are measured by the clients over all requests of a run;
 /// a broken request counts as longer than all others. --keep saves charts of tails by load and of weights
 /// over time, and the output of balancers. The exit status is 1 if a goal is missed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub struct Lb {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// Scenarios to run, see below [default: tail]
     #[arg(value_name = "SCENARIO", hide_possible_values = true, value_parser = PossibleValuesParser::new(Scenario::ALL.map(Scenario::name)))]
     scenarios: Vec<String>,
@@ -40,12 +50,15 @@ pub struct Lb {
     /// Time for which clients open connections [default: the scenario's]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     time: Option<Duration>,
-    /// Mean service time of a request, which is exponential
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = positive_duration)]
-    work: Duration,
+    /// Mean service time of a request, which is exponential [default: 5ms, shared and limited: 400us]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    work: Option<Duration>,
     /// Requests per connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
+    /// A key of the balancer's configuration, as in estimator=pirate, interval=1s or latency.rate=0.05
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<String>,
     /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,13 +69,21 @@ pub struct Lb {
     common: Common,
 }
 
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Compare(Compare),
+}
+
 const SCHEMA: &str = "dwell.lab_lb/1";
 
 const EXAMPLES: &str = "\
 Examples:
   sudo dwell-lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
   sudo dwell-lab lb slowed killed         a server that is slow for a while, and one that dies
-  sudo dwell-lab lb think --loads 0.7     estimates that measure clients, not servers";
+  sudo dwell-lab lb compare               HAProxy, nginx and IPVS on the same load
+  sudo dwell-lab lb think --loads 0.7     estimates that measure clients, not servers
+  sudo dwell-lab lb shared --requests 20 --set estimator=pirate
+                                          the paper's estimator, servers with noisy neighbours";
 
 fn after_help() -> String {
     let line = |scenario: Scenario| format!("  {:<8}{}", scenario.name(), scenario.about());
@@ -86,8 +107,8 @@ struct RunRecord {
     p50_ns: Option<u64>,
     p90_ns: Option<u64>,
     p99_ns: Option<u64>,
-    /// p99 of the delay of answers because the host was busy.
-    late_p99_ns: u64,
+    /// p99 of the delay of answers because the host was busy; `null` if servers compute.
+    late_p99_ns: Option<u64>,
     /// Answers of each server.
     answered: Vec<u64>,
     /// Number of changes of weights, and the share of the table that they changed in total.
@@ -96,6 +117,9 @@ struct RunRecord {
 }
 
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
+    if let Some(Verb::Compare(compare)) = &args.verb {
+        return compare::run(compare);
+    }
     let scene = args.common.scene(args.keep.as_deref())?;
     let format = args.common.format;
     let mut all_goals = Vec::new();
@@ -158,8 +182,9 @@ impl Runs<'_> {
             policy,
             load,
             time: self.time(),
-            work: Work::Exponential(self.args.work),
+            work: Work::Exponential(self.work()),
             requests: self.args.requests,
+            settings: self.args.set.clone(),
             seed: self.args.seed.wrapping_add(run.into()),
             dwell: self.scene.programs.dwell.clone(),
             folder: self.scene.folder.path().to_owned(),
@@ -183,21 +208,27 @@ impl Runs<'_> {
         self.args.time.unwrap_or(self.scenario.time())
     }
 
+    fn work(&self) -> Duration {
+        self.args.work.unwrap_or(self.scenario.work())
+    }
+
     fn heading(&self) -> String {
+        let set = self.args.set.iter().map(|line| format!("; {}", line.trim_end()));
         format!(
-            "{}: {}; mean service time {:?}, {} requests per connection, {:?} per run",
+            "{}: {}; mean service time {:?}, {} requests per connection, {:?} per run{}",
             self.scenario.name(),
             self.scenario.about(),
-            self.args.work,
+            self.work(),
             self.args.requests,
-            self.time()
+            self.time(),
+            set.collect::<String>()
         )
     }
 
     fn record(&self, load: f64, run: u32, policy: Policy, outcome: &Outcome) -> RunRecord {
         let ns = |share| {
             let latency = outcome.quantile(share, Duration::ZERO, Duration::MAX);
-            latency.map(|latency| latency.as_nanos() as u64)
+            latency.map(nanos)
         };
         RunRecord {
             kind: "lab_lb",
@@ -212,7 +243,7 @@ impl Runs<'_> {
             p50_ns: ns(0.5),
             p90_ns: ns(0.9),
             p99_ns: ns(0.99),
-            late_p99_ns: outcome.late_p99.as_nanos() as u64,
+            late_p99_ns: outcome.late_p99.map(nanos),
             answered: outcome.answered.clone(),
             changes: outcome.weight_changes.len(),
             disruption: outcome.weight_changes.iter().map(|change| change.disruption).sum(),
@@ -249,14 +280,24 @@ impl RunRecord {
             &ms(self.p50_ns),
             &ms(self.p90_ns),
             &ms(self.p99_ns),
-            &ms(Some(self.late_p99_ns)),
+            &ms(self.late_p99_ns),
             &self.changes,
             &format!(" {}", answered.concat()),
         ])
     }
 }
 
-fn load(text: &str) -> Result<f64, String> {
+/// Turns KEY=VALUE into a line of TOML.
+fn setting(text: &str) -> Result<String, String> {
+    let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c));
+    match text.split_once('=') {
+        Some((key, value)) if is_key(key) && value.parse::<f64>().is_ok() => Ok(format!("{key} = {value}\n")),
+        Some((key, value)) if is_key(key) => Ok(format!("{key} = {value:?}\n")),
+        _ => Err("write a key of lb.toml and its value, as in estimator=pirate".into()),
+    }
+}
+
+pub(super) fn load(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(load) if load > 0.0 && load < 1.0 => Ok(load),
         _ => Err("write loads above 0 and below 1, as in 0.3,0.5".into()),
@@ -272,6 +313,15 @@ mod tests {
         assert_eq!(selected(&[]), [Scenario::Tail]);
         let names = ["think".to_owned(), "slowed".to_owned()];
         assert_eq!(selected(&names), [Scenario::Slowed, Scenario::Think]);
+    }
+
+    #[test]
+    fn settings_become_lines_of_toml() {
+        assert_eq!(setting("estimator=pirate").unwrap(), "estimator = \"pirate\"\n");
+        assert_eq!(setting("latency.rate=0.05").unwrap(), "latency.rate = 0.05\n");
+        for wrong in ["estimator", "=1", "[latency]=1", "a b=1"] {
+            assert!(setting(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -18,11 +18,12 @@ use crate::loads::{
 static BODY: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 type Connection = h3::server::Connection<h3_quinn::Connection, Bytes>;
-type Asked = RequestResolver<h3_quinn::Connection, Bytes>;
+type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves until the process is killed. The requests of a connection are worked on at the same time.
 pub(in super::super) fn serve(part: ServerPart) -> Result<()> {
+    part.config.join_group()?;
     let address = part.config.address;
     let service = Arc::new(Service::new(part.config.service, part.config.seed));
     let wrong = |why: &dyn std::fmt::Display| Error::invalid("HTTP/3 server", why.to_string());
@@ -53,17 +54,17 @@ pub(in super::super) fn serve(part: ServerPart) -> Result<()> {
 async fn converse(incoming: quinn::Incoming, service: Arc<Service>, begun_ns: u64) -> std::result::Result<(), Failure> {
     let transport = h3_quinn::Connection::new(incoming.await?);
     let mut connection: Connection = h3::server::builder().send_grease(false).build(transport).await?;
-    while let Some(asked) = connection.accept().await? {
+    while let Some(resolver) = connection.accept().await? {
         let service = Arc::clone(&service);
         tokio::spawn(async move {
-            let _ = answer(asked, &service, begun_ns).await;
+            let _ = answer(resolver, &service, begun_ns).await;
         });
     }
     Ok(())
 }
 
-async fn answer(asked: Asked, service: &Service, begun_ns: u64) -> std::result::Result<(), Failure> {
-    let (request, mut stream) = asked.resolve_request().await?;
+async fn answer(resolver: Resolver, service: &Service, begun_ns: u64) -> std::result::Result<(), Failure> {
+    let (request, mut stream) = resolver.resolve_request().await?;
     let read_ns = monotonic_ns();
     let (bytes, id) = parse(&request).ok_or("a path is /CLASS/BYTES/ID")?;
     let time = service.time(id, Nanos(read_ns - begun_ns));

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use dwell_engine::stats::mean;
 use serde::Serialize;
 
 use super::{
     compare::{Compared, Comparison, Errors, Truth},
     pairs::{Pair, Pairs},
-    quantile::mean,
 };
 
 /// Of the true latency: a longer gap between requests parts two batches.

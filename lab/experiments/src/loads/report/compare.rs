@@ -5,12 +5,10 @@ use std::{
     time::Duration,
 };
 
+use dwell_engine::stats::{mean, quantile, sorted};
 use dwell_testbed::Nanos;
 
-use super::{
-    log::{Epoch, Estimate, Log, Request},
-    quantile::{mean, quantile, sorted},
-};
+use super::log::{Epoch, Estimate, Log, Request};
 
 /// Which answers a mean is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +140,7 @@ impl Comparison {
     pub fn reasons(&self) -> BTreeMap<&str, usize> {
         let mut reasons = BTreeMap::new();
         for epoch in self.epochs.iter().filter(|epoch| epoch.estimate.is_none()) {
-            let reason = epoch.reason.as_deref().unwrap_or("not told");
+            let reason = epoch.reason.as_deref().unwrap_or("not reported");
             *reasons.entry(reason).or_default() += 1;
         }
         reasons
@@ -164,6 +162,16 @@ impl Comparison {
     /// How far the estimates are from that truth.
     pub fn errors(&self, truth: Truth) -> Errors {
         Errors::new(self.pairs(truth))
+    }
+
+    /// How far the mean estimate of each connection is from the mean truth of the same epochs.
+    pub fn errors_of_connections(&self, truth: Truth) -> Errors {
+        let mut sums = BTreeMap::<u16, (f64, f64)>::new();
+        for (connection, (estimate, truth)) in self.epochs.iter().filter_map(|e| Some((e.connection, e.pair(truth)?))) {
+            let sum = sums.entry(connection).or_default();
+            *sum = (sum.0 + estimate, sum.1 + truth);
+        }
+        Errors::new(sums.into_values())
     }
 }
 
@@ -272,9 +280,11 @@ mod tests {
         assert_eq!(rounded(Truth::All), [-100, 100]);
         assert_eq!(rounded(Truth::Causal), [-100, 1200]);
         assert_eq!(comparison.errors(Truth::All).absolute_ns, [-60.0, 20.0]);
+        // 220 and 540 compared with 200 and 600
+        assert_eq!(comparison.errors_of_connections(Truth::All).absolute_ns, [-40.0]);
         assert_eq!(comparison.errors(Truth::Causal).within(0.15), Some(0.5));
         assert_eq!(comparison.own(), None);
-        let reasons = BTreeMap::from([("not told", 1), ("too few", 1)]);
+        let reasons = BTreeMap::from([("not reported", 1), ("too few", 1)]);
         assert_eq!(comparison.reasons(), reasons);
         assert_eq!(comparison.methods(), BTreeMap::from([("runs", 2)]));
     }

@@ -1,9 +1,8 @@
 //! The distribution of estimates beside that of the truth.
 
-use super::{
-    compare::{Comparison, Truth},
-    quantile::{mean, quantile, sorted},
-};
+use dwell_engine::stats::{mean, quantile, sorted};
+
+use super::compare::{Comparison, Truth};
 
 /// Shares at which distributions are told.
 pub(super) const SHARES: [(&str, f64); 7] =

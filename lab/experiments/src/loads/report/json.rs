@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dwell_engine::stats::quantile;
 use dwell_testbed::{Error, Nanos, Result};
 use serde::Serialize;
 
@@ -10,7 +11,6 @@ use super::{
     Report,
     compare::{Comparison, Errors, Truth},
     distribution::{Distributions, SHARES},
-    quantile::quantile,
 };
 
 /// What all lines of a run begin with.

@@ -68,15 +68,28 @@ enum Line {
         done_ns: u64,
         triggers: Option<u64>,
     },
-    Response {
+    #[serde(rename = "response.epoch")]
+    Epoch {
         time: String,
-        sport: Option<u16>,
-        response_ns: Option<u64>,
-        method: Option<String>,
+        flow: Flow,
+        latency: Latency,
         truth: Option<String>,
-        valid: bool,
-        reason: Option<String>,
     },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Flow {
+    sport: Option<u16>,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    method: Option<String>,
+    mean_ns: Option<u64>,
+    valid: bool,
+    reason: Option<String>,
 }
 
 impl Log {
@@ -91,7 +104,7 @@ impl Log {
                     let connection = if is_tunnelled { 0 } else { sport };
                     log.requests.entry(connection).or_default().push(Request { id, sent_ns, done_ns, triggers });
                 }
-                Line::Response { .. } => {}
+                Line::Epoch { .. } | Line::Other => {}
             }
         }
         Ok(log)
@@ -101,21 +114,21 @@ impl Log {
     pub(super) fn epochs(&self, records: &Path) -> Result<Vec<Epoch>> {
         let mut epochs = Vec::new();
         for line in lines(records)? {
-            let Line::Response { time, sport, response_ns, method, truth, valid, reason } = line else {
+            let Line::Epoch { time, flow, latency, truth } = line else {
                 continue;
             };
             // What carries data in a tunnel has an identifier and no ports, unlike its handshake.
-            let connection = match (self.is_tunnelled, sport) {
+            let connection = match (self.is_tunnelled, flow.sport) {
                 (true, None) => 0,
                 (false, Some(port)) => port,
                 _ => continue,
             };
-            let estimate = response_ns.filter(|_| valid).map(|ns| Estimate {
+            let estimate = latency.mean_ns.filter(|_| latency.valid).map(|ns| Estimate {
                 ns,
-                method: method.unwrap_or_default(),
+                method: latency.method.unwrap_or_default(),
                 of_causal: truth.as_deref() == Some("causal"),
             });
-            epochs.push(Epoch { connection, end_ns: self.left_client_ns(&time)?, estimate, reason });
+            epochs.push(Epoch { connection, end_ns: self.left_client_ns(&time)?, estimate, reason: latency.reason });
         }
         Ok(epochs)
     }
@@ -145,16 +158,20 @@ mod tests {
 
     use super::*;
 
+    fn epoch(time: &str, sport: &str, rest: &str) -> String {
+        format!(
+            r#"{{"type":"response.epoch","time":"{time}","flow":{{"sport":{sport}}},"latency":{{"mean_ns":7,"method":"lag",{rest}}},"truth":"all"}}"#
+        )
+    }
+
     #[test]
     fn an_epoch_at_the_vantage_point_is_of_what_left_the_client_before() {
         let mut records = tempfile::NamedTempFile::new().unwrap();
         let times = ["1970-01-01T00:00:05.000000000Z", "1970-01-01T00:00:06.000000000Z"];
-        for (time, rest) in times.into_iter().zip([
-            r#""response_ns":7,"method":"lag","truth":"all","valid":true,"reason":null"#,
-            r#""response_ns":7,"method":"lag","truth":"all","valid":false,"reason":"lossy""#,
-        ]) {
-            let line = format!(r#"{{"type":"response","time":"{time}","sport":9,{rest}}}"#);
-            writeln!(records, "{line}").unwrap();
+        for (time, rest) in
+            times.into_iter().zip([r#""valid":true,"reason":null"#, r#""valid":false,"reason":"lossy""#])
+        {
+            writeln!(records, "{}", epoch(time, "9", rest)).unwrap();
         }
         let log = Log { realtime_minus_monotonic_ns: 1_000_000_000, way_ns: 20_000_000, ..Log::default() };
         let epochs = log.epochs(records.path()).unwrap();
@@ -175,9 +192,7 @@ mod tests {
         }
         let mut records = tempfile::NamedTempFile::new().unwrap();
         for sport in ["null", "51820"] {
-            let line = format!(
-                r#"{{"type":"response","time":"1970-01-01T00:00:05Z","sport":{sport},"response_ns":7,"method":"lag","truth":"all","valid":true,"reason":null}}"#
-            );
+            let line = epoch("1970-01-01T00:00:05Z", sport, r#""valid":true,"reason":null"#);
             writeln!(records, "{line}").unwrap();
         }
         let connections = |is_tunnelled| {

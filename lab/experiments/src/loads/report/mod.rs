@@ -7,7 +7,6 @@ mod json;
 mod log;
 mod pairs;
 mod plot;
-mod quantile;
 mod round_trips;
 mod sweep;
 mod tcptrace;
@@ -38,7 +37,8 @@ pub use sweep::sweep;
 pub struct ReportOptions {
     /// The load. Its truth log and capture are kept where it says so.
     pub load: LoadOptions,
-    /// As `dwell response` calls them, each with more of its options if need be. The first runs at the vantage point, the others over a capture taken there.
+    /// As `dwell response` calls them, each with more of its options if need be. The first runs at the vantage point,
+    /// the others over a capture taken there.
     pub estimators: Vec<String>,
     /// Length of an epoch.
     pub epoch: Duration,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use dwell_chart::{Axis, Chart, Line, Scale, drawing, round_step};
+use dwell_engine::stats::{quantile, sorted};
 use dwell_testbed::{Error, Result};
 
 use super::{
     Report,
     compare::{Compared, Comparison, Truth},
-    quantile::{quantile, sorted},
 };
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
@@ -93,7 +93,7 @@ fn errors(comparisons: &[Comparison]) -> Chart {
         }
     };
     Chart {
-        title: "Error beside the mean over the answers that each estimates".to_owned(),
+        title: "Error relative to the mean over the answers that each estimates".to_owned(),
         x: Axis { label: "size of the relative error, %".to_owned(), scale: Scale::Log, range: PERCENT },
         y: share_of_epochs(),
         lines: estimates(comparisons).map(line).collect(),

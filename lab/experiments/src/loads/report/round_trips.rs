@@ -12,13 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_engine::stats::{mean, quantile, sorted};
 use dwell_testbed::{Error, Lab, Nanos, Result, Role, error::find_program, signals::Signals, workload::require};
 use serde::{Deserialize, Serialize};
 
 use super::{
     super::capture::Capture,
     log::{Epoch, Log, Request},
-    quantile::{mean, quantile, sorted},
     tcptrace,
 };
 

@@ -5,13 +5,13 @@ use std::{
     fmt::{self, Write},
 };
 
+use dwell_engine::stats::quantile;
 use dwell_testbed::Nanos;
 
 use super::{
     Ablations, Causes, Latencies, Report,
     compare::{Comparison, Errors, Truth},
     distribution::{Distributions, SHARES},
-    quantile::quantile,
 };
 
 impl fmt::Display for Report {
@@ -62,7 +62,7 @@ fn errors(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result
     let width = width(labels);
     writeln!(
         f,
-        "\nerror in % beside the mean over these answers, at last in ms\n{:<width$} {:<12}{:>6}{:>7}{ERROR_FIGURES}",
+        "\nerror relative to the mean over these answers, in %; the last two columns in ms\n{:<width$} {:<12}{:>6}{:>7}{ERROR_FIGURES}",
         "estimator", "truth", "n", "epochs"
     )?;
     for comparison in comparisons {
@@ -114,7 +114,7 @@ impl fmt::Display for ErrorCells<'_> {
     }
 }
 
-/// Of each estimator beside the truth that it says it is of.
+/// Writes the distributions of each estimator and of the truth that it estimates.
 fn distributions(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result {
     let labels = comparisons.iter().map(|comparison| &comparison.estimator);
     let width = width(labels);

@@ -90,8 +90,13 @@ pub fn respond(
 
 #[derive(Deserialize)]
 struct Epoch {
-    response_ns: Option<u64>,
-    batches: u64,
+    latency: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    mean_ns: Option<u64>,
+    count: u64,
     method: Option<String>,
     reason: Option<String>,
     valid: bool,
@@ -118,15 +123,15 @@ impl EstimatorResult {
         };
         let mut estimates = Vec::new();
         let (mut sum, mut batches) = (0.0, 0.0);
-        for line in records.lines() {
-            let epoch: Epoch = serde_json::from_str(line)
+        for line in records.lines().filter(|line| line.contains(r#""type":"response.epoch""#)) {
+            let Epoch { latency: epoch } = serde_json::from_str(line)
                 .map_err(|why| Error::invalid("record of dwell response", format!("{why}: {line}")))?;
             result.epochs += 1;
-            match epoch.response_ns.filter(|_| epoch.valid) {
+            match epoch.mean_ns.filter(|_| epoch.valid) {
                 Some(ns) => {
                     estimates.push(ns);
-                    sum += ns as f64 * epoch.batches as f64;
-                    batches += epoch.batches as f64;
+                    sum += ns as f64 * epoch.count as f64;
+                    batches += epoch.count as f64;
                     *result.methods.entry(epoch.method.unwrap_or_default()).or_default() += 1;
                 }
                 None => {
@@ -234,7 +239,7 @@ mod tests {
     fn the_mean_of_estimates_is_over_batches() {
         let epoch = |ns: &str, batches: u64, valid: bool, reason: &str| {
             format!(
-                r#"{{"type":"response","response_ns":{ns},"batches":{batches},"method":"modes","reason":{reason},"valid":{valid}}}"#
+                r#"{{"type":"response.epoch","latency":{{"mean_ns":{ns},"count":{batches},"method":"modes","reason":{reason},"valid":{valid}}}}}"#
             )
         };
         let records = [

@@ -153,7 +153,7 @@ impl fmt::Display for ThirdPartyReport {
             latency.batches,
             self.depth,
         )?;
-        writeln!(f, "latency as {} tells it, {}:", self.program.name(), self.program.measures())?;
+        writeln!(f, "latency as reported by {}, {}:", self.program.name(), self.program.measures())?;
         write!(
             f,
             "mean {}, median {}, 95th percentile {}, 99th {}, longest {}",

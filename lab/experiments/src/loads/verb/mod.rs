@@ -18,7 +18,7 @@ use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Top
 use crate::{
     Programs,
     print::say,
-    values::{rate, reorder, share},
+    values::{positive, rate, reorder, share},
 };
 use crate::{
     failure::Failure,
@@ -47,29 +47,27 @@ pub enum Load {
 
 #[derive(Debug, clap::Args)]
 pub struct Web {
-    /// Page: a document, what it names, and so on. Batch: wait for all answers before the next.
-    /// Window: one more request for each answer, without rate and think time
-    #[arg(long, value_enum, default_value_t = Pattern::Page)]
-    mode: Pattern,
+    /// In what pattern a connection sends requests
+    #[arg(long, value_enum, default_value_t = Mode::Page)]
+    mode: Mode,
     /// How the server works on the requests of a connection; it answers in their order
-    #[arg(long, value_enum, default_value_t = Order::InOrder)]
-    discipline: Order,
-    /// Service times. Constant: 5 ms. Uniform: 1 to 20 ms. Trace: as on a machine with other work
-    #[arg(long, value_enum, default_value_t = Service::Uniform)]
-    service: Service,
+    #[arg(long, value_enum, default_value_t = Discipline::InOrder)]
+    discipline: Discipline,
+    /// How long the server works on a request
+    #[arg(long, value_enum, default_value_t = ServiceModel::Uniform)]
+    service: ServiceModel,
     #[command(flatten)]
     common: Common,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct Http3 {
-    /// Page: a document, what it names, and so on. Batch: wait for all answers before the next.
-    /// Window: one more request for each answer, without rate and think time
-    #[arg(long, value_enum, default_value_t = Pattern::Page)]
-    mode: Pattern,
-    /// Service times, as of the web
-    #[arg(long, value_enum, default_value_t = Service::Uniform)]
-    service: Service,
+    /// In what pattern a connection sends requests
+    #[arg(long, value_enum, default_value_t = Mode::Page)]
+    mode: Mode,
+    /// How long the server works on a request
+    #[arg(long, value_enum, default_value_t = ServiceModel::Uniform)]
+    service: ServiceModel,
     #[command(flatten)]
     common: Common,
 }
@@ -149,70 +147,50 @@ enum Flow {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Pattern {
-    Page,
-    Batch,
-    Window,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Order {
-    InOrder,
-    Concurrent,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Service {
-    Constant,
-    Uniform,
-    Trace,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Encryption {
     Wireguard,
 }
 
-/// Requests a second; None for as many as it goes.
+/// Requests per second; `None` for as many as possible.
 #[derive(Debug, Clone, Copy)]
 struct Requests(Option<f64>);
 
 pub fn run(args: &Load) -> Result<Exit, Failure> {
-    match args.asked()? {
-        Asked::Own(runs) => {
+    match args.loads()? {
+        Loads::Own(runs) => {
             for run in runs {
                 let report = load(&run.options)?;
                 say(&format!("{}{report}", run.heading()))?;
             }
             Ok(Exit::Done)
         }
-        Asked::ThirdParty(options) => say(&load_by_others(&options)?.to_string()),
+        Loads::ThirdParty(options) => say(&load_by_others(&options)?.to_string()),
     }
 }
 
-/// What is to be run.
-pub enum Asked {
-    /// Loads by a client of our own.
+/// The loads that the arguments ask for.
+pub enum Loads {
+    /// Loads by the laboratory's own clients.
     Own(Vec<Run>),
-    /// A load by a client of others.
+    /// A load by a third-party client.
     ThirdParty(Box<ThirdPartyOptions>),
 }
 
-/// One of the runs that were asked for.
+/// A run of a load.
 pub struct Run {
-    /// What tells it from the others: `rate-500`; nothing where it is the only one.
+    /// The name that distinguishes it from the other runs, such as `rate-500`; `None` if it is the only one.
     name: Option<String>,
     pub options: LoadOptions,
 }
 
 impl Run {
-    /// A line that names the run; empty where it is the only one.
+    /// Returns a line that names the run; empty if it is the only one.
     pub fn heading(&self) -> String {
         let name = self.name.as_ref();
         name.map_or(String::new(), |name| format!("{}\n", name.replace('-', " ")))
     }
 
-    /// The file of this run: `run.svg` becomes `run-rate-500.svg`.
+    /// Returns the file of this run: `run.svg` becomes `run-rate-500.svg`.
     pub fn file(&self, file: &Path) -> PathBuf {
         match &self.name {
             Some(name) => with_name(file, name),
@@ -222,11 +200,11 @@ impl Run {
 }
 
 impl Load {
-    /// Of a load of our own, a run for each rate and number of connections.
-    pub fn asked(&self) -> Result<Asked, Failure> {
+    /// Returns the loads: for the laboratory's own clients, a run per rate and number of connections.
+    pub fn loads(&self) -> Result<Loads, Failure> {
         let by_others = |args: &third_party::ThirdParty, program| {
             let options = args.options(program)?;
-            Ok(Asked::ThirdParty(Box::new(options)))
+            Ok(Loads::ThirdParty(Box::new(options)))
         };
         match self {
             Self::Web(web) => web.common.runs(web.kind(), (200, 4)),
@@ -235,46 +213,19 @@ impl Load {
             Self::Wrk(args) => return by_others(args, Program::Wrk),
             Self::Redis(args) => return by_others(args, Program::Redis),
         }
-        .map(Asked::Own)
+        .map(Loads::Own)
     }
 }
 
 impl Web {
     fn kind(&self) -> Kind {
-        Kind::Web {
-            mode: self.mode.into(),
-            discipline: match self.discipline {
-                Order::InOrder => Discipline::InOrder,
-                Order::Concurrent => Discipline::Concurrent,
-            },
-            service: self.service.into(),
-        }
+        Kind::Web { mode: self.mode, discipline: self.discipline, service: self.service }
     }
 }
 
 impl Http3 {
     fn kind(&self) -> Kind {
-        Kind::Http3 { mode: self.mode.into(), service: self.service.into() }
-    }
-}
-
-impl From<Pattern> for Mode {
-    fn from(pattern: Pattern) -> Self {
-        match pattern {
-            Pattern::Page => Self::Page,
-            Pattern::Batch => Self::Batch,
-            Pattern::Window => Self::Window,
-        }
-    }
-}
-
-impl From<Service> for ServiceModel {
-    fn from(service: Service) -> Self {
-        match service {
-            Service::Constant => Self::Constant,
-            Service::Uniform => Self::Uniform,
-            Service::Trace => Self::Trace,
-        }
+        Kind::Http3 { mode: self.mode, service: self.service }
     }
 }
 
@@ -406,13 +357,6 @@ fn cross(text: &str) -> Result<f64, String> {
     }
 }
 
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err("write a whole number above 0".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,7 +370,7 @@ mod tests {
     fn files(words: &str) -> Vec<PathBuf> {
         let words = words.split(' ');
         let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
-        let Asked::Own(runs) = command.load.asked().unwrap() else {
+        let Loads::Own(runs) = command.load.loads().unwrap() else {
             panic!("a load of our own");
         };
         let files = runs.into_iter().map(|run| run.options.pcap.unwrap());

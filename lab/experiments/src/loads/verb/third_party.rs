@@ -4,11 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use dwell_app::args::positive_duration;
 
-use super::{Network, positive};
-use crate::Programs;
+use super::Network;
 use crate::{
+    Programs,
     failure::Failure,
     loads::third_party::{Program, ThirdPartyOptions},
+    values::positive,
 };
 
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! HTTP/1.1 on persistent connections: clients that fetch pages, and a server whose answers take time.
 
 mod http;
+mod limit;
 mod plan;
 mod server;
 mod service;
@@ -11,11 +12,13 @@ use plan::Plan;
 
 use super::{Dialect, Mode, Task};
 
+pub(crate) use limit::{Limit, follow};
 pub use server::Discipline;
 pub use service::ServiceModel;
 
 pub(super) use server::{ServerConfig, serve};
 pub(super) use service::Service;
+pub(crate) use service::Utilisation;
 
 /// One connection's side of the talk.
 #[derive(Debug)]

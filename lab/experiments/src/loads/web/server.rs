@@ -9,8 +9,9 @@ use std::{
     thread,
 };
 
+use clap::ValueEnum;
 use dwell_socket::clock::monotonic_ns;
-use dwell_testbed::{Error, Nanos, Result};
+use dwell_testbed::{CpuGroup, Error, Nanos, Result};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
@@ -24,12 +25,12 @@ use super::{
 };
 
 /// How a connection's requests are worked on. Answers always go in the order of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discipline {
-    /// One at a time: the next is begun when the answer before it has been written.
+    /// One at a time: the next is begun when the answer before it has been written
     InOrder,
-    /// All at the same time, each from when it was read.
+    /// All at the same time, each from when it was read
     Concurrent,
 }
 
@@ -40,6 +41,15 @@ pub(crate) struct ServerConfig {
     pub(crate) discipline: Discipline,
     pub(crate) service: ServiceModel,
     pub(crate) seed: u64,
+    /// Where the server's threads run, if their processor time is limited.
+    pub(crate) group: Option<CpuGroup>,
+}
+
+impl ServerConfig {
+    /// Moves this thread, and those that it will start, to where the server is to run.
+    pub(crate) fn join_group(&self) -> Result<()> {
+        self.group.as_ref().map_or(Ok(()), CpuGroup::join)
+    }
 }
 
 /// Requests of a connection that are read ahead. More wait in the socket.
@@ -51,6 +61,7 @@ const STACK: usize = 128 << 10;
 
 /// Serves until the process is killed.
 pub(crate) fn serve(config: &ServerConfig) -> Result<()> {
+    config.join_group()?;
     let listener = TcpListener::bind(config.address).map_err(Error::io(format!("listen at {}", config.address)))?;
     let service = Arc::new(Service::new(config.service, config.seed));
     let begun_ns = monotonic_ns();

@@ -1,23 +1,38 @@
 //! How long the server works on a request.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use clap::ValueEnum;
 use dwell_testbed::Nanos;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 use serde::{Deserialize, Serialize};
 
-use crate::loads::{exponential, generator, normal};
+use crate::{
+    loads::{exponential, generator, normal},
+    usage::compute,
+};
 
 /// A model of service times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceModel {
-    /// Always 5 ms.
+    /// Always 5 ms
     Constant,
-    /// Uniform from 1 to 20 ms.
+    /// 1 to 20 ms, uniform
     Uniform,
-    /// Log-normal, median 4 ms, slowed down by a load that varies as that of a machine in a cluster does.
+    /// Log-normal, median 4 ms, slowed down by a load that varies as that of a machine in a cluster does
     Trace,
+    /// 0.25 ms of processor time; the server works on one request at a time
+    Compute,
+    /// The same, in a cgroup whose CPU limit changes every second
+    Limited,
 }
 
+/// With it, a server of one thread takes all of a processor at 4,000 requests per second, as that of arXiv 2505.14358.
+const COMPUTE: Duration = Duration::from_micros(250);
 const CONSTANT: Nanos = Nanos::from_millis(5);
 /// Median and width of the log-normal that the trace slows down.
 const TRACE_MEDIAN_NS: f64 = 4e6;
@@ -28,19 +43,18 @@ const TRACE_WIDTH: f64 = 0.5;
 pub(in crate::loads) struct Service {
     model: ServiceModel,
     seed: u64,
-    load: Vec<f64>,
+    load: Option<Utilisation>,
+    worker: Mutex<()>,
 }
 
 impl Service {
     pub(in crate::loads) fn new(model: ServiceModel, seed: u64) -> Self {
-        let load = match model {
-            ServiceModel::Trace => utilisation(seed),
-            ServiceModel::Constant | ServiceModel::Uniform => Vec::new(),
-        };
-        Self { model, seed, load }
+        let load = (model == ServiceModel::Trace).then(|| Utilisation::new(seed));
+        Self { model, seed, load, worker: Mutex::new(()) }
     }
 
-    /// For the request with that number, when the server has run for `elapsed`.
+    /// The time to wait for the request with that number, when the server has run for `elapsed`. A server that computes
+    /// does so here, and waits no longer.
     pub(in crate::loads) fn time(&self, request: u64, elapsed: Nanos) -> Nanos {
         let mut random = generator(self.seed, 2, request);
         match self.model {
@@ -48,14 +62,15 @@ impl Service {
             ServiceModel::Uniform => Nanos(random.random_range(1_000_000..=20_000_000)),
             ServiceModel::Trace => {
                 let alone = TRACE_MEDIAN_NS * (TRACE_WIDTH * normal(&mut random)).exp();
-                Nanos((alone / (1.0 - self.utilisation_at(elapsed))) as u64)
+                let load = self.load.as_ref().map_or(0.0, |load| load.at(elapsed));
+                Nanos((alone / (1.0 - load)) as u64)
+            }
+            ServiceModel::Compute | ServiceModel::Limited => {
+                let _turn = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+                compute(COMPUTE);
+                Nanos::ZERO
             }
         }
-    }
-
-    fn utilisation_at(&self, elapsed: Nanos) -> f64 {
-        let step = elapsed.0 / STEP.0;
-        self.load[(step % self.load.len() as u64) as usize]
     }
 }
 
@@ -70,6 +85,21 @@ const STEPS: usize = 12_000;
 ///   constant of 0.2 to 2 s.
 ///
 /// A request takes 1 / (1 - utilisation) times as long as alone, as in a server shared by turns.
+#[derive(Debug)]
+pub(crate) struct Utilisation(Vec<f64>);
+
+impl Utilisation {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(utilisation(seed))
+    }
+
+    /// The value at a time since the start.
+    pub(crate) fn at(&self, elapsed: Nanos) -> f64 {
+        let step = elapsed.0 / STEP.0;
+        self.0[(step % self.0.len() as u64) as usize]
+    }
+}
+
 fn utilisation(seed: u64) -> Vec<f64> {
     let mut random = generator(seed, 3, 0);
     let step_s = STEP.as_millis_f64() / 1e3;

@@ -48,6 +48,7 @@ struct Object<'a> {
     error_p5_ns: Option<f64>,
     error_p95_ns: Option<f64>,
     accuracy: Option<f64>,
+    bounded: Option<f64>,
 }
 
 /// All runs of a scenario.
@@ -111,6 +112,7 @@ fn print(
             error_p5_ns: accuracy.map(|accuracy| accuracy.p5_ns),
             error_p95_ns: accuracy.map(|accuracy| accuracy.p95_ns),
             accuracy: accuracy.map(|accuracy| accuracy.share()),
+            bounded: accuracy.and_then(|accuracy| accuracy.bounded),
         };
         bench.print(&object, || line(scenario, name, &object))?;
     }
@@ -118,9 +120,11 @@ fn print(
 }
 
 fn line(scenario: &str, name: &str, object: &Object<'_>) -> String {
+    let bounds =
+        object.bounded.map_or_else(String::new, |share| format!("; bounds hold in {} %", percent(Some(share))));
     format!(
         "{scenario} {side}: {name} ({way}): {accuracy} % in {samples} samples; truth {truth} ms, estimate {estimate} ms, \
-         error {error} ms, from {p5} (p5) to {p95} ms (p95)",
+         error {error} ms, from {p5} (p5) to {p95} ms (p95){bounds}",
         side = object.side,
         way = object.way.unwrap_or("no sample"),
         accuracy = percent(object.accuracy),
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     fn run(truth_ns: f64, error_ns: f64) -> Option<Accuracy> {
-        Some(Accuracy { samples: 9, truth_ns, estimate_ns: truth_ns, error_ns, p5_ns: 0.0, p95_ns: 0.0 })
+        Some(Accuracy { samples: 9, truth_ns, estimate_ns: truth_ns, error_ns, p5_ns: 0.0, p95_ns: 0.0, bounded: None })
     }
 
     fn row(scenario: &'static str, sender: Option<Accuracy>, receiver: Option<Accuracy>) -> Row {

@@ -72,7 +72,10 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
     let mut goals = Vec::new();
     let mut all = Vec::new();
     for scenario in scenarios {
-        let settings = Setting::ALL.into_iter();
+        let settings = Setting::ALL.into_iter().filter(|&setting| {
+            let wanted = &bench.args.settings;
+            setting == Setting::Plain || wanted.is_empty() || wanted.contains(&setting)
+        });
         let mut rows: Vec<Row> = settings
             .filter(|setting| supports(scenario.application, *setting))
             .map(|setting| Row { setting, runs: Vec::new() })

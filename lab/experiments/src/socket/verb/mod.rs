@@ -25,7 +25,7 @@ use crate::{
 };
 use crate::{
     failure::Failure,
-    socket::{Options, Outcome, Scenario, Setting, Watch},
+    socket::{Offload, Options, Outcome, Scenario, Setting, Watch},
 };
 
 /// Send through a bottleneck under `dwell run`; print how accurate its figures are, and what --minimize does
@@ -59,6 +59,12 @@ pub struct Socket {
     /// Delivery trace of the scenario lte: one millisecond per line, each an opportunity for 1504 bytes
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Send without segmentation offload: TCP makes no packets that are longer than the link's
+    #[arg(long)]
+    no_offload: bool,
+    /// With --minimize, compare only these settings with plain, such as lowat or element [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = setting)]
+    settings: Vec<Setting>,
     /// Output format: text, or jsonl, one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -113,13 +119,20 @@ fn compare(args: &Socket) -> Result<Exit, Failure> {
 impl Socket {
     fn scenarios(&self) -> Result<Vec<Scenario>, Failure> {
         let trace = self.trace.as_deref().map(Trace::read).transpose()?;
-        let lack = |scenario: &Scenario| scenario.bottleneck.missing_requirement();
+        let lack = |scenario: &Scenario| scenario.missing_requirement();
         let selection = select(&self.scenarios, trace.as_ref(), lack)?;
         for (reason, names) in selection.skipped {
             tell(format_args!("{}: skipped: {reason}", names.join(", ")));
         }
         Ok(selection.scenarios)
     }
+}
+
+/// Parses the name of a setting.
+fn setting(text: &str) -> Result<Setting, String> {
+    let names = || Setting::ALL.map(Setting::name).join(", ");
+    let found = Setting::ALL.into_iter().find(|setting| setting.name() == text);
+    found.ok_or_else(|| format!("the settings are: {}", names()))
 }
 
 /// The scenarios to run, and the names of the others by the reason why they are skipped.
@@ -180,6 +193,7 @@ impl Bench<'_> {
             setting,
             watch: Some(watch),
             time: self.args.time,
+            offload: if self.args.no_offload { Offload::Off } else { Offload::On },
             programs: self.programs.clone(),
             folder: folder.clone(),
         })?;

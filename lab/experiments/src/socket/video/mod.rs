@@ -23,7 +23,10 @@ use figures::figures;
 use nix::sys::socket::{setsockopt, sockopt};
 use policy::{Cautious, DEADLINE_NS, Decision, FRAME_NS, Informed, Naive, Policy};
 
-use super::{net::Net, scenario::Bottleneck};
+use super::{
+    net::{Net, Offload},
+    scenario::Bottleneck,
+};
 
 /// How to send a video.
 #[derive(Debug, Clone)]
@@ -181,7 +184,7 @@ impl Options {
 /// If the network cannot be made or the connection breaks.
 pub fn run(options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
-    let net = Net::start(&options.bottleneck, options.back, &options.programs.lab)?;
+    let net = Net::start(&options.bottleneck, options.back, Offload::On, &options.programs.lab)?;
     net.widen_window()?;
     let address = net.address(0);
     let io = |what: &str| Error::io(format!("{what} {address}"));

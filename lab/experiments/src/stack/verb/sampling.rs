@@ -97,8 +97,8 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Polls the sockets from outside, as `dwell run --outside` does. Returns the delays per second and the share of one CPU
-/// in percent.
+/// Polls the sockets from outside, as `dwell run --outside` does. Returns the delays per second and the share of one
+/// CPU in percent.
 fn socket_polls(time: Duration) -> Result<(f64, f64), Failure> {
     let host = |error: outside::Error| Failure::new(Exit::Host, error);
     let own = Scope::Process(std::process::id());
@@ -138,7 +138,7 @@ fn side(
         let ran = run_ns(&probe) - before;
         let rows = probe.take()?;
         let whole = rows.iter().find(|row| row.segment == total);
-        Ok(Side { bytes: whole.map_or(0, |row| row.first.count()), run_ns: ran })
+        Ok(Side { bytes: whole.map_or(0, |row| row.histogram.count()), run_ns: ran })
     };
     namespace.enter(stamp)?
 }

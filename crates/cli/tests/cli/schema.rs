@@ -1,0 +1,76 @@
+//! `dwell schema`, and the page of the documentation that it generates. All that verbs print as JSON is held to it by
+//! [`object`](crate::support::object), through which the tests read it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    records::objects,
+    support::dwell,
+    wire::{capture, everyday},
+};
+
+fn schema() -> Value {
+    serde_json::from_str(&dwell(&["schema"]).stdout).unwrap()
+}
+
+#[test]
+fn each_type_is_an_area_and_a_kind_with_the_same_header() {
+    let schema = schema();
+    let kinds: Vec<&str> =
+        schema["oneOf"].as_array().unwrap().iter().map(|one| one["$ref"].as_str().unwrap()).collect();
+    assert!(kinds.len() > 25, "{kinds:?}");
+    for kind in kinds {
+        let kind = kind.strip_prefix("#/$defs/").unwrap();
+        let (area, rest) = kind.split_once('.').unwrap();
+        let is_kebab = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        assert!(is_kebab(area) && is_kebab(rest), "{kind}");
+        let object = &schema["$defs"][kind];
+        assert_eq!(object["properties"]["type"]["const"], kind);
+        let required = object["required"].as_array().unwrap();
+        assert_eq!(required[..4], ["type", "schema", "time", "host"], "{kind}");
+        for (key, value) in object["properties"].as_object().unwrap() {
+            let is_described =
+                value["description"].is_string() || value["$ref"].is_string() || value["anyOf"].is_array();
+            assert!(is_described, "{kind}: {key} {value}");
+        }
+    }
+}
+
+#[test]
+fn the_page_of_the_documentation_has_its_tables() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema.md");
+    let page = fs::read_to_string(path).unwrap();
+    let (_, tables) = page.split_once("<!-- dwell schema --markdown -->\n").unwrap();
+    assert_eq!(tables, dwell(&["schema", "--markdown"]).stdout, "replace what follows the mark in docs/schema.md");
+}
+
+#[test]
+fn one_flow_has_one_id_in_rtt_and_response() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), capture(&everyday())).unwrap();
+    let ids = |verb: &str| {
+        let run = dwell(&[verb, "--format", "jsonl", "-r", file.path().to_str().unwrap()]);
+        let flows = objects(&run.stdout).into_iter().map(|object| object["flow"].clone());
+        let mut ids: Vec<String> = flows
+            .filter(|flow| flow["proto"] == "TCP" && [&flow["sport"], &flow["dport"]].contains(&&40_000.into()))
+            .map(|flow| flow["id"].as_str().unwrap().to_owned())
+            .collect();
+        assert!(!ids.is_empty(), "{run}");
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids("rtt"), ids("response"));
+    assert_eq!(ids("rtt").len(), 1);
+}
+
+#[test]
+fn response_says_in_its_last_object_what_was_lost() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), capture(&everyday())).unwrap();
+    let run = dwell(&["response", "--format", "jsonl", "-r", file.path().to_str().unwrap()]);
+    let status = objects(&run.stdout).pop().unwrap();
+    assert_eq!((&status["type"], &status["last"]), (&"response.status".into(), &true.into()), "{run}");
+    assert_eq!((&status["lost"], &status["counters"]["packets"]), (&0.into(), &everyday().len().into()), "{run}");
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* auto: the turns of a client with one request under way at a time. All data packets up to the first progress of the
+ * ACK number are one request, and its answer ends with the last progress before the next data. How many packets a
+ * request takes does not matter, nor in how many pieces an answer comes.
+ *
+ * An ACK may come long after what it acknowledges: a lone segment is acknowledged by a timer, or by the next request.
+ * Where both ends use TCP timestamps, such an ACK echoes the server's clock at the first segment that it acknowledges
+ * (RFC 7323 section 4.3), and the end of the answer is computed from that clock.
+ */
+#ifndef DWELL_RESPONSE_TURNS_H
+#define DWELL_RESPONSE_TURNS_H
+
+#include "response/response_queue.h"
+
+/* Least payload of a full segment on any path. */
+#define DWELL_SEGMENT_MIN_BYTES 1000
+/* Largest payload that may be a word of the protocol below a request: frames that keep an HTTP/2 connection alive, the
+ * end of a TLS handshake.
+ */
+#define DWELL_MINOR 96
+
+/* Ticks (30 ms) within which a timer hardly delays an ACK, where no clock shows it: Linux waits for 40 ms, unless the
+ * timer was set for an earlier segment.
+ */
+#define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
+/* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
+ * Nagle's algorithm holds back until a delayed ACK.
+ */
+#define DWELL_LOOSE (250000000 >> DWELL_TICK_SHIFT)
+/* Most bytes of an interim answer of HTTP. */
+#define DWELL_INTERIM_BYTES 256
+/* Ticks (20 ms) of silence after which an answer is taken as complete when the epoch ends. */
+#define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
+/* The least round trip, in ticks (2 ms), by which a packet that comes sooner is known not to answer. */
+#define DWELL_LEAST_ROUND_TRIP (2000000 >> DWELL_TICK_SHIFT)
+/* The server's tick until it has been measured: that of Linux and the BSDs. */
+#define DWELL_USUAL_TICK_NS 1000000
+/* The server's tick is measured when the flow is 2^18 ticks (67 ms) old, and again at each doubling up to 2^26. */
+#define DWELL_CLOCK_AGE_MIN 18
+#define DWELL_CLOCK_AGE_SURE 22 /* 1.07 s: delays of ACKs no longer matter */
+#define DWELL_CLOCK_AGE_MAX 26
+
+#ifndef DWELL_RESPONSE_OUTLINED
+#define dwell_turn_before dwell_turn_before_in
+#define dwell_turn_next dwell_turn_next_in
+#define dwell_turn_age dwell_turn_age_in
+#endif
+
+/* Forgets the connection, but not the epoch's figures. */
+static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
+{
+	turn->start = turn->end = turn->round_trip = turn->path = 0;
+	turn->usual = turn->usual_bytes = turn->window_bytes = 0;
+	turn->clock_samples = turn->clock_age = turn->refuted = 0;
+	turn->flags = 0;
+}
+
+/* Returns the tick length that a measured one stands for; 0 if none is known. Delays make the measured one too long
+ * while the flow is young, never too short by more than one tick in `count`.
+ */
+static __always_inline __u32 dwell_known_tick(__u64 measured_ns, __u32 count, int sure)
+{
+	__u64 least = measured_ns - measured_ns / 8, most = measured_ns + measured_ns / 8 + measured_ns / count;
+
+	if (most < 1000 || (least <= 1000 && most >= 1000))
+		return most < 900 ? 0 : 1000;
+	if (!sure)
+		return most < 900000 || least > 3 * DWELL_USUAL_TICK_NS ? 0 : DWELL_USUAL_TICK_NS;
+	if (least <= 1000000 && most >= 1000000)
+		return 1000000;
+	if (least <= 4000000 && most >= 4000000)
+		return 4000000;
+	if (least <= 10000000 && most >= 10000000)
+		return 10000000;
+	return 0;
+}
+
+/* Measures the server's tick from the first echo to this one. */
+static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
+{
+	__u32 elapsed = tick - turn->first_tick, count = echo - turn->first_echo, unit_ns;
+
+	if (!turn->clock_age) {
+		turn->first_tick = turn->base_tick = tick;
+		turn->first_echo = turn->base_echo = echo;
+		turn->unit_ns = DWELL_USUAL_TICK_NS;
+		turn->clock_age = DWELL_CLOCK_AGE_MIN;
+		return;
+	}
+	if (turn->clock_age > DWELL_CLOCK_AGE_MAX || !(elapsed >> (turn->clock_age & 31)))
+		return;
+	turn->clock_age = dwell_log2(elapsed) + 1;
+	unit_ns = 0;
+	if (count && !(count >> 31))
+		unit_ns = dwell_known_tick(((__u64)elapsed << DWELL_TICK_SHIFT) / count, count,
+					   turn->clock_age > DWELL_CLOCK_AGE_SURE);
+	if (unit_ns == turn->unit_ns)
+		return;
+	turn->unit_ns = unit_ns;
+	turn->base_tick = turn->first_tick; /* the handshake's ACK was not late */
+	turn->base_echo = turn->first_echo;
+	turn->clock_samples = 0;
+}
+
+#define DWELL_LATE_UNKNOWN 0x7fffffff
+
+/* Returns by how many ticks an ACK is later than the soonest one seen, relative to the server's clock;
+ * DWELL_LATE_UNKNOWN without such a clock. The clocks may part by 122 ppm, but no
+ * pause of the client is taken for that.
+ */
+static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
+{
+	__u32 unit, drift;
+	__s64 passed;
+	__s32 late;
+
+	if (!echo)
+		return DWELL_LATE_UNKNOWN;
+	dwell_clock_learn(turn, tick, echo);
+	if (!turn->unit_ns)
+		return DWELL_LATE_UNKNOWN;
+	unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	passed = (__s64)(__s32)(echo - turn->base_echo) * turn->unit_ns >> DWELL_TICK_SHIFT;
+	late = tick - turn->base_tick - (__u32)passed;
+	drift = (tick - turn->base_tick) >> 13;
+	if (late <= (__s32)(drift < unit / 2 ? drift : unit / 2)) {
+		turn->base_tick = tick;
+		turn->base_echo = echo;
+		late = 0;
+	}
+	if (late <= (__s32)unit)
+		dwell_count_u8(&turn->clock_samples);
+	return late;
+}
+
+/* Returns how far into the server's tick a segment was sent, on average, given that `base` is the soonest of the ACKs
+ * seen: half a tick if they are many, and no more than is known if there was one.
+ */
+static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *turn)
+{
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+
+	if (turn->clock_samples >= 8)
+		return unit / 2;
+	return turn->clock_samples >= 4 ? unit / 4 + unit / 8 : turn->clock_samples >= 2 ? unit / 4 : 0;
+}
+
+/* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
+static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
+						const struct dwell_response_config *config,
+						const struct dwell_arrival *arrival, __u32 tick, __u32 bytes,
+						__u32 segment, __u32 waited)
+{
+	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr);
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick, certain;
+
+	certain = !carried && bytes >= 2 * segment; /* it did not wait for a second segment */
+	if (late != DWELL_LATE_UNKNOWN && certain) {
+		turn->path = late;
+		if (late <= (__s32)unit)
+			turn->stale = 0;
+		else if (++turn->stale >= 8) { /* the path has become longer */
+			turn->base_tick = tick;
+			turn->base_echo = arrival->tsecr;
+			turn->stale = 0;
+		}
+	}
+	if (!turn->start) {
+		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
+		return;
+	}
+	if (bytes == 1 && turn->end) /* a FIN */
+		return;
+	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
+	if (late == DWELL_LATE_UNKNOWN) {
+		if (carried || (bytes <= segment && waited >= DWELL_DELAYED_ACK))
+			turn->flags |= DWELL_TURN_UNSURE;
+	} else if (!certain && late > (__s32)(turn->path + unit)) {
+		end = tick - late + turn->path + dwell_within_tick(turn);
+		turn->flags |= DWELL_TURN_MOVED;
+		/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
+		if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
+			turn->unit_ns = 0;
+			turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
+			end = tick;
+		} else if ((__s32)(end - (tick - waited)) < 0) {
+			end = tick - waited; /* the packet before did not acknowledge it */
+		}
+		/* Segments that queue behind each other on the path look alike. */
+		if (turn->end && !carried && tick - end > (end - turn->start) / 4)
+			turn->flags |= DWELL_TURN_UNSURE;
+	} else if (carried) {
+		turn->flags |= DWELL_TURN_CARRIED;
+	}
+	if (turn->end && (__s32)(end - turn->end) < 0)
+		end = turn->end;
+	if ((__s32)(end - turn->start) <= 0)
+		end = turn->start + 1;
+	if (!turn->end) {
+		turn->runs = 1;
+		turn->pause = 0;
+	} else if (end - turn->progress > dwell_tick(config->run_gap_ns)) {
+		dwell_count_u8(&turn->runs);
+		if (end - turn->progress > turn->pause)
+			turn->pause = end - turn->progress;
+	}
+	turn->bytes += bytes;
+	turn->end = end;
+	turn->progress = end;
+}
+
+/* Counts an answer in the histogram of the epoch: quarter octaves from 2^15 ns (33 us) to 2^31. A count that would
+ * overflow halves all of them, and later ones count with the odds of the halvings, so that shares stay true.
+ */
+static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u64 latency_ns, __u64 dice)
+{
+	__u32 power = dwell_log2(latency_ns), index = 0;
+	__u64 *words = (__u64 *)state->log;
+
+	if (dice & ((1ULL << (state->log_shift & 31)) - 1))
+		return;
+	if (power >= DWELL_ANSWER_LOG_MIN)
+		index = (power - DWELL_ANSWER_LOG_MIN) * 4 + (latency_ns >> ((power - 2) & 63) & 3);
+	if (index >= DWELL_ANSWER_LOGS)
+		index = DWELL_ANSWER_LOGS - 1;
+	if (++state->log[index & (DWELL_ANSWER_LOGS - 1)] != 0xff)
+		return;
+	for (int i = 0; i < DWELL_ANSWER_LOGS / 8; i++)
+		words[i] = (words[i] >> 1 & 0x7f7f7f7f7f7f7f7fULL) +
+			   (words[i] & 0x0101010101010101ULL & dice >> i); /* half of the odd ones round up */
+	state->log_shift += state->log_shift < 24;
+}
+
+/* Judges a first burst of requests of like size, which may have opened a window that each answer keeps full. A client
+ * that pauses for much longer than answers take, while nothing comes, has nothing under way.
+ */
+static __always_inline void dwell_turn_window(struct dwell_turn_state *turn, __u32 reaction, __u32 run_gap)
+{
+	if (turn->flags & DWELL_TURN_BEGUN) {
+		turn->flags &= ~DWELL_TURN_BEGUN;
+		if (turn->burst > 1 && turn->flags & DWELL_TURN_ALIKE && turn->runs == 1) {
+			turn->flags |= DWELL_TURN_WINDOW;
+			turn->window_bytes = turn->bytes;
+		}
+		return;
+	}
+	if (!(turn->flags & DWELL_TURN_WINDOW))
+		return;
+	if (reaction > 4 * run_gap && reaction > 2 * turn->usual && ++turn->refuted >= 2)
+		turn->flags &= ~DWELL_TURN_WINDOW;
+}
+
+/* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
+static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
+						const struct dwell_response_config *config, __u32 reaction)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 latency = turn->end - turn->start, run_gap = dwell_tick(config->run_gap_ns);
+	__u64 latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
+
+	if (latency_ns <= config->idle_ns && dwell_tally_add(&turn->answered, latency_ns)) {
+		dwell_answer_log(state, latency_ns, dwell_mix(latency_ns, turn->end));
+		turn->runs_sum += turn->runs;
+		if (turn->flags & DWELL_TURN_UNSURE)
+			dwell_count_u16(&turn->unsure);
+		if (turn->flags & DWELL_TURN_MOVED)
+			dwell_count_u16(&turn->moved);
+		else if (turn->flags & DWELL_TURN_CARRIED)
+			dwell_count_u16(&turn->carried);
+		if (turn->flags & DWELL_TURN_LOOSE)
+			dwell_count_u16(&turn->loose);
+		if (turn->burst > 1) {
+			dwell_count_u16(&turn->bursts);
+			if (turn->flags & DWELL_TURN_ALIKE)
+				dwell_count_u16(&turn->alike);
+			turn->extra += turn->burst - 1;
+		}
+		if (turn->runs > 1 && reaction > 4 * run_gap && reaction <= turn->pause)
+			dwell_count_u16(&turn->pushed);
+		if (turn->round_trip > DWELL_LEAST_ROUND_TRIP && latency < turn->round_trip - turn->round_trip / 4) {
+			dwell_count_u16(&turn->early);
+			turn->round_trip = dwell_toward(turn->round_trip, latency, 2);
+		}
+		dwell_turn_window(turn, reaction, run_gap);
+		turn->usual = turn->usual ? dwell_toward(turn->usual, latency, 3) : latency;
+		turn->usual_bytes = turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
+	} else {
+		dwell_count_u16(&state->clock.idle);
+	}
+	turn->start = 0;
+	turn->end = 0;
+}
+
+static __always_inline __u8 dwell_content_kind(const struct dwell_arrival *arrival)
+{
+	return arrival->content & ((1 << DWELL_CONTENT_BITS) - 1);
+}
+
+/* Returns how many requests begin with a packet: those that can be read in it, or several of one packet each, if merged
+ * packets joined them.
+ */
+static __always_inline __u32 dwell_requests_in(const struct dwell_arrival *arrival)
+{
+	__u32 segments = arrival->segments, read = arrival->content >> DWELL_CONTENT_BITS;
+
+	if (read > 1)
+		return read < DWELL_QUEUE_LENGTH ? read : DWELL_QUEUE_LENGTH;
+	if (segments < 2 || 2 * arrival->payload_bytes > segments * DWELL_SEGMENT_MIN_BYTES)
+		return 1;
+	return segments < DWELL_QUEUE_LENGTH ? segments : DWELL_QUEUE_LENGTH;
+}
+
+/* Returns DWELL_TURN_PART if a write continues after a packet. */
+static __always_inline __u32 dwell_turn_part(const struct dwell_arrival *arrival)
+{
+	return arrival->payload_bytes >= DWELL_SEGMENT_MIN_BYTES && !(arrival->tcp_flags & DWELL_TCP_PSH)
+		       ? DWELL_TURN_PART
+		       : 0;
+}
+
+/* Handles a packet with data that is new. */
+static __always_inline void dwell_turn_data(struct dwell_turn_state *turn, const struct dwell_arrival *arrival,
+					    __u32 tick)
+{
+	__u32 payload = arrival->payload_bytes < 0xffff ? arrival->payload_bytes : 0xffff;
+	__u32 continues = turn->flags & DWELL_TURN_PART;
+
+	turn->flags &= ~(DWELL_TURN_PART | DWELL_TURN_AGED);
+	turn->flags |= dwell_turn_part(arrival);
+	if (dwell_content_kind(arrival) == DWELL_CONTENT_TEXT)
+		turn->flags |= DWELL_TURN_TEXT;
+	else if (!turn->start) /* another protocol in its place, as after an upgrade, or a request that was cut */
+		turn->flags &= ~DWELL_TURN_TEXT;
+	if (turn->start) {
+		if (tick - turn->sent > DWELL_LOOSE && payload < DWELL_SEGMENT_MIN_BYTES)
+			turn->flags |= DWELL_TURN_LOOSE;
+		turn->sent = tick;
+		/* the rest of a request, of which only the beginning is like that of others */
+		if (continues || (turn->flags & DWELL_TURN_TEXT && dwell_content_kind(arrival) != DWELL_CONTENT_TEXT))
+			return;
+		turn->burst += turn->burst < 0xf0 ? dwell_requests_in(arrival) : 0;
+		if (4 * payload > 5 * turn->size || 5 * payload < 4 * turn->size)
+			turn->flags &= ~DWELL_TURN_ALIKE;
+		return;
+	}
+	turn->start = tick ? tick : 1;
+	turn->sent = tick;
+	turn->size = payload;
+	turn->burst = dwell_requests_in(arrival);
+	turn->bytes = 0;
+	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED | DWELL_TURN_LOOSE);
+	turn->flags |= DWELL_TURN_ALIKE;
+}
+
+/* Follows frames and messages of protocols that share a connection. One packet may look like one by chance. */
+static __always_inline void dwell_turn_share(struct dwell_turn_state *turn, __u8 content)
+{
+	if (content != DWELL_CONTENT_FRAMES && content != DWELL_CONTENT_MESSAGE)
+		turn->flags &= ~DWELL_TURN_FRAME;
+	else
+		turn->flags |= turn->flags & DWELL_TURN_FRAME ? DWELL_TURN_SHARED : DWELL_TURN_FRAME;
+}
+
+/* Returns true for data that is not a request: a handshake of TLS, in one segment or several, a frame that only manages the
+ * connection, or a window update amid full segments of an answer.
+ */
+static __always_inline int dwell_turn_skips(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 continues = turn->flags & DWELL_TURN_PART && !turn->start;
+
+	dwell_turn_share(turn, dwell_content_kind(arrival));
+	if (dwell_content_kind(arrival) == DWELL_CONTENT_TLS_HANDSHAKE || continues) {
+		turn->flags &= ~(DWELL_TURN_PART | DWELL_TURN_TEXT);
+		turn->flags |= dwell_turn_part(arrival);
+		return 1;
+	}
+	if (dwell_content_kind(arrival) == DWELL_CONTENT_TLS_CONTROL) {
+		dwell_count_u16(&turn->frames);
+		return 1;
+	}
+	return arrival->payload_bytes <= DWELL_MINOR && 4 * arrival->payload_bytes < state->usual && turn->start &&
+	       dwell_content_kind(arrival) != DWELL_CONTENT_TEXT && arrival->ack == state->ack &&
+	       (state->flags & (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN | DWELL_FLOW_EDGE)) ==
+		       (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN);
+}
+
+/* Returns true for the body of a request of which only the head was sent at first: what came in between was `100 Continue`
+ * and not the answer.
+ */
+static __always_inline int dwell_turn_goes_on(const struct dwell_turn_state *turn, const struct dwell_arrival *arrival)
+{
+	return turn->flags & DWELL_TURN_TEXT && dwell_content_kind(arrival) == DWELL_CONTENT_OTHER &&
+	       turn->bytes <= DWELL_INTERIM_BYTES;
+}
+
+static __always_inline void dwell_turn_syn(struct dwell_auto_state *state, const struct dwell_arrival *arrival,
+					   __u32 tick, int again)
+{
+	struct dwell_turn_state *turn = &state->turn;
+
+	turn->mss = arrival->tsecr;
+	turn->flags = again ? 0 : DWELL_TURN_SYN | DWELL_TURN_BEGUN; /* which of several the ACK answers is unknown */
+	turn->sent = tick;
+}
+
+/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. `end_tick` is the end of the current
+ * epoch. Returns true if the packet begins a request after an answer that ended later than that: the caller then calls
+ * dwell_turn_next() once the epoch has ended.
+ */
+static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					     const struct dwell_arrival *arrival, __u32 tick, __u32 end_tick)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 bytes = arrival->ack - state->ack, known = state->flags & DWELL_FLOW_NUMBERS;
+
+	if (turn->flags & DWELL_TURN_SYN) {
+		turn->flags &= ~DWELL_TURN_SYN;
+		turn->round_trip = tick - turn->sent;
+		dwell_ack_lateness(turn, tick, arrival->tsecr);
+	}
+	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
+		dwell_turn_progress(turn, config, arrival, tick, bytes, state->segment ? state->segment : 1448,
+				    tick - dwell_tick_at(state, state->clock.last_ns));
+	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
+		return 0;
+	if (dwell_turn_skips(state, arrival))
+		return 0;
+	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
+		if ((__s32)(turn->end - end_tick) >= 0)
+			return 1;
+		dwell_turn_complete(state, config, tick - turn->end);
+	}
+	dwell_turn_data(turn, arrival, tick);
+	return 0;
+}
+
+/* Steps the turns of `auto` before the epoch ends, so that an answer counts in the epoch in which it ended. Returns true
+ * if dwell_turn_next() is due after that.
+ */
+static __always_inline int dwell_turn_before_in(struct dwell_auto_state *state,
+						const struct dwell_response_config *config,
+						const struct dwell_arrival *arrival)
+{
+	__u32 end_tick;
+
+	if (!state->turn.origin_ns)
+		state->turn.origin_ns = arrival->time_ns - (1 << DWELL_TICK_SHIFT);
+	if (arrival->visible != DWELL_VISIBLE_TCP || arrival->tcp_flags & DWELL_TCP_SYN)
+		return 0;
+	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
+		end_tick = dwell_tick_at(state, state->clock.end_ns);
+	else
+		end_tick = dwell_tick_at(state, arrival->time_ns) + 1;
+	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns), end_tick);
+}
+
+/* Completes a turn whose answer ended in the epoch that has just begun, and begins the next. */
+static __always_inline void dwell_turn_next_in(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config,
+					       const struct dwell_arrival *arrival)
+{
+	__u32 tick = dwell_tick_at(state, arrival->time_ns);
+
+	if (state->turn.end)
+		dwell_turn_complete(state, config, tick - state->turn.end);
+	dwell_turn_data(&state->turn, arrival, tick);
+}
+
+/* Completes a turn whose answer has been silent for long when the epoch ends, also compared with the pauses between its
+ * pieces. After nothing but full segments more is to come.
+ */
+static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
+					      const struct dwell_response_config *config, __u64 now_ns)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 tick = dwell_tick_at(state, now_ns);
+
+	if (!turn->end || (__s32)(turn->end - dwell_tick_at(state, state->clock.end_ns)) >= 0 ||
+	    tick - turn->end < DWELL_AGED || tick - turn->end < turn->usual ||
+	    (turn->runs > 1 && (tick - turn->end) / 4 < turn->pause) ||
+	    (state->segment && turn->bytes % state->segment == 0))
+		return;
+	dwell_turn_complete(state, config, ~0U);
+	turn->flags |= DWELL_TURN_AGED;
+}
+
+/* Fills the record, and resets what is counted per epoch. */
+static __always_inline void dwell_turn_take(struct dwell_auto_state *state, struct dwell_epoch *epoch)
+{
+	struct dwell_turn_state *turn = &state->turn;
+
+	epoch->answered_ns = dwell_tally_sum(turn->answered);
+	epoch->answered = dwell_tally_count(turn->answered);
+	epoch->runs = turn->runs_sum;
+	epoch->bursts = turn->bursts;
+	epoch->extra = turn->extra;
+	epoch->alike = turn->alike;
+	epoch->unsure = turn->unsure;
+	epoch->moved = turn->moved;
+	epoch->carried = turn->carried;
+	epoch->loose = turn->loose;
+	epoch->early_turns = turn->early;
+	epoch->pushed = turn->pushed;
+	epoch->frames = turn->frames;
+	epoch->reopened = !!(turn->flags & DWELL_TURN_REOPENED);
+	epoch->shared = !!(turn->flags & DWELL_TURN_SHARED);
+	epoch->text = !!(turn->flags & DWELL_TURN_TEXT);
+	epoch->window = !!(turn->flags & DWELL_TURN_WINDOW);
+	epoch->window_bytes = turn->window_bytes;
+	epoch->usual_bytes = turn->usual_bytes;
+	epoch->server_tick_ns = turn->unit_ns;
+	if (turn->clock_age)
+		epoch->anchor_age_ms =
+			(dwell_tick_at(state, state->clock.last_ns) - turn->base_tick) >> 12; /* 1.05 ms */
+	turn->answered = 0;
+	turn->runs_sum = turn->extra = 0;
+	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
+	turn->pushed = turn->frames = 0;
+	turn->flags &= ~DWELL_TURN_REOPENED;
+}
+
+#endif

@@ -1,0 +1,113 @@
+//! Latencies of single answers, from the histogram that the core keeps of the turns of an epoch.
+
+use crate::{
+    abi,
+    response::{Epoch, Estimate, Method},
+};
+
+/// Buckets in each power of two.
+const PER_OCTAVE: u32 = 4;
+
+/// The answers of an epoch by latency: quarter octaves from 33 µs to 2.1 s. Latencies below or above are in the first
+/// and the last bucket.
+#[derive(Debug, Clone, Copy)]
+pub struct Answers<'a> {
+    epoch: &'a Epoch,
+    counted: u64,
+}
+
+/// A quantile, and what it may be as far as ends of answers are unknown and buckets are wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantile {
+    /// Interpolated within its bucket.
+    pub ns: u64,
+    /// The lower edge of the bucket in which it lies if all answers with unknown ends are the shortest.
+    pub least_ns: u64,
+    /// The upper edge of the bucket in which it lies.
+    pub most_ns: u64,
+}
+
+impl<'a> Answers<'a> {
+    /// Returns the answers of an epoch whose estimate is valid. `None` if its method does not know single answers.
+    pub fn of(epoch: &'a Epoch, estimate: &Estimate) -> Option<Answers<'a>> {
+        let counted = epoch.log.iter().map(|count| u64::from(*count)).sum();
+        (estimate.method == Method::Turns && estimate.is_valid() && counted > 0).then_some(Answers { epoch, counted })
+    }
+
+    /// Returns latencies with the number of answers in each bucket, ascending: its middle, moved within the bucket by the
+    /// factor with which all of them have the mean that is known. The core counts a sample of many answers: numbers are
+    /// rounded, so that they add up to all answers.
+    pub fn latencies(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let answered = u64::from(self.epoch.answered);
+        let sum: f64 = self.filled().map(|(index, count)| middle_ns(index) * count as f64).sum();
+        let mean_ns = self.epoch.answered_ns as f64 / answered.max(1) as f64;
+        let factor = mean_ns * self.counted as f64 / sum;
+        let mut below = 0;
+        let scaled = move |count: u64| (count * answered + self.counted / 2) / self.counted;
+        let latencies = self.filled().map(move |(index, count)| {
+            let number = scaled(below + count) - scaled(below);
+            below += count;
+            let moved = (middle_ns(index) * factor) as u64;
+            (moved.clamp(edge_ns(index), edge_ns(index + 1)), number)
+        });
+        latencies.filter(|(_, number)| *number > 0)
+    }
+
+    /// Returns a quantile, from 0 to 1.
+    pub fn quantile(self, q: f64) -> Quantile {
+        let unknown = f64::from(self.epoch.unsure) / f64::from(self.epoch.answered.max(1));
+        let (index, within) = self.locate(q);
+        let (low, high) = (edge_ns(index), edge_ns(index + 1));
+        Quantile {
+            ns: low + ((high - low) as f64 * within) as u64,
+            least_ns: edge_ns(self.locate((q - unknown).max(0.0)).0),
+            most_ns: high,
+        }
+    }
+
+    /// Returns the bucket of a quantile, and how far into it the quantile lies.
+    fn locate(self, q: f64) -> (u32, f64) {
+        let rank = q * self.counted as f64;
+        let mut below = 0.0;
+        let mut last = (0, 1.0);
+        for (index, count) in self.filled() {
+            if below + count as f64 >= rank {
+                return (index, ((rank - below) / count as f64).clamp(0.0, 1.0));
+            }
+            below += count as f64;
+            last = (index, 1.0);
+        }
+        last
+    }
+
+    fn filled(self) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let counts = self.epoch.log.iter().map(|count| u64::from(*count));
+        (0..abi::DWELL_ANSWER_LOGS).zip(counts).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Returns the part of the sum of all latencies that the longest answers have, `share` of them: 0 to 1.
+pub(super) fn longest(epoch: &Epoch, share: f64) -> f64 {
+    let counts = epoch.log.iter().map(|count| f64::from(*count));
+    let mut left = share * counts.clone().sum::<f64>();
+    let (mut sum, mut longest) = (0.0, 0.0);
+    for (index, count) in (0..abi::DWELL_ANSWER_LOGS).zip(counts).rev() {
+        sum += middle_ns(index) * count;
+        longest += middle_ns(index) * count.min(left);
+        left -= count.min(left);
+    }
+    if sum > 0.0 { longest / sum } else { share }
+}
+
+fn middle_ns(index: u32) -> f64 {
+    (edge_ns(index) + edge_ns(index + 1)) as f64 / 2.0
+}
+
+/// Returns the lower edge of a bucket.
+fn edge_ns(index: u32) -> u64 {
+    if index == 0 {
+        return 0;
+    }
+    let octave = 1_u64 << (abi::DWELL_ANSWER_LOG_MIN + index / PER_OCTAVE);
+    octave + octave / u64::from(PER_OCTAVE) * u64::from(index % PER_OCTAVE)
+}

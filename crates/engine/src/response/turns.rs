@@ -1,0 +1,156 @@
+//! Estimates of clients that have one request under way at a time, from the turns that the core recorded.
+
+use crate::response::{
+    Epoch, answers,
+    auto::{is_mostly_minor, part},
+    config::RUN_GAP_NS,
+    estimate::{Estimate, LEAST_FULL, Method, Reason},
+    tracks,
+};
+
+/// Requests in bursts are answered one by one if their answers come in this part of the runs that would need. Packets
+/// of like size may be requests of their own; packets of different sizes are hardly more than one request.
+const ALIKE: f64 = 0.25;
+const UNLIKE: f64 = 0.9;
+/// A first burst opened a window if one answer to it came before the next request, and none if all did: the bytes that
+/// came, in usual answers for each request of the burst, below the first of these and above the second.
+const ONE_ANSWERED: f64 = 0.6;
+const ALL_ANSWERED: f64 = 0.85;
+/// The part of turns that may show that several requests were under way.
+const OVERLAPPING: f64 = 0.05;
+/// The part of packets that may only manage the connection.
+const FRAMES: f64 = 0.02;
+/// The part of answers whose end may be unknown.
+const UNSURE: f64 = 0.2;
+/// A client reacts at once if at most this part of its requests comes after a pause.
+const PAUSING: f64 = 0.1;
+/// How far clocks of hosts may part, relative to the time since they were compared.
+const DRIFT: f64 = 60e-6;
+/// The most doubt that ends within a tick of the clock leave if none is later: a client may pause for less than that.
+const MOST_CARRIED: f64 = 0.25;
+/// Full packets for each request from which on a connection is an upload with messages in between.
+const UPLOAD: u32 = 64;
+
+/// Returns whether the client has one request under way at a time, as far as TCP's headers show.
+pub(super) fn is_one_at_a_time(epoch: &Epoch) -> bool {
+    let window = window(epoch);
+    epoch.sizes_only == 0 && epoch.answered > 0 && window == Window::None && !is_pipelined(epoch)
+}
+
+/// Whether the connection's first burst opened a window of requests that the client keeps full.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Window {
+    None,
+    Open,
+    Unclear,
+}
+
+pub(super) fn window(epoch: &Epoch) -> Window {
+    let usual = f64::from(epoch.usual_bytes) * f64::from(epoch.depth.max(1));
+    let answered = f64::from(epoch.window_bytes) / usual.max(1.0);
+    if epoch.window == 0 || answered > ALL_ANSWERED {
+        Window::None
+    } else if answered < ONE_ANSWERED {
+        Window::Open
+    } else {
+        Window::Unclear
+    }
+}
+
+/// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
+fn is_pipelined(epoch: &Epoch) -> bool {
+    let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
+    epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
+}
+
+/// Returns whether the packets of bursts may be requests of their own whose answers follow one another so soon that they
+/// are one run of progress.
+fn is_dense(epoch: &Epoch) -> bool {
+    let (bursts, extra) = (u32::from(epoch.bursts).max(1), f64::from(epoch.extra));
+    let apart_ns = mean_ns(epoch) / (1.0 + extra / f64::from(bursts));
+    epoch.text == 0
+        && 2 * u32::from(epoch.alike) >= bursts
+        && share(epoch.alike, epoch) > OVERLAPPING
+        && apart_ns < RUN_GAP_NS
+}
+
+/// Estimates from turns.
+pub(super) fn estimate(epoch: &Epoch) -> Estimate {
+    let made = Estimate::new(Method::Turns, tracks::mean(epoch.answered_ns, epoch.answered), doubt(epoch));
+    Estimate { reason: fault(epoch), ..made }
+}
+
+/// Returns the mean latency of the answers, at least 1 ns.
+fn mean_ns(epoch: &Epoch) -> f64 {
+    (epoch.answered_ns as f64 / f64::from(epoch.answered.max(1))).max(1.0)
+}
+
+/// Returns the tick of the server's clock relative to the mean.
+fn ticks(epoch: &Epoch) -> f64 {
+    f64::from(epoch.server_tick_ns) / mean_ns(epoch)
+}
+
+fn share(count: u16, epoch: &Epoch) -> f64 {
+    part(count.into(), epoch.answered)
+}
+
+/// Returns the most that answers whose end is unknown add to the mean, as a part of it: an ACK may have been delayed, and
+/// no clock of the server would show it. They may be the longest of all. If the client sends at once after the ends that
+/// are known, it does so after the others.
+fn unknown(epoch: &Epoch) -> f64 {
+    if epoch.unsure > 0 && pauses(epoch) { answers::longest(epoch, share(epoch.unsure, epoch)) } else { 0.0 }
+}
+
+/// Returns whether the client often waits after an end that is known.
+fn pauses(epoch: &Epoch) -> bool {
+    let known = epoch.answered.saturating_sub(epoch.unsure.into());
+    known < 4 || part(epoch.slow, known) >= PAUSING
+}
+
+/// Returns the part of the mean that ends within a tick of the server's clock may add: a client that pauses may do so
+/// for less than a tick too.
+fn within_tick(epoch: &Epoch) -> f64 {
+    let ticks = ticks(epoch);
+    let carried = share(epoch.carried, epoch);
+    if share(epoch.moved, epoch) > PAUSING {
+        4.0 * ticks * carried
+    } else if pauses(epoch) {
+        1.5 * ticks * carried
+    } else {
+        (1.5 * ticks.min(1.0) * carried).min(MOST_CARRIED)
+    }
+}
+
+/// Returns the doubt that remains: 0 to 1.
+fn doubt(epoch: &Epoch) -> f64 {
+    let tick = ticks(epoch).min(1.0);
+    let drift = DRIFT * f64::from(epoch.anchor_age_ms) * 1e6 / mean_ns(epoch);
+    let clock = share(epoch.moved, epoch) * (tick / 4.0 + drift) + within_tick(epoch);
+    let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
+    let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
+    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
+    unknown(epoch) + clock + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
+}
+
+fn fault(epoch: &Epoch) -> Option<Reason> {
+    let packets = epoch.requests.max(epoch.answered);
+    let overlaps = |count: u16| count > 2 && share(count, epoch) > OVERLAPPING;
+    let frames = epoch.frames > 1 && part(epoch.frames.into(), packets) > FRAMES;
+    if epoch.full >= LEAST_FULL && epoch.full > UPLOAD * epoch.answered && 2 * epoch.full > epoch.packets {
+        Some(Reason::BulkUpload)
+    } else if epoch.shared == 1
+        || frames
+        || (epoch.text == 0 && is_mostly_minor(epoch))
+        || (epoch.text == 0 && overlaps(epoch.early_turns))
+        || overlaps(epoch.loose)
+        || is_dense(epoch)
+    {
+        Some(Reason::Multiplexed)
+    } else if unknown(epoch) > UNSURE {
+        Some(Reason::DelayedAck)
+    } else if 2 * epoch.repeats > epoch.packets {
+        Some(Reason::Lossy)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,136 @@
+//! Connections that have the addresses and ports of an earlier one, in the native core, where time is an argument.
+
+use dwell_engine::{
+    balance::{Balancer, Reason},
+    response::Watch,
+};
+use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
+
+use crate::{
+    both::native,
+    packets::{Client, address, real, v4},
+};
+
+const MS: u64 = 1_000_000;
+
+struct Scene {
+    balancer: Balancer,
+    now_ms: u64,
+}
+
+impl Scene {
+    /// All connections of the VIP go to the backend 1.
+    fn new() -> Scene {
+        let mut balancer = native(Watch::default(), 64);
+        for number in 1..=2 {
+            balancer.set_real(number, &real(address("10.0.0.5"), Forward::L2, 70 + number));
+        }
+        let mut scene = Scene { balancer, now_ms: 1000 };
+        scene.lead_to(1);
+        scene
+    }
+
+    fn lead_to(&mut self, real: u32) {
+        let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
+        self.balancer.set_vip(&key, &Vip { number: 1, ..Vip::default() }, &[real; 7]);
+    }
+
+    /// The backend of a packet that comes `after_ms` after the last one.
+    fn pass(&mut self, after_ms: u64, frame: &[u8]) -> (Option<u32>, Reason) {
+        self.now_ms += after_ms;
+        let (decision, _) = self.balancer.packet(frame, 1, self.now_ms * MS, false, |_| {});
+        (decision.real, decision.reason)
+    }
+
+    /// A connection to the backend 1 that carries a request; from then on new ones go to the backend 2.
+    fn connect(&mut self, client: &Client) {
+        assert_eq!(self.pass(1, &client.syn()), (Some(1), Reason::New));
+        assert_eq!(self.pass(1, &client.data(0)), (Some(1), Reason::Connection));
+        assert_eq!(self.pass(1, &client.data(100)), (Some(1), Reason::Connection));
+        self.lead_to(2);
+    }
+}
+
+#[test]
+fn a_syn_after_an_end_is_placed_anew() {
+    for end in [Client::fin, Client::rst] {
+        let (mut scene, client) = (Scene::new(), v4());
+        scene.connect(&client);
+        assert_eq!(scene.pass(1, &end(&client)), (Some(1), Reason::Connection));
+        assert_eq!(scene.pass(1, &client.data(0)), (Some(1), Reason::Connection), "the last ACK");
+        let next = client.at(77_000_000);
+        assert_eq!(scene.pass(20, &next.syn()), (Some(2), Reason::New));
+        assert_eq!(scene.pass(1000, &next.syn()), (Some(2), Reason::Connection), "sent again");
+        assert_eq!(scene.pass(1, &next.data(100)), (Some(2), Reason::Connection));
+        // where it stays, whatever the table says later
+        scene.lead_to(1);
+        assert_eq!(scene.pass(1000, &next.syn()), (Some(2), Reason::Connection));
+        assert_eq!(scene.pass(1, &next.fin()), (Some(2), Reason::Connection));
+        assert_eq!(scene.pass(20, &client.syn()), (Some(1), Reason::New));
+    }
+}
+
+#[test]
+fn a_reuse_that_comes_too_soon_is_followed_to_its_own_end() {
+    let (mut scene, client) = (Scene::new(), v4());
+    scene.connect(&client);
+    scene.pass(1, &client.fin());
+    let next = client.at(77_000_000);
+    assert_eq!(scene.pass(5, &next.syn()), (Some(1), Reason::Connection));
+    scene.pass(1, &next.data(100));
+    scene.pass(1, &next.fin());
+    assert_eq!(scene.pass(20, &client.syn()), (Some(2), Reason::New));
+}
+
+#[test]
+fn a_connection_that_was_taken_up_on_its_way_is_placed_anew_too() {
+    let (mut scene, client) = (Scene::new(), v4().at(3_000_000_000));
+    assert_eq!(scene.pass(1, &client.data(100)), (Some(1), Reason::Fallback));
+    scene.lead_to(2);
+    assert_eq!(scene.pass(1, &client.fin()), (Some(1), Reason::Connection));
+    assert_eq!(scene.pass(20, &client.syn()), (Some(2), Reason::New));
+}
+
+#[test]
+fn an_end_by_somebody_who_does_not_know_the_connection_moves_nobody() {
+    for end in [Client::fin, Client::rst] {
+        let (mut scene, client) = (Scene::new(), v4());
+        scene.connect(&client);
+        for seq in [1 << 20, 1 << 30, u32::MAX] {
+            assert_eq!(scene.pass(1, &end(&client.at(seq))), (Some(1), Reason::Connection));
+            assert_eq!(scene.pass(1000, &client.at(9).syn()), (Some(1), Reason::Connection), "{seq}");
+        }
+        // Nor do guesses bring its sequence number nearer to the forger's.
+        for seq in (0..u32::MAX).step_by(1 << 24) {
+            scene.pass(1, &client.at(seq.wrapping_add(1 << 23)).data(9));
+        }
+        assert_eq!(scene.pass(1, &end(&client.at(1 << 23))), (Some(1), Reason::Connection));
+        assert_eq!(scene.pass(1000, &client.syn()), (Some(1), Reason::Connection));
+    }
+}
+
+#[test]
+fn a_client_that_has_closed_its_side_keeps_its_backend_while_it_receives() {
+    let (mut scene, client) = (Scene::new(), v4());
+    scene.connect(&client);
+    scene.pass(1, &client.fin());
+    for _ in 0..100 {
+        assert_eq!(scene.pass(10, &client.data(0)), (Some(1), Reason::Connection));
+        assert_eq!(scene.pass(5, &client.far().syn()), (Some(1), Reason::Connection));
+    }
+}
+
+#[test]
+fn ends_are_recognized_after_any_number_of_bytes() {
+    let (mut scene, client) = (Scene::new(), v4().at(u32::MAX - 500_000));
+    scene.connect(&client);
+    let mut seq = client.seq;
+    for step in 0..200_u32 {
+        seq = seq.wrapping_add(1460 * (1 + step % 100));
+        // some were lost on the way here, and some come late
+        scene.pass(1, &client.at(seq).data(1460));
+        scene.pass(1, &client.at(seq.wrapping_sub(14_600)).data(1460));
+    }
+    scene.pass(1, &client.at(seq.wrapping_add(1460)).fin());
+    assert_eq!(scene.pass(20, &client.syn()), (Some(2), Reason::New));
+}

@@ -1,0 +1,81 @@
+//! The object `flow`, which is the same in all verbs.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use dwell_engine::{
+    flow_id,
+    layers::Ends,
+    measure::{Endpoint, Method, Protocol},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A flow, or one direction of it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "flow")]
+pub struct FlowObject {
+    /// The address of one end. Which one it is depends on the type of the object.
+    pub src: IpAddr,
+    /// The port of that end. Null where the protocol or the key of the flow has no ports.
+    pub sport: Option<u16>,
+    /// The address of the other end.
+    pub dst: IpAddr,
+    /// The port of the other end.
+    pub dport: Option<u16>,
+    /// The transport protocol: "TCP", "UDP", "ICMP", "ICMPv6", "ESP", or an IP protocol number in a string.
+    pub proto: Cow<'static, str>,
+    /// The Community ID of the flow, the same in both directions and in all verbs. Null where ports are left out of the
+    /// flow, so that it is not known.
+    pub id: Option<String>,
+    /// Which end is the client, "src" or "dst"; the other one is the server. Null where that is not known.
+    pub client: Option<End>,
+}
+
+/// An end of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "end")]
+pub enum End {
+    /// The end of `src` and `sport`.
+    Src,
+    /// The end of `dst` and `dport`.
+    Dst,
+}
+
+impl FlowObject {
+    /// Creates the object of a flow whose ports or identifiers of echoes are known.
+    pub fn new(src: &Endpoint, dst: &Endpoint, protocol: Protocol, client: Option<End>) -> FlowObject {
+        let id = Some(flow_id(src, dst, protocol));
+        let port = |end: &Endpoint| (!protocol.is_icmp()).then_some(end.port);
+        let (sport, dport) = (port(src), port(dst));
+        FlowObject { src: src.address, sport, dst: dst.address, dport, proto: name(protocol), id, client }
+    }
+
+    /// Creates the object of a flow whose packets are told apart by something else than ports.
+    pub fn without_ports(src: IpAddr, dst: IpAddr, protocol: Protocol, client: Option<End>) -> FlowObject {
+        let end = |address| Endpoint { address, port: 0 };
+        let is_complete = !protocol.has_ports() && !protocol.is_icmp();
+        let id = is_complete.then(|| flow_id(&end(src), &end(dst), protocol));
+        FlowObject { src, sport: None, dst, dport: None, proto: name(protocol), id, client }
+    }
+
+    /// Returns the client, where the method measures from a client's request to a server's answer.
+    pub fn client_of(method: Method) -> Option<End> {
+        matches!(method, Method::Icmp | Method::Icmpv6 | Method::Dns | Method::QuicHandshake).then_some(End::Src)
+    }
+}
+
+impl From<&Ends> for FlowObject {
+    fn from(ends: &Ends) -> FlowObject {
+        FlowObject::new(&ends.src, &ends.dst, Protocol(6), None)
+    }
+}
+
+fn name(protocol: Protocol) -> Cow<'static, str> {
+    match protocol.0 {
+        6 => Cow::Borrowed("TCP"),
+        17 => Cow::Borrowed("UDP"),
+        50 => Cow::Borrowed("ESP"),
+        _ => Cow::Owned(protocol.to_string()),
+    }
+}

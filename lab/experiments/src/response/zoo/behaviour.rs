@@ -1,0 +1,289 @@
+//! What the zoo has: clients, servers and habits, as `behaviours.toml` lists them.
+
+use dwell_testbed::{Error, Nanos, Result};
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
+use serde::Deserialize;
+
+use crate::loads::random::generator;
+
+const LIST: &str = include_str!("behaviours.toml");
+/// Requests of a plan, which a client repeats when they are all sent.
+const PLANNED: usize = 4_000;
+/// Requests between two steps of the service time.
+const STEP_EVERY: usize = 120;
+
+#[derive(Deserialize)]
+struct List {
+    behaviour: Vec<Habits>,
+}
+
+/// An entry of the list, which stands for a behaviour for each combination of its pauses, answers and paths.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Habits {
+    name: String,
+    /// Pauses of the client before a request, in milliseconds.
+    #[serde(default = "no_pause")]
+    think_ms: Vec<f64>,
+    /// Bytes of an answer.
+    #[serde(default = "five_kilobytes")]
+    answer: Vec<u64>,
+    #[serde(default = "both_paths")]
+    path: Vec<Path>,
+    /// The group in whose total the behaviour counts.
+    pub(super) group: String,
+    /// The client's program and its options.
+    pub(super) client: String,
+    /// The server's program and its options.
+    #[serde(default = "asyncio")]
+    pub(super) server: String,
+    /// Whether the connections are encrypted.
+    #[serde(default)]
+    pub(super) tls: bool,
+    /// Processes of the client, each with a connection of its own unless its options say otherwise.
+    #[serde(default = "two")]
+    pub(super) clients: usize,
+    #[serde(default)]
+    service: Service,
+    /// Bytes of a request's body, of one in `body_one_in` requests.
+    #[serde(default)]
+    body: u64,
+    #[serde(default = "one")]
+    body_one_in: usize,
+    /// Pieces of an answer, 2 ms apart.
+    #[serde(default = "one")]
+    pieces: usize,
+    /// How many requests go together, in turn: 4 and 1 is a burst of four, then a single one. The last is repeated.
+    #[serde(default = "single")]
+    bursts: Vec<usize>,
+    /// Whether the bursts begin again after the last, instead of its being repeated.
+    #[serde(default)]
+    bursts_repeat: bool,
+    /// Whether the server has TCP timestamps.
+    #[serde(default = "yes")]
+    pub(super) timestamps: bool,
+    /// Whether the server's interface takes several segments as one packet, as offloads do.
+    #[serde(default = "yes")]
+    pub(super) offloads: bool,
+    /// Where the truth is from.
+    #[serde(default)]
+    pub(super) truth: Truth,
+}
+
+/// Where the truth of a behaviour is from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Truth {
+    /// The client's log of its requests.
+    #[default]
+    Log,
+    /// The client keeps no log, and never has two requests under way on a connection: what it sends up to the first
+    /// byte of an answer is one request.
+    Turns,
+}
+
+/// What lies between client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Path {
+    /// Nothing that delays.
+    Near,
+    /// Links with a round trip of 20 ms.
+    Far,
+}
+
+impl Path {
+    pub(super) fn rtt(self) -> Nanos {
+        match self {
+            Self::Near => Nanos::ZERO,
+            Self::Far => Nanos(20_000_000),
+        }
+    }
+}
+
+/// How long the server works on a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Service {
+    /// 10 to 30 ms.
+    #[default]
+    Usual,
+    /// 0.2 to 2 ms.
+    Fast,
+    /// 10 ms, and 100 ms for one request in five.
+    Bimodal,
+    /// 10 ms and 30 ms in turn, each for [`STEP_EVERY`] requests.
+    Steps,
+    /// 150 to 250 ms.
+    Slow,
+}
+
+/// A client, a server, and how the one uses the other.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Behaviour {
+    pub(super) name: String,
+    pub(super) path: Path,
+    think_ms: f64,
+    answer: u64,
+    pub(super) habits: Habits,
+}
+
+impl Behaviour {
+    /// All of them, in the order of the list.
+    pub(super) fn all() -> Result<Vec<Self>> {
+        let list: List = toml::from_str(LIST).map_err(|why| Error::invalid("behaviours.toml", why))?;
+        Ok(list.behaviour.iter().flat_map(Habits::behaviours).collect())
+    }
+
+    /// The name of its files.
+    pub(super) fn file_stem(&self) -> String {
+        let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        self.name.replace(',', "").chars().map(word).collect()
+    }
+
+    /// The requests of one of its clients: a line each, as `programs/plan.py` explains.
+    pub(super) fn plan(&self, seed: u64, client: usize) -> String {
+        let habits = &self.habits;
+        let mut random = generator(seed, 0, client as u64);
+        let mut bursts = Bursts { habits, at: 0, left: 0 };
+        let mut line = |number: usize| {
+            let is_together = bursts.next_is_together();
+            let think_ms = if is_together { 0.0 } else { self.think_ms };
+            let service_ms = habits.service.draw_ms(number, &mut random);
+            let body = if number % habits.body_one_in == habits.body_one_in - 1 { habits.body } else { 0 };
+            format!("{think_ms} {service_ms:.3} {} {body} {} {}\n", self.answer, habits.pieces, u8::from(is_together))
+        };
+        (0..PLANNED).map(&mut line).collect()
+    }
+}
+
+struct Bursts<'a> {
+    habits: &'a Habits,
+    at: usize,
+    left: usize,
+}
+
+impl Bursts<'_> {
+    /// Whether the next request goes together with the one before.
+    fn next_is_together(&mut self) -> bool {
+        let sizes = &self.habits.bursts;
+        let is_together = self.left > 0;
+        if !is_together {
+            let at = if self.habits.bursts_repeat { self.at % sizes.len() } else { self.at.min(sizes.len() - 1) };
+            self.left = sizes[at].max(1);
+            self.at += 1;
+        }
+        self.left -= 1;
+        is_together
+    }
+}
+
+impl Service {
+    fn draw_ms(self, number: usize, random: &mut Xoshiro256PlusPlus) -> f64 {
+        match self {
+            Self::Usual => random.random_range(10.0..30.0),
+            Self::Fast => random.random_range(0.2..2.0),
+            Self::Bimodal if random.random_bool(0.2) => 100.0,
+            Self::Bimodal => 10.0,
+            Self::Steps if (number / STEP_EVERY) % 2 == 1 => 30.0,
+            Self::Steps => 10.0,
+            Self::Slow => random.random_range(150.0..250.0),
+        }
+    }
+}
+
+impl Habits {
+    fn behaviours(&self) -> Vec<Behaviour> {
+        let mut all = Vec::new();
+        for &path in &self.path {
+            for &answer in &self.answer {
+                for &think_ms in &self.think_ms {
+                    all.push(self.behaviour(path, answer, think_ms));
+                }
+            }
+        }
+        all
+    }
+
+    /// Its name has what sets it apart from others of the entry.
+    fn behaviour(&self, path: Path, answer: u64, think_ms: f64) -> Behaviour {
+        let mut name = self.name.clone();
+        if self.answer.len() > 1 {
+            name += &format!(", {answer} B");
+        }
+        if self.think_ms.len() > 1 {
+            name += &format!(", pause {think_ms} ms");
+        }
+        if path == Path::Far {
+            name += ", far";
+        }
+        Behaviour { name, path, think_ms, answer, habits: self.clone() }
+    }
+}
+
+fn no_pause() -> Vec<f64> {
+    vec![0.0]
+}
+
+fn five_kilobytes() -> Vec<u64> {
+    vec![5_000]
+}
+
+fn both_paths() -> Vec<Path> {
+    vec![Path::Near, Path::Far]
+}
+
+fn asyncio() -> String {
+    "server.py".to_owned()
+}
+
+fn single() -> Vec<usize> {
+    vec![1]
+}
+
+fn one() -> usize {
+    1
+}
+
+fn two() -> usize {
+    2
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_behaviour_of_the_list_has_a_name_and_files_of_its_own() {
+        let all = Behaviour::all().unwrap();
+        let stems: HashSet<String> = all.iter().map(Behaviour::file_stem).collect();
+        assert_eq!(stems.len(), all.len());
+        assert!(all.iter().any(|behaviour| behaviour.path == Path::Far));
+    }
+
+    #[test]
+    fn a_plan_has_bodies_and_bursts_where_the_habits_say() {
+        let mut behaviour = Behaviour::all().unwrap().remove(0);
+        behaviour.think_ms = 5.0;
+        behaviour.habits.bursts = vec![2, 1];
+        behaviour.habits.body = 300;
+        behaviour.habits.body_one_in = 3;
+        let column = |plan: &str, column: usize| -> Vec<String> {
+            plan.lines().take(6).map(|line| line.split(' ').nth(column).unwrap().to_owned()).collect()
+        };
+        let plan = behaviour.plan(1, 0);
+        assert_eq!(column(&plan, 0), ["5", "0", "5", "5", "5", "5"]);
+        assert_eq!(column(&plan, 3), ["0", "0", "300", "0", "0", "300"]);
+        assert_eq!(column(&plan, 5), ["0", "1", "0", "0", "0", "0"]);
+        behaviour.habits.bursts_repeat = true;
+        assert_eq!(column(&behaviour.plan(1, 0), 5), ["0", "1", "0", "0", "1", "0"]);
+        assert_eq!(behaviour.plan(2, 0), behaviour.plan(2, 0));
+        assert_ne!(behaviour.plan(1, 0), behaviour.plan(1, 1));
+    }
+}
