@@ -1,7 +1,11 @@
 //! What running processes use: processor time, memory, BPF links.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
+use dwell_testbed::{Result, signals::Signals};
 use nix::time::{ClockId, clock_gettime};
 
 /// What a process has used since its start.
@@ -60,6 +64,25 @@ pub(crate) fn bpf_links(process: u32) -> usize {
     let files = fs::read_dir(format!("/proc/{process}/fdinfo")).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
     texts.filter(|text| text.contains("link_type:")).count()
+}
+
+/// Waits until a process has attached. Returns false if it has not within `limit`; fails as `check` does, which is asked
+/// again and again.
+pub(crate) fn attaches(
+    process: u32,
+    limit: Duration,
+    signals: &Signals,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<bool> {
+    let begun = Instant::now();
+    while bpf_links(process) < 2 {
+        check()?;
+        if begun.elapsed() > limit {
+            return Ok(false);
+        }
+        signals.pause(Duration::from_millis(20))?;
+    }
+    Ok(true)
 }
 
 fn peak_memory(status: &str) -> Option<u64> {

@@ -22,7 +22,7 @@ use nix::{
 };
 use samples::{Collected, Collector};
 
-use crate::{loads::quic::Quic, usage::bpf_links};
+use crate::{loads::quic::Quic, usage::attaches};
 
 pub use table::{Row, Scope};
 
@@ -86,14 +86,8 @@ pub fn demo(options: &DemoOptions, results: &mut dyn Write, progress: &mut dyn W
     let lab =
         Lab::start(&LabOptions { name: "demo".to_owned(), topology: topology.clone(), emulation: Emulation::Thread })?;
     let mut dwell = Watcher::start(&lab, options)?;
-    let begun = Instant::now();
-    while bpf_links(dwell.process.id()) < 2 {
-        dwell.check()?;
-        if begun.elapsed() > ATTACH_TIMEOUT {
-            say(&format!("dwell has not attached within {ATTACH_TIMEOUT:?}: samples may be missing"))?;
-            break;
-        }
-        signals.pause(Duration::from_millis(20))?;
+    if !attaches(dwell.process.id(), ATTACH_TIMEOUT, &signals, || dwell.check())? {
+        say(&format!("dwell has not attached within {ATTACH_TIMEOUT:?}: samples may be missing"))?;
     }
 
     let (mut skipped, mut expected) = (Vec::new(), Vec::new());

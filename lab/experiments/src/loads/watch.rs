@@ -15,10 +15,10 @@ use nix::{
 };
 
 use super::cost::Cost;
+use crate::usage::attaches;
 
-/// Time for the programs to attach before packets pass. The verifier alone takes half a second of processor time, and XDP
-/// that is attached amid traffic costs packets.
-const ATTACHES: Duration = Duration::from_secs(4);
+/// How long the programs may take to attach. Packets pass only then, as XDP that is attached amid traffic costs packets.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running `dwell response`.
 pub(super) struct Watch {
@@ -43,8 +43,16 @@ impl Watch {
                 .stdout(out)
                 .stderr(Stdio::inherit());
         })?;
-        signals.pause(ATTACHES)?;
-        Ok(Self { process })
+        let mut watch = Self { process };
+        let process = watch.process.id();
+        let check = || match watch.process.try_wait().map_err(Error::io("wait for dwell"))? {
+            Some(status) => Err(failed("dwell response", status, "")),
+            None => Ok(()),
+        };
+        if !attaches(process, ATTACH_TIMEOUT, signals, check)? {
+            return Err(Error::Timeout("dwell response to attach".to_owned()));
+        }
+        Ok(watch)
     }
 
     /// Ends it when it has told what it found. Gives what its programs cost, where that is known.

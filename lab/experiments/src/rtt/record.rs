@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use dwell_testbed::{
@@ -20,7 +20,7 @@ use super::samples::{self, Sample};
 use crate::{
     Programs,
     loads::capture::Capture,
-    usage::{Usage, bpf_links},
+    usage::{Usage, attaches},
 };
 
 /// The network and the traffic of a recording.
@@ -77,13 +77,9 @@ impl Stage {
         let capture = Capture::of_device(lab.vantage(), DEVICE, &capture_file)?;
         let arguments = ["rtt", "-i", DEVICE, "--format", "jsonl"];
         let dwell = RunningProgram::start("dwell-rtt", lab.vantage(), &programs.dwell, folder, &arguments)?;
-        let begun = Instant::now();
-        while bpf_links(dwell.id()) < 2 {
-            if begun.elapsed() > PATIENCE {
-                let what = format!("dwell rtt to attach, which printed: {}", dwell.stderr()?.trim());
-                return Err(Error::Timeout(what));
-            }
-            signals.pause(Duration::from_millis(20))?;
+        if !attaches(dwell.id(), PATIENCE, signals, || Ok(()))? {
+            let what = format!("dwell rtt to attach, which printed: {}", dwell.stderr()?.trim());
+            return Err(Error::Timeout(what));
         }
         self.send(&lab, &signals.stop)?;
         let tcpdump = capture.usage();
