@@ -4,6 +4,7 @@
 
 mod cmd;
 mod exit;
+mod fail_if;
 mod identity;
 mod served;
 mod set;

@@ -25,8 +25,8 @@ pub use formats::{
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
-    Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record, Response, Stack,
-    StackHop, StackPlace, StackShift, Status, Verb,
+    ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record,
+    Response, Stack, StackHop, StackPlace, StackShift, Status, Verb, Verdict,
 };
 pub use schema::Schema;
 pub use sink::{Flush, Sink, SinkError};

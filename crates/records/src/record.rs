@@ -302,14 +302,43 @@ pub struct Status {
     pub cost: Cost,
     /// Totals by name since the start of the run.
     pub counters: Vec<(Cow<'static, str>, u64)>,
+    /// What became of the conditions that the run was given; `None` without any, and before the end of the run.
+    pub verdict: Option<Verdict>,
 }
 
 impl Status {
     /// Creates the status of a verb that watches packets. Its counters know how many results were lost.
     pub fn of_packets(verb: Verb, time_ns: Option<u64>, last: bool, counters: &Counters, cost: Cost) -> Status {
         let named = Counter::ALL.into_iter().map(|counter| (Cow::Borrowed(counter.name()), counters.get(counter)));
-        Status { verb, time_ns, last, lost: counters.get(Counter::EventsLost), cost, counters: named.collect() }
+        let lost = counters.get(Counter::EventsLost);
+        Status { verb, time_ns, last, lost, cost, counters: named.collect(), verdict: None }
     }
+}
+
+/// Whether the latencies of a run were as they must be, with `--fail-if`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "verdict")]
+pub struct Verdict {
+    /// Whether the run has failed: a condition holds, or one cannot be judged because there was no sample.
+    pub failed: bool,
+    /// The conditions, each with the figure that it was compared with.
+    pub conditions: Vec<ConditionOutcome>,
+}
+
+/// A condition of `--fail-if` and the figure that it was compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "condition")]
+pub struct ConditionOutcome {
+    /// The condition, as it was given.
+    pub condition: String,
+    /// The method, segment or buffer that the figure is of. Null for all methods together.
+    pub of: Option<String>,
+    /// The number of samples.
+    pub count: u64,
+    /// The figure. Null where it is the count, and without samples.
+    pub value_ns: Option<u64>,
+    /// Whether the condition holds. Null without samples.
+    pub holds: Option<bool>,
 }
 
 /// The verbs that report a [`Status`].

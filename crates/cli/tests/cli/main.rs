@@ -7,6 +7,7 @@ mod bad_input;
 mod clickhouse;
 mod doctor;
 mod errors;
+mod fail_if;
 mod fleet;
 mod formats;
 mod help;

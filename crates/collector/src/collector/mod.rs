@@ -396,6 +396,7 @@ impl Collector {
             lost: joined.crowded + self.outlived,
             cost: Cost { cpu_ns: Some(process_cpu_ns()), ..Cost::default() },
             counters: self.outcomes().map(|(name, count)| (name.into(), count)).into(),
+            verdict: None,
         };
         match &mut self.print {
             Some(print) => {

@@ -1,12 +1,14 @@
 //! Log-linear histograms over the buckets of `core/base/histogram.h`.
 
 mod bytes;
+mod figure;
 
 use std::collections::BTreeMap;
 
 use crate::abi;
 
 pub use bytes::BytesError;
+pub use figure::Figure;
 
 /// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide, so a quantile is within 0.8 % of a
 /// recorded value; the count, sum, minimum and maximum are exact. Values above 68.7 s share the last bucket.

@@ -27,7 +27,7 @@ impl Truth {
 }
 
 /// The method of an estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// Modes of gaps (Algorithm 2 of the paper).
     Modes,
@@ -48,6 +48,18 @@ pub enum Method {
 }
 
 impl Method {
+    /// All methods.
+    pub const ALL: [Method; 8] = [
+        Method::Modes,
+        Method::Gap,
+        Method::SynAck,
+        Method::LogGap,
+        Method::Lag,
+        Method::Turns,
+        Method::AckRuns,
+        Method::SizeRuns,
+    ];
+
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {

@@ -208,5 +208,6 @@ pub(crate) fn status() -> Status {
         lost: 7,
         cost: Cost { cpu_ns: Some(5), ..Cost::default() },
         counters: vec![("packets".into(), 100), ("bytes".into(), 101)],
+        verdict: None,
     }
 }

@@ -79,7 +79,7 @@ fn status(lost: u64, last: bool) -> Vec<u8> {
     let (verb, time_ns, counters) = (Verb::Lb, Some(realtime_ns()), Vec::new());
     let source = Source { host: Some(host_name()), ..Source::default() };
     let mut line = Vec::new();
-    let status = Status { verb, time_ns, last, lost, cost: cost(&[]), counters };
+    let status = Status { verb, time_ns, last, lost, cost: cost(&[]), counters, verdict: None };
     Jsonl::default().write(&Record::Status(&status), &source, &mut line);
     line
 }

@@ -16,7 +16,8 @@ use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
 use dwell_engine::{
     filter::Filter,
-    response::{Config, Estimator, Key, Watch},
+    histogram::Figure,
+    response::{Config, Estimator, Key, Method, Watch},
     rtt::Prefix,
 };
 use dwell_probes::Chain;
@@ -25,6 +26,7 @@ use self::constants::Constant;
 use crate::{
     args::{epoch, nanos, positive_duration, socket},
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Vocabulary},
 };
 
 /// Estimate response latency from the client's packets alone
@@ -42,6 +44,7 @@ Examples:
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
   dwell response -r clients.pcap --summary=server
+  dwell response -r clients.pcap --fail-if 'p99>200ms' --format none
   dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
 #[group(skip)]
@@ -116,6 +119,12 @@ pub struct Args {
     /// estimate, number of responses and their percentiles [default: flow]
     #[arg(long, value_enum, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "flow")]
     summary: Option<SummaryBy>,
+
+    /// Fail (exit status 1) if this holds for the responses of the run, or if there are none: [METHOD] FIGURE>TIME, as in
+    /// 'p99>50ms' or 'turns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
+    /// given several times
+    #[arg(long, value_name = "CONDITION", value_parser = conditions)]
+    fail_if: Vec<Conditions>,
 
     /// Set a constant of an estimator, for experiments: threshold, modes, merge-distance, rto, floor,
     /// heuristics, idle-gap or show-modes; see docs/method/response.md. May be given several times
@@ -279,4 +288,10 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// Parses conditions on responses, of which a method may be named.
+fn conditions(text: &str) -> Result<Conditions, String> {
+    let names = Method::ALL.map(|method| method.name().to_owned()).into();
+    fail_if::parse(text, &Vocabulary { kind: "method", names, figures: &Figure::ALL })
 }

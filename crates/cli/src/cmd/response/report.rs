@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_engine::{
     histogram::Histogram,
     measure::{Endpoint, Protocol},
-    response::{Answers, Config, Estimator, Key, Reason, Record, estimate},
+    response::{Answers, Config, Estimator, Key, Method, Reason, Record, estimate},
     rtt::{Counters, Prefix},
 };
 use dwell_probes::response::Probe;
@@ -14,7 +14,12 @@ use dwell_records::{
 };
 
 use super::{Args, Format, PrefixLengths, SummaryBy, metrics::Exporter};
-use crate::{exit::Failure, source::cost, tell::tell};
+use crate::{
+    exit::{Exit, Failure},
+    fail_if::{self, Latencies},
+    source::cost,
+    tell::tell,
+};
 
 /// Lines whose estimates the summary keeps apart.
 const SUMMARY_LINES: usize = 100_000;
@@ -25,6 +30,8 @@ pub struct Report {
     output: Option<Output>,
     /// Estimates by what a line is about.
     summary: Option<(SummaryBy, BTreeMap<Group, Line>)>,
+    /// Responses by method.
+    latencies: Latencies<Method>,
     prefixes: PrefixLengths,
     /// Epochs for which the summary had no room.
     other: u64,
@@ -77,6 +84,7 @@ impl Report {
             config: args.config()?,
             output,
             summary: args.summary.map(|by| (by, BTreeMap::new())),
+            latencies: Latencies::new(&args.fail_if),
             prefixes: args.prefixes(),
             other: 0,
             show_modes: args.shows_modes(),
@@ -105,6 +113,9 @@ impl Report {
             metrics.record(record, &estimate);
         }
         let answers = Answers::of(&record.epoch, &estimate);
+        if let Some(ns) = estimate.response_ns.filter(|_| estimate.is_valid()) {
+            self.latencies.add(estimate.method, |histogram| add_responses(histogram, ns, estimate.batches, answers));
+        }
         let response = Response {
             record,
             percentiles: answers.map(|answers| [0.5, 0.9, 0.95, 0.99].map(|q| answers.quantile(q))),
@@ -165,12 +176,7 @@ impl Report {
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
             line.valid += 1;
-            match answers {
-                Some(answers) => {
-                    answers.latencies().for_each(|(ns, count)| line.responses.record_many(ns, count));
-                }
-                None => line.responses.record_many(ns, response.batches),
-            }
+            add_responses(&mut line.responses, ns, response.batches, answers);
         } else if let Some(reason) = response.reason {
             *line.reasons.entry(reason.to_owned()).or_default() += 1;
         }
@@ -196,7 +202,11 @@ impl Report {
 
     /// Ends the run with the summary and, if they are known, the counters.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
-        let status = counters.map(|counters| Status::of_packets(Verb::Response, time_ns, true, counters, cost));
+        let verdict = self.latencies.judge(|name| vec![(name.map(str::to_owned), methods(name))]).cloned();
+        let status = counters.map(|counters| Status {
+            verdict: verdict.clone(),
+            ..Status::of_packets(Verb::Response, time_ns, true, counters, cost)
+        });
         let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
@@ -206,8 +216,16 @@ impl Report {
                 tell(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
             }
             tell(Text::counters(counters, ("epoch", "epochs")));
+            if let Some(verdict) = &verdict {
+                fail_if::announce(verdict, ("response", "responses"));
+            }
         }
         written
+    }
+
+    /// Returns the exit status of a run that has finished with `exit`.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        fail_if::exit(self.latencies.verdict.as_ref(), exit)
     }
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
@@ -256,4 +274,18 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// Adds the responses of an epoch whose estimate is valid: each with its own latency or, where the method does not know
+/// that, all with their mean.
+fn add_responses(histogram: &mut Histogram, mean_ns: u64, responses: u64, answers: Option<Answers<'_>>) {
+    match answers {
+        Some(answers) => answers.latencies().for_each(|(ns, count)| histogram.record_many(ns, count)),
+        None => histogram.record_many(mean_ns, responses),
+    }
+}
+
+/// Returns the methods that a name in a condition stands for, and without a name all.
+fn methods(name: Option<&str>) -> Vec<Method> {
+    Method::ALL.into_iter().filter(|method| name.is_none_or(|name| method.name() == name)).collect()
 }

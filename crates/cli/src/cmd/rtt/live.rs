@@ -202,6 +202,7 @@ impl Live<'_> {
             "samples or flow events",
             "sample less with --rate-limit, or count in the kernel with --aggregate",
         )
+        .map(|exit| self.report.exit(exit))
     }
 
     /// Reports everything since the last interval. Every step is tried; returns the first failure.

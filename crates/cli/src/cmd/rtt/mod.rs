@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow};
 use clap::{ArgAction, ArgGroup, ValueEnum};
 use dwell_engine::{
     filter::Filter,
+    histogram::Figure,
     measure::Method,
     rtt::{Aggregate, Config, Prefixes, RateLimit},
 };
@@ -19,6 +20,7 @@ use dwell_probes::{Hook, TcHookKind};
 use crate::{
     args::{duration, nanos, positive_duration, socket},
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Vocabulary},
 };
 
 /// Measure round-trip times of real traffic, watching it pass
@@ -35,6 +37,7 @@ Examples:
   dwell rtt -i eth0 --aggregate --interval 10s   one table every 10 s, counted in the kernel
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
   dwell rtt -r capture.pcapng --summary          one line per flow and method
+  dwell rtt -r capture.pcapng --fail-if 'p99>50ms' --format none
   tcpdump -i eth0 -w - | dwell rtt -r -
   dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
 )]
@@ -152,6 +155,12 @@ pub struct Args {
     /// Print one line per flow and method at the end: count, minimum, percentiles, maximum, mean
     #[arg(long, action = ArgAction::SetTrue)]
     summary: bool,
+
+    /// Fail (exit status 1) if this holds for the round trips of the run, or if there are none: [METHOD] FIGURE>TIME, as
+    /// in 'p99>50ms' or 'dns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
+    /// given several times
+    #[arg(long, value_name = "CONDITION", value_parser = conditions)]
+    fail_if: Vec<Conditions>,
 
     /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
@@ -282,6 +291,12 @@ impl Args {
             Attach::Clsact => TcHookKind::Clsact,
         }
     }
+}
+
+/// Parses conditions on round trips, of which a method may be named, or `tcp` for its two.
+fn conditions(text: &str) -> Result<Conditions, String> {
+    let names = ["tcp"].into_iter().chain(Method::ALL.iter().map(|method| method.name())).map(str::to_owned);
+    fail_if::parse(text, &Vocabulary { kind: "method", names: names.collect(), figures: &Figure::ALL })
 }
 
 fn multiple(text: &str) -> Result<f64, String> {

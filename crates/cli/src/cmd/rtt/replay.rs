@@ -35,10 +35,10 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         }
     };
     let names = Rc::clone(&output);
-    let mut replay = Replay::new(args, &config, aggregate, output);
+    let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
     let read = capture.read(&stop, |name| names.borrow_mut().report.set_source(name), |packet| replay.observe(packet));
     let counters = replay.finish()?;
-    capture.verdict(read, &counters)
+    capture.verdict(read, &counters).map(|exit| output.borrow().report.exit(exit))
 }
 
 struct Replay {

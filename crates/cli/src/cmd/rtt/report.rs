@@ -2,15 +2,19 @@
 
 use anyhow::anyhow;
 use dwell_engine::{
-    measure::Event,
+    measure::{Event, Method},
     rtt::{Counters, Group},
 };
 use dwell_records::{
     Cost, Interval, Kind, Output, Record, Sink, SinkError, Source, Status, Summary, Text, Verb, entry,
 };
 
-use super::{Args, Format};
-use crate::{exit::Failure, tell::tell};
+use super::{Args, Choice, Format};
+use crate::{
+    exit::{Exit, Failure},
+    fail_if::{self, Latencies},
+    tell::tell,
+};
 
 /// Flows whose distributions the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
@@ -19,6 +23,10 @@ const SUMMARY_FLOWS: usize = 100_000;
 pub struct Report {
     output: Option<Output>,
     summary: Option<Summary>,
+    /// Round trips by method; `None` is the group of those for which there was no group left.
+    latencies: Latencies<Option<Method>>,
+    /// Whether round trips are counted in groups, so that single ones are not needed.
+    aggregates: bool,
     /// Whether samples are written one by one.
     writes_samples: bool,
 }
@@ -53,13 +61,16 @@ impl Report {
         Ok(Report {
             output,
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
+            latencies: Latencies::new(&args.fail_if),
+            aggregates: args.aggregate,
             writes_samples: !args.aggregate && !args.summary,
         })
     }
 
     /// Returns true if each sample is needed, and not only the distributions that the kernel keeps.
     pub fn wants_samples(&self) -> bool {
-        self.summary.is_some() || (self.writes_samples && self.output.is_some())
+        let is_judged = self.latencies.are_wanted() && !self.aggregates;
+        self.summary.is_some() || is_judged || (self.writes_samples && self.output.is_some())
     }
 
     /// Changes the source: the next interface of a capture, a fresh offset of the clock.
@@ -72,6 +83,9 @@ impl Report {
     /// Reports a sample or a flow event.
     pub fn event(&mut self, event: &Event) -> Result<(), SinkError> {
         if let Event::Sample(sample) = event {
+            if !self.aggregates {
+                self.latencies.add(Some(sample.method), |histogram| histogram.record(sample.rtt_ns));
+            }
             if let Some(summary) = &mut self.summary {
                 summary.add(sample);
             }
@@ -90,6 +104,10 @@ impl Report {
 
     /// Reports the groups of a finished interval.
     pub fn interval(&mut self, end_ns: u64, length_ns: u64, groups: &[Group]) -> Result<(), SinkError> {
+        for group in groups {
+            let method = group.key.map(|key| key.method);
+            self.latencies.add(method, |histogram| histogram.merge(&group.figures.histogram));
+        }
         let Some(output) = &mut self.output else {
             return Ok(());
         };
@@ -113,14 +131,26 @@ impl Report {
     /// Ends the run with the summary and, if they are known, the counters. The counters go to standard error even if
     /// standard output has failed.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
-        let status = counters.map(|counters| Status::of_packets(Verb::Rtt, time_ns, true, counters, cost));
+        let verdict = self.latencies.judge(|name| vec![(name.map(str::to_owned), methods(name))]).cloned();
+        let status = counters.map(|counters| Status {
+            verdict: verdict.clone(),
+            ..Status::of_packets(Verb::Rtt, time_ns, true, counters, cost)
+        });
         let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
             tell(Text::counters(counters, ("sample", "samples")));
+            if let Some(verdict) = &verdict {
+                fail_if::announce(verdict, ("sample", "samples"));
+            }
         }
         written
+    }
+
+    /// Returns the exit status of a run that has finished with `exit`.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        fail_if::exit(self.latencies.verdict.as_ref(), exit)
     }
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
@@ -135,5 +165,13 @@ impl Report {
 
     fn write_status(&mut self, status: &Status) -> Result<(), SinkError> {
         self.output.as_mut().map_or(Ok(()), |output| output.write(&Record::Status(status)))
+    }
+}
+
+/// Returns the methods that a name in a condition stands for, and without a name all that have round trips.
+fn methods(name: Option<&str>) -> Vec<Option<Method>> {
+    match name.map(Choice::parse) {
+        Some(Ok(choice)) => choice.methods().into_iter().map(Some).collect(),
+        _ => Method::ALL.into_iter().map(Some).chain([None]).collect(),
     }
 }

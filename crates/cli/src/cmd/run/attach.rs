@@ -98,8 +98,6 @@ fn watch(args: &Args, watcher: Watcher, mut printer: Printer, stop: &Stop) -> Re
     // Discards what was counted before this run.
     measurement.watcher.take();
     measurement.until_stopped(stop)?;
-    Ok(match measurement.watcher.is_blind() {
-        true => Exit::Incomplete,
-        false => Exit::Done,
-    })
+    let exit = if measurement.watcher.is_blind() { Exit::Incomplete } else { Exit::Done };
+    Ok(printer.exit(exit))
 }

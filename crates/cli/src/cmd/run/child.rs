@@ -96,7 +96,10 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         until: args.duration.and_then(|time| Instant::now().checked_add(time)),
     };
     let status = measurement.until_end(&mut child, &events)?;
-    Ok(exit_status(status))
+    Ok(match exit_status(status) {
+        0 => printer.exit(Exit::Done) as u8,
+        status => status,
+    })
 }
 
 fn note_outside(printer: &Printer, args: &Args, why: &str) {

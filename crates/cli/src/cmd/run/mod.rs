@@ -13,12 +13,13 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
-use dwell_engine::socket::Estimator;
+use dwell_engine::{histogram::Figure, socket::Estimator};
 use dwell_socket::table::{self, ControllerKind};
 
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Vocabulary},
     set::{Key, boolean, one_of, setting},
 };
 
@@ -38,6 +39,8 @@ Examples:
   dwell run --minimize -- curl -T FILE https://example.org/upload
                                       the same with a short send buffer
   dwell run --format jsonl --output run.jsonl -- python3 server.py
+  dwell run --fail-if 'mean>50ms' -- ./upload.sh
+                                      fail if data waits too long in the send buffer
   dwell run --summary -- ./test.sh    one table at the end, including programs that it starts
   sudo dwell run --minimize --cgroup /sys/fs/cgroup/system.slice/nginx.service
                                       all connections of a service, nothing loaded into it
@@ -103,6 +106,13 @@ pub struct Args {
     #[arg(long)]
     summary: bool,
 
+    /// Fail (exit status 1, unless the program's is another than 0) if this holds for all connections together, or if
+    /// there are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
+    /// receiver or network; FIGURE is count (of polls that showed a wait), mean (over bytes) or, of buffers, max; may be
+    /// given several times
+    #[arg(long, value_name = "CONDITION", value_parser = conditions)]
+    fail_if: Vec<Conditions>,
+
     /// Watch connections only from outside, and load nothing into the program
     #[arg(long, conflicts_with_all = ["minimize", "congestion", "library"])]
     outside: bool,
@@ -139,6 +149,13 @@ const VARIANTS: &[Key<Variant>] = &[
         one_of(value, &[("exact", Estimator::Exact), ("paper", Estimator::Paper)]).map(Variant::Estimator)
     }),
 ];
+
+/// Parses conditions on what a run knows of all connections: no distributions.
+fn conditions(text: &str) -> Result<Conditions, String> {
+    const FIGURES: &[Figure] = &[Figure::Count, Figure::Mean, Figure::Max];
+    let names = ["sender", "receiver", "network"].map(str::to_owned).into();
+    fail_if::parse(text, &Vocabulary { kind: "buffer", names, figures: FIGURES })
+}
 
 fn variant(text: &str) -> Result<Variant, String> {
     setting(text, VARIANTS)

@@ -9,8 +9,10 @@ use std::{
 };
 
 use anyhow::anyhow;
+use dwell_engine::histogram::Figure;
 use dwell_records::{
-    Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, Status, Verb, entry,
+    Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, SocketTotal, Sockets, Source, Status,
+    Verb, Verdict, entry,
 };
 use dwell_socket::clock::monotonic_ns;
 use nix::{
@@ -21,6 +23,7 @@ use nix::{
 use super::{Args, Format, live_line::LiveLine};
 use crate::{
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Subject},
     source::{clock, cost, host_name},
     tell::tell,
 };
@@ -36,6 +39,9 @@ pub struct Printer {
     output: Option<Output>,
     live: LiveLine,
     summary: SocketSummary,
+    conditions: Vec<Conditions>,
+    /// What became of the conditions, once the run is over.
+    verdict: Option<Verdict>,
     only_summary: bool,
     is_minimized: bool,
     is_outside: bool,
@@ -68,6 +74,8 @@ impl Printer {
             output: Some(Output::new((format.new)(), sink, source)),
             live: LiveLine::new(args),
             summary: SocketSummary::new(KEPT),
+            conditions: args.fail_if.clone(),
+            verdict: None,
             only_summary: args.summary,
             is_minimized: args.minimize,
             is_outside: false,
@@ -111,6 +119,7 @@ impl Printer {
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (remedy, is_outside) = ((!self.is_minimized).then_some("try --minimize"), self.is_outside);
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
+        self.verdict = fail_if::judge(&self.conditions, |name| vec![subject(summary.all(), name)]);
         let status = Status {
             verb: Verb::Run,
             time_ns: Some(end_ns),
@@ -118,6 +127,7 @@ impl Printer {
             lost: summary.untold(),
             cost: cost(&[]),
             counters: vec![("connections".into(), summary.connections())],
+            verdict: self.verdict.clone(),
         };
         self.live.clear();
         self.write(|output| {
@@ -126,7 +136,15 @@ impl Printer {
             output.write(&Record::Status(&status))?;
             output.flush()
         });
+        if let Some(verdict) = &self.verdict {
+            self.live.around(|| fail_if::announce(verdict, ("sample", "samples")));
+        }
         Ok(())
+    }
+
+    /// Returns the exit status of a run that has finished with `exit`.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        fail_if::exit(self.verdict.as_ref(), exit)
     }
 
     /// Prints a note about the measurement itself.
@@ -145,6 +163,19 @@ impl Printer {
             }
         }
     }
+}
+
+/// Returns what is known of the connections of a run at the send buffer, or where a condition names another place.
+fn subject(all: &SocketTotal, name: Option<&str>) -> Subject {
+    let name = name.unwrap_or("sender");
+    let (sum, max_ns) = match name {
+        "receiver" => (&all.receiver, all.receiver_max_ns),
+        "network" => (&all.network, None),
+        _ => (&all.sender, all.sender_max_ns),
+    };
+    let known = [(Figure::Count, Some(sum.samples)), (Figure::Mean, sum.mean_ns()), (Figure::Max, max_ns)];
+    let figures = known.into_iter().filter_map(|(figure, value)| Some((figure, value?))).collect();
+    Subject { of: Some(name.to_owned()), figures }
 }
 
 fn file(path: &Path) -> Result<Sink, Failure> {

@@ -5,11 +5,15 @@ mod print;
 use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use dwell_engine::layers::Config;
+use dwell_engine::{
+    histogram::Figure,
+    layers::{Config, Segment},
+};
 
 use crate::{
     args::{nanos, positive_duration, sample_bytes},
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Vocabulary},
     source::StackArgs,
 };
 
@@ -31,6 +35,7 @@ Examples:
   dwell stack --port 443 --devices           through veth, bridge and tap, of containers too
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
                                              each stamped byte, with its time at each layer
+  dwell stack --duration 1m --fail-if 'tx total p99>5ms'
   dwell stack --duration 2m --baseline FILE  record segment times; later, show which changed")]
 #[group(skip)]
 pub struct Args {
@@ -83,6 +88,12 @@ pub struct Args {
     #[arg(long, requires = "baseline")]
     baseline_record: bool,
 
+    /// Fail (exit status 1) if this holds for the bytes of the run, or if there are none: [SEGMENT] FIGURE>TIME, as in
+    /// 'queueing p99>5ms' or 'rx total max>=1s'; without SEGMENT for the total of either direction; FIGURE is count, mean,
+    /// min, max, p50, p90, p95, p99 or p99.9; may be given several times
+    #[arg(long, value_name = "CONDITION", value_parser = conditions)]
+    fail_if: Vec<Conditions>,
+
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -108,4 +119,20 @@ impl Args {
             ..self.selection.config(self.sample_bytes)?
         })
     }
+}
+
+/// Parses conditions on segments, which are named with or without their direction.
+fn conditions(text: &str) -> Result<Conditions, String> {
+    let mut names: Vec<String> = Vec::new();
+    for segment in Segment::ALL {
+        if !names.iter().any(|name| name == segment.name()) {
+            names.push(segment.name().to_owned());
+        }
+        names.push(name_with_direction(segment));
+    }
+    fail_if::parse(text, &Vocabulary { kind: "segment", names, figures: &Figure::ALL })
+}
+
+fn name_with_direction(segment: Segment) -> String {
+    format!("{} {}", segment.direction().name(), segment.name())
 }

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer};
+use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
 use dwell_records::{
     Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry,
 };
 
-use super::{Args, Format};
+use super::{Args, Format, name_with_direction};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
+    fail_if::{self, Latencies},
     source::{clock, cost, host_name},
     stop::Stop,
     tell::tell,
@@ -32,6 +33,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         again: args.include_retransmissions,
         output: Output::new((format.new)(), Sink::stdout()?, source),
         baseline: None,
+        latencies: Latencies::new(&args.fail_if),
         is_over: false,
     };
     let stop = Stop::listen(args.duration)?;
@@ -52,9 +54,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         describe(&counters, monitor.unreadable_passages()).into_iter().for_each(tell);
         printer.describe_hops()?;
         monitor.pauses().into_iter().for_each(tell);
+        if let Some(verdict) = &printer.latencies.verdict {
+            fail_if::announce(verdict, ("byte", "bytes"));
+        }
     }
     ended.and(last)?;
-    printer.baseline.map_or(Ok(Exit::Done), finish)
+    let exit = printer.baseline.map_or(Ok(Exit::Done), finish)?;
+    Ok(fail_if::exit(printer.latencies.verdict.as_ref(), exit))
 }
 
 /// Writes what was recorded, or turns the last comparison into an exit status.
@@ -118,6 +124,8 @@ struct Printer {
     namespaces: NamespaceNames,
     output: Output,
     baseline: Option<Baseline>,
+    /// The time of bytes by segment.
+    latencies: Latencies<Segment>,
     /// Whether the run is over, so that the next interval is its last one.
     is_over: bool,
 }
@@ -201,7 +209,11 @@ impl Observer for Printer {
             hooks: &interval.hooks,
             hops: &hops,
         }))?;
-        self.output.write(&Record::Status(&status(interval, self.is_over)))?;
+        for one in &interval.segments {
+            self.latencies.add(one.segment, |histogram| histogram.merge(&one.histogram));
+        }
+        let verdict = if self.is_over { self.latencies.judge(segments).cloned() } else { None };
+        self.output.write(&Record::Status(&Status { verdict, ..status(interval, self.is_over) }))?;
         let length = Duration::from_nanos(interval.length_ns);
         let baseline = self.baseline.as_mut();
         if let Some(compared) = baseline.and_then(|it| it.add(&interval.segments, length)) {
@@ -221,7 +233,16 @@ fn status(interval: &Interval, last: bool) -> Status {
         lost: lost.iter().sum::<u64>() + interval.unreadable_passages,
         cost: cost(&interval.run_times),
         counters: interval.counts(),
+        verdict: None,
     }
+}
+
+/// Returns the segments that a name in a condition stands for, and without a name the totals, each by itself.
+fn segments(name: Option<&str>) -> Vec<(Option<String>, Vec<Segment>)> {
+    let name = name.unwrap_or("total");
+    let is_meant = |segment: &Segment| segment.name() == name || name_with_direction(*segment) == name;
+    let meant = Segment::ALL.into_iter().filter(is_meant);
+    meant.map(|segment| (Some(name_with_direction(segment)), vec![segment])).collect()
 }
 
 /// Describes the bytes that are in no segment: one line per reason.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Object, Objects};
-use crate::{Cost, Status, Verb};
+use crate::{Cost, Status, Verb, Verdict};
 
 /// The losses and the cost of a verb since the start of the run.
 #[derive(Serialize, JsonSchema)]
@@ -22,6 +22,8 @@ pub(super) struct StatusObject<'a> {
     cost: Cost,
     /// Totals by name. Each verb has its own names.
     counters: BTreeMap<&'a str, u64>,
+    /// The outcome of `--fail-if`. Null without that option, and before the run is over.
+    fail_if: Option<&'a Verdict>,
 }
 
 impl Object for StatusObject<'_> {
@@ -36,5 +38,5 @@ impl Object for StatusObject<'_> {
 pub(super) fn status(status: &Status, objects: &mut Objects<'_>) {
     let Status { verb, time_ns, last, lost, cost, .. } = *status;
     let counters = status.counters.iter().map(|(name, count)| (&**name, *count)).collect();
-    objects.write(time_ns, &StatusObject { verb, last, lost, cost, counters });
+    objects.write(time_ns, &StatusObject { verb, last, lost, cost, counters, fail_if: status.verdict.as_ref() });
 }
