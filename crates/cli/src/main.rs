@@ -6,6 +6,8 @@ mod cmd;
 mod exit;
 mod fail_if;
 mod identity;
+#[cfg(test)]
+mod pages;
 mod served;
 mod set;
 mod source;

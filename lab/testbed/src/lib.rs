@@ -19,6 +19,7 @@ mod link;
 mod link_box;
 mod namespace;
 mod nfqueue;
+pub mod pages;
 mod pair;
 mod persistent;
 mod phases;

@@ -21,6 +21,7 @@ mod live_traffic;
 mod metrics;
 mod output;
 mod pipe;
+mod problems;
 mod records;
 mod report;
 mod response;

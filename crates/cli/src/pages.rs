@@ -1,0 +1,64 @@
+//! The command lines on pages and in help texts are ones that dwell accepts: verbs, options, values, and which of them
+//! go together.
+
+use clap::{Command, CommandFactory, Parser, error::ErrorKind};
+use dwell_testbed::pages::{CommandLine, command_lines, of_text};
+
+use crate::Cli;
+
+/// Fails with all command lines that dwell would refuse, and why.
+#[track_caller]
+fn assert_accepted(commands: &[CommandLine]) {
+    let refused: Vec<_> = commands.iter().filter_map(refusal).collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+fn refusal(command: &CommandLine) -> Option<String> {
+    let error = Cli::try_parse_from(&command.words).err()?;
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    (!is_help).then(|| format!("{}: {}\n{error}", command.place, command.words.join(" ")))
+}
+
+#[test]
+fn every_command_line_on_a_page_is_accepted() {
+    let commands = command_lines("dwell");
+    assert!(commands.len() > 60, "{}", commands.len());
+    assert_accepted(&commands);
+}
+
+#[test]
+fn every_example_in_a_help_text_is_accepted() {
+    let mut examples = Vec::new();
+    add_examples(&Cli::command(), &mut examples);
+    assert!(examples.len() > 40, "{}", examples.len());
+    assert_accepted(&examples);
+}
+
+/// The examples of a verb and of those below it. A remark follows an example after two spaces or more.
+fn add_examples(command: &Command, examples: &mut Vec<CommandLine>) {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    for line in text.replace("\\\n", " ").lines() {
+        let line = line.trim();
+        let example =
+            line.split_once("  ").map_or(line, |(example, remark)| match remark.trim_start().starts_with('-') {
+                true => line,
+                false => example,
+            });
+        examples.extend(of_text("dwell", command.get_name(), &format!("    {example}")));
+    }
+    for verb in command.get_subcommands() {
+        add_examples(verb, examples);
+    }
+}
+
+#[test]
+fn a_misspelled_option_is_refused() {
+    for line in
+        ["dwell rtt -i eth0 --agregate", "dwell rtt -i eth0 -r x.pcap", "dwell stack --interval soon", "dwell rtx"]
+    {
+        assert!(
+            of_text("dwell", "page.md", &format!("    {line}")).iter().any(|command| refusal(command).is_some()),
+            "{line}"
+        );
+    }
+}
