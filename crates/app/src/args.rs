@@ -21,6 +21,16 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A number of bytes, with k, M or G for a power of a thousand: "500k", "100M".
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'M', 'G']) {
+        Some(digits) => (digits, 1000_u64.pow(1 + "kMG".find(&text[digits.len()..]).unwrap_or_default() as u32)),
+        None => (text, 1),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    number.filter(|number| *number > 0).ok_or_else(|| "write a size in bytes, as in 500k, 100M or 2G".to_owned())
+}
+
 /// Where to listen.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned())

@@ -1,7 +1,5 @@
 //! Completions of a binary's verbs and options for a shell, made from its help.
 
-use std::io::{self, ErrorKind, Write};
-
 use clap::{Command, ValueEnum};
 use clap_complete::aot;
 
@@ -16,8 +14,8 @@ pub enum Shell {
     Fish,
 }
 
-/// Writes the completions of `command` to `output`. A reader that has seen enough is no error.
-pub fn write(shell: Shell, mut command: Command, output: &mut dyn Write) -> io::Result<()> {
+/// The completions of `command`, as a script for `shell`.
+pub fn script(shell: Shell, mut command: Command) -> Vec<u8> {
     let name = command.get_name().to_owned();
     let generator = match shell {
         Shell::Bash => aot::Shell::Bash,
@@ -26,8 +24,5 @@ pub fn write(shell: Shell, mut command: Command, output: &mut dyn Write) -> io::
     };
     let mut text = Vec::new();
     aot::generate(generator, &mut command, name, &mut text);
-    match output.write_all(&text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
-    }
+    text
 }

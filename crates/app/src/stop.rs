@@ -2,7 +2,7 @@
 //! once, should the first not get through. Main loops ask here in each turn, so a service manager is notified from here too.
 
 use std::{
-    io,
+    fs, io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,6 +21,25 @@ use crate::service::Service;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for signals: {0}")]
 pub struct ListenError(io::Error);
+
+/// Is set whenever SIGHUP arrives. Where that signal is ignored, as under nohup, it stays so: programs inherit it.
+pub fn hangups() -> Result<Arc<AtomicBool>, ListenError> {
+    let hangup = Arc::new(AtomicBool::new(false));
+    if ignored().map_err(ListenError)? & 1 << (SIGHUP - 1) == 0 {
+        flag::register(SIGHUP, Arc::clone(&hangup)).map_err(ListenError)?;
+    }
+    Ok(hangup)
+}
+
+/// Reads the mask of ignored signals: one bit per signal, from SIGHUP on.
+pub fn ignored() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| {
+        let mask = line.strip_prefix("SigIgn:")?.trim();
+        u64::from_str_radix(mask, 16).ok()
+    });
+    Ok(mask.unwrap_or(0))
+}
 
 /// Tells when to end.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ mod pages;
 mod served;
 mod set;
 mod source;
+mod written;
 
 use std::process::ExitCode;
 

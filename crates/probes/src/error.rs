@@ -1,11 +1,11 @@
 //! Errors between user space and the kernel.
 
-use std::{error, io, iter, net::IpAddr, path::PathBuf};
+use std::{borrow::Cow, error, io, iter, net::IpAddr, path::PathBuf};
 
 use nix::libc;
 use thiserror::Error;
 
-use crate::host::GRANT;
+use crate::host;
 
 /// A failure, with what to do about it.
 #[derive(Debug, Error)]
@@ -140,7 +140,7 @@ pub enum Error {
         /// The kernel's answer.
         io: io::Error,
         /// What to do.
-        remedy: &'static str,
+        remedy: Cow<'static, str>,
     },
     /// A map could not be used.
     #[error("cannot {operation} the map '{map}': {io}")]
@@ -186,10 +186,10 @@ pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
 /// a capability for it.
 pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static str {
     match io.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) if lacks_capability => GRANT,
+        Some(libc::EPERM | libc::EACCES) if lacks_capability => host::remedy_for_missing(),
         Some(libc::EPERM) => {
-            "no capability is missing, so a container's user namespace, a security module or \
-             lockdown forbids it: `dwell doctor` shows which there is"
+            "no capability is missing, so a security module or lockdown forbids it: `dwell doctor` \
+             shows which there is"
         }
         Some(libc::EACCES | libc::EINVAL) => {
             "the verifier of this kernel refuses it: please report this with the output of \

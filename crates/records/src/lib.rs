@@ -8,6 +8,7 @@
 #![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
 mod clock;
+mod file;
 mod formats;
 mod output;
 mod record;
@@ -18,6 +19,7 @@ mod source;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
+pub use file::Rotation;
 pub use formats::{
     End, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject, Object, Ppviz,
     Rate, SCHEMA, Text, counted, entry, write_object,
@@ -29,7 +31,7 @@ pub use record::{
     Response, Stack, StackHop, StackPlace, StackShift, Status, Verb, Verdict,
 };
 pub use schema::Schema;
-pub use sink::{Flush, Sink, SinkError};
+pub use sink::{Flush, Sink, SinkError, print};
 pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
 pub use source::{Interfaces, Source};
 pub use summary::{FlowKey, FlowLine, Summary};

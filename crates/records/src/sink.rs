@@ -25,7 +25,7 @@ pub enum SinkError {
         output: String,
     },
     /// A write failed.
-    #[error("cannot write to {output}: {io}; what was measured from here on is missing there{remedy}")]
+    #[error("cannot write to {output}: {io}; what should follow is missing there{remedy}")]
     Failed {
         /// The output's name.
         output: String,
@@ -34,6 +34,17 @@ pub enum SinkError {
         /// What to do about it, or nothing.
         remedy: &'static str,
     },
+}
+
+/// Prints a text to standard output.
+///
+/// # Errors
+///
+/// [`SinkError`], also if the reader has seen enough ([`SinkError::Closed`]): then the verb ends, successfully.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), SinkError> {
+    let mut sink = Sink::stdout()?;
+    sink.record(|out| out.extend_from_slice(text.as_ref()))?;
+    sink.flush()
 }
 
 /// A buffer of whole records in front of a file, pipe or terminal. It ends at its first error, which the caller gets:
@@ -199,8 +210,8 @@ mod tests {
         assert!(matches!(error, SinkError::Failed { .. }));
         assert_eq!(
             error.to_string(),
-            "cannot write to rtt.jsonl: No space left on device (os error 28); what was \
-             measured from here on is missing there: free some space, or write elsewhere"
+            "cannot write to rtt.jsonl: No space left on device (os error 28); what should \
+             follow is missing there: free some space, or write elsewhere"
         );
     }
 }

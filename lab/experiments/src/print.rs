@@ -1,16 +1,12 @@
 //! What experiments print for people and as JSON Lines, and the folders that keep their files.
 
-use std::{
-    fmt::Display,
-    fs,
-    io::{self, Write, stdout},
-    path::Path,
-};
+use std::{fmt::Display, fs, path::Path};
 
 use anyhow::Context;
 use clap::ValueEnum;
 use dwell_app::Exit;
 use dwell_engine::stats;
+use dwell_records::SinkError;
 use dwell_testbed::Nanos;
 use serde::Serialize;
 
@@ -46,9 +42,9 @@ impl Format {
 
 /// Prints a line to standard output. A closed pipe is not an error.
 pub fn say(text: &str) -> Result<Exit, Failure> {
-    match writeln!(stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
-        _ => Ok(Exit::Done),
+    match dwell_records::print(format!("{text}\n")) {
+        Ok(()) | Err(SinkError::Closed { .. }) => Ok(Exit::Done),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -220,8 +220,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
         Verb::Sim { verb } => sim::run(verb),
         Verb::Cost(cost) => cost::run(cost),
         Verb::Completions { shell } => {
-            completions::write(*shell, Cli::command(), &mut stdout())
-                .map_err(|error| Failure::new(Exit::Incomplete, error))?;
+            dwell_records::print(completions::script(*shell, Cli::command()))?;
             Ok(Exit::Done)
         }
         Verb::Man { folder } => {

@@ -1,9 +1,8 @@
 //! `dwell completions`: what a shell proposes after `dwell`.
 
-use std::io::stdout;
-
 use clap::CommandFactory;
 use dwell_app::completions::{self, Shell};
+use dwell_records::print;
 
 use crate::{
     Cli,
@@ -25,7 +24,6 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    completions::write(args.shell, Cli::command(), &mut stdout())
-        .map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    print(completions::script(args.shell, Cli::command()))?;
     Ok(Exit::Done)
 }

@@ -1,25 +1,35 @@
 //! `dwell doctor`: what this host can do, and what to do about the rest.
 
-use std::io::{ErrorKind, Write, stdout};
-
+use anyhow::anyhow;
 use dwell_probes::{Interface, host};
+use dwell_records::print;
 
 use crate::exit::{Exit, Failure};
 
 /// Find out what this host can do for each verb, by trying it
 ///
-/// Each fact is tried, not concluded from a version; nothing stays attached. Exit status 0 if
-/// `dwell rtt -i` can run, 3 if not.
+/// Each fact is tried, not concluded from a version; nothing stays attached. Shows what is missing, and what to do about
+/// it; what is well shares a line. Exit status 0 if the verb can run in its usual mode (without VERB: if each can), or
+/// if that could not be tried; 1 if not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell doctor                 what works here
+  dwell doctor                 what is missing here
+  sudo dwell doctor lb         whether `dwell lb run` will work: exit status 0 if so
   sudo dwell doctor -i eth0    as root, and what is attached to eth0
   dwell doctor --json | jq '.facts[] | select(.value == false)'")]
 pub struct Args {
+    /// Ask for this verb only, such as lb, or lb decap
+    #[arg(value_name = "VERB")]
+    verb: Vec<String>,
+
     /// Inspect this interface only
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
+
+    /// Show what is well, too
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -28,16 +38,33 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let requirements = host::DWELL.only(&args.verb).map_err(|known| {
+        let also = if args.verb[0] == "lab" { "; `dwell-lab doctor` reports on the laboratory" } else { "" };
+        let known = known.join(", ");
+        Failure::usage(anyhow!("\"{}\" needs nothing to try; what does: {known}{also}", args.verb.join(" ")))
+    })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
-    let report = host::diagnose(interface.as_ref(), &host::DWELL);
-    let text = if args.json {
-        serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n"
-    } else {
-        report.to_string()
-    };
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
-        _ if report.is_possible("rtt -i") => Ok(Exit::Done),
-        _ => Ok(Exit::Host),
+    let report = host::diagnose(interface.as_ref(), &requirements);
+    print(match args.json {
+        true => serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n",
+        false => report.text(args.all),
+    })?;
+    Ok(if report.is_possible() { Exit::Done } else { Exit::False })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, Subcommand};
+
+    use super::*;
+    use crate::cmd::Verb;
+
+    #[test]
+    fn every_verb_that_asks_something_of_the_host_is_covered() {
+        let dwell = Verb::augment_subcommands(Command::new("dwell"));
+        let verbs = dwell.get_subcommands().map(Command::get_name);
+        for verb in verbs.filter(|verb| !["doctor", "schema", "lab", "completions", "man"].contains(verb)) {
+            assert!(host::DWELL.only(&[verb.to_owned()]).is_ok(), "{verb}");
+        }
     }
 }

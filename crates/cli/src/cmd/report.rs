@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use dwell_records::counted;
+use dwell_records::{counted, print};
 use dwell_store::{
     Address, Reader, StoreError,
     html::{Choice, FlowEnd, Report},
@@ -154,13 +154,7 @@ fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
         Some(path) => {
             replace(path, page).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::usage)
         }
-        None => match stdout().lock().write_all(page) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                let error = anyhow::Error::new(error).context("cannot write to standard output");
-                Err(Failure::new(Exit::Incomplete, error))
-            }
-            _ => Ok(()),
-        },
+        None => Ok(print(page)?),
     }
 }
 

@@ -1,13 +1,11 @@
 //! `dwell schema`: the keys of all objects that `dwell` writes.
 
-use std::io::{ErrorKind, Write, stdout};
-
 use dwell_balancer::{
     api::{PacketRoute, Status},
     control::Event,
 };
 use dwell_probes::host;
-use dwell_records::Schema;
+use dwell_records::{Schema, print};
 use dwell_sim::report::RunObject;
 
 use crate::exit::{Exit, Failure};
@@ -33,12 +31,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     schema.add::<PacketRoute>();
     schema.add::<RunObject<'_>>();
     schema.add_with_header::<host::Report>("doctor.report");
-    let text = match args.markdown {
+    print(match args.markdown {
         true => schema.markdown(),
         false => format!("{:#}\n", schema.json()),
-    };
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
-        _ => Ok(Exit::Done),
-    }
+    })?;
+    Ok(Exit::Done)
 }

@@ -39,3 +39,4 @@ mod stack_faults;
 mod summary;
 mod support;
 mod wire;
+mod written;

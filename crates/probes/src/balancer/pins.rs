@@ -2,6 +2,7 @@
 //! process finds them.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io,
     os::fd::AsFd,
@@ -21,7 +22,7 @@ use super::{
     options::PlaneOptions,
     plane::{CHAINED, PROGRAM, Plane, busy, load_object, open_object, opened},
 };
-use crate::{Chain, Error, Interface, error::io_error, load, vantage::failed};
+use crate::{Chain, Error, Interface, error::io_error, host::bpf_filesystem_remedy, load, vantage::failed};
 
 /// The maps whose contents must not be lost. The others belong to the process.
 const PINNED: [&str; 20] = [
@@ -159,8 +160,8 @@ impl Folder {
             return Err(Error::Pin {
                 operation: "pin in",
                 path: path.into(),
-                io: io::Error::other("it is not in bpffs"),
-                remedy: "name a folder below /sys/fs/bpf, and mount it if necessary: mount -t bpf bpf /sys/fs/bpf",
+                io: io::Error::other("it is not in a BPF file system"),
+                remedy: pin_remedy("name a folder below /sys/fs/bpf"),
             });
         }
         let file = File::open(path).map_err(|io| pin_error("open", path, io))?;
@@ -168,7 +169,7 @@ impl Folder {
             operation: "take over",
             path: path.into(),
             io: errno.into(),
-            remedy: "another process runs the balancer that is pinned there: stop it first",
+            remedy: "another process runs the balancer that is pinned there: stop it first".into(),
         })?;
         Ok(Folder { path: path.into(), _lock: lock })
     }
@@ -462,10 +463,10 @@ fn unpin(path: &Path) -> Result<bool, Error> {
 }
 
 fn pin_error(operation: &'static str, path: &Path, io: io::Error) -> Error {
-    Error::Pin {
-        operation,
-        path: path.into(),
-        io,
-        remedy: "this needs root and a mounted bpffs: mount -t bpf bpf /sys/fs/bpf",
-    }
+    Error::Pin { operation, path: path.into(), io, remedy: pin_remedy("this needs root") }
+}
+
+/// What to do where nothing can be pinned: `otherwise` if there is a BPF file system.
+fn pin_remedy(otherwise: &'static str) -> Cow<'static, str> {
+    bpf_filesystem_remedy().map_or(otherwise.into(), Cow::Owned)
 }

@@ -6,11 +6,26 @@ use std::fs;
 pub(crate) const GRANT: &str = "use sudo, or once: sudo setcap \
      cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"";
 
+/// The remedy where a user namespace is in the way: what is granted there does not count.
+pub(crate) const OUTSIDE: &str = "run it outside of the user namespace (a container: without one), as root";
+
+/// Whether capabilities of this process are those of the host; `None` if /proc does not show it.
+pub(super) fn is_in_initial_user_namespace() -> Option<bool> {
+    let map = fs::read_to_string("/proc/thread-self/uid_map").ok()?;
+    Some(map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+/// What grants this process the capabilities that it lacks.
+pub(crate) fn remedy_for_missing() -> &'static str {
+    if is_in_initial_user_namespace() == Some(false) { OUTSIDE } else { GRANT }
+}
+
 /// A capability that some verb needs, by its number in capabilities(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
     NetAdmin = 12,
     NetRaw = 13,
+    SysPtrace = 19,
     SysAdmin = 21,
     SysResource = 24,
     Perfmon = 38,
@@ -25,6 +40,7 @@ impl Capability {
         match self {
             Capability::NetAdmin => "CAP_NET_ADMIN",
             Capability::NetRaw => "CAP_NET_RAW",
+            Capability::SysPtrace => "CAP_SYS_PTRACE",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
             Capability::SysResource => "CAP_SYS_RESOURCE",
             Capability::Perfmon => "CAP_PERFMON",
@@ -38,8 +54,11 @@ impl Capability {
     }
 
     /// The names of those among `wanted` that this thread is known to lack. For bpf(2), CAP_SYS_ADMIN stands for each of
-    /// them.
+    /// them. In a user namespace all are lacking, whichever this thread holds there.
     pub(crate) fn missing(wanted: &[Capability]) -> Vec<&'static str> {
+        if is_in_initial_user_namespace() == Some(false) {
+            return vec!["capabilities of the initial user namespace"];
+        }
         if Capability::SysAdmin.held() == Some(true) {
             return Vec::new();
         }

@@ -1,6 +1,6 @@
 //! The report on facts and plan, for people and for machines.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Write};
 
 use nix::unistd::gethostname;
 use schemars::JsonSchema;
@@ -8,19 +8,20 @@ use serde::Serialize;
 
 use super::{
     Device, Fact, Facts, Filter, LayerHook, Need, Plan, Requirements, State, Verdict,
-    plan::{is_live_rtt_possible, is_met, plan, remedy},
+    needs::first_word,
+    plan::{is_met, plan, remedy},
     probe,
 };
 use crate::{Interface, stack::Lack};
 
 /// The width of the text in columns. Only commands are longer, as they are not wrapped.
 const WIDTH: usize = 100;
-const VERB: usize = 27;
+const VERB: usize = 28;
 const STATE: usize = 12;
-const FACT: usize = 28;
-const VALUE: usize = 16;
+const FACT: usize = 31;
+const VALUE: usize = 9;
 
-/// The report of `dwell doctor`: as text by `Display`, as JSON by `Serialize`.
+/// What `dwell doctor` found out about this host.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     #[serde(rename = "type")]
@@ -28,14 +29,14 @@ pub struct Report {
     schema: &'static str,
     /// The time of the trials, in RFC 3339.
     time: String,
-    /// The host. Null where its name is not known.
+    /// The name of the host. Null if it is not known.
     host: Option<String>,
     #[serde(skip)]
     binary: &'static str,
     /// The release of the kernel.
     kernel: String,
-    /// Whether `dwell rtt -i` can run.
-    rtt_live_possible: bool,
+    /// Whether each of the verbs can run, at least in its usual mode. True where that could not be tried.
+    possible: bool,
     /// What follows for each verb.
     verbs: Vec<Verdict>,
     /// What was tried.
@@ -79,10 +80,15 @@ struct Meaning {
 }
 
 impl Report {
-    /// True unless a verb is known to fail.
-    pub fn is_possible(&self, verb: &str) -> bool {
-        self.verbs.iter().any(|verdict| verdict.verb == verb && verdict.state != State::Impossible)
+    /// True unless a verb is known to fail in its usual mode, the first of its rows.
+    pub fn is_possible(&self) -> bool {
+        self.possible
     }
+}
+
+fn is_possible(verbs: &[Verdict]) -> bool {
+    let mut verbs = verbs.chunk_by(|one, next| first_word(one.verb) == first_word(next.verb));
+    verbs.all(|modes| modes[0].state != State::Impossible)
 }
 
 /// Probes this host, with the programs at the hooks of one interface or of all, and reports on the verbs of a binary.
@@ -102,7 +108,7 @@ pub fn explain(facts: &Facts, plan: &Plan, requirements: &Requirements) -> Repor
         host: None,
         binary: requirements.binary,
         kernel: facts.kernel.clone(),
-        rtt_live_possible: is_live_rtt_possible(facts),
+        possible: is_possible(&plan.verbs),
         verbs: plan.verbs.clone(),
         facts: requirements.facts().map(|fact| row(fact, facts, requirements)).collect(),
         layers: facts.layers.clone(),
@@ -115,7 +121,7 @@ fn row(fact: Fact, facts: &Facts, requirements: &Requirements) -> Row {
     let mut shown: Vec<&Need> = Vec::new();
     let mut means = Vec::new();
     let mut is_needed = false;
-    for verb in requirements.verbs {
+    for verb in requirements.verbs.iter() {
         for need in verb.needs.iter().copied().flatten() {
             is_needed |= need.any_of.contains(&fact);
             // Verbs that share a need share the line of the first of them.
@@ -146,11 +152,25 @@ fn row(fact: Fact, facts: &Facts, requirements: &Requirements) -> Row {
     }
 }
 
-impl Display for Report {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(to, "{} doctor, kernel {}\n", self.binary, self.kernel)?;
-        writeln!(to, "{:VERB$}{:STATE$}WHY", "VERB", "STATE")?;
-        for verdict in &self.verbs {
+impl Report {
+    /// The report for people. Unless `all` is wanted, what is well shares a line.
+    pub fn text(&self, all: bool) -> String {
+        let mut text = format!("{} doctor, kernel {}\n", self.binary, self.kernel);
+        let written = self
+            .write_verbs(&mut text, all)
+            .and_then(|()| self.write_facts(&mut text, all))
+            .and_then(|()| self.write_layers(&mut text, all))
+            .and_then(|()| self.write_interfaces(&mut text, all));
+        written.expect("a string takes everything");
+        text
+    }
+
+    fn write_verbs(&self, to: &mut String, all: bool) -> fmt::Result {
+        let is_shown = |verdict: &&Verdict| all || verdict.state != State::Works;
+        if self.verbs.iter().any(|verdict| is_shown(&verdict)) {
+            writeln!(to, "\n{:VERB$}{:STATE$}WHY", "VERB", "STATE")?;
+        }
+        for verdict in self.verbs.iter().filter(is_shown) {
             let lead = format!("{:VERB$}{:STATE$}", verdict.verb, state(verdict.state));
             let reasons: Vec<_> = verdict.reasons.iter().map(|r| r.text.as_str()).collect();
             write_cells(to, &lead, &reasons)?;
@@ -158,8 +178,23 @@ impl Display for Report {
             remedies.dedup();
             write_remedies(to, &remedies)?;
         }
-        writeln!(to, "\n{:FACT$}{:VALUE$}WHAT IT MEANS", "FACT", "VALUE")?;
-        for row in &self.facts {
+        let folded = self.verbs.iter().filter(|verdict| !is_shown(verdict));
+        write_list(to, "works: ", folded.map(|verdict| verdict.verb))
+    }
+
+    /// Writes the table of facts: without `all`, those which a verb lacks and which are not among its reasons.
+    fn write_facts(&self, to: &mut String, all: bool) -> fmt::Result {
+        let is_reason = |fact| {
+            let mut reasons = self.verbs.iter().flat_map(|verdict| &verdict.reasons);
+            reasons.any(|reason| reason.fact == Some(fact))
+        };
+        let is_missed = |row: &Row| row.value != Some(true) && !row.means.is_empty();
+        let is_shown = |row: &&Row| all || (is_missed(row) && !is_reason(row.fact));
+        let (shown, folded): (Vec<_>, Vec<_>) = self.facts.iter().partition(is_shown);
+        if !shown.is_empty() {
+            writeln!(to, "\n{:FACT$}{:VALUE$}WHAT IT MEANS", "FACT", "VALUE")?;
+        }
+        for row in shown {
             let value = match row.value {
                 Some(true) => "yes",
                 Some(false) => "no",
@@ -173,10 +208,26 @@ impl Display for Report {
             }
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &lead, &cells)?;
-            write_remedies(to, row.remedy.as_deref().as_slice())?;
+            write_remedies(to, row.remedy.as_deref().filter(|_| row.is_needed).as_slice())?;
         }
-        writeln!(to, "\n{:FACT$}HOOK OF stack, AND WHY THERE", "LAYER")?;
-        for layer in self.layers.chunk_by(|one, next| one.layer == next.layer) {
+        let well = folded.iter().filter(|row| row.value == Some(true)).count();
+        let idle = folded.iter().filter(|row| row.value != Some(true) && row.means.is_empty());
+        if well > 0 {
+            writeln!(to, "\n{well} facts are well; --all shows each of them")?;
+        }
+        write_list(to, "missing, and not needed: ", idle.map(|row| row.name))
+    }
+
+    /// Writes the hooks of layers: without `all`, of those layers that have none.
+    fn write_layers(&self, to: &mut String, all: bool) -> fmt::Result {
+        let layers = self.layers.chunk_by(|one, next| one.layer == next.layer);
+        let has_stack = self.verbs.iter().any(|verdict| matches!(first_word(verdict.verb), "stack" | "agent"));
+        let is_shown = |layer: &&[LayerHook]| has_stack && (all || !layer.iter().any(|hook| hook.used));
+        let shown: Vec<_> = layers.filter(is_shown).collect();
+        if !shown.is_empty() {
+            writeln!(to, "\n{:FACT$}HOOK OF stack, AND WHY THERE", "LAYER")?;
+        }
+        for layer in shown {
             // Hooks behind the last one that is used were not needed.
             let last_used = layer.iter().rposition(|hook| hook.used);
             let end = last_used.map_or(layer.len(), |last| last + 1);
@@ -190,8 +241,17 @@ impl Display for Report {
                 write_cells(to, &format!("{:FACT$}", hook.layer), &[&here])?;
             }
         }
-        writeln!(to, "\n{:FACT$}PROGRAMS AT ITS HOOKS", "INTERFACE")?;
-        for device in &self.interfaces {
+        Ok(())
+    }
+
+    /// Writes the programs at interfaces: without `all`, where there are some.
+    fn write_interfaces(&self, to: &mut String, all: bool) -> fmt::Result {
+        let is_shown = |device: &&Device| all || self.interfaces.len() == 1 || has_programs(device);
+        let (shown, folded): (Vec<_>, Vec<_>) = self.interfaces.iter().partition(is_shown);
+        if !shown.is_empty() {
+            writeln!(to, "\n{:FACT$}PROGRAMS AT ITS HOOKS", "INTERFACE")?;
+        }
+        for device in shown {
             let cells = hooks(device);
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &format!("{:FACT$}", device.name), &cells)?;
@@ -202,7 +262,7 @@ impl Display for Report {
             }
             write_remedies(to, &own)?;
         }
-        Ok(())
+        write_list(to, "no programs are seen at: ", folded.into_iter().map(|device| device.name.as_str()))
     }
 }
 
@@ -250,6 +310,11 @@ fn hooks(device: &Device) -> Vec<String> {
     cells
 }
 
+fn has_programs(device: &Device) -> bool {
+    let attached = [&device.xdp, &device.tcx_ingress, &device.tcx_egress].into_iter().flatten();
+    attached.flatten().next().is_some() || filters(device).next().is_some()
+}
+
 fn clsact(device: &Device) -> [(&'static str, &Option<Vec<Filter>>); 2] {
     [("clsact ingress", &device.clsact_ingress), ("clsact egress", &device.clsact_egress)]
 }
@@ -260,7 +325,7 @@ fn filters(device: &Device) -> impl Iterator<Item = (&'static str, &Filter)> {
 }
 
 /// Writes the cells below each other and wraps them, to the right of `lead`.
-fn write_cells(to: &mut Formatter<'_>, lead: &str, cells: &[&str]) -> fmt::Result {
+fn write_cells(to: &mut String, lead: &str, cells: &[&str]) -> fmt::Result {
     let indent = lead.chars().count();
     let mut line = lead.to_owned();
     let mut is_started = false;
@@ -285,8 +350,14 @@ fn write_cells(to: &mut Formatter<'_>, lead: &str, cells: &[&str]) -> fmt::Resul
     writeln!(to, "{}", line.trim_end())
 }
 
+/// Writes a list with commas and wraps it; nothing if it is empty.
+fn write_list<'a>(to: &mut String, lead: &str, names: impl Iterator<Item = &'a str>) -> fmt::Result {
+    let list = names.collect::<Vec<_>>().join(", ");
+    if list.is_empty() { Ok(()) } else { write_cells(to, "", &[&format!("{lead}{list}")]) }
+}
+
 /// Writes each remedy on a line of its own, so that it can be copied.
-fn write_remedies(to: &mut Formatter<'_>, remedies: &[&str]) -> fmt::Result {
+fn write_remedies(to: &mut String, remedies: &[&str]) -> fmt::Result {
     for remedy in remedies {
         writeln!(to, "    -> {remedy}")?;
     }
@@ -342,7 +413,7 @@ mod tests {
 
     #[test]
     fn lines_fit_a_hundred_columns() {
-        let text = report(&host()).to_string();
+        let text = report(&host()).text(true);
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
             assert_eq!(line, line.trim_end());
@@ -356,7 +427,7 @@ mod tests {
         for answer in host.answers.values_mut() {
             *answer = Answer::no("word ".repeat(60));
         }
-        let text = report(&host).to_string();
+        let text = report(&host).text(true);
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
@@ -365,19 +436,17 @@ mod tests {
 
     #[test]
     fn a_row_shows_value_meaning_and_remedy() {
-        let text = report(&host()).to_string();
+        let text = report(&host()).text(true);
         let tcx = text.find("\ntcx attach ").unwrap();
         let row: String = text[tcx..].lines().skip(1).take(4).collect();
-        assert!(row.contains("no              refused: EINVAL"), "{row}");
+        assert!(row.contains("no       refused: EINVAL"), "{row}");
         assert!(row.contains("rtt -i: falls back to clsact"), "{row}");
-        assert!(text.contains("fentry                      unknown         trying needs CAP_BPF"));
-        assert!(text.contains("tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"));
-        assert!(
-            text.contains(
-                "tx-socket                   fentry/tcp_sendmsg_locked: this kernel allows no program there\n"
-            )
-        );
-        assert!(text.contains("tx-queue                    tp_btf/net_dev_queue: before it happens\n\n"));
+        assert!(text.contains("fentry                         unknown  trying needs CAP_BPF"));
+        assert!(text.contains("tx-socket                      tp_btf/tcp_sendmsg_locked: this kernel has none\n"));
+        assert!(text.contains(
+            "tx-socket                      fentry/tcp_sendmsg_locked: this kernel allows no program there\n"
+        ));
+        assert!(text.contains("tx-queue                       tp_btf/net_dev_queue: before it happens\n\n"));
         assert!(text.contains("XDP: katran (native, id 7)"));
         assert!(text.contains("tcx ingress: unknown"));
         assert!(!text.contains("tcx egress"));
@@ -387,12 +456,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_well_shares_a_line_and_what_is_missing_has_a_remedy() {
+        let text = report(&host()).text(false);
+        let rtt: String = text.lines().skip_while(|line| !line.starts_with("rtt -i ")).take(4).collect();
+        assert!(rtt.contains("degraded"), "{text}");
+        assert!(rtt.contains("    -> a kernel with tcx"), "{text}");
+        assert!(text.contains("\nworks: rtt -r, response -r, stack, stack --cgroup, "), "{text}");
+        assert!(!text.contains("\nJIT compiler"), "{text}");
+        assert!(text.contains(" facts are well; --all"), "{text}");
+        assert!(text.contains("XDP: katran"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn a_report_on_one_verb_has_its_modes_and_its_facts_alone() {
+        let mut host = host();
+        host.answers.insert(Fact::BpfFilesystem, Answer::no("not mounted"));
+        host.devices[0].xdp = Some(Vec::new());
+        let only = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            let requirements = DWELL.only(&words).unwrap();
+            explain(&host, &plan(&host, &requirements), &requirements)
+        };
+        let balancer = only(&["lb"]);
+        assert!(!balancer.is_possible());
+        let text = balancer.text(false);
+        assert!(text.contains("\nlb run "), "{text}");
+        assert!(text.contains("-> sudo mount -t bpf bpf /sys/fs/bpf"), "{text}");
+        assert!(text.contains("\nworks: lb decap, lb check\n"), "{text}");
+        assert!(!text.contains("rtt") && !text.contains("tcx attach  "), "{text}");
+        assert!(only(&["lb", "decap"]).is_possible());
+        assert!(only(&["rtt"]).is_possible());
+        let known = DWELL.only(&["nosuch".into()]).unwrap_err();
+        assert_eq!(known[..3], ["rtt", "response", "stack"]);
+    }
+
+    #[test]
     fn json_has_null_for_what_is_unknown() {
         let json = serde_json::to_value(report(&host())).unwrap();
         assert_eq!(json["type"], "doctor.report");
         assert_eq!(json["schema"], "dwell/2");
         assert_eq!(json["time"], "1970-01-02T00:00:00Z");
-        assert_eq!(json["rtt_live_possible"], true);
+        assert_eq!(json["possible"], false, "eth0 is taken, so `lb run` cannot");
         let fact = |key: &str| {
             let facts = json["facts"].as_array().unwrap();
             facts.iter().find(|fact| fact["fact"] == key).unwrap().clone()

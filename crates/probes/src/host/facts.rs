@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, time::SystemTime};
 use nix::errno::Errno;
 use serde::{Serialize, Serializer};
 
-use super::{Device, GRANT};
+use super::{Device, GRANT, OUTSIDE, capabilities::is_in_initial_user_namespace};
 use crate::stack;
 
 /// A property of this host that verbs depend on. Each is phrased so that yes is good.
@@ -43,6 +43,8 @@ pub enum Fact {
     CapNetRaw,
     /// CAP_SYS_ADMIN, which stands for the first three of these capabilities and allows namespaces.
     CapSysAdmin,
+    /// This process may look into processes of other users.
+    CapSysPtrace,
     /// This process may raise the memory lock limit.
     CapSysResource,
     /// This process is root.
@@ -130,9 +132,10 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::CapPerfmon, "cap-perfmon", "CAP_PERFMON", GRANT),
     (Fact::CapNetRaw, "cap-net-raw", "CAP_NET_RAW", "use sudo, or grant cap_net_raw too with setcap"),
     (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", "use sudo; in a container, give it CAP_SYS_ADMIN"),
+    (Fact::CapSysPtrace, "cap-sys-ptrace", "CAP_SYS_PTRACE", "use sudo"),
     (Fact::CapSysResource, "cap-sys-resource", "CAP_SYS_RESOURCE", ""),
     (Fact::Root, "root", "root", "use sudo"),
-    (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", "run it outside the container, or in one without user namespace"),
+    (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", OUTSIDE),
     (Fact::Btf, "btf", "kernel BTF", "a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
     (Fact::Jit, "jit", "JIT compiler", "sudo sysctl -w net.core.bpf_jit_enable=1"),
     (Fact::StatisticsOff, "statistics-off", "run time statistics off", "sudo sysctl -w kernel.bpf_stats_enabled=0"),
@@ -150,13 +153,13 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RawTracepoint, "raw-tracepoint", "raw tracepoint", ""),
     (Fact::TpBtf, "tp-btf", "BTF tracepoint", "a kernel built with CONFIG_DEBUG_INFO_BTF=y and CONFIG_BPF_EVENTS=y"),
     (Fact::Tracepoint, "tracepoint", "tracepoint", ""),
-    (Fact::SockOps, "sockops", "socket events (sockops)", ""),
+    (Fact::SockOps, "sockops", "socket events (sockops)", "a kernel built with CONFIG_CGROUP_BPF=y"),
     (Fact::CgroupSkb, "cgroup-skb", "cgroup packets (cgroup_skb)", ""),
     (Fact::CgroupConnect, "cgroup-connect", "cgroup connect4", ""),
     (Fact::Netfilter, "netfilter", "netfilter program", "a kernel with CONFIG_NETFILTER_BPF_LINK=y (mainline: 6.4)"),
     (Fact::TcpIterator, "tcp-iterator", "TCP socket iterator", ""),
-    (Fact::Fentry, "fentry", "fentry", ""),
-    (Fact::Kprobe, "kprobe", "kprobe", ""),
+    (Fact::Fentry, "fentry", "fentry", "use the hooks of --hooks auto; a kernel built with CONFIG_FUNCTION_TRACER=y has these"),
+    (Fact::Kprobe, "kprobe", "kprobe", "use the hooks of --hooks auto; a kernel built with CONFIG_KPROBE_EVENTS=y has these"),
     (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::SockDiag, "sock-diag", "netlink sock_diag", "sudo modprobe -a inet_diag tcp_diag"),
     (Fact::TcpCounts, "tcp-counts", "TCP_INFO counts bytes sent", "a kernel that counts them (mainline: 4.19)"),
@@ -231,7 +234,8 @@ impl Answer {
 
     /// It is unknown whether the fact holds, as this process lacks something that root has.
     pub(super) fn untried(wanted: &str) -> Answer {
-        Answer { remedy: Some("sudo dwell doctor".into()), ..Answer::unknown(format!("trying needs {wanted}")) }
+        let remedy = if is_in_initial_user_namespace() == Some(false) { OUTSIDE } else { "sudo dwell doctor" };
+        Answer { remedy: Some(remedy.into()), ..Answer::unknown(format!("trying needs {wanted}")) }
     }
 
     pub(super) fn new(holds: Option<bool>, detail: impl Into<String>) -> Answer {

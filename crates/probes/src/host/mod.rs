@@ -1,6 +1,7 @@
 //! What this host can do. `probe` finds out facts by trial, `plan` decides what they mean for each verb, and `explain`
 //! puts that in words, with remedies.
 
+mod bpf_filesystem;
 mod capabilities;
 mod clsact;
 mod devices;
@@ -19,7 +20,8 @@ pub use needs::{DWELL, ExtraFact, Need, Obstacle, Otherwise, Requirements, Verb}
 pub use plan::{Reason, State, Verdict};
 pub use probe::installed;
 
-pub(crate) use capabilities::{Capability, GRANT};
+pub(crate) use bpf_filesystem::remedy as bpf_filesystem_remedy;
+pub(crate) use capabilities::{Capability, GRANT, OUTSIDE, remedy_for_missing};
 pub(crate) use devices::native_xdp;
 pub(crate) use trials::{attaches, has_loop};
 

@@ -1,5 +1,7 @@
 //! What each verb needs of the host: data. A new verb is a row of [`DWELL`], and its needs below.
 
+use std::borrow::Cow;
+
 use super::{Answer, Device, Fact};
 
 /// What a binary asks of its host.
@@ -7,14 +9,14 @@ use super::{Answer, Device, Fact};
 pub struct Requirements {
     /// The name of the binary.
     pub binary: &'static str,
-    /// Its verbs, in the order of importance.
-    pub verbs: &'static [Verb],
+    /// Its verbs in the order of importance, and each one's modes. The first mode of a verb is its usual one.
+    pub verbs: Cow<'static, [Verb]>,
     /// Facts that no other binary asks for, in the order of the table.
     pub extra: &'static [ExtraFact],
 }
 
 /// A verb, with the options that make a difference to what it needs.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Verb {
     /// Its name, as it is typed.
     pub name: &'static str,
@@ -54,7 +56,7 @@ impl Otherwise {
 }
 
 /// Something about a network interface that is in the way of a verb.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Obstacle {
     /// Describes it, if the interface has it.
     pub find: fn(&Device) -> Option<String>,
@@ -78,6 +80,25 @@ pub struct ExtraFact {
 }
 
 impl Requirements {
+    /// The same for some verbs only: those whose names begin with `words`, such as `lb`, or `lb decap`.
+    ///
+    /// # Errors
+    ///
+    /// The first words of all verbs, if none begins so.
+    pub fn only(&self, words: &[String]) -> Result<Requirements, Vec<&'static str>> {
+        let is_asked = |verb: &&Verb| {
+            let mut own = verb.name.split(' ');
+            words.iter().all(|word| own.next() == Some(word))
+        };
+        let verbs: Vec<Verb> = self.verbs.iter().filter(is_asked).copied().collect();
+        if verbs.is_empty() {
+            let mut known: Vec<_> = self.verbs.iter().map(|verb| first_word(verb.name)).collect();
+            known.dedup();
+            return Err(known);
+        }
+        Ok(Requirements { binary: self.binary, verbs: Cow::Owned(verbs), extra: self.extra })
+    }
+
     /// All facts, in the order of the table.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
         Fact::all().chain(self.extra.iter().map(|extra| Fact::Extra(extra.key)))
@@ -99,28 +120,42 @@ impl Requirements {
     }
 }
 
-/// The row of live RTT measurement, on which the exit status of `dwell doctor` depends.
-pub(super) static LIVE_RTT: Verb = Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] };
+/// The verb of a row, without subverb and options.
+pub(super) fn first_word(row: &'static str) -> &'static str {
+    row.split(' ').next().unwrap_or(row)
+}
 
 /// What `dwell` asks of its host.
 #[rustfmt::skip]
 pub static DWELL: Requirements = Requirements {
     binary: "dwell",
-    verbs: &[
+    verbs: Cow::Borrowed(&[
         Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] },
+        Verb { name: "rtt -i --attach clsact", needs: &[RTT, CLSACT], obstacles: &[] },
         Verb { name: "rtt -i --ingress-hook xdp", needs: &[RTT_AT_XDP, RTT], obstacles: &[XDP_TAKEN_FOR_RTT] },
         Verb { name: "rtt -r", needs: &[], obstacles: &[] },
         Verb { name: "response -i", needs: &[RESPONSE, RTT], obstacles: &[] },
+        Verb { name: "response -i --hook xdp", needs: &[RESPONSE_AT_XDP, RESPONSE, RTT], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
+        Verb { name: "response -i --tail-call", needs: &[RESPONSE, RTT, TAIL_CALL], obstacles: &[] },
         Verb { name: "response -r", needs: &[], obstacles: &[] },
         Verb { name: "stack", needs: &[STACK], obstacles: &[] },
+        Verb { name: "stack --cgroup", needs: &[STACK, CGROUP], obstacles: &[] },
+        Verb { name: "stack --hooks fentry", needs: &[STACK, AT_FENTRY], obstacles: &[] },
+        Verb { name: "stack --hooks kprobe", needs: &[STACK, AT_KPROBE], obstacles: &[] },
         Verb { name: "agent", needs: &[STACK, AGENT], obstacles: &[] },
+        Verb { name: "agent --cgroup", needs: &[STACK, AGENT, CGROUP], obstacles: &[] },
         Verb { name: "collect", needs: &[COLLECT], obstacles: &[] },
         Verb { name: "report", needs: &[], obstacles: &[] },
         Verb { name: "run", needs: &[RUN], obstacles: &[] },
+        Verb { name: "run --attach", needs: &[FROM_OUTSIDE, RUN], obstacles: &[] },
+        Verb { name: "run --cgroup", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
+        Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
         Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
         Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
         Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
-    ],
+        Verb { name: "lb check", needs: &[], obstacles: &[] },
+        Verb { name: "sim", needs: &[], obstacles: &[] },
+    ]),
     extra: &[],
 };
 
@@ -154,11 +189,29 @@ pub const RTT_AT_XDP: &[Need] = &[
     Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Impossible("cannot watch packets at XDP") },
 ];
 
+/// Live RTT at filters that a run ended by SIGKILL leaves behind, in addition to [`RTT`].
+#[rustfmt::skip]
+const CLSACT: &[Need] = &[
+    Need { any_of: &[Fact::Clsact], serves: "watches packets by filters", otherwise: Impossible("cannot attach filters") },
+];
+
 /// Live response latency, in addition to [`RTT`].
 #[rustfmt::skip]
 pub const RESPONSE: &[Need] = &[
     Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
     Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Degraded("measures at tc, where packets may have been merged") },
+];
+
+/// Live response latency at XDP and nowhere else, in addition to [`RESPONSE`].
+#[rustfmt::skip]
+const RESPONSE_AT_XDP: &[Need] = &[
+    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Impossible("cannot watch packets at XDP") },
+];
+
+/// Live response latency in a slot of another program's array, in addition to [`RESPONSE`].
+#[rustfmt::skip]
+const TAIL_CALL: &[Need] = &[
+    Need { any_of: &[Fact::BpfFilesystem], serves: "finds the program array by its path", otherwise: Impossible("no program array can be found by its path") },
 ];
 
 /// The layers of the host.
@@ -174,6 +227,22 @@ pub const STACK: &[Need] = &[
     Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", otherwise: Impossible("IP has no hook") },
     Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", otherwise: Impossible("its programs need it") },
     Need { any_of: &[Fact::StackHooks], serves: "measures every segment", otherwise: Degraded("segments at that layer are shown as missing") },
+];
+
+#[rustfmt::skip]
+const AT_FENTRY: &[Need] = &[
+    Need { any_of: &[Fact::Fentry], serves: "stamps layers at the entry of functions", otherwise: Impossible("this kernel allows no program there") },
+];
+
+#[rustfmt::skip]
+const AT_KPROBE: &[Need] = &[
+    Need { any_of: &[Fact::Kprobe], serves: "stamps layers at the entry of functions", otherwise: Impossible("this kernel allows no program there") },
+];
+
+/// What follows the processes of a cgroup.
+#[rustfmt::skip]
+const CGROUP: &[Need] = &[
+    Need { any_of: &[Fact::Cgroup2], serves: "follows the processes of a cgroup", otherwise: Impossible("there is no cgroup of version 2 to follow") },
 ];
 
 /// An agent, in addition to [`STACK`]. The socket that stands in for XDP has a program too, which refuses strangers.
@@ -192,9 +261,30 @@ pub const COLLECT: &[Need] = &[
 
 /// Sockets seen from user space, without privilege.
 #[rustfmt::skip]
-const RUN: &[Need] = &[
+pub const RUN: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", otherwise: Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
     Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", otherwise: Degraded("delays are estimated from segments, as with --set estimator=paper") },
+];
+
+/// Sockets of running programs, in addition to [`RUN`].
+#[rustfmt::skip]
+const FROM_OUTSIDE: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of running programs", otherwise: Impossible("cannot see connections of running programs") },
+    Need { any_of: &[Fact::CapSysPtrace], serves: "watches processes of other users", otherwise: Degraded("watches only processes of this user") },
+];
+
+#[rustfmt::skip]
+const ALL_NAMESPACES: &[Need] = &[
+    Need { any_of: &[Fact::CapSysAdmin], serves: "watches all network namespaces", otherwise: Degraded("watches only this network namespace") },
+];
+
+/// The program that keeps the send buffers of a cgroup short.
+#[rustfmt::skip]
+const LIMITER: &[Need] = &[
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::SockOps], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::SockOps], serves: "attaches a program to the cgroup", otherwise: Impossible("cannot attach a program to the cgroup") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::SockOps], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::SockOps], serves: "sets options of each new connection", otherwise: Impossible("cannot set options of each new connection") },
 ];
 
 #[rustfmt::skip]
@@ -204,7 +294,7 @@ const BBR: &[Need] = &[
 
 /// The load balancer.
 #[rustfmt::skip]
-const BALANCER: &[Need] = &[
+pub const BALANCER: &[Need] = &[
     Need { any_of: &[Fact::BalancerProgram], serves: "balances packets in the kernel", otherwise: Impossible("cannot balance packets") },
     Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
     Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
@@ -231,7 +321,7 @@ const DECAP: &[Need] = &[
 
 /// Programs that change packets at XDP.
 #[rustfmt::skip]
-const XDP_PACKETS: &[Need] = &[
+pub const XDP_PACKETS: &[Need] = &[
     Need { any_of: &[Fact::XdpAttach], serves: "handles packets before the network stack", otherwise: Impossible("cannot handle packets at XDP") },
     Need { any_of: &[Fact::Jit], serves: "runs as machine code", otherwise: Degraded("each packet costs several times as much") },
     Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", otherwise: Degraded("the kernel times each program run: some 44 ns more for each packet") },
@@ -242,6 +332,9 @@ const XDP_TAKEN_FOR_RTT: Obstacle = Obstacle {
     is_passable: false,
     remedy: "leave --ingress-hook at tc, which runs beside it",
 };
+
+const XDP_TAKEN_FOR_RESPONSE: Obstacle =
+    Obstacle { remedy: "leave --hook at auto, which falls back to tc", ..XDP_TAKEN_FOR_RTT };
 
 const XDP_TAKEN_FOR_LB: Obstacle = Obstacle {
     find: |device| xdp_holder(device, Some("balance_xdp")),

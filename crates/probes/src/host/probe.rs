@@ -11,7 +11,8 @@ use dwell_socket::outside::{self, TrialError};
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
-    Answer, Capability, Device, Fact, Facts, LayerHook, Requirements,
+    Answer, Capability, Device, Fact, Facts, LayerHook, OUTSIDE, Requirements, bpf_filesystem,
+    capabilities::is_in_initial_user_namespace,
     trials::{self, find_program},
 };
 use crate::{Interface, stack};
@@ -25,11 +26,14 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
     answers.extend(capabilities());
     answers.extend(trials::run(cgroup.as_deref()));
     answers.extend(sockets());
+    let layers = layers();
+    answers.insert(Fact::StackHooks, each_layer(&layers));
+    if is_in_initial_user_namespace() == Some(false) {
+        leave_the_namespace(&mut answers);
+    }
     for extra in requirements.extra {
         answers.insert(Fact::Extra(extra.key), (extra.probe)(extra.key));
     }
-    let layers = layers();
-    answers.insert(Fact::StackHooks, each_layer(&layers));
     let interfaces = match only {
         Some(interface) => vec![interface.clone()],
         None => all_interfaces(),
@@ -40,6 +44,15 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
         answers,
         layers,
         devices: interfaces.iter().map(Device::inspect).collect(),
+    }
+}
+
+/// Gives what a user namespace refused the remedy that helps there. Two facts do not depend on privilege.
+fn leave_the_namespace(answers: &mut BTreeMap<Fact, Answer>) {
+    for (fact, answer) in answers {
+        if answer.holds != Some(true) && ![Fact::Btf, Fact::TcpCounts].contains(fact) {
+            answer.remedy = Some(OUTSIDE.into());
+        }
     }
 }
 
@@ -84,15 +97,20 @@ fn all_interfaces() -> Vec<Interface> {
 }
 
 fn capabilities() -> Vec<(Fact, Answer)> {
+    let is_limited = is_in_initial_user_namespace() == Some(false);
     let mut answers: Vec<_> = [
         (Fact::CapBpf, Capability::Bpf),
         (Fact::CapNetAdmin, Capability::NetAdmin),
         (Fact::CapPerfmon, Capability::Perfmon),
         (Fact::CapNetRaw, Capability::NetRaw),
         (Fact::CapSysAdmin, Capability::SysAdmin),
+        (Fact::CapSysPtrace, Capability::SysPtrace),
         (Fact::CapSysResource, Capability::SysResource),
     ]
-    .map(|(fact, capability)| (fact, Answer::new(capability.held(), "")))
+    .map(|(fact, capability)| {
+        let held = capability.held();
+        (fact, Answer::new(held, if is_limited && held == Some(true) { "in this user namespace only" } else { "" }))
+    })
     .to_vec();
     answers.push((Fact::Root, Answer::new(Some(Uid::effective().is_root()), "")));
     answers
@@ -133,7 +151,6 @@ fn bbr() -> Answer {
 
 /// Reads the facts that files of the kernel show.
 fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
-    let whole_range = |map: &str| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
     let mounted = |kind| match mounts {
         None => Answer::unknown(""),
         Some(mounts) => {
@@ -141,7 +158,7 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
         }
     };
     BTreeMap::from([
-        (Fact::InitialUserNamespace, Answer::new(read("/proc/thread-self/uid_map").map(|map| whole_range(&map)), "")),
+        (Fact::InitialUserNamespace, Answer::new(is_in_initial_user_namespace(), "")),
         (
             Fact::Btf,
             match fs::File::open("/sys/kernel/btf/vmlinux") {
@@ -158,7 +175,7 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
             Fact::UnprivilegedOff,
             Answer::new(read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"), ""),
         ),
-        (Fact::BpfFilesystem, mounted("bpf")),
+        (Fact::BpfFilesystem, bpf_filesystem::find(mounts)),
         (Fact::Cgroup2, mounted("cgroup2")),
         (Fact::Tracefs, mounted("tracefs")),
     ])
@@ -184,7 +201,7 @@ fn read(path: &str) -> Option<String> {
 }
 
 /// Finds where a filesystem of a kind is mounted (proc_pid_mountinfo(5)).
-fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
+pub(super) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let path = left.split(' ').nth(4)?;

@@ -83,7 +83,7 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     let (before, facts, after) = in_a_namespace(|| (holders_of_loopback(), probe(None, &DWELL), holders_of_loopback()));
     assert_eq!(after, before);
     let plan = plan(&facts, &DWELL);
-    eprintln!("{}", explain(&facts, &plan, &DWELL));
+    eprintln!("{}", explain(&facts, &plan, &DWELL).text(true));
     for fact in [
         Fact::TcProgram,
         Fact::Root,
@@ -135,7 +135,7 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
 
     let facts = probe(None, &DWELL);
     let plan = plan(&facts, &DWELL);
-    eprintln!("{}", explain(&facts, &plan, &DWELL));
+    eprintln!("{}", explain(&facts, &plan, &DWELL).text(true));
     assert_eq!(plan.verbs[0].state, State::Impossible);
     // The kernel was not asked, so nothing is known about it.
     assert_eq!(facts.answer(Fact::TcProgram).holds, None);
@@ -146,6 +146,41 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
     }
     let replay = plan.verbs.iter().find(|verdict| verdict.verb == "rtt -r");
     assert_eq!(replay.unwrap().state, State::Works);
+}
+
+/// Root of a user namespace holds every capability there, and none that counts.
+#[test]
+fn in_a_user_namespace_the_one_remedy_is_to_leave_it() {
+    let test = "in_a_user_namespace_the_one_remedy_is_to_leave_it";
+    if env::var_os(AGAIN).is_none() {
+        let allowed = Command::new("unshare").args(["--user", "--map-root-user", "true"]).status();
+        if !allowed.is_ok_and(|status| status.success()) {
+            return dwell_testbed::skip::skip("this host makes no user namespaces");
+        }
+        let status = Command::new("unshare")
+            .args(["--user", "--map-root-user"])
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", &format!("host::tests::{test}")])
+            .env(AGAIN, "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let error = refusal_of_rtt();
+    assert!(error.contains("lacks capabilities of the initial user namespace"), "{error}");
+    assert!(error.contains("run it outside of the user namespace"), "{error}");
+    let facts = probe(None, &DWELL);
+    let plan = plan(&facts, &DWELL);
+    eprintln!("{}", explain(&facts, &plan, &DWELL).text(false));
+    for verdict in plan.verbs.iter().filter(|verdict| verdict.state != State::Works) {
+        for reason in &verdict.reasons {
+            let remedy = reason.remedy.as_deref().unwrap_or_default();
+            assert!(remedy.starts_with("run it outside of the user namespace"), "{verdict:?}");
+        }
+    }
+    let rtt = plan.verbs.iter().find(|verdict| verdict.verb == "rtt -i").unwrap();
+    assert_eq!((rtt.state, rtt.reasons.len()), (State::Impossible, 1), "{rtt:?}");
+    assert_eq!(facts.answer(Fact::BpfLoop).holds, None, "the kernel was not asked");
 }
 
 #[test]

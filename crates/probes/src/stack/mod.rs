@@ -46,6 +46,7 @@ pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, missing,
 pub use kernel::Lack;
 pub use monitor::{Interval, Monitor, Observer};
 pub use namespaces::NamespaceNames;
+pub(crate) use namespaces::named as named_namespace;
 
 /// The programs that read kernel memory by its types.
 static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o.z"));

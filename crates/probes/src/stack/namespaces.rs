@@ -23,7 +23,8 @@ impl NamespaceNames {
     }
 }
 
-fn named(number: u32) -> Option<String> {
+/// The name that `ip netns` gave a namespace.
+pub(crate) fn named(number: u32) -> Option<String> {
     let names = fs::read_dir(NAMED).ok()?;
     let mut names = names.filter_map(Result::ok);
     let found = names.find(|name| is_namespace(&name.path(), number))?;

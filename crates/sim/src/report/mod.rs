@@ -8,13 +8,9 @@ pub use object::RunObject;
 pub use page::page;
 pub use text::{policies, resumed, table};
 
-use std::{
-    fs,
-    io::{self, Write, stdout},
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
-use dwell_records::{Header, write_object};
+use dwell_records::{Header, SinkError, print, write_object};
 
 use crate::study::Summary;
 
@@ -36,16 +32,16 @@ pub struct Part {
 ///
 /// If standard output or the file cannot be written.
 pub fn write(text: &str, parts: &[Part], as_jsonl: bool, plot: Option<&Path>) -> io::Result<()> {
-    let written = match as_jsonl {
-        true => stdout().lock().write_all(&jsonl(parts)),
-        false => stdout().lock().write_all(text.as_bytes()),
+    let printed = match as_jsonl {
+        true => print(jsonl(parts)),
+        false => print(text),
     };
     if let Some(file) = plot {
         fs::write(file, page(text, parts))
             .map_err(|error| io::Error::new(error.kind(), format!("cannot write '{}': {error}", file.display())))?;
     }
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+    match printed {
+        Err(SinkError::Failed { io, .. }) => Err(io),
         _ => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod needs;
 
+use anyhow::anyhow;
 use dwell_app::Exit;
 use dwell_probes::{Interface, host};
 
@@ -10,13 +11,22 @@ use crate::{failure::Failure, print::Format};
 
 /// Find out what this host can do for each verb of the laboratory, by trying it
 ///
-/// Each fact is tried, not concluded from a version; nothing stays attached. Exit status 0 if
-/// `dwell-lab up` can run, 3 if not.
+/// Each fact is tried, not concluded from a version; nothing stays attached. Shows what is missing, and what to do about
+/// it; what is well shares a line. Exit status 0 if the verb can run (without VERB: if each can), or if that could not
+/// be tried; 1 if not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Ask for this verb only
+    #[arg(value_name = "VERB")]
+    verb: Vec<String>,
+
     /// Inspect this interface only
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
+
+    /// Show what is well, too
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -25,9 +35,13 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let requirements = LABORATORY.only(&args.verb).map_err(|known| {
+        let known = known.join(", ");
+        Failure::usage(anyhow!("\"{}\" needs nothing to try; what does: {known}", args.verb.join(" ")))
+    })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
-    let report = host::diagnose(interface.as_ref(), &LABORATORY);
+    let report = host::diagnose(interface.as_ref(), &requirements);
     let format = if args.json { Format::Jsonl } else { Format::Text };
-    format.print(&report, || report.to_string().trim_end().to_owned())?;
-    Ok(if report.is_possible("up") { Exit::Done } else { Exit::Host })
+    format.print(&report, || report.text(args.all).trim_end().to_owned())?;
+    Ok(if report.is_possible() { Exit::Done } else { Exit::False })
 }

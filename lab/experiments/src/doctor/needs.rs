@@ -1,6 +1,7 @@
 //! What the laboratory's verbs need of the host: data.
 
 use std::{
+    borrow::Cow,
     fs,
     io::{self, Write},
     process::{Command, Stdio},
@@ -12,6 +13,7 @@ use dwell_probes::host::{
     Otherwise::{Degraded, Impossible},
     Requirements, Verb, installed, needs,
 };
+use dwell_testbed::CpuGroups;
 use nix::sched::{CloneFlags, unshare};
 
 /// How to get a program without the service that its package would start.
@@ -29,17 +31,25 @@ macro_rules! unpacked {
 #[rustfmt::skip]
 pub static LABORATORY: Requirements = Requirements {
     binary: "dwell-lab",
-    verbs: &[
+    verbs: Cow::Borrowed(&[
         Verb { name: "up", needs: &[LAB], obstacles: &[] },
         Verb { name: "demo", needs: &[LAB, TRAFFIC, needs::RTT], obstacles: &[] },
         Verb { name: "rtt", needs: &[LAB, READERS, needs::RTT], obstacles: &[] },
         Verb { name: "response", needs: &[LAB, LOAD, needs::RESPONSE, needs::RTT], obstacles: &[] },
         Verb { name: "stack", needs: &[LAB, needs::STACK, needs::AGENT, needs::COLLECT], obstacles: &[] },
-    ],
+        Verb { name: "load", needs: &[LAB, LOAD, LIMITS], obstacles: &[] },
+        Verb { name: "run", needs: &[LAB, BULK, needs::RUN], obstacles: &[] },
+        Verb { name: "socket", needs: &[LAB, BULK, needs::STACK, needs::RUN], obstacles: &[] },
+        Verb { name: "lb", needs: &[LAB, LIMITS, needs::BALANCER, needs::XDP_PACKETS], obstacles: &[] },
+        Verb { name: "quic", needs: &[LAB, needs::BALANCER, needs::XDP_PACKETS], obstacles: &[] },
+        Verb { name: "cost", needs: &[LAB, TRAFFIC, needs::RTT], obstacles: &[] },
+        Verb { name: "sim", needs: &[], obstacles: &[] },
+    ]),
     extra: &[
         ExtraFact { key: VETH, name: "veth devices", remedy: "sudo modprobe veth", probe: veth },
         ExtraFact { key: FORWARDING, name: "IP forwarding in namespaces", remedy: "run it where /proc/sys/net is writable (container: --privileged)", probe: forwarding },
         ExtraFact { key: PACKET_QUEUE, name: "NFQUEUE by iptables-legacy", remedy: "sudo modprobe -a iptable_mangle ip6table_mangle xt_NFQUEUE nfnetlink_queue", probe: packet_queue },
+        ExtraFact { key: CPU_GROUPS, name: "cgroup controller cpu", remedy: "run it where the cgroup hierarchy is writable and lists cpu in cgroup.controllers (container: --privileged --cgroupns=host)", probe: cpu_groups },
         ExtraFact { key: "ip", name: "ip", remedy: "sudo apt-get install iproute2", probe: installed },
         ExtraFact { key: "iptables-legacy-restore", name: "iptables-legacy-restore", remedy: "sudo apt-get install iptables", probe: installed },
         ExtraFact { key: "ip6tables-legacy-restore", name: "ip6tables-legacy-restore", remedy: "sudo apt-get install iptables", probe: installed },
@@ -66,6 +76,7 @@ pub static LABORATORY: Requirements = Requirements {
 const VETH: &str = "veth";
 const FORWARDING: &str = "forwarding";
 const PACKET_QUEUE: &str = "packet-queue";
+const CPU_GROUPS: &str = "cpu-controller";
 
 /// Hosts and links.
 #[rustfmt::skip]
@@ -102,6 +113,18 @@ const READERS: &[Need] = &[
     Need { any_of: &[Fact::Extra("tcptrace")], serves: "reads round trips", otherwise: Degraded("no figures of tcptrace") },
 ];
 
+/// Bulk traffic of TCP.
+#[rustfmt::skip]
+const BULK: &[Need] = &[
+    Need { any_of: &[Fact::Extra("iperf3")], serves: "sends TCP bulk traffic", otherwise: Impossible("no traffic") },
+];
+
+/// Servers with a limit of processor time, as containers have.
+#[rustfmt::skip]
+const LIMITS: &[Need] = &[
+    Need { any_of: &[Fact::Extra(CPU_GROUPS)], serves: "limits the processor time of servers", otherwise: Degraded("no servers with a limit of processor time") },
+];
+
 /// Loads of requests.
 #[rustfmt::skip]
 const LOAD: &[Need] = &[
@@ -126,6 +149,14 @@ fn forwarding(_: &str) -> Answer {
         Ok(()) => Answer::yes(""),
         Err(error) => Answer::no(format!("refused: {error}")),
     })
+}
+
+/// Tries to limit the processor time of threads. The groups are removed at once.
+fn cpu_groups(_: &str) -> Answer {
+    match CpuGroups::create().and_then(|groups| groups.add("trial", 1.0)) {
+        Ok(_) => Answer::yes(""),
+        Err(error) => Answer::no(error.to_string()),
+    }
 }
 
 /// Tries to send packets to a queue of user space.

@@ -10,7 +10,6 @@ mod status;
 mod top;
 
 use std::{
-    io::{self, Write},
     net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -21,7 +20,7 @@ use dwell_balancer::{
     config::{DEFAULT_SOCKET, default_pin},
     control::detach,
 };
-use dwell_records::{Header, Object, write_object};
+use dwell_records::{Header, Object, print, write_object};
 
 use crate::{
     args::positive_duration,
@@ -191,14 +190,4 @@ fn object(time: Option<&str>, object: &impl Object) -> String {
     let mut line = Vec::new();
     write_object(Header { time, host: Some(&host_name()) }, object, &mut line);
     String::from_utf8_lossy(&line).into_owned()
-}
-
-/// Prints to standard output. A closed pipe ends the process successfully.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::closed()),
-        Err(error) => Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write to standard output: {error}"))),
-        Ok(()) => Ok(()),
-    }
 }

@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let started = source.clock;
     let metrics = args.metrics.map(|address| Exporter::start(address, args, source.interfaces.clone())).transpose()?;
     let report = Report::new(args, source, metrics)?;
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     let probe = attach(args, &interfaces, started)?;
     let mut live = Live { args, probe, report, interfaces, swept: Instant::now() };
     let ended = live.watch(&stop);

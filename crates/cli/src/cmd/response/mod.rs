@@ -27,6 +27,7 @@ use crate::{
     args::{epoch, nanos, positive_duration, socket},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    written::WriteArgs,
 };
 
 /// Estimate response latency from the client's packets alone
@@ -114,6 +115,9 @@ pub struct Args {
     /// Output format: text, jsonl, or none
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    #[command(flatten)]
+    write: WriteArgs,
 
     /// Print one line per flow, server (address and port) or prefix of servers at the end instead: epochs, share with an
     /// estimate, number of responses and their percentiles [default: flow]

@@ -9,11 +9,10 @@ use super::{Args, report::Report};
 use crate::{
     exit::{Exit, Failure},
     source::{Capture, NoInput, ReplayOutput, cost, interrupted},
-    stop::Stop,
 };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
-    let stop = Stop::listen(None)?;
+    let stop = args.write.listen(None)?;
     let watch = args.watch(0, 0)?;
     let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, Source::default(), None)?)));
     let quiet = Rc::clone(&output);

@@ -10,7 +10,7 @@ use dwell_engine::{
 };
 use dwell_probes::response::Probe;
 use dwell_records::{
-    self as records, Cost, Latency, Output, Response, Sink, SinkError, Source, Status, Text, Verb, counted, entry,
+    self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted, entry,
 };
 
 use super::{Args, Format, PrefixLengths, SummaryBy, metrics::Exporter};
@@ -77,7 +77,7 @@ impl Report {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
         let output = match entry(name) {
-            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
+            Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
             None => None,
         };
         Ok(Report {

@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         tc: args.tc_kind(),
         replay: false,
     })?;
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     for interface in interfaces.iter() {
         probe.attach(interface)?;
     }
@@ -166,7 +166,7 @@ impl Live<'_> {
             counted(counters.get(Counter::Samples), "sample", "samples"),
             counters.get(Counter::EventsLost)
         );
-        if !stdout().is_terminal() || self.args.format == Format::None {
+        if !stdout().is_terminal() || self.args.format == Format::None || self.args.write.write.is_some() {
             show(format_args!("\r\x1b[K{figures}"));
             self.line_open = true;
         } else if self.shown.elapsed() >= SILENCE {

@@ -21,6 +21,7 @@ use crate::{
     args::{duration, nanos, positive_duration, socket},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    written::WriteArgs,
 };
 
 /// Measure round-trip times of real traffic, watching it pass
@@ -151,6 +152,9 @@ pub struct Args {
     /// Output format: text, jsonl, ppviz, or none
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    #[command(flatten)]
+    write: WriteArgs,
 
     /// Print one line per flow and method at the end: count, minimum, percentiles, maximum, mean
     #[arg(long, action = ArgAction::SetTrue)]

@@ -15,11 +15,10 @@ use crate::{
     args::nanos,
     exit::{Exit, Failure},
     source::{Capture, NoInput, ReplayOutput, cost, interrupted},
-    stop::Stop,
 };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
-    let stop = Stop::listen(None)?;
+    let stop = args.write.listen(None)?;
     let config = args.config(0)?;
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..Source::default() };

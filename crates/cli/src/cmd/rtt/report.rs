@@ -5,9 +5,7 @@ use dwell_engine::{
     measure::{Event, Method},
     rtt::{Counters, Group},
 };
-use dwell_records::{
-    Cost, Interval, Kind, Output, Record, Sink, SinkError, Source, Status, Summary, Text, Verb, entry,
-};
+use dwell_records::{Cost, Interval, Kind, Output, Record, SinkError, Source, Status, Summary, Text, Verb, entry};
 
 use super::{Args, Choice, Format};
 use crate::{
@@ -55,7 +53,7 @@ impl Report {
             }
         }
         let output = match format {
-            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
+            Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
             None => None,
         };
         Ok(Report {

@@ -34,7 +34,7 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
     let config = watcher::config(args, false)?;
     let mut printer = Printer::open(args)?;
     printer.set_outside();
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     let outside = Outside::start(scope, config);
     let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
     watch(args, Watcher::new(None, Some(outside), args.poll), printer, &stop)
@@ -45,7 +45,7 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let config = watcher::config(args, false)?;
     let mut printer = Printer::open(args)?;
     printer.set_outside();
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     let limiter = args.sets_options().then(|| {
         SendBufferLimiter::attach(&cgroup::Options {
             cgroup: path.to_owned(),

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    stop::Stop,
+    stop::{Stop, ignored},
 };
 
 /// Runs the program to its end, and returns the exit status for dwell.
@@ -169,16 +169,6 @@ fn listen() -> Result<Receiver<Origin>, Failure> {
     Ok(events)
 }
 
-/// Reads the mask of ignored signals: one bit per signal, from SIGHUP on.
-fn ignored() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let mask = status.lines().find_map(|line| {
-        let mask = line.strip_prefix("SigIgn:")?.trim();
-        u64::from_str_radix(mask, 16).ok()
-    });
-    Ok(mask.unwrap_or(0))
-}
-
 /// The measurement of running processes.
 pub(super) struct Measurement<'a> {
     pub(super) watcher: Watcher,
@@ -209,6 +199,8 @@ impl Measurement<'_> {
             };
             match events.recv_timeout(wait) {
                 Ok(origin) if origin.signal == SIGCHLD => stop_with(child),
+                // It opens the file of --write anew.
+                Ok(origin) if origin.signal == SIGHUP && self.printer.is_to_file() => {}
                 Ok(origin) => forward(child, &origin),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),

@@ -20,7 +20,7 @@ impl Drop for LiveLine {
 impl LiveLine {
     /// Creates the line, hidden unless standard error is a terminal that gets no lines of intervals.
     pub fn new(args: &Args) -> LiveLine {
-        let is_wanted = args.format == Format::Text && (args.summary || args.output.is_some());
+        let is_wanted = args.format == Format::Text && (args.summary || args.write.write.is_some());
         if !is_wanted || !stderr().is_terminal() {
             return LiveLine(ProgressBar::hidden());
         }

@@ -21,6 +21,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     set::{Key, boolean, one_of, setting},
+    written::WriteArgs,
 };
 
 /// Run a program, and report how long its data waits in this host and in the network
@@ -98,9 +99,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Write to this file instead of standard error
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    write: WriteArgs,
 
     /// Print only at the end: one line per connection, and one for all
     #[arg(long)]

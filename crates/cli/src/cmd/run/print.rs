@@ -4,11 +4,9 @@ use std::{
     fs::File,
     io::{self, ErrorKind, Write, stderr},
     os::fd::AsFd,
-    path::Path,
     time::Duration,
 };
 
-use anyhow::anyhow;
 use dwell_engine::histogram::Figure;
 use dwell_records::{
     Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, SocketTotal, Sockets, Source, Status,
@@ -37,6 +35,7 @@ const KEPT: usize = 20_000;
 pub struct Printer {
     /// `None` after a write error.
     output: Option<Output>,
+    is_to_file: bool,
     live: LiveLine,
     summary: SocketSummary,
     conditions: Vec<Conditions>,
@@ -64,14 +63,15 @@ impl Printer {
             Format::Jsonl => "jsonl",
         };
         let format = entry(format).expect("a format of this name");
-        let sink = match &args.output {
-            Some(path) => file(path)?,
+        let sink = match args.write.file()? {
+            Some(file) => file,
             None => standard_error()?,
         };
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let now_ns = monotonic_ns();
         Ok(Printer {
             output: Some(Output::new((format.new)(), sink, source)),
+            is_to_file: args.write.write.is_some(),
             live: LiveLine::new(args),
             summary: SocketSummary::new(KEPT),
             conditions: args.fail_if.clone(),
@@ -84,6 +84,11 @@ impl Printer {
             started_ns: now_ns,
             since_ns: now_ns,
         })
+    }
+
+    /// Whether records go to the file of `--write`.
+    pub fn is_to_file(&self) -> bool {
+        self.is_to_file
     }
 
     /// Notes that connections are watched only from outside.
@@ -176,14 +181,6 @@ fn subject(all: &SocketTotal, name: Option<&str>) -> Subject {
     let known = [(Figure::Count, Some(sum.samples)), (Figure::Mean, sum.mean_ns()), (Figure::Max, max_ns)];
     let figures = known.into_iter().filter_map(|(figure, value)| Some((figure, value?))).collect();
     Subject { of: Some(name.to_owned()), figures }
-}
-
-fn file(path: &Path) -> Result<Sink, Failure> {
-    let shown = path.display();
-    let file = File::create(path).map_err(|error| {
-        Failure::usage(anyhow!("cannot write to {shown}: {error}; nothing was started: name a writable file"))
-    })?;
-    Ok(Sink::new(shown.to_string(), Box::new(file), Flush::Full))
 }
 
 fn standard_error() -> Result<Sink, Failure> {

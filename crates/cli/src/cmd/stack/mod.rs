@@ -15,6 +15,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     source::StackArgs,
+    written::WriteArgs,
 };
 
 /// Show where in this host live TCP connections spend their time, layer by layer
@@ -97,6 +98,9 @@ pub struct Args {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

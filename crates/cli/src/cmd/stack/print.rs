@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
-use dwell_records::{
-    Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry,
-};
+use dwell_records::{Output, Record, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry};
 
 use super::{Args, Format, name_with_direction};
 use crate::{
@@ -14,7 +12,6 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     source::{clock, cost, host_name},
-    stop::Stop,
     tell::tell,
 };
 
@@ -31,12 +28,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         own_namespace: config.namespace.unwrap_or_default(),
         namespaces: NamespaceNames::default(),
         again: args.include_retransmissions,
-        output: Output::new((format.new)(), Sink::stdout()?, source),
+        output: Output::new((format.new)(), args.write.open()?, source),
         baseline: None,
         latencies: Latencies::new(&args.fail_if),
         is_over: false,
     };
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     let max_flows = args.flows.then_some(args.max_flows);
     let mut monitor = args.selection.attach(config, max_flows)?;
     printer.baseline = args.baseline(monitor.hooks())?;

@@ -1,0 +1,134 @@
+//! `--write FILE`: rotation, a file that others move, and a disk that is full.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    records::object,
+    support::{DWELL, Pair, eventually, run, skipped, watch},
+    wire::{capture, pings},
+};
+
+/// Echo requests of the capture: each line of JSON has more than 100 bytes.
+const PINGS: u16 = 5_000;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.pcap"), capture(&pings(PINGS))).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn replay(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(DWELL);
+        command.current_dir(self.0.path()).args(["rtt", "-r", "x.pcap", "--format", "jsonl"]).args(options);
+        command
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn rotated_files_have_whole_records_and_together_what_would_be_printed() {
+    let folder = Folder::new();
+    let printed = run(&mut folder.replay(&[]), b"");
+    let written = run(&mut folder.replay(&["-w", "r.jsonl", "--rotate", "200k", "--keep", "50"]), b"");
+    assert_eq!((written.status, written.stdout.as_str()), (Some(0), ""), "{written}");
+    let mut parts = vec![read(&folder.path("r.jsonl"))];
+    for number in 1.. {
+        match fs::read_to_string(folder.path(&format!("r.jsonl.{number}"))) {
+            Ok(part) => parts.insert(0, part),
+            Err(_) => break,
+        }
+    }
+    assert!(parts.len() > 2, "{}", parts.len());
+    for part in &parts {
+        assert!(part.len() <= 200_000 && part.ends_with("}\n"));
+    }
+    let samples = |text: &str| {
+        let samples = text.lines().filter(|line| line.contains("rtt.sample")).map(str::to_owned);
+        samples.collect::<Vec<_>>()
+    };
+    assert_eq!(samples(&parts.concat()), samples(&printed.stdout));
+
+    let few = run(&mut folder.replay(&["-w", "few", "--rotate", "100k", "--keep", "2"]), b"");
+    assert_eq!(few.status, Some(0), "{few}");
+    assert!(folder.path("few.2").exists() && !folder.path("few.3").exists());
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_not_rotated() {
+    let folder = Folder::new();
+    insta::assert_snapshot!(run(&mut folder.replay(&["-w", "/dev/null", "--rotate", "1M"]), b""), @"
+    exit 2
+    stderr: dwell: cannot write to /dev/null: only a regular file can be rotated; nothing was started: leave out --rotate
+    ");
+    insta::assert_snapshot!(run(&mut folder.replay(&["-w", "/no/such/folder/x"]), b""), @"
+    exit 2
+    stderr: dwell: cannot write to /no/such/folder/x: No such file or directory (os error 2); nothing was started: name a writable file
+    ");
+    insta::assert_snapshot!(run(&mut folder.replay(&["-w", "x", "--rotate", "1T"]), b""), @"
+    exit 2
+    stderr: error: invalid value '1T' for '--rotate <SIZE>': write a size in bytes, as in 500k, 100M or 2G
+    stderr:
+    stderr: For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn root_a_moved_file_is_opened_anew_on_sighup_and_the_run_goes_on() {
+    if skipped() {
+        return;
+    }
+    let (folder, pair) = (Folder::new(), Pair::start("write-hup"));
+    let (file, moved) = (folder.path("r.jsonl"), folder.path("r.jsonl.1"));
+    let name = file.to_str().unwrap();
+    let process = watch(&pair.left, &["-i", "left0", "--interval", "50ms", "--format", "jsonl", "-w", name]);
+    eventually("there are records", || file.metadata().is_ok_and(|file| file.len() > 0));
+    fs::rename(&file, &moved).unwrap();
+    process.signal(Signal::SIGHUP);
+    eventually("there are records in the new file", || file.metadata().is_ok_and(|file| file.len() > 0));
+    let end = process.interrupt();
+    assert_eq!(end.status, Some(0), "{end}");
+    for line in (read(&moved) + &read(&file)).lines() {
+        assert_eq!(object(line)["type"], "rtt.status");
+    }
+    let last = read(&file);
+    assert_eq!(object(last.lines().last().unwrap())["last"], true, "{last}");
+}
+
+#[test]
+fn root_a_full_disk_ends_the_run_with_words_and_keeps_whole_records() {
+    if skipped() {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "mount -t tmpfs -o size=256k none full && \"$0\" rtt -r x.pcap --format jsonl -w full/r.jsonl\n\
+                  echo $?; cat full/r.jsonl";
+    fs::create_dir(folder.path("full")).unwrap();
+    let mut command = Command::new("unshare");
+    command.current_dir(folder.0.path()).args(["--mount", "sh", "-c", script, DWELL]);
+    let run = run(&mut command, b"");
+    let (status, kept) = run.stdout.split_once('\n').unwrap();
+    assert_eq!(status, "4", "{}", run.stderr);
+    let told = "dwell: cannot write to full/r.jsonl: No space left on device (os error 28); what should follow is \
+                missing there: free some space, or write elsewhere\n";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    assert!(kept.len() > 250_000 && kept.ends_with('\n'), "{}", kept.len());
+    for line in kept.lines() {
+        assert_eq!(object(line)["type"], "rtt.sample");
+    }
+}

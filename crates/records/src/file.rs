@@ -1,0 +1,182 @@
+//! A file of records that is continued, rotated by size, and reopened after others have moved it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{Flush, Sink};
+
+/// When a file makes room for a new one, as FILE.1, which becomes FILE.2 at the next time, and so on.
+#[derive(Debug, Clone, Copy)]
+pub struct Rotation {
+    /// The most bytes of a file. One that is given more at once, up to 64 KiB, is larger.
+    pub size_bytes: u64,
+    /// The number of old files to keep, from 1.
+    pub keep: u32,
+}
+
+/// A file that takes whole records. Where the file system takes only a part of what is written, the file ends with the
+/// last whole line of it.
+struct RecordFile {
+    path: PathBuf,
+    file: File,
+    /// The length; `None` of what is not a regular file, such as a pipe.
+    length: Option<u64>,
+    rotation: Option<Rotation>,
+    reopen: Arc<AtomicBool>,
+}
+
+impl Sink {
+    /// Creates a sink that continues a file, or makes one that only its owner may read. Whenever `reopen` is set, the
+    /// next record goes to a new file of the name.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened for writing, or is not a regular file and should be rotated.
+    pub fn file(path: &Path, rotation: Option<Rotation>, reopen: Arc<AtomicBool>) -> io::Result<Sink> {
+        let (file, length) = open(path)?;
+        if rotation.is_some() && length.is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only a regular file can be rotated"));
+        }
+        let write = RecordFile { path: path.into(), file, length, rotation, reopen };
+        Ok(Sink::new(path.display().to_string(), Box::new(write), Flush::Full))
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, Option<u64>)> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let about = file.metadata()?;
+    Ok((file, about.is_file().then_some(about.len())))
+}
+
+impl RecordFile {
+    /// Opens the file anew if it was moved, or is to be.
+    fn prepare(&mut self, more: usize) -> io::Result<()> {
+        let is_asked = self.reopen.swap(false, Ordering::Relaxed);
+        let full = self.rotation.filter(|rotation| {
+            self.length.is_some_and(|length| length > 0 && length + more as u64 > rotation.size_bytes)
+        });
+        if let Some(rotation) = full {
+            rotate(&self.path, rotation.keep)?;
+        }
+        if is_asked || full.is_some() {
+            (self.file, self.length) = open(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for RecordFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.prepare(bytes.len())?;
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.file.write(&bytes[written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => written += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if let Some(length) = self.length {
+                        let whole = bytes[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                        // The error that is reported is the one before.
+                        let _ = self.file.set_len(length + whole as u64);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.length = self.length.map(|length| length + written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Moves a file to the first of its old names, and each old one to the next. The last is overwritten.
+fn rotate(path: &Path, keep: u32) -> io::Result<()> {
+    let old = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    for number in (1..keep).rev() {
+        match fs::rename(old(number), old(number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::rename(path, old(1)) {
+        // Somebody else has moved it.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::SinkError;
+
+    fn sink(path: &Path, rotation: Option<Rotation>) -> (Sink, Arc<AtomicBool>) {
+        let reopen = Arc::new(AtomicBool::new(false));
+        (Sink::file(path, rotation, Arc::clone(&reopen)).unwrap(), reopen)
+    }
+
+    fn write(sink: &mut Sink, text: &str) -> Result<(), SinkError> {
+        sink.record(|out| out.extend_from_slice(text.as_bytes()))?;
+        sink.flush()
+    }
+
+    #[test]
+    fn a_file_is_continued_and_only_its_owner_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
+        for text in ["one\n", "two\n"] {
+            write(&mut sink(&path, None).0, text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_full_file_becomes_the_first_old_one_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
+        let (mut sink, _) = sink(&path, Some(Rotation { size_bytes: 8, keep: 2 }));
+        for text in ["one\n", "two\n", "tri\n", "four four four\n", "five\n"] {
+            write(&mut sink, text).unwrap();
+        }
+        let content = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(content("records"), "five\n");
+        assert_eq!(content("records.1"), "four four four\n");
+        assert_eq!(content("records.2"), "tri\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        let null = Sink::file(Path::new("/dev/null"), Some(Rotation { size_bytes: 8, keep: 2 }), Arc::default());
+        assert!(null.is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_moved_is_reopened_when_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("records"), folder.path().join("moved"));
+        let (mut sink, reopen) = sink(&path, None);
+        write(&mut sink, "one\n").unwrap();
+        fs::rename(&path, &moved).unwrap();
+        write(&mut sink, "two\n").unwrap();
+        reopen.store(true, Ordering::Relaxed);
+        write(&mut sink, "three\n").unwrap();
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
+    }
+}
