@@ -35,6 +35,10 @@ metrics! {
         "Connections placed on a backend.");
     BACKEND_ACTIVE = gauge("dwell_lb_backend_active_connections", ["vip", "backend"],
         "Connections to a backend with a packet within the active time.");
+    BACKEND_PENDING = gauge("dwell_lb_backend_pending_requests", ["vip", "backend"],
+        "Requests of TCP that waited for the first byte of their answers when the last interval ended.");
+    BACKEND_OLDEST = gauge("dwell_lb_backend_oldest_pending_seconds", ["vip", "backend"],
+        "For how long the oldest of them had waited at least; 0 if there was none.");
     BACKEND_UP = gauge("dwell_lb_backend_up", ["vip", "backend"],
         "1 if the backend passes its checks or has none, 0 if not.");
     BACKEND_WEIGHT = gauge("dwell_lb_backend_weight", ["vip", "backend"],

@@ -115,6 +115,12 @@ fn a_socket_in_use_is_refused_and_a_stale_one_is_replaced() {
     assert!(Listener::bind(&stale).is_ok());
     let file = folder.path().join("file");
     std::fs::write(&file, "mine").unwrap();
+    // A live socket that cannot be asked is not stale: here it is of another kind, elsewhere of another user.
+    let other = folder.path().join("other.sock");
+    let _socket = std::os::unix::net::UnixDatagram::bind(&other).unwrap();
+    let error = Listener::bind(&other).unwrap_err().to_string();
+    assert!(error.contains("cannot accept requests at"), "{error}");
+    assert!(other.exists());
     let error = Listener::bind(&file).unwrap_err().to_string();
     assert!(error.contains("not a socket"), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");

@@ -18,7 +18,12 @@ use dwell_balancer::{
     health::{Health, RiseFall, Target, probe},
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+    crypto::ring,
+    pki_types::PrivateKeyDer,
+    version::{TLS12, TLS13},
+};
 
 #[path = "../../../lab/testbed/src/skip.rs"]
 mod skip;
@@ -148,8 +153,8 @@ fn root_ping_is_answered_by_this_host() {
     assert!(probe(&v6).is_ok());
 }
 
-/// Starts a TLS server. Returns its port, and the certificate of its authority.
-fn tls_server() -> (u16, Vec<u8>) {
+/// Starts a server that speaks one version of TLS. Returns its port, and the certificate of its authority.
+fn tls_server(version: &'static SupportedProtocolVersion) -> (u16, Vec<u8>) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -159,7 +164,7 @@ fn tls_server() -> (u16, Vec<u8>) {
     let names = vec!["127.0.0.1".to_owned(), "web.test".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&[version])
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
@@ -178,8 +183,8 @@ fn tls_server() -> (u16, Vec<u8>) {
 
 #[test]
 fn an_https_server_must_have_a_trusted_certificate_unless_any_is_accepted() {
-    let (port, authority) = tls_server();
-    let (_, stranger) = tls_server();
+    let (port, authority) = tls_server(&TLS13);
+    let (_, stranger) = tls_server(&TLS13);
     let by = |authorities, name: Option<&str>| {
         let tls = CheckTls { authorities, name: name.map(str::to_owned) };
         run(check(http("/health", Some(tls)), port))
@@ -192,6 +197,14 @@ fn an_https_server_must_have_a_trusted_certificate_unless_any_is_accepted() {
     assert!(said.contains("certificate"), "{said}");
     assert_eq!(by(None, None), Ok(()));
     assert_eq!(by(None, Some("other.test")), Ok(()));
+}
+
+/// The newest version of many servers that are up, as of nginx 1.22 as Debian 12 configures it.
+#[test]
+fn an_https_server_of_tls_1_2_is_up() {
+    let (port, authority) = tls_server(&TLS12);
+    let tls = CheckTls { authorities: Some(vec![authority]), name: None };
+    assert_eq!(run(check(http("/health", Some(tls)), port)), Ok(()));
 }
 
 #[test]

@@ -262,7 +262,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Waits until a condition holds, for ten seconds at most.
+/// Waits until a condition holds; panics if it does not within a minute.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

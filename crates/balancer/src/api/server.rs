@@ -3,7 +3,10 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::{
+        fs::FileTypeExt,
+        net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -113,20 +116,20 @@ impl Drop for Listener {
     }
 }
 
-/// Removes the socket that a balancer left behind when it died.
+/// Removes the socket that a balancer left behind when it died: nobody listens there. One that cannot be asked, such as
+/// that of another user's balancer, stays.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    let failed = |io| ListenError::Io { path: path.into(), io };
     match UnixStream::connect(path) {
         Ok(_) => Err(ListenError::InUse(path.into())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(_) => {
-            use std::os::unix::fs::FileTypeExt;
-            let failed = |io| ListenError::Io { path: path.into(), io };
-            let kind = fs::symlink_metadata(path).map_err(failed)?.file_type();
-            match kind.is_socket() {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            match fs::symlink_metadata(path).map_err(failed)?.file_type().is_socket() {
                 true => fs::remove_file(path).map_err(failed),
                 false => Err(ListenError::NotASocket(path.into())),
             }
         }
+        Err(error) => Err(failed(error)),
     }
 }
 

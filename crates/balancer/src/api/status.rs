@@ -143,6 +143,9 @@ pub struct BackendStatus {
     pub freshness: Option<f64>,
     /// The number of connections with a packet within the active time.
     pub active: u64,
+    /// The requests that waited for the first byte of their answers when the interval ended.
+    #[serde(default)]
+    pub pending: PendingStatus,
     /// The number of connections that were assigned to it.
     pub connections: u64,
     /// Packets sent to it.
@@ -157,6 +160,16 @@ pub struct BackendStatus {
     /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
+}
+
+/// Requests on connections whose latency is estimated, where TCP's header can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-pending")]
+pub struct PendingStatus {
+    /// The number of requests.
+    pub requests: u64,
+    /// For how long the oldest has waited at least: for less than twice that. Null if there is none.
+    pub oldest_ns: Option<u64>,
 }
 
 /// The load that a server reports.

@@ -56,9 +56,10 @@ impl Balancer {
         let active = self.sweep()?;
         let reals = self.state.reals.keys();
         self.figures.tracked = reals.clone().map(|real| (*real, active.tracked(*real))).collect();
-        self.figures.active = reals.map(|real| (*real, active.of(*real))).collect();
+        self.figures.active = reals.clone().map(|real| (*real, active.of(*real))).collect();
+        self.figures.pending = reals.map(|real| (*real, active.pending(*real))).collect();
         for run in &mut self.vips {
-            run.end_interval(|real| active.of(real));
+            run.end_interval(&active);
         }
         let is_changed = self.sync(false)?;
         self.vips.iter_mut().for_each(|run| run.table.end_interval());

@@ -37,6 +37,8 @@ impl Balancer {
                 put(metrics::BACKEND_BYTES, &labels, status.bytes as f64);
                 put(metrics::BACKEND_CONNECTIONS, &labels, status.connections as f64);
                 put(metrics::BACKEND_ACTIVE, &labels, status.active as f64);
+                put(metrics::BACKEND_PENDING, &labels, status.pending.requests as f64);
+                put(metrics::BACKEND_OLDEST, &labels, seconds(status.pending.oldest_ns.unwrap_or(0)));
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));
                 put(metrics::BACKEND_WEIGHT, &labels, status.weight);
                 put(metrics::BACKEND_SHARE, &labels, status.share);

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::{balance::VipKey, response};
+use dwell_engine::{balance::VipKey, response, steer::Pending};
 use dwell_metrics::{Numbers, Registry, Shared};
 use dwell_probes::{
     Interface,
@@ -133,6 +133,8 @@ struct IntervalFigures {
     vips: Vec<Load>,
     reals: Vec<Load>,
     active: BTreeMap<u32, u64>,
+    /// The requests that wait, by number of the backend.
+    pending: BTreeMap<u32, Pending>,
     /// Connections in the connection table by backend, active or not.
     tracked: BTreeMap<u32, u64>,
     counters: Option<Counters>,

@@ -13,7 +13,7 @@ use super::{
     vip::{RunningBackend, RunningVip, latency_object},
 };
 use crate::{
-    api::{BackendStatus, HealthState, LoadStatus, PlaneStatus, Status, VipStatus},
+    api::{BackendStatus, HealthState, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus},
     plan::{NumberedBackend, Phase},
 };
 
@@ -97,6 +97,7 @@ impl Balancer {
             latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.figures.active.get(&run.real).copied().unwrap_or(0),
+            pending: self.pending_status(run.real),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
@@ -109,6 +110,11 @@ impl Balancer {
     fn load_status(&self, real: u32) -> Option<LoadStatus> {
         let load = self.zero.reported_load(real)?;
         Some(LoadStatus { wait_ns: load.wait.map(nanos), age_ns: nanos(load.age) })
+    }
+
+    fn pending_status(&self, real: u32) -> PendingStatus {
+        let pending = self.figures.pending.get(&real).copied().unwrap_or_default();
+        PendingStatus { requests: pending.count(), oldest_ns: pending.oldest_ns() }
     }
 
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
@@ -129,6 +135,7 @@ impl Balancer {
             latency: None,
             freshness: None,
             active: self.figures.active.get(&number).copied().unwrap_or(0),
+            pending: self.pending_status(number),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,

@@ -13,7 +13,7 @@ use dwell_engine::{
         OutOfRange, Policy, Share, zero_rtt::HeavyConfig,
     },
 };
-use dwell_probes::balancer::NextHop;
+use dwell_probes::balancer::{ActiveConnections, NextHop};
 use dwell_records::LatencyObject;
 
 use super::table::{Table, TableWeight};
@@ -204,15 +204,16 @@ impl RunningVip {
         self.intervals.add(record.real, record, estimate);
     }
 
-    /// Ends an interval: the policy sets weights. `active` gives the number of active connections of a backend.
-    pub(super) fn end_interval(&mut self, active: impl Fn(u32) -> u64) {
+    /// Ends an interval: the policy sets weights.
+    pub(super) fn end_interval(&mut self, connections: &ActiveConnections) {
         let inputs: Vec<PolicyInput> = self
             .backends
             .iter()
             .map(|run| PolicyInput {
                 real: run.real,
                 configured: run.backend.weight,
-                active: active(run.real),
+                active: connections.of(run.real),
+                pending: connections.pending(run.real),
                 is_usable: run.is_usable(),
             })
             .collect();

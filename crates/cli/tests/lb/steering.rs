@@ -53,6 +53,30 @@ fn a_slow_backend_loses_weight(name: &str, settings: &str) {
     assert!(last[2]["weight"].as_f64() < Some(0.6), "{last}");
 }
 
+/// Its answers take longer than anything that counts as a response, so none of them says so.
+#[test]
+fn root_a_backend_that_answers_nothing_any_more_loses_weight() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("stalled", 3);
+    let vip = "policy = \"latency\"\nlatency = { rate = 0.5, cap = 1.0, floor = 0.1, regress = 0 }";
+    scene.configure("interval = \"200ms\"", vip, &[0, 1, 2]);
+    scene.run();
+    let load = scene.load(45);
+    load.go_on();
+    let is_known = |server| scene.backend(server)["latency"].is_object();
+    eventually("all are measured", || (0..3).all(is_known));
+    scene.servers[2].delay_ms.store(8_000, Ordering::Relaxed);
+    eventually("the stalled one has at most half of its part", || scene.backend(2)["share"].as_f64() < Some(0.167));
+    let stalled = scene.backend(2);
+    assert!(stalled["pending"]["requests"].as_u64() >= Some(5), "{stalled}");
+    assert!(stalled["pending"]["oldest_ns"].as_u64() > Some(100_000_000), "{stalled}");
+    assert!(stalled["latency"]["mean_ns"].as_f64() > Some(50e6), "{stalled}");
+    scene.servers[2].delay_ms.store(0, Ordering::Relaxed);
+    assert_eq!(load.end(), [""; 0]);
+}
+
 #[test]
 fn root_maglev_measures_nothing_and_moves_nothing() {
     if skipped() {

@@ -76,6 +76,15 @@ struct dwell_load {
 	__u64 opened; /* connections that were entered into the table */
 };
 
+/* Requests that wait for their answers, by age in octaves from 2^20 ns (1 ms) to 2^36: a younger one is in the first
+ * element.
+ */
+#define DWELL_PENDING_LOGS 16
+#define DWELL_PENDING_LOG_MIN 20
+struct dwell_pending {
+	__u32 count[DWELL_PENDING_LOGS];
+};
+
 struct dwell_balance_config {
 	__u64 hash_seed;               /* seed of Maglev hashes: the same on all balancers of a VIP */
 	struct dwell_address outer_v4; /* source of outer headers; the low 16 bits vary */

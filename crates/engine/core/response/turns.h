@@ -485,6 +485,21 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	turn->flags |= DWELL_TURN_AGED;
 }
 
+/* Returns for how long the request under way has waited, with nothing of its answer; 0: there is none, or streams share
+ * the connection, or it has waited for longer than a response may take and the client may be gone.
+ */
+static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state *state,
+						 const struct dwell_response_config *config, __u64 now_ns)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+	__u64 age_ns;
+
+	if (config->estimator != DWELL_ESTIMATE_AUTO || !turn->start || turn->end || turn->flags & DWELL_TURN_SHARED)
+		return 0;
+	age_ns = (__u64)(dwell_tick_at(state, now_ns) - turn->start) << DWELL_TICK_SHIFT;
+	return age_ns <= config->idle_ns ? age_ns : 0;
+}
+
 /* Fills the record, and resets what is counted per epoch. */
 static __always_inline void dwell_turn_take(struct dwell_auto_state *state, struct dwell_epoch *epoch)
 {

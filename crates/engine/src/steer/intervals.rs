@@ -1,9 +1,12 @@
 //! Aggregates estimates of connections to statistics of each backend and interval.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    iter,
+};
 
 use super::{
-    BackendStats, Constant, Latency, OutOfRange,
+    BackendStats, Constant, Latency, OutOfRange, Pending,
     range::{check_all, constants},
 };
 use crate::{
@@ -57,6 +60,8 @@ pub struct BackendState {
     pub configured: f64,
     /// The number of connections that were active within the active timeout.
     pub active: u64,
+    /// The requests that wait for their answers.
+    pub pending: Pending,
     /// The backend is healthy, and not draining.
     pub is_usable: bool,
 }
@@ -80,6 +85,9 @@ impl Default for Real {
         Real { requests: 0, intervals: VecDeque::from([HashMap::new()]) }
     }
 }
+
+/// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
+const OVERDUE: u64 = 4;
 
 /// A connection: client, server, protocol.
 pub type Connection = (Endpoint, Endpoint, Protocol);
@@ -140,12 +148,13 @@ impl Intervals {
     /// others.
     pub fn end(&mut self, backends: &[BackendState]) -> Vec<BackendStats> {
         let mut next = HashMap::with_capacity(backends.len());
+        let usual_ns = self.usual_ns();
         let stats = backends.iter().map(|backend| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
             let stats = BackendStats {
                 real: backend.real,
                 configured: backend.configured,
-                latency: self.config.latency(&real.intervals),
+                latency: self.config.latency(&real.intervals, &backend.pending, usual_ns),
                 requests: real.requests,
                 active: backend.active,
                 is_usable: backend.is_usable,
@@ -164,6 +173,17 @@ impl Intervals {
     }
 }
 
+impl Intervals {
+    /// Returns the median of the backends' latencies. `None` if no backend has one.
+    fn usual_ns(&self) -> Option<u64> {
+        let latencies = self.reals.values().filter_map(|real| self.config.answered(&real.intervals, 0));
+        let mut means: Vec<u64> =
+            latencies.map(|(sums, intervals)| self.config.mean(&sums, &[], intervals).mean_ns).collect();
+        means.sort_unstable();
+        means.get(means.len() / 2).copied()
+    }
+}
+
 /// Returns whether the estimate is of a single response, with no other objection to it.
 fn is_single(record: &Record, estimate: &Estimate) -> bool {
     let epoch = &record.epoch;
@@ -175,8 +195,31 @@ fn is_single(record: &Record, estimate: &Estimate) -> bool {
 }
 
 impl IntervalsConfig {
-    /// Returns the mean over the newest intervals that together have enough connections.
-    fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>) -> Option<Latency> {
+    /// Returns the latency over the newest intervals that together have enough connections. A request that has waited
+    /// for [`OVERDUE`] times what is usual, here or elsewhere, counts as a response that took as long as it has waited:
+    /// a backend that answers nothing makes no estimate, and that is not good news.
+    fn latency(
+        &self,
+        intervals: &VecDeque<HashMap<Connection, Sum>>,
+        pending: &Pending,
+        usual_ns: Option<u64>,
+    ) -> Option<Latency> {
+        let own_ns = self.answered(intervals, 0).map(|(sums, intervals)| self.mean(&sums, &[], intervals).mean_ns);
+        let overdue: Vec<_> = match own_ns.or(usual_ns) {
+            Some(usual_ns) => pending.at_least(usual_ns.saturating_mul(OVERDUE)).collect(),
+            None => Vec::new(),
+        };
+        let late = overdue.iter().map(|(_, count)| *count as usize).sum();
+        let (sums, intervals) = self.answered(intervals, late)?;
+        Some(self.mean(&sums, &overdue, intervals))
+    }
+
+    /// Returns the responses of the newest intervals in which enough connections had some, along with `late` others.
+    fn answered(
+        &self,
+        intervals: &VecDeque<HashMap<Connection, Sum>>,
+        late: usize,
+    ) -> Option<(HashMap<Connection, Sum>, u32)> {
         let enough = self.min_connections as usize;
         let mut sums: HashMap<Connection, Sum> = HashMap::new();
         for (back, interval) in intervals.iter().rev().enumerate() {
@@ -186,23 +229,22 @@ impl IntervalsConfig {
                 sum.ns += new.ns;
                 sum.samples += new.samples;
             }
-            if sums.len() >= enough {
-                return Some(self.mean(&sums, back as u32 + 1));
+            if sums.len() + late >= enough {
+                return Some((sums, back as u32 + 1));
             }
         }
         None
     }
 
-    fn mean(&self, sums: &HashMap<Connection, Sum>, intervals: u32) -> Latency {
+    /// Returns the mean of connections' responses, and of overdue requests by age.
+    fn mean(&self, sums: &HashMap<Connection, Sum>, overdue: &[(u64, u32)], intervals: u32) -> Latency {
+        let answered = sums.values().filter(|sum| sum.responses > 0.0).map(|sum| {
+            let counted = sum.responses.min(self.most_responses.into());
+            (sum.ns / sum.responses, counted)
+        });
+        let overdue = overdue.iter().flat_map(|(age_ns, count)| iter::repeat_n((*age_ns as f64, 1.0), *count as usize));
         // Sorted, because the result of a floating-point sum depends on the order.
-        let mut means: Vec<(f64, f64)> = sums
-            .values()
-            .filter(|sum| sum.responses > 0.0)
-            .map(|sum| {
-                let counted = sum.responses.min(self.most_responses.into());
-                (sum.ns / sum.responses, counted)
-            })
-            .collect();
+        let mut means: Vec<(f64, f64)> = answered.chain(overdue).collect();
         means.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let count = means.len() as f64;
         let weight: f64 = means.iter().map(|(_, counted)| counted).sum();

@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     response::{Estimate, Method, Reason, Truth},
-    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency},
+    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency, Pending},
 };
 
 use crate::queues::record;
@@ -20,7 +20,7 @@ fn estimate(response_ns: u64, batches: u64) -> Estimate {
 }
 
 fn backend(real: u32) -> BackendState {
-    BackendState { real, configured: 1.0, active: 4, is_usable: true }
+    BackendState { real, configured: 1.0, active: 4, pending: Pending::default(), is_usable: true }
 }
 
 fn intervals(min_connections: u32) -> Intervals {
@@ -43,6 +43,39 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
         BackendStats { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
     assert_eq!(seen, [expected]);
     assert_eq!(seen[0].freshness(), 251.0);
+}
+
+#[test]
+fn requests_that_wait_for_far_longer_than_usual_count_although_nothing_has_answered() {
+    const MS: u64 = 1_000_000;
+    let mut intervals = intervals(2);
+    let waiting = |age_ns: u64, count: usize| {
+        let mut pending = Pending::default();
+        (0..count).for_each(|_| pending.add(age_ns));
+        BackendState { pending, ..backend(1) }
+    };
+    let mut end = |answers: u32, state: BackendState| {
+        (0..answers).for_each(|number| intervals.add(1, &record(number, 2), &estimate(10 * MS, 2)));
+        (0..2).for_each(|number| intervals.add(2, &record(number, 2), &estimate(10 * MS, 2)));
+        intervals.end(&[state, backend(2)])[0].latency.map(|l| (l.mean_ns, l.connections, l.intervals))
+    };
+    assert_eq!(end(2, waiting(30 * MS, 9)), Some((10 * MS, 2, 1)), "nothing unusual");
+    // From here on it answers nobody. With too few who wait, earlier answers count beside them.
+    assert_eq!(end(0, waiting(1_000 * MS, 1)).map(|it| (it.1, it.2)), Some((3, 2)));
+    // Ages are known within an octave: these are at least 2^29 and 2^31 ns.
+    assert_eq!(end(0, waiting(1_000 * MS, 3)), Some((1 << 29, 3, 1)));
+    assert_eq!(end(0, waiting(3_000 * MS, 3)), Some((1 << 31, 3, 1)));
+}
+
+#[test]
+fn what_is_usual_elsewhere_counts_for_a_backend_that_has_never_answered() {
+    let mut intervals = intervals(2);
+    (0..2).for_each(|number| intervals.add(2, &record(number, 2), &estimate(10_000_000, 2)));
+    let mut silent = backend(1);
+    (0..5).for_each(|_| silent.pending.add(1 << 30));
+    let seen = intervals.end(&[silent, backend(2)]);
+    assert_eq!(seen[0].latency.map(|latency| latency.mean_ns), Some(1 << 30));
+    assert_eq!(seen[1].latency.map(|latency| latency.mean_ns), Some(10_000_000));
 }
 
 #[test]

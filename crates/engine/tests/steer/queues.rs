@@ -9,7 +9,7 @@ use std::{
 use dwell_engine::{
     abi,
     response::{Estimate, Method, Record, Truth},
-    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Policy, Share},
+    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Pending, Policy, Share},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use zerocopy::IntoBytes;
@@ -224,6 +224,7 @@ impl Run<'_> {
                 real: server as u32 + 1,
                 configured: 1.0,
                 active: self.active[server],
+                pending: Pending::default(),
                 is_usable: true,
             })
             .collect();

@@ -69,6 +69,14 @@ struct {
 	__uint(max_entries, 1);
 } actives SEC(".maps");
 
+/* Requests that wait per real, as the sweep finds them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_pending);
+	__uint(max_entries, 1);
+} pending SEC(".maps");
+
 /* VIPs that route by connection ID, by slot; see lb/zero_rtt.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -148,7 +148,7 @@ impl PlaneOptions {
             // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
             "tables" | "vip_counts" => self.max_vips + 1,
-            "reals" | "real_counts" | "actives" => self.max_reals + 1,
+            "reals" | "real_counts" | "actives" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
             "zero_places" => self.max_reals + 1,
             "heavies" => self.max_zero_servers + 1,

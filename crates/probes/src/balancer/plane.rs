@@ -6,6 +6,7 @@ use dwell_engine::{
     abi,
     balance::{self, Counters, Decision, Load, NextHop, Real, Vip, VipKey},
     response::Record,
+    steer::Pending,
 };
 use libbpf_rs::{MapMut, Object, OpenObject, Program};
 use zerocopy::IntoBytes;
@@ -29,7 +30,10 @@ pub(super) const CHAINED: &str = "balance_xdp_chained";
 /// The number of connections by backend. A connection is active if it had a packet within the active timeout and its
 /// client has not closed it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ActiveConnections(Vec<u64>);
+pub struct ActiveConnections {
+    words: Vec<u64>,
+    pending: Vec<Pending>,
+}
 
 impl ActiveConnections {
     /// Returns the number of active connections of a backend.
@@ -44,11 +48,16 @@ impl ActiveConnections {
 
     /// Returns the number of active connections of all backends.
     pub fn total(&self) -> u64 {
-        self.0.iter().map(|word| word & u64::from(u32::MAX)).sum()
+        self.words.iter().map(|word| word & u64::from(u32::MAX)).sum()
+    }
+
+    /// Returns the requests to a backend that wait for their answers.
+    pub fn pending(&self, real: u32) -> Pending {
+        self.pending.get(real as usize).copied().unwrap_or_default()
     }
 
     fn word(&self, real: u32) -> u64 {
-        self.0.get(real as usize).copied().unwrap_or(0)
+        self.words.get(real as usize).copied().unwrap_or(0)
     }
 }
 
@@ -366,9 +375,9 @@ impl Plane {
     /// If the kernel does not run the program.
     pub fn sweep(&mut self, mut emit: impl FnMut(Record)) -> Result<ActiveConnections, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
-        let map = self.map("actives");
         for number in 1..=numbers {
-            maps::write(&map, "actives", &number.to_ne_bytes(), &0u64)?;
+            maps::write(&self.map("actives"), "actives", &number.to_ne_bytes(), &0u64)?;
+            maps::write(&self.map("pending"), "pending", &number.to_ne_bytes(), &abi::dwell_pending::default())?;
         }
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
         let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
@@ -380,13 +389,15 @@ impl Plane {
             events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE, 0)?;
         }
         self.events.drain(emit)?;
-        let map = self.map("actives");
-        let mut actives = vec![0];
+        let mut found = ActiveConnections { words: vec![0], pending: vec![Pending::default()] };
         for number in 1..=numbers {
-            let found = maps::read(&map, "actives", &number.to_ne_bytes())?;
-            actives.push(found.unwrap_or(0));
+            let word = maps::read(&self.map("actives"), "actives", &number.to_ne_bytes())?;
+            found.words.push(word.unwrap_or(0));
+            let pending: Option<abi::dwell_pending> =
+                maps::read(&self.map("pending"), "pending", &number.to_ne_bytes())?;
+            found.pending.push(pending.map_or_else(Pending::default, |pending| Pending::from_core(&pending)));
         }
-        Ok(ActiveConnections(actives))
+        Ok(found)
     }
 
     /// Returns the counters, summed over all CPUs.

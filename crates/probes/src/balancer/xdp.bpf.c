@@ -86,6 +86,27 @@ int ask(struct xdp_md *xdp)
 	return XDP_PASS;
 }
 
+/* Counts the request that waits at a slot, unless the client has ended the connection. No lock is held: a packet that
+ * passes meanwhile may count as waiting, or not.
+ */
+static __always_inline void count_pending(struct dwell_table *table, const struct dwell_slot *slot, __u32 real)
+{
+	struct dwell_pending *found;
+	__u64 age_ns;
+	__u32 log;
+
+	if (!slot->measured || slot->head.flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
+		return;
+	age_ns = dwell_turn_pending_ns(&slot->state.adaptive, &dwell_response_program_of(table)->response,
+				     dwell_now(table->clock));
+	found = age_ns ? bpf_map_lookup_elem(&pending, &real) : 0;
+	if (!found)
+		return;
+	log = dwell_log2(age_ns);
+	log = log > DWELL_PENDING_LOG_MIN ? log - DWELL_PENDING_LOG_MIN : 0;
+	found->count[log < DWELL_PENDING_LOGS ? log : DWELL_PENDING_LOGS - 1]++;
+}
+
 static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
 {
 	struct dwell_bucket *bucket;
@@ -109,6 +130,7 @@ static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index,
 		/* all connections in the upper half, active ones in the lower */
 		if (active)
 			*active += 1ULL << 32 | dwell_is_active(table, slot);
+		count_pending(table, slot, real);
 	}
 }
 

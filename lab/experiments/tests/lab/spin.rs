@@ -41,17 +41,17 @@ fn root_quic_is_measured_by_its_handshake_and_spin_bit() {
             round_trips.entry((method, answerer)).or_default().push(object["rtt_ns"].as_u64().unwrap());
         }
     }
-    let median = |method: &str, role: Role, least: usize| {
+    // The shortest one, as other work on this machine delays most of them.
+    let shortest = |method: &str, role: Role, least: usize| {
         let key = (method.to_owned(), Lab::address_v4(role).to_string());
-        let mut values = round_trips.get(&key).unwrap_or_else(|| panic!("no {key:?} in {round_trips:?}")).clone();
+        let values = round_trips.get(&key).unwrap_or_else(|| panic!("no {key:?} in {round_trips:?}"));
         assert!(values.len() >= least, "{key:?}: {values:?}");
-        values.sort_unstable();
-        Nanos(values[(values.len() - 1) / 2])
+        Nanos(*values.iter().min().unwrap())
     };
     let near = |measured: Nanos, truth: Nanos| measured >= truth && measured < truth + GENEROUS;
-    assert!(near(median("quic-handshake", Role::Server, 8), SERVER_RTT), "{round_trips:?}");
+    assert!(near(shortest("quic-handshake", Role::Server, 8), SERVER_RTT), "{round_trips:?}");
     // A share of connections does not spin, by chance; that none of eight does will not happen.
-    assert!(near(median("quic-spin", Role::Client, 10), CLIENT_RTT), "{round_trips:?}");
-    assert!(near(median("quic-spin", Role::Server, 10), SERVER_RTT), "{round_trips:?}");
-    assert!(near(median("quic-spin-loop", Role::Server, 1), CLIENT_RTT + SERVER_RTT), "{round_trips:?}");
+    assert!(near(shortest("quic-spin", Role::Client, 10), CLIENT_RTT), "{round_trips:?}");
+    assert!(near(shortest("quic-spin", Role::Server, 10), SERVER_RTT), "{round_trips:?}");
+    assert!(near(shortest("quic-spin-loop", Role::Server, 1), CLIENT_RTT + SERVER_RTT), "{round_trips:?}");
 }

@@ -6,6 +6,7 @@ use dwell_balancer::{
     api::{BackendStatus, Client, HealthState, Request, Status, VipStatus},
     plan::Phase,
 };
+use dwell_records::counted;
 
 use super::{SocketArgs, object, print};
 use crate::exit::{Exit, Failure};
@@ -39,6 +40,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     Ok(Exit::Done)
 }
+
+/// A request that waits for longer is worth a line: 1 s.
+const LONG_NS: u64 = 1_000_000_000;
 
 /// Formats a status as a table. With an earlier status, it shows rates instead of totals.
 pub fn text(status: &Status, before: Option<&Status>) -> String {
@@ -135,6 +139,10 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             count(backend.packets, was.map(|was| was.packets)),
             reason(backend)
         );
+        if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
+            let requests = counted(backend.pending.requests, "request waits", "requests wait");
+            let _ = writeln!(text, "    {requests} for an answer, the oldest for {} or more", duration(oldest_ns));
+        }
         if let Some(load) = &backend.load {
             let wait = load.wait_ns.map_or("an unknown wait".into(), |wait| format!("a {} wait", duration(wait)));
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
