@@ -24,5 +24,6 @@ pub mod stats;
 pub mod steer;
 mod table;
 pub mod units;
+pub mod why;
 
 pub use flow_id::flow_id;

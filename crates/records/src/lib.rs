@@ -28,7 +28,7 @@ pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
     ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record,
-    Response, Stack, StackHop, StackPlace, StackShift, Status, Verb, Verdict,
+    Response, Stack, StackHop, StackPlace, StackShift, Status, Verb, Verdict, Why,
 };
 pub use schema::Schema;
 pub use sink::{Flush, Sink, SinkError, print};

@@ -12,6 +12,7 @@ use dwell_engine::{
     measure::{FlowEvent, Method, Sample},
     response,
     rtt::{Counter, Counters, Figures},
+    why,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,6 +71,8 @@ records! {
     Sockets(&'a Sockets<'a>),
     /// The end of `dwell run`.
     SocketEnd(&'a SocketEnd<'a>),
+    /// The answer of `dwell why`.
+    Why(&'a Why<'a>),
 }
 
 /// A finished interval with the groups that had samples in it.
@@ -285,6 +288,17 @@ pub(crate) fn figure_name(figure: Figure) -> &'static str {
         Figure::P99 => "p99",
         Figure::Mean => "mean",
     }
+}
+
+/// Why a target is slow.
+#[derive(Debug, Clone, Copy)]
+pub struct Why<'a> {
+    /// The end of the look on the source's clock.
+    pub end_ns: u64,
+    /// What was measured.
+    pub evidence: &'a why::Evidence,
+    /// What follows from it.
+    pub verdict: &'a why::Verdict,
 }
 
 /// What a run lost and cost.

@@ -24,6 +24,7 @@ mod star;
 mod usage;
 mod values;
 mod verbs;
+mod why;
 
 pub use programs::Programs;
 pub use verbs::main;

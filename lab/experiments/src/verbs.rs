@@ -30,6 +30,7 @@ use crate::{
     socket::{self, End, run_end},
     stack,
     values::{rate, reorder, share},
+    why,
 };
 
 #[derive(Debug, Parser)]
@@ -49,6 +50,7 @@ Examples:
   sudo dwell-lab rtt                        the round trips that dwell, tshark and tcptrace find
   sudo dwell-lab stack bulk                 where the time goes from socket to socket
   sudo dwell-lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
+  sudo dwell-lab why                        whether dwell why names the cause of known faults
   sudo dwell-lab lb tail                    tail latencies with and without steering by latency
   sudo dwell-lab quic policies              which balancing keeps 0-RTT
   dwell-lab sim paper                       the tables of the TrafficGrinder paper
@@ -94,6 +96,7 @@ enum Verb {
     Response(Box<response::Response>),
     Stack(stack::verb::Stack),
     Run(run::verb::Run),
+    Why(why::verb::Why),
     Socket(socket::verb::Socket),
     Lb(lb::verb::Lb),
     Quic(quic::verb::Quic),
@@ -186,6 +189,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
             | Verb::Response(_)
             | Verb::Stack(_)
             | Verb::Run(_)
+            | Verb::Why(_)
             | Verb::Socket(_)
             | Verb::Lb(_)
             | Verb::Quic(_)
@@ -214,6 +218,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
         Verb::Rtt(args) => rtt::verb::run(args),
         Verb::Stack(stack) => stack::verb::run(stack),
         Verb::Run(args) => run::verb::run(args),
+        Verb::Why(args) => why::verb::run(args),
         Verb::Socket(socket) => socket::verb::run(socket),
         Verb::Lb(lb) => lb::verb::run(lb),
         Verb::Quic(quic) => quic::verb::run(quic),

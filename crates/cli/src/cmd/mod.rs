@@ -14,6 +14,7 @@ mod run;
 mod schema;
 mod sim;
 mod stack;
+mod why;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ use crate::exit::Failure;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    Why(why::Args),
     Rtt(Box<rtt::Args>),
     Response(Box<response::Args>),
     Stack(Box<stack::Args>),
@@ -45,6 +47,7 @@ impl Verb {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let exit = match self {
             Verb::Run(args) => return run::run(&args),
+            Verb::Why(args) => why::run(&args),
             Verb::Rtt(args) => rtt::run(&args),
             Verb::Response(args) => response::run(&args),
             Verb::Stack(args) => stack::run(&args),

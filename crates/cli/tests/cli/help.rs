@@ -40,6 +40,11 @@ fn stack_help() {
 }
 
 #[test]
+fn why_help() {
+    insta::assert_snapshot!(help(&["why", "--help"]));
+}
+
+#[test]
 fn run_help() {
     insta::assert_snapshot!(help(&["run", "--help"]));
 }

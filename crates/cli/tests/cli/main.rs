@@ -38,5 +38,6 @@ mod stack_devices;
 mod stack_faults;
 mod summary;
 mod support;
+mod why;
 mod wire;
 mod written;

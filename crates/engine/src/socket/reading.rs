@@ -22,12 +22,20 @@ pub struct TcpInfo {
     pub state: u8,
     /// The last delivery rate was limited by the application.
     pub app_limited: bool,
+    /// The state of TCP's congestion avoidance: 3 and 4 while it repairs a loss, fast or after a timeout.
+    pub congestion_state: u8,
     /// The maximum segment size for sending, in bytes.
     pub send_mss: u32,
     /// The maximum received segment size as estimated by the kernel, in bytes.
     pub receive_mss: u32,
     /// The number of segments in flight.
     pub unacked: u32,
+    /// The number of segments that are taken for lost and were not yet sent again.
+    pub lost: u32,
+    /// The time since the last data was sent, in milliseconds, as coarse as the kernel's tick.
+    pub last_data_sent_ms: u32,
+    /// The time since the last data was received, in milliseconds, as coarse as the kernel's tick.
+    pub last_data_received_ms: u32,
     /// The smoothed round-trip time; 0 before the first sample.
     pub rtt_us: u32,
     /// The mean deviation of the round-trip time.
@@ -50,8 +58,12 @@ pub struct TcpInfo {
     pub min_rtt_us: Option<u32>,
     /// The number of received segments with data (4.6).
     pub data_segments_in: Option<u32>,
+    /// The number of sent segments with data, including retransmissions (4.6).
+    pub data_segments_out: Option<u32>,
     /// The delivery rate of the last acknowledged bytes, in bytes per second (4.9).
     pub delivery_rate: Option<u64>,
+    /// The time with data that is not acknowledged yet, in microseconds, as coarse as the kernel's tick (4.10).
+    pub busy_us: Option<u64>,
     /// The time limited by the peer's receive window, in microseconds (4.10).
     pub receiver_limited_us: Option<u64>,
     /// The time limited by the send buffer, in microseconds (4.10).
@@ -62,6 +74,8 @@ pub struct TcpInfo {
     pub bytes_retransmitted: Option<u64>,
     /// The number of segments that arrived out of order (5.4).
     pub out_of_order: Option<u32>,
+    /// The receive window that the peer offers, in bytes (5.4).
+    pub send_window: Option<u32>,
 }
 
 impl TcpInfo {
@@ -82,9 +96,13 @@ impl TcpInfo {
         Some(TcpInfo {
             state: *bytes.first()?,
             app_limited: bytes.get(7)? & 1 != 0,
+            congestion_state: *bytes.get(1)?,
             send_mss: u32_at(16)?,
             receive_mss: u32_at(20)?,
             unacked: u32_at(24)?,
+            lost: u32_at(32)?,
+            last_data_sent_ms: u32_at(44)?,
+            last_data_received_ms: u32_at(52)?,
             rtt_us: u32_at(68)?,
             rtt_variation_us: u32_at(72)?,
             ssthresh: u32_at(76)?,
@@ -96,12 +114,15 @@ impl TcpInfo {
             notsent_bytes: u32_at(144),
             min_rtt_us: u32_at(148).filter(|&rtt| rtt != u32::MAX),
             data_segments_in: u32_at(152),
+            data_segments_out: u32_at(156),
             delivery_rate: u64_at(160),
+            busy_us: u64_at(168),
             receiver_limited_us: u64_at(176),
             buffer_limited_us: u64_at(184),
             bytes_sent: u64_at(200),
             bytes_retransmitted: u64_at(208),
             out_of_order: u32_at(224),
+            send_window: u32_at(228),
         })
     }
 

@@ -7,7 +7,9 @@ use nix::libc::{ENOBUFS, ENOENT, ESTALE, MSG_DONTWAIT};
 
 use super::{
     Error,
-    message::{Answer, CONNECTED, ESTABLISHED, Family, SocketId, SocketReport, answers, dump_request, socket_request},
+    message::{
+        Answer, CONNECTED, ESTABLISHED, Family, LISTEN, SocketId, SocketReport, answers, dump_request, socket_request,
+    },
 };
 use crate::clock::monotonic_ns;
 
@@ -50,6 +52,11 @@ impl Diag {
     /// Reports every established connection with its TCP_INFO.
     pub(super) fn dump_established(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         self.dump(ESTABLISHED, true, each)
+    }
+
+    /// Reports every socket that listens.
+    pub(super) fn dump_listening(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
+        self.dump(LISTEN, false, each)
     }
 
     fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {

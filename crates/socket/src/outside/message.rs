@@ -28,6 +28,8 @@ pub(super) const ESTABLISHED: u32 = 1 << 1;
 /// The states from the handshake until both ends have closed, as bits: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT,
 /// LAST_ACK, CLOSING. This excludes sockets that listen, and those that only wait for late packets.
 pub(super) const CONNECTED: u32 = ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// The LISTEN state, as a bit.
+pub(super) const LISTEN: u32 = 1 << 10;
 
 /// An address family of TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,8 @@ mod message;
 mod pace;
 mod processes;
 mod remote;
+mod survey;
+mod tasks;
 mod trial;
 
 use std::{
@@ -39,6 +41,7 @@ pub use self::{
     cgroup::Cgroup,
     processes::{has_library, maps},
     remote::remedy,
+    survey::{Selected, Survey},
     trial::{TrialError, trial},
 };
 
@@ -532,8 +535,13 @@ fn before_first_byte(time_ns: u64) -> Reading {
         segments_in: Some(0),
         notsent_bytes: Some(0),
         data_segments_in: Some(0),
+        data_segments_out: Some(0),
+        busy_us: Some(0),
+        receiver_limited_us: Some(0),
+        buffer_limited_us: Some(0),
         bytes_sent: Some(0),
         bytes_retransmitted: Some(0),
+        out_of_order: Some(0),
         ..TcpInfo::default()
     };
     Reading { time_ns, info, unacknowledged: Some(0), readable: Some(0) }

@@ -31,6 +31,8 @@ pub(super) struct Processes {
 
 enum Selection {
     Scope(Scope),
+    /// All processes whose descriptors may be read.
+    All,
     /// The processes of a cgroup that are in the network namespace of this number.
     Cgroup {
         path: PathBuf,
@@ -88,6 +90,10 @@ impl Processes {
         }
     }
 
+    pub(super) fn of_all() -> Processes {
+        Processes { selection: Selection::All, known: BTreeMap::new(), denied: Vec::new(), has_grown: false }
+    }
+
     pub(super) fn of_cgroup(path: PathBuf, namespace: u64) -> Processes {
         Processes {
             selection: Selection::Cgroup { path, namespace },
@@ -138,6 +144,10 @@ impl Processes {
         match &self.selection {
             Selection::Scope(Scope::Process(_)) => return,
             Selection::Scope(Scope::Tree(_)) => {}
+            Selection::All => {
+                self.known = numbered().filter_map(|pid| Some((pid, started(pid)?))).collect();
+                return;
+            }
             Selection::Cgroup { path, namespace: wanted } => {
                 let members = members(path).unwrap_or_default().into_iter();
                 let members = members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
@@ -206,12 +216,14 @@ fn children(pid: u32) -> Vec<u32> {
     }
 }
 
+/// Lists all processes.
+fn numbered() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 fn children_among_all(parent: u32) -> Vec<u32> {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| status(pid).is_some_and(|status| status.parent == parent)).collect()
+    numbered().filter(|&pid| status(pid).is_some_and(|status| status.parent == parent)).collect()
 }
 
 /// Returns the start time of a process, in ticks since boot, or `None` if it does not exist or is a zombie.
@@ -226,8 +238,17 @@ struct Status {
     began: u64,
 }
 
+/// Returns the state of a thread, from its file `stat`.
+pub(super) fn task_state(path: &str) -> Option<char> {
+    read_status(path).map(|status| status.state)
+}
+
 fn status(pid: u32) -> Option<Status> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    read_status(&format!("/proc/{pid}/stat"))
+}
+
+fn read_status(path: &str) -> Option<Status> {
+    let text = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The name may contain any character.
     let (_, rest) = text.rsplit_once(')')?;

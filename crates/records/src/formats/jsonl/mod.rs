@@ -13,6 +13,7 @@ mod shift;
 mod sockets;
 mod stack;
 mod status;
+mod why;
 
 use super::Format;
 use crate::{Record, Schema, Source, Timestamps};
@@ -44,6 +45,7 @@ impl Format for Jsonl {
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
+            Record::Why(verdict) => why::verdict(verdict, objects),
         }
     }
 }
@@ -63,6 +65,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();
     schema.add::<status::StatusObject<'_>>();
+    schema.add::<why::VerdictObject<'_>>();
 }
 
 /// Writes the objects of one record.

@@ -11,6 +11,7 @@ mod socket_summary;
 mod sockets;
 mod stack;
 mod table;
+mod why;
 
 use std::{
     borrow::Cow,
@@ -80,6 +81,7 @@ impl Format for Text {
             }
             Record::Sockets(sockets) => self.sockets.write(sockets, &mut self.times, source, out),
             Record::SocketEnd(end) => socket_summary::write(end, out),
+            Record::Why(verdict) => why::verdict(verdict, out),
         }
     }
 }

@@ -1,0 +1,90 @@
+//! Looks at connections until the time is over, the program has ended, or Ctrl-C.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::stderr,
+    os::fd::AsFd,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use dwell_app::progress::Bar;
+use dwell_engine::why::Evidence;
+use dwell_socket::{
+    clock::monotonic_ns,
+    outside::{self, Selected, Survey},
+};
+
+use super::layers::Stamping;
+use crate::{
+    exit::{Exit, Failure},
+    stop::Stop,
+};
+
+/// The longest time between two checks whether to stop.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Looks at the connections of a target.
+pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> Result<Evidence, Failure> {
+    let mut survey = start(selected.clone())?;
+    let stamping = Stamping::start(selected);
+    let bar = Bar::new(duration.as_millis() as u64, "ms");
+    let begun = Instant::now();
+    while !stop.is_asked() && !survey.has_ended() {
+        turn(&mut survey)?;
+        bar.advance_to(begun.elapsed().as_millis() as u64);
+    }
+    drop(bar);
+    let mut evidence = survey.evidence(name);
+    stamping.end(&mut evidence);
+    Ok(evidence)
+}
+
+/// Runs a program and looks at its connections. It runs on when the time is over, and this waits for its end.
+pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Result<Evidence, Failure> {
+    let shown = program.display();
+    let output = stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::new(Exit::Host, error))?;
+    let child = Command::new(program).args(arguments).stdout(Stdio::from(output)).spawn();
+    let mut child = child.map_err(|error| Failure::usage(anyhow!("cannot run {shown}: {error}")))?;
+    let looked = watch(&mut child, &shown.to_string(), stop);
+    // A program that is not waited for would be a zombie.
+    child.wait().map_err(|error| Failure::new(Exit::Host, error))?;
+    looked
+}
+
+fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure> {
+    let selected = Selected::Process(child.id());
+    let mut survey = start(selected.clone())?;
+    let stamping = Stamping::start(&selected);
+    while !stop.is_asked() && !has_ended(child)? {
+        turn(&mut survey)?;
+    }
+    let mut evidence = survey.evidence(name);
+    stamping.end(&mut evidence);
+    Ok(evidence)
+}
+
+fn has_ended(child: &mut Child) -> Result<bool, Failure> {
+    child.try_wait().map(|status| status.is_some()).map_err(|error| Failure::new(Exit::Host, error))
+}
+
+fn start(selected: Selected) -> Result<Survey, Failure> {
+    Survey::start(selected).map_err(|error| match error {
+        outside::Error::NoProcess { .. } => Failure::usage(error),
+        outside::Error::Namespace { pid } => Failure::new(
+            Exit::Host,
+            anyhow!(
+                "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell why {pid}`"
+            ),
+        ),
+        error => Failure::new(Exit::Host, error),
+    })
+}
+
+fn turn(survey: &mut Survey) -> Result<(), Failure> {
+    let due_ns = survey.poll().map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())).min(TURN));
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! The local application writes in pieces, with pauses in which nothing is under way: what T-RAT calls
+//! application-limited.
+
+use super::{super::Part, *};
+
+/// Shorter pauses are the ordinary work between two writes.
+const MIN_PAUSE_NS: f64 = 1e6;
+
+pub(super) const RULE: Rule = Rule {
+    name: "slow-application",
+    sentence: "The local application is the limit: it had written nothing to send",
+    assess,
+    remedies: application_remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let paused = evidence.times.share(Part::Application);
+    let mean = evidence.pause.mean_ns();
+    let mut facts = vec![
+        share("application paused with nothing under way", Some(paused), "tcp_info busy_time, polls"),
+        time("mean pause between two writes", mean, "polls"),
+        fact("pauses", Some(Value::Count(evidence.pause.count)), "polls"),
+    ];
+    facts.extend(process_facts(evidence));
+    Assessment { share: paused, holds: paused >= MIN_SHARE && reaches(mean, MIN_PAUSE_NS), facts }
+}

@@ -1,0 +1,194 @@
+//! The causes: each a file with what it means, which evidence speaks for and against it, and its remedies.
+
+mod application;
+mod distance;
+mod local_queue;
+mod loss;
+mod path_queue;
+mod peer;
+mod reader;
+mod receiver_window;
+mod send_buffer;
+mod service;
+
+use super::{Evidence, Fact, Remedy, Value};
+
+/// The share of the time in which somebody waited that a cause must explain.
+pub(super) const MIN_SHARE: f64 = 0.3;
+
+/// Why connections are slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The local application writes too little.
+    SlowApplication,
+    /// The send buffer holds less than a round trip needs.
+    SmallSendBuffer,
+    /// The peer's window is closed or small.
+    ReceiverWindow,
+    /// The local application does not read what has arrived.
+    SlowReader,
+    /// Packets wait in a queue of this host.
+    LocalQueue,
+    /// Packets wait in a queue on the path.
+    PathQueue,
+    /// Small requests, one after the other, to a peer that is far away.
+    Distance,
+    /// Packets are lost.
+    Loss,
+    /// The local application takes long to answer.
+    SlowService,
+    /// The peer takes long to answer.
+    SlowAnswer,
+}
+
+/// What the evidence says of one cause.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Assessment {
+    /// The share of the time in which somebody waited that the cause explains.
+    pub(super) share: f64,
+    /// Whether it is long enough, in its share and in physical terms.
+    pub(super) holds: bool,
+    /// The facts for and against it.
+    pub(super) facts: Vec<Fact>,
+}
+
+/// A cause's file.
+struct Rule {
+    name: &'static str,
+    /// The verdict, up to the share of the time.
+    sentence: &'static str,
+    assess: fn(&Evidence) -> Assessment,
+    remedies: fn(&Evidence) -> Vec<Remedy>,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Cause; 10] = [
+        Cause::SlowApplication,
+        Cause::SmallSendBuffer,
+        Cause::ReceiverWindow,
+        Cause::SlowReader,
+        Cause::LocalQueue,
+        Cause::PathQueue,
+        Cause::Distance,
+        Cause::Loss,
+        Cause::SlowService,
+        Cause::SlowAnswer,
+    ];
+
+    fn rule(self) -> &'static Rule {
+        match self {
+            Cause::SlowApplication => &application::RULE,
+            Cause::SmallSendBuffer => &send_buffer::RULE,
+            Cause::ReceiverWindow => &receiver_window::RULE,
+            Cause::SlowReader => &reader::RULE,
+            Cause::LocalQueue => &local_queue::RULE,
+            Cause::PathQueue => &path_queue::RULE,
+            Cause::Distance => &distance::RULE,
+            Cause::Loss => &loss::RULE,
+            Cause::SlowService => &service::RULE,
+            Cause::SlowAnswer => &peer::RULE,
+        }
+    }
+
+    /// Returns the name in output.
+    pub fn name(self) -> &'static str {
+        self.rule().name
+    }
+
+    /// Returns the verdict, where the cause explains this share of the time.
+    pub(super) fn sentence(self, share: f64) -> String {
+        format!("{} {:.0} % of the time.", self.rule().sentence, share * 100.0)
+    }
+
+    pub(super) fn assess(self, evidence: &Evidence) -> Assessment {
+        (self.rule().assess)(evidence)
+    }
+
+    pub(super) fn remedies(self, evidence: &Evidence) -> Vec<Remedy> {
+        (self.rule().remedies)(evidence)
+    }
+}
+
+/// The threshold of a figure in physical terms: false where the figure is unknown.
+fn reaches(figure: Option<f64>, least: f64) -> bool {
+    figure.is_some_and(|figure| figure >= least)
+}
+
+fn fact(what: &'static str, value: Option<Value>, method: &'static str) -> Fact {
+    Fact { what, value, method, speaks_for: true }
+}
+
+fn time(what: &'static str, ns: Option<f64>, method: &'static str) -> Fact {
+    fact(what, ns.map(Value::Time), method)
+}
+
+fn share(what: &'static str, share: Option<f64>, method: &'static str) -> Fact {
+    fact(what, share.map(Value::Share), method)
+}
+
+/// A fact that speaks against the cause if `is_against` holds, and for it otherwise.
+fn unless(is_against: bool, fact: Fact) -> Fact {
+    Fact { speaks_for: !is_against, ..fact }
+}
+
+fn remedy(command: String, effect: &'static str) -> Remedy {
+    Remedy { command, effect }
+}
+
+/// The port and filter arguments of other verbs for the target.
+fn port(evidence: &Evidence) -> String {
+    evidence.target.port.map_or_else(String::new, |port| format!(" --port {port}"))
+}
+
+/// The process, or a word that stands for it.
+fn pid(evidence: &Evidence) -> String {
+    evidence.target.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string())
+}
+
+/// The peer, or a word that stands for it.
+fn peer_address(evidence: &Evidence) -> String {
+    evidence.target.peer.map_or_else(|| "HOST".to_owned(), |peer| peer.to_string())
+}
+
+/// What a process did, in the facts of causes that lie in the application.
+fn process_facts(evidence: &Evidence) -> Vec<Fact> {
+    let process = evidence.process.as_ref();
+    vec![
+        share("its busiest thread ran", process.map(|it| it.busiest_thread), "/proc/PID/task/*/schedstat"),
+        share("a thread waited for a processor", process.map(|it| it.waiting_thread), "/proc/PID/task/*/schedstat"),
+        share("a thread waited for a disk", process.map(|it| it.disk), "/proc/PID/task/*/stat"),
+    ]
+}
+
+/// What to do about an application that is slow, by what it did meanwhile: it computed, waited for a processor or a disk,
+/// or for something else.
+fn application_remedies(evidence: &Evidence) -> Vec<Remedy> {
+    const MUCH: f64 = 0.5;
+    const SOME: f64 = 0.2;
+    let pid = pid(evidence);
+    let process = evidence.process.unwrap_or_default();
+    let mut remedies = Vec::new();
+    if process.waiting_thread >= SOME {
+        remedies.push(remedy(
+            format!("sudo renice -n -5 -p {pid}"),
+            "it waits for a processor: give it precedence, or move other work away",
+        ));
+    }
+    if process.disk >= SOME {
+        remedies.push(remedy("iostat -x 1 5".to_owned(), "it waits for a disk: shows which one is busy"));
+    }
+    if process.busiest_thread >= MUCH {
+        remedies.push(remedy(
+            format!("sudo perf top -p {pid}"),
+            "one of its threads is busy computing: shows in which functions",
+        ));
+    }
+    if remedies.is_empty() {
+        remedies.push(remedy(
+            format!("sudo strace -f -c -w -p {pid}"),
+            "it neither computes nor waits for a processor or a disk: shows in which calls it waits (Ctrl-C ends it)",
+        ));
+    }
+    remedies
+}

@@ -1,0 +1,50 @@
+//! Packets wait in a queue on the path: round trips under load are far longer than the shortest (bufferbloat).
+
+use super::{super::Part, *};
+
+/// What queues add to a round trip, at least.
+const MIN_QUEUE_NS: f64 = 10e6;
+
+pub(super) const RULE: Rule = Rule {
+    name: "path-queue",
+    sentence: "A queue on the path is full (bufferbloat): packets waited in it",
+    assess,
+    remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let in_queue = evidence.times.share(Part::RemoteQueue);
+    let queue = evidence.queue_ns();
+    let facts = vec![
+        share("round trips beyond the shortest, under load", Some(in_queue), "tcp_info rtt, min_rtt"),
+        time("round trip under load", evidence.transfers.mean_ns(), "tcp_info rtt"),
+        time("shortest round trip", evidence.transfers.base_ns(), "tcp_info min_rtt"),
+        time(
+            "mean wait in the queue of this host's device",
+            evidence.layers.and_then(|layers| layers.queueing_ns).map(|ns| ns as f64),
+            "byte stamps",
+        ),
+        share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
+    ];
+    Assessment { share: in_queue, holds: in_queue >= MIN_SHARE && reaches(queue, MIN_QUEUE_NS), facts }
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    let mut remedies = vec![
+        remedy(
+            format!("sudo dwell run --congestion bbr --attach {}", pid(evidence)),
+            "a congestion control that keeps queues short, on the running connections, until Ctrl-C",
+        ),
+        remedy(
+            "sudo sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
+            "the same for all new connections (`sudo modprobe tcp_bbr` first, if it is not there)",
+        ),
+    ];
+    if evidence.layers.is_none() {
+        remedies.push(remedy(
+            format!("sudo dwell stack{} --duration 10s", port(evidence)),
+            "shows whether the queue is that of this host's own device",
+        ));
+    }
+    remedies
+}

@@ -1,0 +1,30 @@
+//! Bytes have arrived and the local application has not read them.
+
+use super::{super::Part, *};
+
+/// Shorter waits are those of any reader that sleeps until data arrives.
+const MIN_WAIT_NS: f64 = 2e6;
+
+pub(super) const RULE: Rule = Rule {
+    name: "slow-reader",
+    sentence: "The local application reads too slowly: bytes waited for it",
+    assess,
+    remedies: application_remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let waited = evidence.times.share(Part::Reader);
+    let stamped = evidence.layers.and_then(|layers| layers.application_ns).map(|ns| ns as f64);
+    let counted = evidence.receive_buffer.mean_ns().map(|ns| ns as f64);
+    // Nobody may have read at all.
+    let mean = stamped.or(counted).unwrap_or(f64::INFINITY);
+    let mut facts = vec![
+        share("bytes were there to read", Some(waited), "sock_diag rqueue"),
+        time("mean wait to be read", counted, "byte counts"),
+    ];
+    if stamped.is_some() {
+        facts.push(time("mean wait of stamped bytes to be read", stamped, "byte stamps"));
+    }
+    facts.extend(process_facts(evidence));
+    Assessment { share: waited, holds: waited >= MIN_SHARE && mean >= MIN_WAIT_NS, facts }
+}

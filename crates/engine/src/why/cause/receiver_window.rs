@@ -1,0 +1,45 @@
+//! The peer offers too small a window: it reads slowly, or its receive buffer is small.
+
+use super::{super::Part, *};
+
+/// A lower threshold than that of others: the kernel counts this state itself.
+const MIN_LIMITED: f64 = 0.2;
+
+pub(super) const RULE: Rule = Rule {
+    name: "receiver-window",
+    sentence: "The peer does not take data fast enough: its receive window limited sending",
+    assess,
+    remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let limited = evidence.times.share(Part::ReceiverWindow);
+    let facts = vec![
+        share("sending was limited by the peer's window", Some(limited), "tcp_info rwnd_limited"),
+        share("the window had no room for a segment", closed(evidence), "tcp_info snd_wnd"),
+        time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
+    ];
+    Assessment { share: limited, holds: limited >= MIN_LIMITED, facts }
+}
+
+fn closed(evidence: &Evidence) -> Option<f64> {
+    (evidence.busy_polls > 0).then(|| evidence.closed_polls as f64 / evidence.busy_polls as f64)
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    /// From this share on the window is closed because nobody reads, and not merely small.
+    const CLOSED: f64 = 0.1;
+    let own = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let why = remedy(
+        format!("ssh {} dwell why :{own}", peer_address(evidence)),
+        "asks the peer's host what keeps its program from reading",
+    );
+    let grow = remedy(
+        format!("ssh {} sudo sysctl -w net.ipv4.tcp_rmem=\"'4096 131072 16777216'\"", peer_address(evidence)),
+        "lets receive buffers there grow to 16 MiB, unless the program sets SO_RCVBUF itself",
+    );
+    match closed(evidence) {
+        Some(share) if share < CLOSED => vec![grow, why],
+        _ => vec![why, grow],
+    }
+}

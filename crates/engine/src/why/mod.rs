@@ -1,0 +1,19 @@
+//! Why connections are slow: from what was measured of them to the cause.
+//!
+//! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s. [`Evidence`] is the sum over all
+//! connections of a target, with what is known of their process and of the layers of this host. [`decide`] ranks the
+//! [`Cause`]s by it. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
+
+mod cause;
+mod connection;
+mod evidence;
+mod part;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use cause::Cause;
+pub use connection::{Connection, Role};
+pub use evidence::{Evidence, Layers, Process, RoundTrip, Silences, Target, Unseen};
+pub use part::{Part, Times};
+pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -1,0 +1,251 @@
+//! The decision: from evidence to ranked causes.
+
+use super::{Cause, Evidence, Part, Unseen, cause::MIN_SHARE};
+
+/// The least time to look at a target, in nanoseconds.
+const MIN_OBSERVED_NS: u64 = 500_000_000;
+/// The least number of polls.
+const MIN_POLLS: u64 = 20;
+/// The least share of the time in which somebody waited, over all connections, below which they are called idle.
+const MIN_ACTIVE: f64 = 0.001;
+/// From this share of unexplained time on there is no verdict.
+const MAX_UNEXPLAINED: f64 = 0.5;
+
+/// A figure of a fact.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// A time in nanoseconds.
+    Time(f64),
+    /// A share, from 0 to 1.
+    Share(f64),
+    /// A number of things.
+    Count(u64),
+    /// A number of bytes.
+    Bytes(u64),
+}
+
+/// One fact, with how it was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fact {
+    /// What the figure is of.
+    pub what: &'static str,
+    /// The figure. `None` where it is not known.
+    pub value: Option<Value>,
+    /// How it was measured.
+    pub method: &'static str,
+    /// Whether it speaks for the cause (true) or against it (false).
+    pub speaks_for: bool,
+}
+
+/// A command that a reader can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    /// The command.
+    pub command: String,
+    /// What it does.
+    pub effect: &'static str,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// This is why.
+    Slow(Cause),
+    /// There was traffic, and nothing slows it down.
+    Healthy,
+    /// There was nothing to see.
+    NoTraffic,
+    /// There was not enough to decide.
+    NotEnough,
+}
+
+/// How sure the verdict is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Certainty {
+    /// Another cause explains nearly as much, or a fact speaks against this one.
+    Possible,
+    /// It explains the largest part of the time, but not most of it, or something could not be seen.
+    Likely,
+    /// It explains most of the time, and nothing speaks against it.
+    Sure,
+}
+
+impl Certainty {
+    /// Returns the name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Certainty::Possible => "possible",
+            Certainty::Likely => "likely",
+            Certainty::Sure => "sure",
+        }
+    }
+}
+
+/// A cause that holds, and the share of the time that it explains.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranked {
+    /// The cause.
+    pub cause: Cause,
+    /// The share of the time in which somebody waited.
+    pub share: f64,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// What was found.
+    pub outcome: Outcome,
+    /// How sure it is. `None` without a verdict.
+    pub certainty: Option<Certainty>,
+    /// One sentence.
+    pub sentence: String,
+    /// All causes that hold, the one that explains most first.
+    pub ranked: Vec<Ranked>,
+    /// Parts of the time in which somebody waited, with their nanoseconds, in the order in which they are shown.
+    pub parts: Vec<(Part, f64)>,
+    /// The evidence, what speaks for the verdict first.
+    pub facts: Vec<Fact>,
+    /// What could not be seen.
+    pub unseen: Vec<Unseen>,
+    /// What to do, the best first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Decides why the connections of a target are slow.
+pub fn decide(evidence: &Evidence) -> Verdict {
+    let assessed = Cause::ALL.map(|cause| (cause, cause.assess(evidence)));
+    let mut holding: Vec<_> = assessed.into_iter().filter(|(_, assessed)| assessed.holds).collect();
+    // A slow reader closes its window, and a slow service lets its client wait: with both ends on this host, the nearer
+    // cause is the one.
+    let holds = |cause| holding.iter().any(|(other, _)| *other == cause);
+    let (reads_slowly, answers_slowly) = (holds(Cause::SlowReader), holds(Cause::SlowService));
+    holding.retain(|(cause, _)| match cause {
+        Cause::ReceiverWindow => !reads_slowly,
+        Cause::SlowAnswer => !answers_slowly,
+        _ => true,
+    });
+    holding.sort_by(|(_, a), (_, b)| b.share.total_cmp(&a.share));
+    let ranked = holding.iter().map(|(cause, assessed)| Ranked { cause: *cause, share: assessed.share }).collect();
+    let outcome = match (lacks(evidence), holding.first()) {
+        (Some(outcome), _) => outcome,
+        (None, Some((cause, _))) => Outcome::Slow(*cause),
+        (None, None) => Outcome::Healthy,
+    };
+    let mut verdict = Verdict {
+        outcome,
+        certainty: None,
+        sentence: String::new(),
+        ranked,
+        parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
+        facts: Vec::new(),
+        unseen: evidence.unseen.clone(),
+        remedies: Vec::new(),
+    };
+    verdict.parts.retain(|(_, ns)| *ns > 0.0);
+    match outcome {
+        Outcome::Slow(cause) => {
+            let (_, best) = &holding[0];
+            verdict.certainty = Some(certainty(&verdict, best.facts.iter().any(|fact| !fact.speaks_for)));
+            verdict.sentence = cause.sentence(best.share);
+            verdict.facts = best.facts.clone();
+            verdict.facts.sort_by_key(|fact| !fact.speaks_for);
+            verdict.remedies = cause.remedies(evidence);
+        }
+        Outcome::Healthy => {
+            verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
+            verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
+            verdict.facts = healthy_facts(evidence);
+            if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
+                verdict.certainty = Some(Certainty::Possible);
+                verdict.sentence =
+                    "Nothing on this host slows these connections down: they wait for the peer's data.".into();
+                verdict.unseen.insert(0, sender(evidence));
+            }
+        }
+        Outcome::NoTraffic => {
+            verdict.sentence = match evidence.connections {
+                0 => "No TCP connection of the target was seen.".into(),
+                _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
+            };
+            verdict.facts = traffic(evidence);
+        }
+        Outcome::NotEnough => {
+            verdict.sentence = "There is not enough evidence for a verdict.".into();
+            verdict.facts = traffic(evidence);
+            verdict.unseen.insert(0, missing(evidence));
+        }
+    }
+    verdict
+}
+
+/// Returns why there is no verdict, if the evidence does not suffice.
+fn lacks(evidence: &Evidence) -> Option<Outcome> {
+    let (active, idle) = (evidence.times.total(), evidence.idle_ns);
+    let moved = evidence.sent_bytes + evidence.received_bytes;
+    if evidence.connections == 0 || active <= 0.0 || (moved == 0 && active < (active + idle) * MIN_ACTIVE) {
+        return Some(Outcome::NoTraffic);
+    }
+    let is_short = evidence.observed_ns < MIN_OBSERVED_NS || evidence.polls < MIN_POLLS;
+    (is_short || evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
+}
+
+fn missing(evidence: &Evidence) -> Unseen {
+    if evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED {
+        return Unseen {
+            what: "most of the time is unexplained: the connections change faster than they are polled".into(),
+            remedy: "name fewer of them, as by HOST:PORT".into(),
+        };
+    }
+    Unseen { what: "dwell looked too briefly".into(), remedy: "run it longer, as with --duration 30s".into() }
+}
+
+/// What only the sender of data knows.
+fn sender(evidence: &Evidence) -> Unseen {
+    let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
+    let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
+}
+
+fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {
+    let [first, rest @ ..] = verdict.ranked.as_slice() else {
+        return Certainty::Possible;
+    };
+    let is_rivalled = rest.first().is_some_and(|second| second.share > first.share * 0.8);
+    match first.share {
+        _ if is_rivalled || is_contradicted => Certainty::Possible,
+        share if share >= 2.0 * MIN_SHARE => Certainty::Sure,
+        _ => Certainty::Likely,
+    }
+}
+
+/// What was sent and received.
+fn traffic(evidence: &Evidence) -> Vec<Fact> {
+    let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
+    vec![
+        fact("connections", Value::Count(evidence.connections)),
+        fact("sent and acknowledged", Value::Bytes(evidence.sent_bytes)),
+        fact("received in order", Value::Bytes(evidence.received_bytes)),
+    ]
+}
+
+/// The figures that make a target healthy.
+fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
+    let time = |what, ns: Option<f64>, method| Fact { what, value: ns.map(Value::Time), method, speaks_for: true };
+    let share =
+        |what, share: Option<f64>| Fact { what, value: share.map(Value::Share), method: "tcp_info", speaks_for: true };
+    let mut facts = traffic(evidence);
+    facts.extend([
+        time("round trip of transfers", evidence.transfers.mean_ns(), "tcp_info rtt"),
+        time("shortest round trip of transfers", evidence.transfers.base_ns(), "tcp_info min_rtt"),
+        time("round trip of messages", evidence.messages.mean_ns(), "tcp_info rtt"),
+        share("segments sent again", evidence.loss()),
+        share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
+        share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
+        time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),
+        time("mean wait for an answer", evidence.answer.mean_ns(), "polls"),
+        time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
+        time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
+    ]);
+    facts.retain(|fact| fact.value.is_some());
+    facts
+}

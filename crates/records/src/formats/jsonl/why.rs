@@ -1,0 +1,174 @@
+//! Objects of `dwell why`.
+
+use dwell_engine::why::{Outcome, Value};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Object, Objects, rounded};
+use crate::Why;
+
+/// Why the connections of a target are slow. Times are sums over all connections.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct VerdictObject<'a> {
+    /// The target as the user named it.
+    target: &'a str,
+    /// "slow", "healthy", "no-traffic" or "not-enough".
+    outcome: &'a str,
+    /// The cause: "slow-application", "small-send-buffer", "receiver-window", "slow-reader", "local-queue", "path-queue",
+    /// "distance", "loss", "slow-service" or "slow-answer". Null unless the outcome is "slow".
+    cause: Option<&'a str>,
+    /// How sure the verdict is: "sure", "likely" or "possible". Null without a verdict.
+    certainty: Option<&'a str>,
+    /// The verdict in one sentence.
+    sentence: &'a str,
+    /// All causes that hold, the one that explains most first.
+    causes: Vec<CauseObject<'a>>,
+    /// How long dwell looked.
+    observed_ns: u64,
+    /// The number of connections.
+    connections: u64,
+    /// Time in which somebody waited.
+    active_ns: u64,
+    /// Time in which nobody waited.
+    idle_ns: u64,
+    /// What the active time was spent on. The parts add up to it.
+    parts: Vec<PartObject<'a>>,
+    /// The evidence for and against the verdict.
+    facts: Vec<FactObject<'a>>,
+    /// What could not be seen.
+    unseen: Vec<UnseenObject<'a>>,
+    /// What to do, the best first.
+    remedies: Vec<RemedyObject<'a>>,
+}
+
+/// A cause that holds.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-cause")]
+struct CauseObject<'a> {
+    /// The cause.
+    cause: &'a str,
+    /// The share of the active time that it explains.
+    share: f64,
+}
+
+/// A part of the active time.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-part")]
+struct PartObject<'a> {
+    /// The part: "application", "service", "reader", "send-buffer", "local-queue", "distance", "transfer", "path-queue",
+    /// "loss", "receive-window", "answer", "peer-pause" or "unexplained".
+    part: &'a str,
+    /// Its time.
+    ns: u64,
+    /// Its share of the active time.
+    share: f64,
+}
+
+/// A fact. One of the figures is not null; all are where the fact is not known.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-fact")]
+struct FactObject<'a> {
+    /// What the figure is of.
+    what: &'a str,
+    /// A time.
+    ns: Option<u64>,
+    /// A share, from 0 to 1.
+    share: Option<f64>,
+    /// A number of things.
+    count: Option<u64>,
+    /// A number of bytes.
+    bytes: Option<u64>,
+    /// How it was measured.
+    method: &'a str,
+    /// Whether it speaks for the verdict; false if it speaks against it.
+    speaks_for: bool,
+}
+
+/// Something that could not be seen.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-unseen")]
+struct UnseenObject<'a> {
+    /// What.
+    what: &'a str,
+    /// The command or privilege that would show it.
+    remedy: &'a str,
+}
+
+/// Something to do.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-remedy")]
+struct RemedyObject<'a> {
+    /// The command.
+    command: &'a str,
+    /// What it does.
+    effect: &'a str,
+}
+
+impl Object for VerdictObject<'_> {
+    const KINDS: &'static [&'static str] = &["why.verdict"];
+}
+
+/// Writes the object of a verdict.
+pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
+    let (evidence, verdict) = (why.evidence, why.verdict);
+    let (outcome, cause) = match verdict.outcome {
+        Outcome::Slow(cause) => ("slow", Some(cause.name())),
+        Outcome::Healthy => ("healthy", None),
+        Outcome::NoTraffic => ("no-traffic", None),
+        Outcome::NotEnough => ("not-enough", None),
+    };
+    let active = evidence.times.total();
+    let body = VerdictObject {
+        target: &evidence.target.name,
+        outcome,
+        cause,
+        certainty: verdict.certainty.map(|certainty| certainty.name()),
+        sentence: &verdict.sentence,
+        causes: verdict
+            .ranked
+            .iter()
+            .map(|ranked| CauseObject { cause: ranked.cause.name(), share: rounded(ranked.share) })
+            .collect(),
+        observed_ns: evidence.observed_ns,
+        connections: evidence.connections,
+        active_ns: active as u64,
+        idle_ns: evidence.idle_ns as u64,
+        parts: verdict
+            .parts
+            .iter()
+            .map(|(part, ns)| PartObject { part: part.name(), ns: *ns as u64, share: rounded(ns / active) })
+            .collect(),
+        facts: verdict.facts.iter().map(fact).collect(),
+        unseen: verdict
+            .unseen
+            .iter()
+            .map(|unseen| UnseenObject { what: &unseen.what, remedy: &unseen.remedy })
+            .collect(),
+        remedies: verdict
+            .remedies
+            .iter()
+            .map(|remedy| RemedyObject { command: &remedy.command, effect: remedy.effect })
+            .collect(),
+    };
+    objects.write(Some(why.end_ns), &body);
+}
+
+fn fact(fact: &dwell_engine::why::Fact) -> FactObject<'static> {
+    let mut object = FactObject {
+        what: fact.what,
+        ns: None,
+        share: None,
+        count: None,
+        bytes: None,
+        method: fact.method,
+        speaks_for: fact.speaks_for,
+    };
+    match fact.value {
+        Some(Value::Time(ns)) => object.ns = Some(ns as u64),
+        Some(Value::Share(share)) => object.share = Some(rounded(share)),
+        Some(Value::Count(count)) => object.count = Some(count),
+        Some(Value::Bytes(bytes)) => object.bytes = Some(bytes),
+        None => {}
+    }
+    object
+}

@@ -1,0 +1,78 @@
+//! The answer of `dwell why`.
+
+use dwell_engine::why::{Fact, Part, Unseen, Value};
+
+use super::{UNKNOWN, put, trimmed};
+use crate::Why;
+
+/// The width of the bar, in characters.
+const BAR: usize = 60;
+/// The characters of the parts in the bar, one after the other.
+const MARKS: [char; 4] = ['█', '▒', '▓', '░'];
+
+/// Writes the verdict, the bar, the evidence, how sure it is, and what to do.
+pub(super) fn verdict(why: &Why<'_>, out: &mut Vec<u8>) {
+    let (evidence, verdict) = (why.evidence, why.verdict);
+    put(out, format_args!("{}\n", verdict.sentence));
+    bar(&verdict.parts, out);
+    if !verdict.facts.is_empty() {
+        put(out, format_args!("\nEvidence\n"));
+        verdict.facts.iter().for_each(|fact| line(fact, out));
+    }
+    let looked = trimmed(evidence.observed_ns);
+    let connections = crate::counted(evidence.connections, "connection", "connections");
+    let idle = evidence.idle_ns / (evidence.idle_ns + evidence.times.total()).max(1.0) * 100.0;
+    put(out, format_args!("\nCertainty\n"));
+    if let Some(certainty) = verdict.certainty {
+        put(out, format_args!("  {}: ", certainty.name()));
+    } else {
+        put(out, format_args!("  none: "));
+    }
+    put(out, format_args!("{connections} for {looked}, of whose time {idle:.0} % were idle\n"));
+    for other in verdict.ranked.iter().skip(1) {
+        put(out, format_args!("  also: {} ({:.0} % of the time)\n", other.cause.name(), other.share * 100.0));
+    }
+    for Unseen { what, remedy } in &verdict.unseen {
+        put(out, format_args!("  not seen: {what}: {remedy}\n"));
+    }
+    if !verdict.remedies.is_empty() {
+        put(out, format_args!("\nWhat to do\n"));
+        for remedy in &verdict.remedies {
+            put(out, format_args!("  {}\n      {}\n", remedy.command, remedy.effect));
+        }
+    }
+}
+
+/// One bar of all parts, and what its marks stand for.
+fn bar(parts: &[(Part, f64)], out: &mut Vec<u8>) {
+    let total: f64 = parts.iter().map(|(_, ns)| ns).sum();
+    if total <= 0.0 {
+        return;
+    }
+    let (mut spent, mut drawn) = (0.0, 0);
+    let mut legend = Vec::new();
+    put(out, format_args!("\n  "));
+    for ((part, ns), mark) in parts.iter().zip(MARKS.iter().cycle()) {
+        spent += ns;
+        let upto = (spent / total * BAR as f64).round() as usize;
+        put(out, format_args!("{}", String::from(*mark).repeat(upto.saturating_sub(drawn))));
+        drawn = drawn.max(upto);
+        if ns / total >= 0.005 || *part == Part::Unexplained {
+            legend.push(format!("{mark} {} {:.0} %", part.name(), ns / total * 100.0));
+        }
+    }
+    put(out, format_args!("\n  {}\n", legend.join("  ")));
+}
+
+fn line(fact: &Fact, out: &mut Vec<u8>) {
+    let value = match fact.value {
+        Some(Value::Time(ns)) => trimmed(ns as u64),
+        Some(Value::Share(share)) if share > 0.0 && share < 0.01 => format!("{:.2} %", share * 100.0),
+        Some(Value::Share(share)) => format!("{:.0} %", share * 100.0),
+        Some(Value::Count(count)) => count.to_string(),
+        Some(Value::Bytes(bytes)) => format!("{bytes} B"),
+        None => UNKNOWN.to_owned(),
+    };
+    let against = if fact.speaks_for { "" } else { ", speaks against it" };
+    put(out, format_args!("  {value:>12}  {} ({}{against})\n", fact.what, fact.method));
+}
