@@ -8,23 +8,27 @@
 
 mod clocks;
 mod collector;
+mod descriptors;
 mod error;
+mod estimates;
 mod forward;
+mod hosts;
 mod metrics;
+mod pace;
 mod queue;
+mod quota;
 mod time;
 
 use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, mpsc::RecvTimeoutError},
-    thread,
     time::{Duration, Instant},
 };
 
 use dwell_app::{stop::Stop, tell::tell};
 use dwell_engine::layers::join::Config;
-use dwell_fleet::{Identity, Server};
+use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
 use dwell_records::Output;
 use dwell_socket::clock::boot_id;
@@ -34,7 +38,7 @@ use self::{
     clocks::Clocks,
     collector::Collector,
     forward::Forward,
-    queue::{Job, Jobs, queue},
+    queue::{Gate, Job, Jobs, queue},
 };
 
 pub use error::Error;
@@ -56,6 +60,8 @@ pub struct Options {
     pub join: Config,
     /// Time between two comparisons of a host's clock; the first ones follow faster.
     pub sync_interval: Duration,
+    /// Bytes per second that each agent may send, and ten times as many at once.
+    pub agent_rate: u64,
     /// Where tables of paths are printed, if they are.
     pub print: Option<Print>,
     /// Where metrics are registered, if they are served.
@@ -74,6 +80,8 @@ pub enum Destination {
         login: Login,
         /// The spool.
         spool: PathBuf,
+        /// Bytes of rows that may wait in the spool.
+        spool_bytes: u64,
     },
 }
 
@@ -85,16 +93,29 @@ pub struct Print {
     pub flows: bool,
 }
 
-/// Collects until it is asked to stop, then finishes the open intervals.
+/// Collects until it is asked to stop, then finishes the open intervals. Raises the process's limit on descriptors.
 pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
-    let Options { listen, identity, destination, join, sync_interval, print, registry } = options;
+    run_within(options, descriptors::limits(), stop, |_| {})
+}
+
+/// The same within these limits; `on_listening` receives the address at which agents are awaited.
+fn run_within(
+    options: Options,
+    limits: Limits,
+    stop: &Stop,
+    on_listening: impl FnOnce(SocketAddr),
+) -> Result<(), Error> {
+    let Options { listen, identity, destination, join, sync_interval, agent_rate, print, registry } = options;
     let (store, forward) = open(destination)?;
     let clocks = Clocks::new(sync_interval, boot_id().map_err(Error::Boot)?);
-    let mut collector = Collector::open(store, forward, &join, clocks.clone(), print, registry.as_deref())?;
-    let (front, jobs) = queue(clocks);
-    let server = Server::start(listen, identity, Arc::clone(&front))?;
+    let (front, jobs, gate) = queue(clocks.clone(), agent_rate);
+    let gate_of_collector = Arc::clone(&gate);
+    let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;
+    collector.set_gate()?;
+    let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
     tell(format_args!("agents are awaited at {}", server.address()));
-    let ended = work(&mut collector, &jobs, stop, &server);
+    on_listening(server.address());
+    let ended = work(&mut collector, &jobs, &gate, stop, &server);
     let refusals = server.refusals();
     // Agents that wait for an answer learn that there will be none.
     drop(jobs);
@@ -111,46 +132,47 @@ pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
 fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {
     match destination {
         Destination::File(path) => Ok((Store::open(&path)?, None)),
-        Destination::Server { address, login, spool } => {
+        Destination::Server { address, login, spool, spool_bytes } => {
             let mut store = Store::open(&spool)?;
             let number = store.spool()?;
             let server = ClickHouse::open(address, login)?;
-            Ok((store, Some(Forward::start(server, number)?)))
+            Ok((store, Some(Forward::start(server, number, spool_bytes)?)))
         }
     }
 }
 
 /// Stores what arrives, many batches at once, until asked to stop.
-fn work(collector: &mut Collector, jobs: &Jobs, stop: &Stop, server: &Server) -> Result<(), Error> {
+fn work(collector: &mut Collector, jobs: &Jobs, gate: &Gate, stop: &Stop, server: &Server) -> Result<(), Error> {
     let mut polled = Instant::now();
     while !stop.is_asked() {
-        if collector.is_full()? {
-            thread::sleep(POLL);
-        } else {
-            match jobs.next(POLL, MAX_JOBS) {
-                Ok(jobs) => serve(collector, jobs)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
+        match jobs.next(POLL, MAX_JOBS) {
+            Ok(jobs) => serve(collector, gate, jobs)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         if polled.elapsed() >= POLL {
             polled = Instant::now();
             collector.poll(server)?;
             collector.forward()?;
         }
+        collector.set_gate()?;
     }
     Ok(())
 }
 
-fn serve(collector: &mut Collector, jobs: Vec<Job>) -> Result<(), Error> {
+/// Does what agents asked for. While the spool is full, everything but storing their batches.
+fn serve(collector: &mut Collector, gate: &Gate, jobs: Vec<Job>) -> Result<(), Error> {
     let (mut batches, mut samples) = (Vec::new(), Vec::new());
     for job in jobs {
         match job {
             Job::Hello(agent, answer) => {
                 let _ = answer.send(collector.hello(&agent)?);
             }
-            Job::Disconnected(agent, reason) => tell(format_args!("{} is gone: {reason}", agent.name)),
+            Job::Disconnected(agent, reason) => collector.leave(&agent, &reason),
             Job::Clock(sample) => samples.push(sample),
+            Job::Store(_, _, answer) if gate.is_full() => {
+                let _ = answer.send(Err(gate.full()));
+            }
             Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
         }
     }
@@ -158,7 +180,10 @@ fn serve(collector: &mut Collector, jobs: Vec<Job>) -> Result<(), Error> {
         batches.into_iter().map(|(agent, batch, answer)| ((agent, batch), answer)).unzip();
     collector.store(&batches, &samples)?;
     for answer in answers {
-        let _ = answer.send(());
+        let _ = answer.send(Ok(()));
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

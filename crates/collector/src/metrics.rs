@@ -3,6 +3,8 @@
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use dwell_metrics::{Collect, Exposition, Family, Histograms, Numbers, OTHER, STACK_BOUNDS_NS};
 
+use crate::forward::ForwardStatus;
+
 /// Combinations of hosts and path segments that get a series of their own.
 const MAX_PATHS: usize = 10_000;
 
@@ -20,7 +22,65 @@ const BYTES: Family = Family::counter(
     &["outcome"],
     "Stamped bytes that agents told of, by what became of them.",
 );
+const LEFT_OUT: Family = Family::counter(
+    "dwell_collect_left_out_total",
+    &["kind"],
+    "What agents sent and was not taken, or was changed, because of a limit.",
+);
+const DEFERRED: Family = Family::counter(
+    "dwell_collect_deferred_total",
+    &["reason"],
+    "Times that an agent was asked to come back later with a batch, by reason.",
+);
+const SPOOL_ROWS: Family =
+    Family::gauge("dwell_collect_spool_rows", &[], "Rows that wait in the spool for the server.");
+const SPOOL_BYTES: Family =
+    Family::gauge("dwell_collect_spool_bytes", &[], "Bytes of the rows that wait in the spool.");
+const SPOOL_LIMIT: Family =
+    Family::gauge("dwell_collect_spool_limit_bytes", &[], "Bytes of rows that may wait in the spool.");
+const INSERT_ROWS: Family = Family::gauge(
+    "dwell_collect_insert_rows",
+    &[],
+    "Rows of one insert at most, which follows what link and server can do.",
+);
+const INSERTS_FAILED: Family = Family::counter(
+    "dwell_collect_inserts_failed_total",
+    &["reason"],
+    "Inserts that the server did not do, by reason; each is tried again, or its rows are put aside.",
+);
+const REFUSED_ROWS: Family = Family::counter(
+    "dwell_collect_refused_rows_total",
+    &[],
+    "Rows that the server does not take, which are put aside in the spool.",
+);
+const REFUSED_KEPT: Family =
+    Family::gauge("dwell_collect_refused_rows_kept", &[], "Refused rows that are in the spool.");
+const REFUSED_DELETED: Family = Family::counter(
+    "dwell_collect_refused_rows_deleted_total",
+    &[],
+    "Refused rows that were deleted to make room for newer ones.",
+);
 const STORED: Family = Family::counter("dwell_collect_batches_total", &[], "Batches that were stored.");
+
+/// What a collector has counted.
+pub struct Counts {
+    /// Bytes by outcome.
+    pub outcomes: Vec<(&'static str, u64)>,
+    /// What agents sent and was not taken, or was changed.
+    pub left_out: Vec<(&'static str, u64)>,
+    /// Connections refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Batches that had to wait, by reason.
+    pub deferred: Vec<(&'static str, u64)>,
+    /// Agents that are connected.
+    pub agents: usize,
+    /// Batches stored.
+    pub stored: u64,
+    /// How forwarding to a server goes, if there is one.
+    pub forward: Option<ForwardStatus>,
+    /// Rows that the server did not take and that are kept.
+    pub refused_rows_kept: u64,
+}
 
 /// What a collector exports.
 #[derive(Debug, Clone)]
@@ -41,29 +101,37 @@ impl CollectorMetrics {
         self.paths.get(labels, [OTHER, OTHER, direction, leg.name()]).merge(histogram);
     }
 
-    /// Replaces the collector's counts: bytes by outcome, connections refused by reason, agents that are connected, and
-    /// batches stored.
-    pub fn counts(
-        &mut self,
-        outcomes: impl IntoIterator<Item = (&'static str, u64)>,
-        refused: impl IntoIterator<Item = (&'static str, u64)>,
-        agents: usize,
-        stored: u64,
-    ) {
+    /// Replaces the collector's counts.
+    pub fn counts(&mut self, counts: Counts) {
         let mut numbers = Numbers::default();
-        let sorted = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
-            let mut counts: Vec<_> = counts.collect();
+        let labelled = [
+            (BYTES, counts.outcomes),
+            (LEFT_OUT, counts.left_out),
+            (REFUSED, counts.refused),
+            (DEFERRED, counts.deferred),
+            (INSERTS_FAILED, counts.forward.map_or(Vec::new(), |forward| forward.failures.by_reason().to_vec())),
+        ];
+        for (family, mut counts) in labelled {
             counts.sort_unstable();
-            counts
-        };
-        for (outcome, bytes) in sorted(&mut outcomes.into_iter()) {
-            numbers.add(BYTES, &[outcome], bytes as f64);
+            for (label, count) in counts {
+                numbers.add(family, &[label], count as f64);
+            }
         }
-        for (reason, connections) in sorted(&mut refused.into_iter()) {
-            numbers.add(REFUSED, &[reason], connections as f64);
+        if let Some(forward) = counts.forward {
+            for (family, number) in [
+                (SPOOL_ROWS, forward.waiting.rows),
+                (SPOOL_BYTES, forward.waiting.bytes),
+                (SPOOL_LIMIT, forward.limit_bytes),
+                (INSERT_ROWS, forward.insert_rows as u64),
+                (REFUSED_ROWS, forward.refused),
+                (REFUSED_KEPT, counts.refused_rows_kept),
+                (REFUSED_DELETED, forward.pruned),
+            ] {
+                numbers.add(family, &[], number as f64);
+            }
         }
-        numbers.add(AGENTS, &[], agents as f64);
-        numbers.add(STORED, &[], stored as f64);
+        numbers.add(AGENTS, &[], counts.agents as f64);
+        numbers.add(STORED, &[], counts.stored as f64);
         self.numbers = numbers;
     }
 }
@@ -91,8 +159,19 @@ mod tests {
         metrics.path("a", "b", PathSegment::Network, &histogram);
         metrics.path("a", "b", PathSegment::Host(Segment::TcpSocket), &histogram);
         metrics.path("c", "d", PathSegment::Network, &histogram);
-        metrics.counts([("matched", 1)], [("stranger", 3)], 1, 7);
-        metrics.counts([("retransmitted", 9), ("matched", 8)], [("stranger", 4)], 2, 7);
+        let counts = |outcomes: &[_], strangers, agents, forward| Counts {
+            outcomes: outcomes.to_vec(),
+            left_out: vec![("counters_omitted", 5)],
+            refused: vec![("stranger", strangers)],
+            deferred: vec![("spool", 6)],
+            agents,
+            stored: 7,
+            forward,
+            refused_rows_kept: 2,
+        };
+        metrics.counts(counts(&[("matched", 1)], 3, 1, None));
+        let forward = ForwardStatus { refused: 9, insert_rows: 100, ..ForwardStatus::default() };
+        metrics.counts(counts(&[("retransmitted", 9), ("matched", 8)], 4, 2, Some(forward)));
         registry.register(metrics);
         let text = registry.render();
         let network = r#"tx_host="a",rx_host="b",direction="",segment="network""#;
@@ -103,6 +182,12 @@ mod tests {
                 .to_owned(),
             r#"dwell_collect_refused_total{reason="stranger"} 4"#.to_owned(),
             "dwell_collect_agents 2".to_owned(),
+            r#"dwell_collect_left_out_total{kind="counters_omitted"} 5"#.to_owned(),
+            r#"dwell_collect_deferred_total{reason="spool"} 6"#.to_owned(),
+            r#"dwell_collect_inserts_failed_total{reason="slow"} 0"#.to_owned(),
+            "dwell_collect_refused_rows_total 9".to_owned(),
+            "dwell_collect_refused_rows_kept 2".to_owned(),
+            "dwell_collect_insert_rows 100".to_owned(),
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
         }

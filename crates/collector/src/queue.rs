@@ -1,84 +1,260 @@
-//! The queue between the threads of agents and the thread that writes.
+//! The queue between the threads of agents and the thread that writes. Nobody waits in it without a limit.
 
 use std::{
+    collections::HashSet,
     sync::{
-        Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use dwell_fleet::{Agent, Handler, wire::Batch};
+use dwell_fleet::{Agent, Busy, Handler, wire::Batch};
 
-use crate::clocks::{ClockSample, Clocks};
+use crate::{
+    clocks::{ClockSample, Clocks},
+    quota::{Quotas, cost},
+};
 
 /// Jobs that may wait, among them batches of up to 8 MiB each on the wire; agents wait beyond.
 const QUEUE: usize = 64;
+/// Limit on the wait for room in the queue.
+const ENTER: Duration = Duration::from_secs(5);
+/// Limit on the wait for an answer. Together with [`ENTER`] it is less than the patience of an agent: 20 s for a hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// The same for a batch, for which an agent waits 60 s.
+const STORE: Duration = Duration::from_secs(40);
+/// When agents come back to a spool that is full, to a share of it that is taken, and to a queue that does not move.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// What the writing thread is asked to do.
 pub enum Job {
-    /// An agent connected; answered with the number of its last stored batch.
-    Hello(Agent, SyncSender<u64>),
-    /// Store a batch; answered when it is on disk.
-    Store(Agent, Batch, SyncSender<()>),
+    /// An agent connected; answered with the number of its last stored batch, or why it cannot come.
+    Hello(Agent, SyncSender<Result<u64, String>>),
+    /// Store a batch; answered when it is on disk, or with the reason why not.
+    Store(Agent, Batch, SyncSender<Result<(), Busy>>),
     /// An agent disconnected, and why.
     Disconnected(Agent, String),
     /// A clock was compared.
     Clock(ClockSample),
 }
 
+/// What the writing thread lets the threads of agents know, and what these have counted.
+#[derive(Debug, Default)]
+pub struct Gate {
+    is_full: AtomicBool,
+    /// Hosts that have more than their share of the spool.
+    crowding: Mutex<HashSet<String>>,
+    deferred: [AtomicU64; 4],
+    samples_dropped: AtomicU64,
+}
+
+/// Why a batch has to wait.
+#[derive(Debug, Clone, Copy)]
+enum Deferral {
+    Spool,
+    Share,
+    Quota,
+    Queue,
+}
+
+impl Gate {
+    /// Sets whether the spool takes nothing, and which hosts have more than their share of it.
+    pub fn set(&self, is_full: bool, crowding: Vec<String>) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+        let mut current = self.crowding.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(current.is_empty() && crowding.is_empty()) {
+            *current = crowding.into_iter().collect();
+        }
+    }
+
+    /// Returns whether the spool takes nothing.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Returns the batches that had to wait so far, by reason.
+    pub fn deferred(&self) -> [(&'static str, u64); 4] {
+        let count = |deferral: Deferral| self.deferred[deferral as usize].load(Ordering::Relaxed);
+        [
+            ("spool", count(Deferral::Spool)),
+            ("share", count(Deferral::Share)),
+            ("quota", count(Deferral::Quota)),
+            ("queue", count(Deferral::Queue)),
+        ]
+    }
+
+    /// Returns the clock samples for which there was no room in the queue so far.
+    pub fn samples_dropped(&self) -> u64 {
+        self.samples_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Says that a batch is not stored because the spool is full.
+    pub fn full(&self) -> Busy {
+        self.busy(Deferral::Spool, RETRY, "the collector's spool is full: its server does not take the rows")
+    }
+
+    fn check(&self, host: &str) -> Result<(), Busy> {
+        if self.is_full() {
+            return Err(self.full());
+        }
+        let crowding = self.crowding.lock().unwrap_or_else(PoisonError::into_inner);
+        if crowding.contains(host) {
+            let reason = "this agent has its share of the collector's spool, which is half full";
+            return Err(self.busy(Deferral::Share, RETRY, reason));
+        }
+        Ok(())
+    }
+
+    fn busy(&self, deferral: Deferral, retry: Duration, reason: &str) -> Busy {
+        self.deferred[deferral as usize].fetch_add(1, Ordering::Relaxed);
+        Busy { reason: reason.to_owned(), retry }
+    }
+}
+
+/// Room for jobs: the queue itself has no bound, because its senders could not wait with a limit.
+#[derive(Debug)]
+struct Room {
+    left: Mutex<usize>,
+    returned: Condvar,
+}
+
+impl Room {
+    /// Takes room for one job; returns false if there was none in time.
+    fn take(&self, limit: Duration) -> bool {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.returned.wait_timeout_while(left, limit, |left| *left == 0);
+        let (mut left, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let has_room = *left > 0;
+        *left -= usize::from(has_room);
+        has_room
+    }
+
+    fn give_back(&self, jobs: usize) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) += jobs;
+        self.returned.notify_all();
+    }
+}
+
 /// The end that agents use.
 pub struct Front {
-    jobs: SyncSender<Job>,
+    jobs: Entrance,
     clocks: Clocks,
+    quotas: Quotas,
+    gate: Arc<Gate>,
+}
+
+/// Where jobs enter the queue.
+#[derive(Clone)]
+struct Entrance {
+    jobs: Sender<Job>,
+    room: Arc<Room>,
 }
 
 /// The end of the writing thread.
-pub struct Jobs(Receiver<Job>);
+pub struct Jobs {
+    jobs: Receiver<Job>,
+    room: Arc<Room>,
+}
 
-/// Both ends of a new queue.
-pub fn queue(clocks: Clocks) -> (Arc<Front>, Jobs) {
-    let (front, jobs) = mpsc::sync_channel(QUEUE);
-    let front = Front { jobs: front, clocks };
-    (Arc::new(front), Jobs(jobs))
+/// Both ends of a new queue, and what they share. An agent may send `agent_rate` bytes per second.
+pub fn queue(clocks: Clocks, agent_rate: u64) -> (Arc<Front>, Jobs, Arc<Gate>) {
+    let (sender, receiver) = mpsc::channel();
+    let room = Arc::new(Room { left: Mutex::new(QUEUE), returned: Condvar::new() });
+    let gate = Arc::new(Gate::default());
+    let jobs = Entrance { jobs: sender, room: Arc::clone(&room) };
+    let front = Front { jobs, clocks, quotas: Quotas::new(agent_rate), gate: Arc::clone(&gate) };
+    (Arc::new(front), Jobs { jobs: receiver, room }, gate)
 }
 
 impl Jobs {
     /// Waits for a job, and takes up to `most` that are there.
     pub fn next(&self, patience: Duration, most: usize) -> Result<Vec<Job>, RecvTimeoutError> {
-        let first = self.0.recv_timeout(patience)?;
-        let more = self.0.try_iter().take(most - 1);
-        Ok(std::iter::once(first).chain(more).collect())
+        let first = self.jobs.recv_timeout(patience)?;
+        let jobs: Vec<_> = std::iter::once(first).chain(self.jobs.try_iter().take(most - 1)).collect();
+        self.room.give_back(jobs.len());
+        Ok(jobs)
     }
 }
 
 const CLOSED: &str = "the collector is about to end";
+const BEHIND: &str = "the collector cannot keep up with its agents";
+
+impl Entrance {
+    /// Enters a job as soon as there is room, or says why that is not possible.
+    fn send(&self, job: Job) -> Result<(), &'static str> {
+        if !self.room.take(ENTER) {
+            return Err(BEHIND);
+        }
+        self.jobs.send(job).map_err(|_| CLOSED)
+    }
+}
+
+/// Waits for an answer of the writing thread.
+fn answer<T>(answered: &Receiver<T>, limit: Duration) -> Result<T, &'static str> {
+    answered.recv_timeout(limit).map_err(|error| match error {
+        RecvTimeoutError::Timeout => BEHIND,
+        RecvTimeoutError::Disconnected => CLOSED,
+    })
+}
 
 impl Handler for Front {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let job = Job::Hello(agent.clone(), answer);
-        let sent = self.jobs.send(job).map_err(|_| CLOSED);
-        sent.and_then(|()| answered.recv().map_err(|_| CLOSED)).map_err(str::to_owned)
+        let (to_answer, answered) = mpsc::sync_channel(1);
+        let sent = self.jobs.send(Job::Hello(agent.clone(), to_answer));
+        sent.and_then(|()| answer(&answered, HELLO)).map_err(str::to_owned)?
     }
 
     fn welcomed(&self, agent: &Agent) {
-        let jobs = self.jobs.clone();
+        let (jobs, gate) = (self.jobs.clone(), Arc::clone(&self.gate));
         self.clocks.watch(agent, move |sample| {
             // At the end nobody is left to write it.
-            let _ = jobs.send(Job::Clock(sample));
+            if jobs.send(Job::Clock(sample)) == Err(BEHIND) {
+                gate.samples_dropped.fetch_add(1, Ordering::Relaxed);
+            }
         });
     }
 
-    fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let job = Job::Store(agent.clone(), batch, answer);
-        let sent = self.jobs.send(job).map_err(|_| CLOSED);
-        sent.and_then(|()| answered.recv().map_err(|_| CLOSED)).map_err(str::to_owned)
+    fn ready(&self, agent: &Agent) -> Result<(), Busy> {
+        self.gate.check(agent.name.as_str())?;
+        self.take_quota(agent, 0)
+    }
+
+    fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy> {
+        self.gate.check(agent.name.as_str())?;
+        self.take_quota(agent, cost(&batch, bytes))?;
+        let (to_answer, answered) = mpsc::sync_channel(1);
+        let sent = self.jobs.send(Job::Store(agent.clone(), batch, to_answer));
+        // A batch that is stored later than this is recognized when it comes again.
+        let answer = sent.and_then(|()| answer(&answered, STORE));
+        answer.unwrap_or_else(|reason| Err(self.gate.busy(Deferral::Queue, RETRY, reason)))
     }
 
     fn disconnected(&self, agent: &Agent, reason: &str) {
         self.clocks.leave(agent);
         let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
+    }
+}
+
+impl Front {
+    fn take_quota(&self, agent: &Agent, bytes: usize) -> Result<(), Busy> {
+        self.quotas
+            .take(&agent.name, bytes, Instant::now())
+            .map_err(|wait| self.gate.busy(Deferral::Quota, wait, "this agent sends more than --agent-rate allows"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_nobody_empties_refuses_in_time() {
+        let room = Room { left: Mutex::new(1), returned: Condvar::new() };
+        assert!(room.take(ENTER));
+        assert!(!room.take(Duration::from_millis(1)));
+        room.give_back(1);
+        assert!(room.take(ENTER));
     }
 }

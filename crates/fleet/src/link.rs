@@ -78,6 +78,16 @@ impl Link {
         wire::write(&mut self.stream, content)
     }
 
+    /// Receives the content of a frame, for whose memory `may_take` is asked as it arrives. Returns `None` for a frame
+    /// that had to be skipped.
+    pub(crate) fn receive_frame(
+        &mut self,
+        max_bytes: usize,
+        may_take: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Vec<u8>>, FrameError> {
+        wire::read_within(&mut self.stream, max_bytes, may_take)
+    }
+
     pub(crate) fn receive<M: DeserializeOwned>(&mut self, max_bytes: usize) -> Result<M, FrameError> {
         wire::decode(&wire::read(&mut self.stream, max_bytes)?)
     }

@@ -153,7 +153,8 @@ mod tests {
     const NO_WAIT: Duration = Duration::ZERO;
 
     fn content(bytes: usize) -> Content {
-        Content { counters: vec![("x".repeat(bytes), 1)], ..Content::default() }
+        let names = (0..bytes).step_by(60).map(|at| "x".repeat(60.min(bytes - at)));
+        Content { counters: names.map(|name| (name, 1)).collect(), ..Content::default() }
     }
 
     fn next_number(outbox: &Outbox) -> Option<u64> {

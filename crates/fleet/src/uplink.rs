@@ -9,7 +9,7 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -22,6 +22,8 @@ use crate::{
 /// Pause before the first new attempt to connect. It doubles with each attempt, up to [`MAX_PAUSE`].
 const MIN_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Longest pause that a busy collector is granted.
+const MAX_BUSY_PAUSE: Duration = Duration::from_secs(60);
 /// Time without a batch after which an agent sends a keep-alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Time that a collector may take to store a batch after receiving it.
@@ -80,6 +82,13 @@ pub enum Event {
     Connected {
         /// The collector's address.
         collector: SocketAddr,
+    },
+    /// The collector stores nothing at present, and the agent waits as it was asked to.
+    Busy {
+        /// Why, for people to read.
+        reason: String,
+        /// Whether the reason differs from that of the previous time, or something was stored in between.
+        is_new: bool,
     },
     /// An attempt to connect failed, or the connection was lost.
     Disconnected {
@@ -177,6 +186,12 @@ struct Worker {
     on_event: Box<dyn FnMut(Event) + Send>,
 }
 
+/// A time in which a busy collector is sent no batches, kept until it has stored one again.
+struct Pause {
+    until: Instant,
+    reason: String,
+}
+
 impl Worker {
     fn run(&mut self) {
         let mut pause = MIN_PAUSE;
@@ -210,13 +225,16 @@ impl Worker {
         let through = match receive(&mut link)? {
             CollectorMessage::Welcome { through } => through,
             CollectorMessage::Refused(reason) => return Err(refused(&reason)),
-            CollectorMessage::Stored { .. } => return Err(FrameError::Turn.to_string()),
+            CollectorMessage::Stored { .. } | CollectorMessage::Busy { .. } => return Err(FrameError::Turn.to_string()),
         };
         *was_welcome = true;
         self.outbox.acknowledge(through);
         (self.on_event)(Event::Connected { collector });
+        let mut pause: Option<Pause> = None;
         loop {
-            match self.outbox.next(KEEP_ALIVE) {
+            let next = self.next(pause.as_ref());
+            let is_batch = matches!(next, Next::Batch(_));
+            match next {
                 Next::Closed => return Ok(()),
                 Next::Batch(bytes) => {
                     link.set_idle_timeout(STORE_TIMEOUT);
@@ -228,11 +246,36 @@ impl Worker {
                 }
             }
             match receive(&mut link)? {
-                CollectorMessage::Stored { through } => self.outbox.acknowledge(through),
+                CollectorMessage::Stored { through } => {
+                    self.outbox.acknowledge(through);
+                    pause = pause.filter(|_| !is_batch);
+                }
+                CollectorMessage::Busy { reason, retry_ms } => pause = Some(self.pause(reason, retry_ms, pause)),
                 CollectorMessage::Refused(reason) => return Err(refused(&reason)),
                 CollectorMessage::Welcome { .. } => return Err(FrameError::Turn.to_string()),
             }
         }
+    }
+
+    /// Returns what to send next: while the collector is busy, nothing but keep-alives.
+    fn next(&self, pause: Option<&Pause>) -> Next {
+        let left = pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return self.outbox.next(KEEP_ALIVE);
+        }
+        match self.stopped.recv_timeout(left.min(KEEP_ALIVE)) {
+            Err(RecvTimeoutError::Timeout) => Next::Timeout,
+            _ => Next::Closed,
+        }
+    }
+
+    /// Reports that the collector is busy, and returns until when to wait: a little longer than it asks for, so that
+    /// agents that were told the same do not return together.
+    fn pause(&mut self, reason: String, retry_ms: u32, before: Option<Pause>) -> Pause {
+        let is_new = before.is_none_or(|before| before.reason != reason);
+        (self.on_event)(Event::Busy { reason: reason.clone(), is_new });
+        let asked = Duration::from_millis(retry_ms.into()).clamp(MIN_PAUSE, MAX_BUSY_PAUSE);
+        Pause { until: Instant::now() + asked.mul_f64(rand::random_range(1.0..1.5)), reason }
     }
 
     fn connect(&mut self) -> Result<(Link, SocketAddr), String> {

@@ -2,15 +2,24 @@
 
 use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
 
-use ureq::{Agent, http::Uri};
+use ureq::{Agent, Timeout, http::Uri};
 
-use crate::{StoreError, Waiting, columns::tables};
+use crate::{
+    Refusal, StoreError, Waiting,
+    columns::{Table, tables},
+};
 
 /// Columns that identify a row among those of all stores, so that one that arrives again is recognized.
 const ROW: [(&str, &str); 2] = [("spool", "UInt64"), ("row", "UInt64")];
 
-/// Limit on a request, for a server that accepts connections and does not answer.
+/// Limit on a request that inserts nothing, for a server that accepts connections and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Limit on finding the server's address and connecting.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Limit on an answer, in bytes: the numbers of the rows of one insert, and more than any error needs.
+const MAX_ANSWER_BYTES: u64 = 10 << 20;
+/// The header in which a server repeats the code of its exception.
+const CODE: &str = "X-ClickHouse-Exception-Code";
 /// Characters of a server's error that are shown.
 const SHOWN: usize = 300;
 
@@ -85,7 +94,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unreachable`] and [`StoreError::Refused`].
+    /// [`StoreError::Unreachable`], [`StoreError::Slow`] and [`StoreError::Refused`], also if a table has other columns.
     pub fn open(address: Address, login: Login) -> Result<Server, StoreError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -93,7 +102,7 @@ impl Server {
             .proxy(None)
             // The server may have restarted in the meantime.
             .max_idle_connections(0)
-            .timeout_global(Some(PATIENCE))
+            .timeout_connect(Some(CONNECT))
             .build();
         let server = Server { agent: config.new_agent(), address, login };
         for table in tables() {
@@ -109,7 +118,10 @@ impl Server {
                     columns.join(", ")
                 ),
                 &[],
+                PATIENCE,
             )?;
+            // A table of another version of dwell is found now rather than at each insert.
+            server.query(&format!("SELECT {} FROM {} LIMIT 0", names(table), table.name), &[], PATIENCE)?;
         }
         Ok(server)
     }
@@ -119,36 +131,35 @@ impl Server {
         &self.address
     }
 
-    /// Inserts rows of a queue in their order, one table after the other. With `again`, rows that the server has
+    /// Inserts rows of one table of a queue, which the server may take `limit` for. With `again`, rows that the server has
     /// already are skipped.
     ///
     /// # Errors
     ///
     /// As [`Server::open`]; some of the rows may be on the server even then.
-    pub fn insert(&self, spool: u64, rows: &[Waiting], again: bool) -> Result<(), StoreError> {
-        for table in tables() {
-            let mut rows: Vec<_> = rows.iter().filter(|row| row.table == table.name).collect();
-            if again && !rows.is_empty() {
-                let there = self.present(table.name, spool, &rows)?;
-                rows.retain(|row| !there.contains(&row.row));
-            }
-            if rows.is_empty() {
-                continue;
-            }
-            let columns: Vec<_> = table.server_columns().chain(ROW).map(|(name, _)| name).collect();
-            let mut lines = Vec::new();
-            for row in rows {
-                lines.extend_from_slice(&row.line);
-                lines.extend_from_slice(format!("\t{spool}\t{}\n", row.row).as_bytes());
-            }
-            let insert = format!("INSERT INTO {} ({}) FORMAT TabSeparated", table.name, columns.join(", "));
-            self.query(&insert, &lines)?;
+    pub fn insert(&self, spool: u64, rows: &[&Waiting], again: bool, limit: Duration) -> Result<(), StoreError> {
+        let Some(first) = rows.first() else {
+            return Ok(());
+        };
+        let Some(table) = tables().into_iter().find(|table| table.name == first.table) else {
+            let said = format!("this dwell has no table '{}'", first.table);
+            return Err(StoreError::Refused { address: self.address.to_string(), said, refusal: Refusal::Table });
+        };
+        let there = if again { self.present(table.name, spool, rows, limit)? } else { HashSet::new() };
+        let mut lines = Vec::new();
+        for row in rows.iter().filter(|row| !there.contains(&row.row)) {
+            lines.extend_from_slice(&row.line);
+            lines.extend_from_slice(format!("\t{spool}\t{}\n", row.row).as_bytes());
         }
-        Ok(())
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let insert = format!("INSERT INTO {} ({}) FORMAT TabSeparated", table.name, names(table));
+        self.query(&insert, &lines, limit).map(|_| ())
     }
 
     /// Finds the rows that the server has: an insert that was cut off may have left some.
-    fn present(&self, table: &str, spool: u64, rows: &[&Waiting]) -> Result<HashSet<i64>, StoreError> {
+    fn present(&self, table: &str, spool: u64, rows: &[&Waiting], limit: Duration) -> Result<HashSet<i64>, StoreError> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(HashSet::new());
         };
@@ -163,31 +174,59 @@ impl Server {
             least.unwrap_or(i64::MIN),
             most.unwrap_or(i64::MAX),
         );
-        let answer = self.query(&sql, &[])?;
+        let answer = self.query(&sql, &[], limit)?;
         let numbers: Result<_, _> = answer.lines().map(str::parse).collect();
-        numbers.map_err(|_| self.refused(&answer))
+        numbers.map_err(|_| self.refused(None, &answer))
     }
 
-    fn query(&self, query: &str, body: &[u8]) -> Result<String, StoreError> {
+    fn query(&self, query: &str, body: &[u8], limit: Duration) -> Result<String, StoreError> {
         let Address { authority, database } = &self.address;
         let mut request = self
             .agent
             .post(format!("http://{authority}/"))
             .query("database", database)
             .query("query", query)
-            .header("X-ClickHouse-User", &self.login.user);
+            .header("X-ClickHouse-User", &self.login.user)
+            .config()
+            .timeout_global(Some(limit))
+            .build();
         if let Some(password) = &self.login.password {
             request = request.header("X-ClickHouse-Key", password);
         }
-        let unreachable =
-            |why: ureq::Error| StoreError::Unreachable { address: self.address.to_string(), why: why.to_string() };
-        let mut response = request.send(body).map_err(unreachable)?;
-        let answer = response.body_mut().read_to_string().map_err(unreachable)?;
-        if response.status().is_success() { Ok(answer) } else { Err(self.refused(&answer)) }
+        let failed = |why: ureq::Error| match why {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => self.unreachable(&why),
+            ureq::Error::Timeout(_) => StoreError::Slow { address: self.address.to_string(), limit_s: limit.as_secs() },
+            why => self.unreachable(&why),
+        };
+        let mut response = request.send(body).map_err(failed)?;
+        let code = response.headers().get(CODE).and_then(|code| code.to_str().ok()?.parse().ok());
+        let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
+        let answer = answer.map_err(failed)?;
+        if response.status().is_success() && code.is_none() { Ok(answer) } else { Err(self.refused(code, &answer)) }
     }
 
-    fn refused(&self, answer: &str) -> StoreError {
-        let line = answer.lines().next().unwrap_or("nothing");
-        StoreError::Refused { address: self.address.to_string(), said: line.chars().take(SHOWN).collect() }
+    fn unreachable(&self, why: &ureq::Error) -> StoreError {
+        StoreError::Unreachable { address: self.address.to_string(), why: why.to_string() }
     }
+
+    fn refused(&self, code: Option<u32>, answer: &str) -> StoreError {
+        let line = answer.lines().next().unwrap_or("nothing");
+        StoreError::Refused {
+            address: self.address.to_string(),
+            said: line.chars().take(SHOWN).collect(),
+            refusal: Refusal::of(code.or_else(|| code_of(line)), line),
+        }
+    }
+}
+
+/// Returns the columns of a table on a server, separated by commas.
+fn names(table: &Table) -> String {
+    let names: Vec<_> = table.server_columns().chain(ROW).map(|(name, _)| name).collect();
+    names.join(", ")
+}
+
+/// Returns the code of an exception from its text: `Code: 27. DB::Exception: ...`, with a comma in older versions.
+fn code_of(line: &str) -> Option<u32> {
+    let rest = line.strip_prefix("Code: ")?;
+    rest.split(['.', ',']).next()?.parse().ok()
 }

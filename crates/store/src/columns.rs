@@ -138,6 +138,8 @@ fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
 pub(crate) struct Row<'a> {
     pub(crate) table: &'static Table,
     pub(crate) time_ns: i64,
+    /// The host whose agent caused the row, if a single one did.
+    pub(crate) owner: Option<&'a str>,
     /// The cells, in the order of the table's columns.
     pub(crate) cells: Vec<Cell<'a>>,
 }
@@ -157,6 +159,7 @@ static INTERVALS: LazyLock<Table> = LazyLock::new(|| {
         Hook("hook_from", "Nullable(String)"),
         Hook("hook_to", "Nullable(String)"),
         Plain("missing", "Nullable(String)"),
+        Plain("time_clamped", "UInt8"),
     ];
     Table::new("intervals", "interval", &[&head, FIGURES, &tail])
 });
@@ -177,8 +180,13 @@ impl<'a> From<&IntervalRow<'a>> for Row<'a> {
         let hook =
             |of: fn(&SegmentHooks) -> &Option<String>| Cell::Hook(row.hooks.and_then(|hooks| of(hooks).as_deref()));
         let missing = row.hooks.and_then(|hooks| hooks.missing);
-        cells.extend([hook(|hooks| &hooks.from), hook(|hooks| &hooks.to), text(missing.map(Layer::name))]);
-        Row { table: &INTERVALS, time_ns: row.time_ns, cells }
+        cells.extend([
+            hook(|hooks| &hooks.from),
+            hook(|hooks| &hooks.to),
+            text(missing.map(Layer::name)),
+            plain(row.time_clamped),
+        ]);
+        Row { table: &INTERVALS, time_ns: row.time_ns, owner: Some(row.host), cells }
     }
 }
 
@@ -219,7 +227,7 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
             plain(signed(row.clamped)),
             plain(signed(row.doubtful)),
         ]);
-        Row { table: &PATHS, time_ns: row.time_ns, cells }
+        Row { table: &PATHS, time_ns: row.time_ns, owner: row.tx_host.xor(row.rx_host), cells }
     }
 }
 
@@ -251,7 +259,7 @@ impl<'a> From<&ClockRow<'a>> for Row<'a> {
             text(Some(row.method)),
             plain(row.stepped),
         ];
-        Row { table: &CLOCK, time_ns: row.time_ns, cells }
+        Row { table: &CLOCK, time_ns: row.time_ns, owner: Some(row.host), cells }
     }
 }
 
@@ -277,7 +285,7 @@ static COUNTER: LazyLock<Table> = LazyLock::new(|| {
 impl<'a> From<&CounterRow<'a>> for Row<'a> {
     fn from(row: &CounterRow<'a>) -> Row<'a> {
         let cells = vec![plain(row.time_ns), Cell::Host(row.host), text(Some(row.name)), plain(signed(row.value))];
-        Row { table: &COUNTER, time_ns: row.time_ns, cells }
+        Row { table: &COUNTER, time_ns: row.time_ns, owner: row.host, cells }
     }
 }
 

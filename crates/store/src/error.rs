@@ -58,6 +58,14 @@ pub enum StoreError {
         /// What failed.
         why: String,
     },
+    /// A ClickHouse server did not answer a request in time.
+    #[error("{address} did not answer within {limit_s} s: the network or the server is slow")]
+    Slow {
+        /// The server's address.
+        address: String,
+        /// How long it had, in seconds.
+        limit_s: u64,
+    },
     /// A ClickHouse server refused a request.
     #[error("{address} says: {said}")]
     Refused {
@@ -65,7 +73,44 @@ pub enum StoreError {
         address: String,
         /// The server's error.
         said: String,
+        /// What would be refused again.
+        refusal: Refusal,
     },
+}
+
+/// What of an insert a server has refused, and so what can be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The server cannot insert anything now: it is overloaded, starting, or its administrator has to do something.
+    Now,
+    /// The insert is too large: fewer rows may pass.
+    Size,
+    /// A row has a value that the server does not take.
+    Row,
+    /// The table has other columns, so that no row fits.
+    Table,
+}
+
+impl Refusal {
+    /// Judges by the code of a server's exception (`ErrorCodes.cpp` of ClickHouse lists them) and by its text. What is
+    /// not known to be about the data is [`Refusal::Now`], so that rows wait rather than being put aside.
+    pub(crate) fn of(code: Option<u32>, said: &str) -> Refusal {
+        match code {
+            // NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE, NUMBER_OF_COLUMNS_DOESNT_MATCH, ILLEGAL_COLUMN,
+            // UNKNOWN_IDENTIFIER
+            Some(10 | 16 | 20 | 44 | 47) => Refusal::Table,
+            // Too many partitions for one insert; with other texts, the server is behind with its merges.
+            Some(252) if said.contains("partitions") => Refusal::Size,
+            // TOO_MANY_ROWS, MEMORY_LIMIT_EXCEEDED, TOO_MANY_BYTES, LIMIT_EXCEEDED
+            Some(158 | 241 | 290 | 307) => Refusal::Size,
+            // CANNOT_PARSE_ESCAPE_SEQUENCE, _QUOTED_STRING, _INPUT_ASSERTION_FAILED, CANNOT_READ_ALL_DATA,
+            // ATTEMPT_TO_READ_AFTER_EOF, CANNOT_PARSE_TEXT, _DATE, _DATETIME, TYPE_MISMATCH, ARGUMENT_OUT_OF_BOUND,
+            // CANNOT_CONVERT_TYPE, CANNOT_PARSE_NUMBER, INCORRECT_DATA, DECIMAL_OVERFLOW, VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE,
+            // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, VIOLATED_CONSTRAINT
+            Some(6 | 25..=27 | 32 | 33 | 38 | 41 | 53 | 69 | 70 | 72 | 117 | 321 | 349 | 407 | 469) => Refusal::Row,
+            _ => Refusal::Now,
+        }
+    }
 }
 
 impl StoreError {
@@ -85,5 +130,27 @@ pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
         Some(DatabaseBusy) => "; a reader held it for too long",
         Some(DatabaseCorrupt) => "; its file is damaged",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn only_what_is_about_the_data_is_put_aside() {
+        let partitions = "Too many partitions for single INSERT block (more than 100)";
+        for (code, said, refusal) in [
+            (Some(252), partitions, Refusal::Size),
+            (Some(252), "Too many parts (300). Merges are processing significantly slower", Refusal::Now),
+            (Some(27), "Cannot parse input", Refusal::Row),
+            (Some(16), "No such column", Refusal::Table),
+            (Some(516), "Authentication failed", Refusal::Now),
+            (Some(60), "Table does not exist", Refusal::Now),
+            (Some(243), "Cannot reserve 1.00 MiB, not enough space", Refusal::Now),
+            (None, "<html>502 Bad Gateway</html>", Refusal::Now),
+        ] {
+            assert_eq!(Refusal::of(code, said), refusal, "{code:?} {said}");
+        }
     }
 }

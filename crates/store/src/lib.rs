@@ -16,9 +16,9 @@ use dwell_engine::{
 };
 
 pub use clickhouse::{Address, Login, Server};
-pub use error::StoreError;
+pub use error::{Refusal, StoreError};
 pub use read::{ClockRead, Place, Read, Reader, Span};
-pub use spool::Waiting;
+pub use spool::{RefusedRow, SpoolSize, Waiting};
 pub use sqlite::{Store, Writing, Written};
 
 /// The time of bytes in a segment of one host in an interval.
@@ -26,6 +26,8 @@ pub use sqlite::{Store, Writing, Written};
 pub struct IntervalRow<'a> {
     /// The end of the interval in Unix time.
     pub time_ns: i64,
+    /// Whether the agent reported a time that cannot be true, and `time_ns` is the nearest one that can.
+    pub time_clamped: bool,
     /// The length of the interval.
     pub length_ns: u64,
     /// The host's name.

@@ -1,4 +1,4 @@
--- The tables of a store, version 2. docs/method/store.md describes them.
+-- The tables of a store, version 3. docs/method/store.md describes them.
 
 -- A host that an agent ran on.
 CREATE TABLE host (
@@ -55,7 +55,8 @@ CREATE TABLE interval (
 	histogram BLOB NOT NULL,
 	hook_from_id INTEGER REFERENCES hook,
 	hook_to_id INTEGER REFERENCES hook,
-	missing TEXT -- the layer that has no hook; the figures are NULL then
+	missing TEXT, -- the layer that has no hook; the figures are NULL then
+	time_clamped INTEGER NOT NULL -- 1: the agent reported a time that cannot be true
 ) STRICT;
 CREATE INDEX interval_by_time ON interval (time_ns);
 
@@ -132,7 +133,7 @@ CREATE VIEW intervals AS
 	SELECT time_ns, interval_ns, host.name AS host, src, sport, dst, dport, flow.id AS id,
 		segment, direction,
 		part_of, retransmitted, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram,
-		f.name AS hook_from, t.name AS hook_to, missing
+		f.name AS hook_from, t.name AS hook_to, missing, time_clamped
 	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)
 		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;
 

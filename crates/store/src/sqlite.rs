@@ -14,19 +14,19 @@ use crate::{
     ClockRow, IntervalRow, PathRow, Progress, StoreError,
     columns::{Cell, CounterRow, Row, TCP, signed},
     error::remedy,
-    spool::enqueue,
+    spool::{Spooled, enqueue},
 };
 
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
 /// The version of the tables in `schema.sql`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Flows whose numbers are cached. When there are more, the cache is emptied.
-const MAX_CACHED_FLOWS: usize = 100_000;
+/// Flows, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
+const MAX_CACHED: usize = 100_000;
 
 /// A store that is open for writing, which only one process can have at a time.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub struct Store {
     _lock: File,
     path: PathBuf,
     ids: RowIds,
-    /// Whether rows wait for a server instead.
-    is_spool: bool,
+    /// What waits for a server, if rows are queued instead of written into the tables.
+    spooled: Option<Spooled>,
 }
 
 /// Cached row numbers of names and flows.
@@ -46,6 +46,20 @@ struct RowIds {
     hosts: HashMap<String, i64>,
     hooks: HashMap<String, i64>,
     flows: HashMap<Ends, i64>,
+}
+
+impl RowIds {
+    /// Empties caches that have grown too large.
+    fn shrink(&mut self) {
+        for names in [&mut self.hosts, &mut self.hooks] {
+            if names.len() > MAX_CACHED {
+                names.clear();
+            }
+        }
+        if self.flows.len() > MAX_CACHED {
+            self.flows.clear();
+        }
+    }
 }
 
 impl Store {
@@ -63,7 +77,7 @@ impl Store {
         })?;
         let (db, path) = (Connection::open(path), path.to_owned());
         let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
-        let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), is_spool: false };
+        let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), spooled: None };
         store.prepare()?;
         Ok(store)
     }
@@ -99,15 +113,21 @@ impl Store {
     ///
     /// [`StoreError::Sqlite`]; then nothing was written.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Writing<'_>) -> Written<T>) -> Result<T, StoreError> {
-        let Store { db, ids, is_spool, .. } = self;
-        if ids.flows.len() > MAX_CACHED_FLOWS {
-            ids.flows.clear();
-        }
+        let Store { db, ids, spooled, .. } = self;
+        ids.shrink();
         let result = db.transaction().and_then(|transaction| {
-            let mut writing = Writing { db: &transaction, ids, is_spool: *is_spool };
+            let queued = spooled.is_some().then(Spooled::default);
+            let mut writing = Writing { db: &transaction, ids, queued };
             let result = write(&mut writing)?;
+            let queued = writing.queued;
             transaction.commit()?;
-            Ok(result)
+            Ok((result, queued))
+        });
+        let result = result.map(|(result, queued)| {
+            if let (Some(spooled), Some(queued)) = (spooled, queued) {
+                spooled.merge(&queued);
+            }
+            result
         });
         result.map_err(|sqlite| {
             // Cached numbers may be of rows that were rolled back.
@@ -169,8 +189,17 @@ impl Store {
         &self.db
     }
 
-    pub(super) fn set_spool(&mut self) {
-        self.is_spool = true;
+    pub(super) fn spooled(&self) -> Option<&Spooled> {
+        self.spooled.as_ref()
+    }
+
+    pub(super) fn set_spooled(&mut self, spooled: Spooled) {
+        self.spooled = Some(spooled);
+    }
+
+    /// The database, what waits in it, and the path for errors.
+    pub(super) fn parts(&mut self) -> (&mut Connection, Option<&mut Spooled>, &Path) {
+        (&mut self.db, self.spooled.as_mut(), &self.path)
     }
 
     pub(super) fn failed(&self, doing: &'static str, sqlite: rusqlite::Error) -> StoreError {
@@ -218,7 +247,8 @@ pub type Written<T> = rusqlite::Result<T>;
 pub struct Writing<'a> {
     db: &'a Connection,
     ids: &'a mut RowIds,
-    is_spool: bool,
+    /// What the transaction has queued for a server, if there is one.
+    queued: Option<Spooled>,
 }
 
 impl Writing<'_> {
@@ -252,8 +282,10 @@ impl Writing<'_> {
     }
 
     fn insert(&mut self, row: Row<'_>) -> Written<()> {
-        if self.is_spool {
-            return enqueue(self.db, row);
+        if self.queued.is_some() {
+            let host = row.owner.map(|name| self.host(name)).transpose()?;
+            let queued = self.queued.as_mut().expect("as was just seen");
+            return enqueue(self.db, queued, host, row);
         }
         let mut stored = Vec::new();
         for cell in row.cells {

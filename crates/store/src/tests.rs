@@ -13,7 +13,7 @@ mod skip;
 
 use skip::skip;
 
-use super::{IntervalRow, PathMethod, PathRow, Progress, Store, StoreError};
+use super::{IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError};
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -39,6 +39,7 @@ static HOOKS: LazyLock<SegmentHooks> =
 fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> IntervalRow<'a> {
     IntervalRow {
         time_ns: 1_795_237_800_000_000_000,
+        time_clamped: false,
         length_ns: 1_000_000_000,
         host,
         flow,
@@ -298,7 +299,7 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     let mut store = Store::open(&path).unwrap();
     let number = store.spool().unwrap();
     write(&mut store, &["a", "b"]);
-    let waiting = store.waiting(10).unwrap();
+    let waiting = store.waiting(10, usize::MAX).unwrap();
     let places: Vec<_> = waiting.iter().map(|row| (row.row, row.table.as_str(), row.time_ns)).collect();
     let at = 1_795_237_800_000_000_000;
     let expected = [(1, "intervals", at), (2, "intervals", at), (3, "counter", -7)];
@@ -309,21 +310,60 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     let begin =
         format!("{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\t{id}\tqueueing\ttx\tip-driver\t0\t4\t4600\t");
     assert!(text.starts_with(&begin), "{text}");
-    assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N"), "{text}");
-    assert_eq!(store.waiting(1).unwrap(), waiting[..1], "the first come first");
-    store.sent(2).unwrap();
-    assert_eq!(store.count_waiting().unwrap(), 1);
-    store.sent(3).unwrap();
-    assert_eq!(store.count_waiting().unwrap(), 0);
+    assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N\t0"), "{text}");
+    assert_eq!(store.waiting(1, usize::MAX).unwrap(), waiting[..1], "the first come first");
+    store.sent(2, &[]).unwrap();
+    assert_eq!(store.spool_size().rows, 1);
+    store.sent(3, &[]).unwrap();
+    assert_eq!(store.spool_size().rows, 0);
     // A number is never given again, nor is that of the spool.
     drop(store);
     let mut store = Store::open(&path).unwrap();
     assert_eq!(store.spool().unwrap(), number);
     write(&mut store, &[]);
-    assert_eq!(store.waiting(10).unwrap()[0].row, 4);
+    assert_eq!(store.waiting(10, usize::MAX).unwrap()[0].row, 4);
     // Nothing of it is in the tables of the file itself.
     let db = Connection::open(&path).unwrap();
     let sql = "SELECT (SELECT count(*) FROM interval) + (SELECT count(*) FROM counter)";
     let rows: i64 = db.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(rows, 0);
+}
+
+#[test]
+fn rows_are_read_from_a_spool_by_bytes_and_what_is_refused_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let mut store = Store::open(&path).unwrap();
+    store.spool().unwrap();
+    let long = "x".repeat(1_000_000);
+    store
+        .write(|store| {
+            store.counter(1, Some("a"), &long, 1)?;
+            (2..=4).try_for_each(|value| store.counter(1, Some("b"), "short", value))?;
+            store.counter(1, None, &long, 5)
+        })
+        .unwrap();
+    let rows = |store: &Store, bytes| store.waiting(10, bytes).unwrap().iter().map(|row| row.row).collect::<Vec<_>>();
+    assert_eq!(rows(&store, 10), [1], "one at least, however long it is");
+    assert_eq!(rows(&store, 1_500_000), [1, 2, 3, 4]);
+    let before = store.spool_size();
+    assert_eq!(before.rows, 5);
+    assert!((2_000_000..2_001_000).contains(&before.bytes), "{before:?}");
+    assert_eq!(store.hosts_beyond(500_000).unwrap(), ["a"]);
+    assert_eq!(store.sent(2, &[RefusedRow { row: 1, reason: "too long".into() }]).unwrap(), 0);
+    assert_eq!((store.spool_size().rows, store.refused_size().rows), (3, 1));
+    assert!(store.hosts_beyond(500_000).unwrap().is_empty());
+    // What is counted is what a new collector counts.
+    let (size, refused) = (store.spool_size(), store.refused_size());
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    store.spool().unwrap();
+    assert_eq!((store.spool_size(), store.refused_size()), (size, refused));
+    // A transaction that is rolled back queues nothing.
+    let failed = store.write(|store| {
+        store.counter(1, Some("a"), "short", 6)?;
+        Err::<(), _>(rusqlite::Error::InvalidQuery)
+    });
+    assert!(failed.is_err());
+    assert_eq!(store.spool_size(), size);
 }

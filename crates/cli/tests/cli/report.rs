@@ -87,6 +87,7 @@ fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16)
             let PathSegment::Host(segment) = leg else { continue };
             store.interval(&IntervalRow {
                 time_ns,
+                time_clamped: false,
                 length_ns: SECOND_NS,
                 host: hosts[usize::from(segment.direction().name() == "rx")],
                 flow,
@@ -270,6 +271,7 @@ fn what_is_not_known_is_said() {
     let histogram = times(&[(3_000_000, 4)]);
     let own = |segment, missing| IntervalRow {
         time_ns: BEGIN_NS + 1,
+        time_clamped: false,
         length_ns: SECOND_NS,
         host: "alone",
         flow: None,

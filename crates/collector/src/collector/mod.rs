@@ -1,30 +1,33 @@
 //! The thread that writes: what agents report, and what follows from it across hosts.
 
-use std::collections::HashMap;
+mod rows;
+
+use std::{collections::HashMap, sync::Arc};
 
 use dwell_app::tell::tell;
-use dwell_engine::{
-    histogram::Histogram,
-    layers::{
-        Ends, PathSegment,
-        join::{Checkpoint, Config, HostTrace, Joiner, Window},
-    },
+use dwell_engine::layers::{
+    Ends, PathSegment,
+    join::{Checkpoint, Config, HostTrace, Joiner, Window},
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport, SegmentReport},
+    wire::{self, Batch, ByteTraces, Content},
 };
 use dwell_metrics::{Registry, Shared};
 use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
-use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written};
+use dwell_store::{Progress, Store};
 
+use self::rows::{Times, write_estimate, write_interval, write_sample, write_window};
 use crate::{
     Error, Print,
     clocks::{ClockSample, Clocks},
+    estimates::{Estimate, Estimates},
     forward::Forward,
-    metrics::CollectorMetrics,
-    time::Time,
+    hosts::{CounterValue, Hosts},
+    metrics::{CollectorMetrics, Counts},
+    queue::Gate,
+    time::{Time, possible, possible_unix},
 };
 
 /// How long after its end an interval is reported: agents gather before they send, and bytes settle.
@@ -55,10 +58,9 @@ pub struct Collector {
     counted_ns: u64,
     /// When a byte of a flow was last seen on both hosts: nothing is estimated for such a flow.
     matched: HashMap<Ends, u64>,
-    /// Estimates that wait until it is known whether both hosts report the flow. A collector that is killed loses
-    /// them, so nothing is estimated for its last seconds.
-    estimates: Vec<Estimate>,
-    counted: HashMap<(Option<u32>, String), u64>,
+    estimates: Estimates,
+    /// The collector's own counters and their last values in the store.
+    counted: HashMap<String, u64>,
     /// Byte traces of hosts whose clock was not known.
     clockless: u64,
     /// Byte traces without a time at the driver.
@@ -67,24 +69,34 @@ pub struct Collector {
     outlived: u64,
     /// Batches stored.
     stored: u64,
+    left_out: LeftOut,
+    gate: Arc<Gate>,
 }
 
-/// A round trip, from which the time in the network may be estimated.
-#[derive(Debug)]
-struct Estimate {
-    host: String,
-    trip: FlowRtt,
-    /// When its interval ended, on the common clock and in Unix time.
-    end_ns: u64,
-    time_ns: i64,
-    length_ns: u64,
+/// What agents sent and the collector did not take, or not as it was.
+#[derive(Debug, Clone, Copy, Default)]
+struct LeftOut {
+    /// Values of counters beyond an agent's quota of names.
+    counters: u64,
+    /// Names of hooks beyond an agent's quota; the intervals are stored without them.
+    hooks: u64,
+    /// Byte traces with times that cannot be true.
+    misdated: u64,
+    /// Intervals with times that cannot be true, which are stored with the nearest time that can.
+    times_clamped: u64,
+    /// Clock samples for which there was no room in the spool.
+    clock_samples: u64,
 }
 
-/// Numbers for the names of hosts.
-#[derive(Debug, Default)]
-struct Hosts {
-    names: Vec<String>,
-    numbers: HashMap<String, u32>,
+impl LeftOut {
+    fn add(&mut self, other: LeftOut) {
+        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples } = other;
+        self.counters += counters;
+        self.hooks += hooks;
+        self.misdated += misdated;
+        self.times_clamped += times_clamped;
+        self.clock_samples += clock_samples;
+    }
 }
 
 /// A pending row: when it arrived, byte traces, and for each its time at the driver on the collector's time with the
@@ -100,6 +112,7 @@ impl Collector {
         clocks: Clocks,
         print: Option<Print>,
         registry: Option<&Registry>,
+        gate: Arc<Gate>,
     ) -> Result<Collector, Error> {
         let (before, config) = (store.progress()?, *config);
         let time = Time::new(before.as_ref())?;
@@ -123,12 +136,14 @@ impl Collector {
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
             matched: HashMap::new(),
-            estimates: Vec::new(),
+            estimates: Estimates::default(),
             counted: HashMap::new(),
             clockless: 0,
             edgeless: 0,
             outlived: 0,
             stored: 0,
+            left_out: LeftOut::default(),
+            gate,
             forward,
             store,
         };
@@ -174,22 +189,41 @@ impl Collector {
         Ok(())
     }
 
-    /// Greets an agent; returns the number of its last stored batch, 0 if there is none.
-    pub fn hello(&mut self, agent: &Agent) -> Result<u64, Error> {
+    /// Greets an agent; returns the number of its last stored batch, 0 if there is none, or why it cannot come.
+    pub fn hello(&mut self, agent: &Agent) -> Result<Result<u64, String>, Error> {
+        if !self.hosts.may_come(agent.name.as_str()) {
+            return Ok(Err("the collector knows too many names of agents: start it again to forget them".into()));
+        }
         let last = self.store.last_batch(agent.name.as_str(), &agent.run)?;
         let again = if last.is_some() { " again" } else { "" };
         tell(format_args!("{} is here{again}, from {}", agent.name, agent.address));
-        Ok(last.unwrap_or(0))
+        self.hosts.number(agent.name.as_str());
+        Ok(Ok(last.unwrap_or(0)))
+    }
+
+    /// Notes that an agent has left.
+    pub fn leave(&mut self, agent: &Agent, reason: &str) {
+        self.hosts.leave(agent.name.as_str());
+        tell(format_args!("{} is gone: {reason}", agent.name));
     }
 
     /// Stores batches that are not stored yet, and clock samples. When it returns, everything is on disk.
     pub fn store(&mut self, batches: &[(Agent, Batch)], samples: &[ClockSample]) -> Result<(), Error> {
+        let mut left_out = LeftOut::default();
+        let samples: &[ClockSample] = match self.gate.is_full() {
+            true => {
+                left_out.clock_samples += samples.len() as u64;
+                &[]
+            }
+            false => samples,
+        };
         if batches.is_empty() && samples.is_empty() {
+            self.left_out.add(left_out);
             return Ok(());
         }
         let now_ns = self.time.now_ns();
         let to_unix_ns = self.time.to_unix_ns();
-        let Collector { store, time, clocks, hosts, counted, .. } = self;
+        let Collector { store, time, clocks, hosts, .. } = self;
         let mut estimates = Vec::new();
         let written = store.write(|to| {
             for sample in samples {
@@ -197,32 +231,37 @@ impl Collector {
             }
             let mut all = Vec::new();
             let (mut clockless, mut edgeless) = (0, 0);
+            let now_unix_ns = unix(now_ns, to_unix_ns);
             for (agent, batch) in batches {
                 let name = agent.name.as_str();
-                let now_unix_ns = unix(now_ns, to_unix_ns);
                 if !to.batch(name, &agent.run, batch.number, now_unix_ns)? {
                     continue;
                 }
+                let host = hosts.number(name);
                 let Content { intervals, traces, counters } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
                     let ended = ended.map(|ended| time.at(ended.ns));
                     let time_ns = ended.map(|ended| unix(ended, to_unix_ns));
-                    let time_ns = time_ns.unwrap_or(interval.end_unix_ns);
-                    write_interval(to, name, interval, time_ns)?;
+                    let reported_ns = time_ns.unwrap_or(interval.end_unix_ns);
+                    let time_ns = possible_unix(reported_ns, now_unix_ns);
+                    let times = Times { end_ns: time_ns, is_clamped: time_ns != reported_ns };
+                    left_out.times_clamped += u64::from(times.is_clamped);
+                    let may_name = |hook: &str| hosts.note_hook(host, hook);
+                    left_out.hooks += write_interval(to, name, interval, times, may_name)?;
                     estimates.extend(interval.rtts.iter().map(|trip| Estimate {
-                        host: name.to_owned(),
+                        host,
                         trip: *trip,
                         end_ns: ended.unwrap_or(now_ns).min(now_ns),
                         time_ns,
                         length_ns: interval.length_ns,
                     }));
                 }
-                let host = hosts.number(name);
                 for (counter, value) in counters {
-                    let before = counted.insert((Some(host), counter.clone()), *value);
-                    if before != Some(*value) {
-                        to.counter(now_unix_ns, Some(name), counter, *value)?;
+                    match hosts.note_counter(host, counter, *value) {
+                        CounterValue::Changed => to.counter(now_unix_ns, Some(name), counter, *value)?,
+                        CounterValue::Same => {}
+                        CounterValue::Excess => left_out.counters += 1,
                     }
                 }
                 let known = traces.0.iter().filter_map(|trace| {
@@ -234,7 +273,12 @@ impl Collector {
                         clockless += 1;
                         return None;
                     };
-                    Some((*trace, (time.at(edge.ns), edge.bound_ns)))
+                    let edge_ns = time.at(edge.ns);
+                    if possible(edge_ns, now_ns) != edge_ns {
+                        left_out.misdated += 1;
+                        return None;
+                    }
+                    Some((*trace, (edge_ns, edge.bound_ns)))
                 });
                 let known: Vec<_> = known.collect();
                 for some in known.chunks(PASSAGES) {
@@ -250,8 +294,9 @@ impl Collector {
         let (all, clockless, edgeless) = written?;
         self.clockless += clockless;
         self.edgeless += edgeless;
+        self.left_out.add(left_out);
         self.stored += batches.len() as u64;
-        self.estimates.append(&mut estimates);
+        estimates.into_iter().for_each(|estimate| self.estimates.push(estimate));
         for (host, (arrived_ns, traces, edges)) in &all {
             let halves = halves(*host, *arrived_ns, traces, edges);
             halves.for_each(|half| self.joiner.add(half));
@@ -297,12 +342,19 @@ impl Collector {
         }
     }
 
-    /// True while no more batches are taken from agents.
-    pub fn is_full(&self) -> Result<bool, Error> {
-        match &self.forward {
-            Some(forward) => forward.is_full(&self.store),
-            None => Ok(false),
+    /// Lets agents know whether the spool has room for their batches.
+    pub fn set_gate(&mut self) -> Result<(), Error> {
+        let Some(forward) = &mut self.forward else {
+            return Ok(());
+        };
+        let (was_full, is_full) = (self.gate.is_full(), forward.is_full(&self.store));
+        self.gate.set(is_full, forward.crowding(&self.store)?);
+        match (was_full, is_full) {
+            (false, true) => tell(format_args!("the spool is full: agents keep what they measure")),
+            (true, false) => tell(format_args!("the spool has room again")),
+            _ => {}
         }
+        Ok(())
     }
 
     fn report_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Error> {
@@ -321,8 +373,7 @@ impl Collector {
         let Config { window_ns, wait_ns, settle_ns, .. } = config;
         let needed_ns = until_ns.saturating_sub(window_ns + wait_ns + settle_ns + GRACE_NS);
         self.note_matched(&windows, now_ns);
-        let is_due = |estimate: &mut Estimate| config.next_end(estimate.end_ns) <= until_ns;
-        let mut due: Vec<_> = self.estimates.extract_if(.., is_due).collect();
+        let mut due = self.estimates.take(|estimate| config.next_end(estimate.end_ns) <= until_ns);
         due.retain(|estimate| !self.matched.contains_key(&estimate.trip.ends));
         let Collector { store, hosts, .. } = self;
         store.write(|to| {
@@ -330,7 +381,7 @@ impl Collector {
                 write_window(to, hosts, window, window_ns, unix(window.end_ns, to_unix_ns))?;
             }
             for estimate in &due {
-                write_estimate(to, estimate)?;
+                write_estimate(to, hosts.name(estimate.host), estimate)?;
             }
             to.progress(&progress)?;
             to.forget(needed_ns)
@@ -408,7 +459,7 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 12] {
+    fn outcomes(&self) -> [(&'static str, u64); 13] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -418,6 +469,7 @@ impl Collector {
             ("clock_faults", joined.clock_faults),
             ("clockless", self.clockless),
             ("edgeless", self.edgeless),
+            ("misdated", self.left_out.misdated),
             ("outlived", self.outlived),
             ("unmatched_tx", joined.unmatched_tx),
             ("unmatched_rx", joined.unmatched_rx),
@@ -428,24 +480,46 @@ impl Collector {
 
     /// Updates the metrics of what the collector itself has counted.
     fn serve_counts(&self, server: &Server) {
-        if let Some(metrics) = &self.metrics {
-            let refused = server.refusals().by_reason();
-            metrics.lock().counts(self.outcomes(), refused, server.agents(), self.stored);
-        }
+        let Some(metrics) = &self.metrics else {
+            return;
+        };
+        let mut deferred = self.gate.deferred().to_vec();
+        deferred.push(("memory", server.skipped()));
+        metrics.lock().counts(Counts {
+            outcomes: self.outcomes().to_vec(),
+            left_out: self.left_out().to_vec(),
+            refused: server.refusals().by_reason().to_vec(),
+            deferred,
+            agents: server.agents(),
+            stored: self.stored,
+            forward: self.forward.as_ref().map(|forward| forward.status(&self.store)),
+            refused_rows_kept: self.store.refused_size().rows,
+        });
+    }
+
+    /// What agents sent and was not taken, or not as it was.
+    fn left_out(&self) -> [(&'static str, u64); 5] {
+        let LeftOut { counters, hooks, times_clamped, clock_samples, .. } = self.left_out;
+        [
+            ("counters_omitted", counters),
+            ("hooks_omitted", hooks),
+            ("estimates_omitted", self.estimates.omitted()),
+            ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
+            ("times_clamped", times_clamped),
+        ]
     }
 
     /// Writes changed counters into the store.
     fn count(&mut self, refusals: &Refusals) -> Result<(), Error> {
         let refused = refusals.by_reason();
         let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
-        let outcomes = self.outcomes();
+        let outcomes = self.outcomes().into_iter().chain(self.left_out());
         let outcomes = outcomes.map(|(name, count)| (name.to_owned(), count));
         let now_unix_ns = unix(self.time.now_ns(), self.time.to_unix_ns());
         let counted = &mut self.counted;
         let changed: Vec<_> = outcomes
-            .into_iter()
             .chain(refused)
-            .filter(|(name, count)| counted.insert((None, name.clone()), *count) != Some(*count))
+            .filter(|(name, count)| counted.insert(name.clone(), *count) != Some(*count))
             .collect();
         self.store.write(|to| {
             for (name, count) in &changed {
@@ -468,109 +542,8 @@ fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)])
     })
 }
 
-fn write_interval(to: &mut Writing<'_>, host: &str, interval: &IntervalReport, time_ns: i64) -> Written<()> {
-    let row = |segment, histogram| IntervalRow {
-        time_ns,
-        length_ns: interval.length_ns,
-        host,
-        flow: None,
-        segment,
-        resent: false,
-        histogram,
-        hooks: None,
-    };
-    for SegmentReport { first, again, hooks } in &interval.segments {
-        let hooks = Some(hooks);
-        to.interval(&IntervalRow { hooks, ..row(first.segment, &first.histogram) })?;
-        if again.count() > 0 {
-            to.interval(&IntervalRow { hooks, resent: true, ..row(first.segment, again) })?;
-        }
-    }
-    for flow in &interval.flows {
-        for figures in &flow.segments {
-            to.interval(&IntervalRow { flow: Some(flow.ends), ..row(figures.segment, &figures.histogram) })?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes half of the least round trip as the time in the network, where only one host reports a flow.
-fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
-    let Estimate { host, trip, .. } = estimate;
-    let host = host.as_str();
-    let mut histogram = Histogram::default();
-    histogram.record(trip.min_ns / 2);
-    to.path(&PathRow {
-        time_ns: estimate.time_ns,
-        length_ns: estimate.length_ns,
-        tx_host: (!trip.is_received).then_some(host),
-        rx_host: trip.is_received.then_some(host),
-        flow: Some(trip.ends),
-        leg: PathSegment::Network,
-        resent: false,
-        method: PathMethod::Estimated,
-        histogram: &histogram,
-        bound_ns: None,
-        clamped: 0,
-        doubtful: 0,
-    })
-}
-
-fn write_sample(to: &mut Writing<'_>, sample: &ClockSample, time_ns: i64) -> Written<()> {
-    to.clock(&ClockRow {
-        time_ns,
-        host: &sample.host,
-        offset_ns: sample.offset_ns,
-        bound_ns: sample.bound_ns,
-        drift_ppb: sample.drift_ppb.map(|(ppb, _)| ppb),
-        drift_bound_ppb: sample.drift_ppb.map(|(_, bound)| bound),
-        round_trip_ns: sample.round_trip_ns,
-        method: sample.method,
-        stepped: sample.stepped,
-    })
-}
-
-fn write_window(to: &mut Writing<'_>, hosts: &Hosts, window: &Window, length_ns: u64, time_ns: i64) -> Written<()> {
-    for (key, path) in &window.paths {
-        for (leg, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
-            let between = leg.direction().is_none();
-            to.path(&PathRow {
-                time_ns,
-                length_ns,
-                tx_host: Some(hosts.name(key.tx_host)),
-                rx_host: Some(hosts.name(key.rx_host)),
-                flow: key.flow,
-                leg,
-                resent: key.resent,
-                method: PathMethod::Matched,
-                histogram,
-                bound_ns: between.then_some(path.bound_ns),
-                clamped: if between { path.clamped } else { 0 },
-                doubtful: if between { path.doubtful } else { 0 },
-            })?;
-        }
-    }
-    Ok(())
-}
-
 fn unix(time_ns: u64, to_unix_ns: i64) -> i64 {
     time_ns.cast_signed().saturating_add(to_unix_ns)
-}
-
-impl Hosts {
-    fn number(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        number
-    }
-
-    fn name(&self, number: u32) -> &str {
-        &self.names[number as usize]
-    }
 }
 
 #[cfg(test)]

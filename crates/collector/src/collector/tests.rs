@@ -19,7 +19,8 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     let open = || {
         let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
         let store = Store::open(&path).unwrap();
-        Collector::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
+        let gate = Arc::default();
+        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap_or_else(|failure| {
             panic!("{failure:?}");
         })
     };

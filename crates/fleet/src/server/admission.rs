@@ -6,14 +6,13 @@ use std::{
     net::{IpAddr, Ipv6Addr, Shutdown, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use super::Limits;
 use crate::wire::FrameError;
 
-/// Maximum number of unauthenticated connections. One more displaces the oldest.
-const MAX_PENDING: usize = 128;
 /// Maximum number of unauthenticated connections from one IPv4 address or one IPv6 /64, so that one host cannot keep all
 /// others out.
 const MAX_PENDING_PER_HOST: usize = 16;
@@ -23,7 +22,7 @@ const MAX_PENDING_PER_HOST: usize = 16;
 pub struct Refusals {
     /// Peers without the shared key or a trusted certificate.
     pub unauthenticated: u64,
-    /// Peers that sent something other than TLS or a valid message.
+    /// Peers that sent something other than TLS or a valid message, also after they had been admitted.
     pub malformed: u64,
     /// Peers that did not authenticate in time.
     pub slow: u64,
@@ -31,29 +30,40 @@ pub struct Refusals {
     pub excess: u64,
     /// Agents whose name another connected agent has.
     pub duplicate_names: u64,
+    /// Agents for which there was no connection left.
+    pub capacity: u64,
+    /// Agents that the handler did not admit: it is overloaded, ends, or knows too many names.
+    pub turned_away: u64,
 }
 
 impl Refusals {
     /// Returns each count with the name of its reason, as metrics and the store use it.
-    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("stranger", self.unauthenticated),
             ("garbage", self.malformed),
             ("slow", self.slow),
             ("crowd", self.excess),
             ("name", self.duplicate_names),
+            ("capacity", self.capacity),
+            ("busy", self.turned_away),
         ]
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Admission {
+    limits: Limits,
     pending: Mutex<Pending>,
+    /// Connections that have authenticated and are served by a thread.
+    sessions: AtomicUsize,
     unauthenticated: AtomicU64,
     malformed: AtomicU64,
     slow: AtomicU64,
     excess: AtomicU64,
     duplicate_names: AtomicU64,
+    capacity: AtomicU64,
+    turned_away: AtomicU64,
 }
 
 /// Unauthenticated connections, in the order of their arrival.
@@ -70,7 +80,40 @@ pub(super) struct Permit {
     number: u64,
 }
 
+/// Permission of one connection to stay after it has authenticated. Dropping it makes room for another.
+#[derive(Debug)]
+pub(super) struct SessionPermit(Arc<Admission>);
+
 impl Admission {
+    pub(super) fn new(limits: Limits) -> Admission {
+        Admission {
+            limits,
+            pending: Mutex::default(),
+            sessions: AtomicUsize::new(0),
+            unauthenticated: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+            excess: AtomicU64::new(0),
+            duplicate_names: AtomicU64::new(0),
+            capacity: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets an authenticated connection stay, unless there are too many: all that have a thread count, whatever their
+    /// names are.
+    pub(super) fn begin_session(self: &Arc<Admission>) -> Option<SessionPermit> {
+        let most = self.limits.connections;
+        let more = |sessions| (sessions < most).then_some(sessions + 1);
+        match self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Some(SessionPermit(Arc::clone(self))),
+            Err(_) => {
+                self.capacity.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
     /// Admits a connection to authentication, unless its host has too many already. `stream` is shut down if a later
     /// connection displaces this one.
     pub(super) fn enter(self: &Arc<Admission>, address: IpAddr, stream: TcpStream) -> Option<Permit> {
@@ -80,7 +123,7 @@ impl Admission {
             self.excess.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        if pending.by_number.len() >= MAX_PENDING
+        if pending.by_number.len() >= self.limits.unauthenticated
             && let Some((_, (_, oldest))) = pending.by_number.pop_first()
         {
             let _ = oldest.shutdown(Shutdown::Both);
@@ -109,6 +152,16 @@ impl Admission {
         self.duplicate_names.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an agent that the handler did not admit.
+    pub(super) fn count_turned_away(&self) {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an agent that was disconnected because of what it sent.
+    pub(super) fn count_malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn refusals(&self) -> Refusals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Refusals {
@@ -117,11 +170,19 @@ impl Admission {
             slow: read(&self.slow),
             excess: read(&self.excess),
             duplicate_names: read(&self.duplicate_names),
+            capacity: read(&self.capacity),
+            turned_away: read(&self.turned_away),
         }
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SessionPermit {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -159,6 +220,8 @@ mod tests {
         (listener.accept().unwrap().0, peer)
     }
 
+    const MAX_PENDING: usize = 128;
+
     fn v4(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
     }
@@ -166,7 +229,7 @@ mod tests {
     #[test]
     fn one_address_cannot_keep_others_out() {
         let (stream, _peer) = connection();
-        let admission = Arc::new(Admission::default());
+        let admission = Arc::new(Admission::new(Limits::default()));
         let enter = |address| admission.enter(address, stream.try_clone().unwrap());
         let mut held: Vec<_> = (0..MAX_PENDING_PER_HOST).map(|_| enter(v4(1)).unwrap()).collect();
         assert!(enter(v4(1)).is_none());
@@ -183,7 +246,7 @@ mod tests {
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_host() {
         let (stream, _peer) = connection();
-        let admission = Arc::new(Admission::default());
+        let admission = Arc::new(Admission::new(Limits::default()));
         let enter = |address: String| {
             let address = address.parse().unwrap();
             admission.enter(address, stream.try_clone().unwrap())
@@ -197,7 +260,7 @@ mod tests {
     #[test]
     fn a_connection_beyond_the_limit_displaces_the_oldest() {
         let (stream, _peer) = connection();
-        let admission = Arc::new(Admission::default());
+        let admission = Arc::new(Admission::new(Limits::default()));
         let (ours, mut oldest) = connection();
         let first = admission.enter(v4(1), ours).unwrap();
         let others = (2..=255).flat_map(|last| [last; MAX_PENDING_PER_HOST]);

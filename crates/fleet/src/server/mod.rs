@@ -1,10 +1,10 @@
 //! The collector's side of connections: admission, registration, and one session per agent.
 
 mod admission;
+mod budget;
 mod registry;
 
 use std::{
-    io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -15,13 +15,14 @@ use std::{
 };
 
 use admission::{Admission, Permit};
+use budget::Budget;
 use dwell_socket::acceptor;
 use registry::Registry;
 
 use crate::{
     Error, Identity, Secret,
     link::Link,
-    wire::{AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId},
+    wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId},
 };
 
 pub use admission::Refusals;
@@ -30,6 +31,36 @@ pub use admission::Refusals;
 const MAX_HELLO_BYTES: usize = 1024;
 /// Silence after which an agent counts as gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// Time after which an agent sends a batch again for which there was no memory.
+const MEMORY_RETRY: Duration = Duration::from_secs(2);
+
+/// What a server can hold at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that have authenticated. Each has a thread and two descriptors.
+    pub connections: usize,
+    /// Connections that have not authenticated yet; one more displaces the oldest. Each has a thread and three
+    /// descriptors.
+    pub unauthenticated: usize,
+    /// Bytes of batches that are being received or wait to be stored, as they are on the wire.
+    pub batch_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 4096, unauthenticated: 128, batch_bytes: 64 << 20 }
+    }
+}
+
+/// Why a batch is not stored now, and when the agent is to come back with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// The reason, for people to read.
+    pub reason: String,
+    /// How long the agent waits before it sends a batch again.
+    pub retry: Duration,
+}
 
 /// An agent that has authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,12 +93,20 @@ pub trait Handler: Send + Sync + 'static {
     /// Runs after the agent has been sent its welcome. Nothing that the agent sends is read until this returns.
     fn welcomed(&self, agent: &Agent);
 
-    /// Stores a batch, unless it is stored already. The batch is acknowledged when this returns.
+    /// Tells an agent that has nothing to send, or waits, whether a batch would be stored now.
     ///
     /// # Errors
     ///
-    /// Why the batch was not stored; the agent receives this text and keeps the batch.
-    fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String>;
+    /// [`Busy`] if not; the agent keeps its batches and its connection.
+    fn ready(&self, agent: &Agent) -> Result<(), Busy>;
+
+    /// Stores a batch that had `bytes` on the wire, unless it is stored already. The batch is acknowledged when this
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if the batch was not stored; the agent keeps it, and its connection.
+    fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy>;
 
     /// Runs when a welcomed agent has disconnected.
     fn disconnected(&self, agent: &Agent, reason: &str);
@@ -86,6 +125,7 @@ struct Shared {
     identity: Identity,
     admission: Arc<Admission>,
     registry: Arc<Registry>,
+    budget: Budget,
     is_stopping: AtomicBool,
 }
 
@@ -95,14 +135,20 @@ impl Server {
     /// # Errors
     ///
     /// [`Error::Listen`] or [`Error::Thread`].
-    pub fn start(address: SocketAddr, identity: Identity, handler: Arc<impl Handler>) -> Result<Server, Error> {
+    pub fn start(
+        address: SocketAddr,
+        identity: Identity,
+        limits: Limits,
+        handler: Arc<impl Handler>,
+    ) -> Result<Server, Error> {
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let shared = Arc::new(Shared {
             identity,
-            admission: Arc::default(),
+            admission: Arc::new(Admission::new(limits)),
             registry: Arc::default(),
+            budget: Budget::new(limits.batch_bytes),
             is_stopping: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
@@ -121,6 +167,11 @@ impl Server {
     /// Returns the numbers of connections refused so far.
     pub fn refusals(&self) -> Refusals {
         self.shared.admission.refusals()
+    }
+
+    /// Returns the number of batches so far that were not read for lack of memory; their agents keep them.
+    pub fn skipped(&self) -> u64 {
+        self.shared.budget.skipped()
     }
 
     /// Number of connected agents.
@@ -179,6 +230,9 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         Ok(greeted) => greeted,
         Err(error) => return shared.admission.count_failure(&permit, &error),
     };
+    let Some(_session) = shared.admission.begin_session() else {
+        return refuse(&mut link, "the collector has no connection left for another agent".into());
+    };
     drop(permit);
     let agent = Agent {
         name: hello.name,
@@ -198,12 +252,21 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     };
     let through = match handler.hello(&agent) {
         Ok(through) => through,
-        Err(reason) => return refuse(&mut link, reason),
+        Err(reason) => {
+            shared.admission.count_turned_away();
+            return refuse(&mut link, reason);
+        }
     };
-    let reason = match session(&mut link, &agent, through, handler) {
+    let error = match session(&mut link, &agent, through, handler, &shared.budget) {
         Ok(never) => match never {},
-        Err(FrameError::End) => "it left".to_owned(),
-        Err(error) => error.to_string(),
+        Err(error) => error,
+    };
+    if matches!(error, FrameError::Content(_) | FrameError::Length(_) | FrameError::Turn | FrameError::Version(_)) {
+        shared.admission.count_malformed();
+    }
+    let reason = match error {
+        FrameError::End => "it left".to_owned(),
+        error => error.to_string(),
     };
     drop(registration);
     handler.disconnected(&agent, &reason);
@@ -218,29 +281,57 @@ fn refuse(link: &mut Link, reason: String) {
 enum Never {}
 
 /// Welcomes an agent and stores its batches until it disconnects.
-fn session(link: &mut Link, agent: &Agent, mut through: u64, handler: &impl Handler) -> Result<Never, FrameError> {
+fn session(
+    link: &mut Link,
+    agent: &Agent,
+    mut through: u64,
+    handler: &impl Handler,
+    budget: &Budget,
+) -> Result<Never, FrameError> {
     // The handler may have taken longer to admit the agent than the handshake allows.
     link.set_idle_timeout(IDLE_TIMEOUT);
     link.send(&CollectorMessage::Welcome { through })?;
     handler.welcomed(agent);
     loop {
         link.set_idle_timeout(IDLE_TIMEOUT);
-        match link.receive(MAX_FRAME_BYTES)? {
-            AgentMessage::Hello(_) => {
-                return Err(FrameError::Turn);
+        let mut share = budget.share();
+        let frame = link.receive_frame(MAX_FRAME_BYTES, |bytes| share.grow(bytes))?;
+        let stored = match frame {
+            Some(frame) => handle(&frame, agent, &mut through, handler)?,
+            None => {
+                budget.count_skipped();
+                let reason = "the collector has no memory left for another batch".into();
+                Err(Busy { reason, retry: MEMORY_RETRY })
             }
-            AgentMessage::KeepAlive => {}
-            AgentMessage::Batch(batch) => {
-                let number = batch.number;
-                if let Err(reason) = handler.store(agent, *batch) {
-                    link.set_idle_timeout(IDLE_TIMEOUT);
-                    link.send(&CollectorMessage::Refused(reason.clone()))?;
-                    return Err(FrameError::Io(io::Error::other(reason)));
-                }
-                through = through.max(number);
-            }
-        }
+        };
         link.set_idle_timeout(IDLE_TIMEOUT);
-        link.send(&CollectorMessage::Stored { through })?;
+        link.send(&match stored {
+            Ok(()) => CollectorMessage::Stored { through },
+            Err(Busy { reason, retry }) => {
+                let retry_ms = u32::try_from(retry.as_millis()).unwrap_or(u32::MAX);
+                CollectorMessage::Busy { reason, retry_ms }
+            }
+        })?;
+    }
+}
+
+/// Does what a message asks for. Fails if no agent would send it; returns whether a batch is stored, or could be.
+fn handle(
+    frame: &[u8],
+    agent: &Agent,
+    through: &mut u64,
+    handler: &impl Handler,
+) -> Result<Result<(), Busy>, FrameError> {
+    match wire::decode(frame)? {
+        AgentMessage::Hello(_) => Err(FrameError::Turn),
+        AgentMessage::KeepAlive => Ok(handler.ready(agent)),
+        AgentMessage::Batch(batch) => {
+            let number = batch.number;
+            let stored = handler.store(agent, *batch, frame.len());
+            if stored.is_ok() {
+                *through = number.max(*through);
+            }
+            Ok(stored)
+        }
     }
 }

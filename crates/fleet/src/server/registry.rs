@@ -9,9 +9,6 @@ use std::{
 use super::Agent;
 use crate::wire::{AgentName, RunId};
 
-/// Maximum number of connected agents. Each has a thread.
-const MAX_AGENTS: usize = 4096;
-
 #[derive(Debug, Default)]
 pub(super) struct Registry(Mutex<Connections>);
 
@@ -55,9 +52,6 @@ impl Registry {
             }
             Some(connection) => {
                 let _ = connection.stream.shutdown(Shutdown::Both);
-            }
-            None if connections.by_name.len() >= MAX_AGENTS => {
-                return Err(format!("{MAX_AGENTS} agents are already connected"));
             }
             None => {}
         }

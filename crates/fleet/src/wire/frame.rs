@@ -9,6 +9,9 @@ use super::VERSION;
 /// Maximum length of a frame's content, in bytes. A longer frame is refused before memory is allocated for it.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
 
+/// Bytes of a frame for which memory is taken at once.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -76,6 +79,17 @@ pub fn write(to: &mut impl Write, content: &[u8]) -> Result<(), FrameError> {
 ///
 /// [`FrameError`], if the stream ends or fails, or the frame has a length that is not valid.
 pub fn read(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FrameError> {
+    let content = read_within(from, max_bytes, |_| true)?;
+    Ok(content.expect("nothing is refused"))
+}
+
+/// As [`read`], but asks `may_take` for the memory of each piece as it arrives. If it is refused, the rest of the frame is
+/// skipped, and the result is `None`.
+pub fn read_within(
+    from: &mut impl Read,
+    max_bytes: usize,
+    mut may_take: impl FnMut(usize) -> bool,
+) -> Result<Option<Vec<u8>>, FrameError> {
     let mut length = [0; 4];
     match from.read(&mut length)? {
         0 => return Err(FrameError::End),
@@ -87,9 +101,21 @@ pub fn read(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FrameErro
     }
     // Memory grows with the bytes that arrive, not with the length that was announced.
     let mut content = Vec::new();
-    let received = from.take(length as u64).read_to_end(&mut content)?;
-    match received == length {
-        true => Ok(content),
-        false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    while content.len() < length {
+        let left = length - content.len();
+        let piece = left.min(PIECE_BYTES);
+        if !may_take(piece) {
+            drop(content);
+            let skipped = io::copy(&mut from.by_ref().take(left as u64), &mut io::sink())?;
+            return if skipped == left as u64 { Ok(None) } else { Err(cut_off()) };
+        }
+        if from.by_ref().take(piece as u64).read_to_end(&mut content)? < piece {
+            return Err(cut_off());
+        }
     }
+    Ok(Some(content))
+}
+
+fn cut_off() -> FrameError {
+    io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }

@@ -16,7 +16,8 @@ use dwell_engine::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, write};
+pub use fields::{MAX_COUNTERS, MAX_NAME_BYTES};
+pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, read_within, write};
 pub use traces::ByteTraces;
 
 /// Version of these messages. Frames of any other version are refused.
@@ -57,12 +58,19 @@ pub enum CollectorMessage {
         /// The number of the last batch of this run that is stored; 0 if there is none.
         through: u64,
     },
-    /// Refuses a hello or a batch, and gives the reason.
+    /// Refuses a hello, and gives the reason.
     Refused(String),
     /// Confirms that all batches up to a number are stored, except those that the agent dropped.
     Stored {
         /// The number.
         through: u64,
+    },
+    /// No batch is stored at present. The agent stays connected and keeps its batches.
+    Busy {
+        /// Why.
+        reason: String,
+        /// Milliseconds until the agent should send a batch again.
+        retry_ms: u32,
     },
 }
 
@@ -79,10 +87,13 @@ pub struct Batch {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Content {
     /// Intervals that have ended.
+    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
     pub intervals: Vec<IntervalReport>,
     /// Traces of bytes that have passed all layers of one direction.
     pub traces: ByteTraces,
-    /// Counters by name, as of now, since the run began.
+    /// Counters by name, as of now, since the run began: at most [`MAX_COUNTERS`], with names of at most
+    /// [`MAX_NAME_BYTES`].
+    #[serde(deserialize_with = "fields::counters")]
     pub counters: Vec<(String, u64)>,
 }
 
@@ -109,10 +120,13 @@ pub struct IntervalReport {
     /// Sampling distance: one byte in this many was traced.
     pub sample_bytes: u32,
     /// Segments over all flows; empty in a report that carries only flows.
+    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
     pub segments: Vec<SegmentReport>,
     /// Segments of single flows.
+    #[serde(deserialize_with = "fields::list::<_, _, 1024>")]
     pub flows: Vec<FlowReport>,
     /// Round-trip times of these flows, as measured by the host's TCP.
+    #[serde(deserialize_with = "fields::list::<_, _, 2048>")]
     pub rtts: Vec<FlowRtt>,
 }
 
@@ -123,7 +137,8 @@ pub struct SegmentReport {
     pub first: SegmentFigures,
     /// Times of bytes that were retransmitted or received again.
     pub again: Histogram,
-    /// The hooks at the ends of the segment.
+    /// The hooks at the ends of the segment, with names of at most [`MAX_NAME_BYTES`].
+    #[serde(deserialize_with = "fields::hooks")]
     pub hooks: SegmentHooks,
 }
 
@@ -133,6 +148,7 @@ pub struct FlowReport {
     /// The flow.
     pub ends: Ends,
     /// Segments of the directions in which bytes were traced.
+    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
     pub segments: Vec<SegmentFigures>,
 }
 

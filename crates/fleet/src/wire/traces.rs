@@ -16,7 +16,9 @@ pub struct ByteTraces(pub Vec<ByteTrace>);
 
 #[derive(Serialize, Deserialize)]
 struct Packed {
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_TRACES>")]
     flows: Vec<Ends>,
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_TRACES>")]
     traces: Vec<PackedTrace>,
 }
 
@@ -33,6 +35,7 @@ struct PackedTrace {
     /// The first timestamp.
     first_ns: u64,
     /// The other timestamps, relative to the first.
+    #[serde(deserialize_with = "fields::list::<_, _, { Layer::ALL.len() }>")]
     later_ns: Vec<i64>,
 }
 
@@ -55,9 +58,6 @@ impl Serialize for ByteTraces {
 impl<'a> Deserialize<'a> for ByteTraces {
     fn deserialize<D: Deserializer<'a>>(from: D) -> Result<ByteTraces, D::Error> {
         let packed = Packed::deserialize(from)?;
-        if packed.traces.len() > MAX_TRACES {
-            return Err(D::Error::custom("number of traces"));
-        }
         let traces = packed.traces.iter().map(|trace| {
             let ends = packed.flows.get(trace.flow as usize)?;
             trace.unpack(*ends)

@@ -9,7 +9,7 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
-    IntervalReport, MAX_FRAME_BYTES, SegmentReport, VERSION, decode, encode, read, write,
+    IntervalReport, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_NAME_BYTES, SegmentReport, VERSION, decode, encode, read, write,
 };
 use proptest::prelude::*;
 
@@ -87,6 +87,7 @@ fn messages_survive_encoding_unchanged() {
         CollectorMessage::Welcome { through: 1 },
         CollectorMessage::Refused("why".into()),
         CollectorMessage::Stored { through: u64::MAX },
+        CollectorMessage::Busy { reason: "why".into(), retry_ms: 5_000 },
     ] {
         let content = encode(&message).unwrap();
         assert_eq!(decode::<CollectorMessage>(&content).unwrap(), message);
@@ -131,6 +132,30 @@ fn more_traces_than_an_agent_sends_are_refused() {
     };
     assert_eq!(decoded(1 << 16).unwrap().0.len(), 1 << 16);
     assert!(matches!(decoded((1 << 16) + 1), Err(FrameError::Content(_))));
+}
+
+#[test]
+fn more_or_longer_names_than_an_agent_has_are_refused() {
+    let decoded = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = batch(Vec::new());
+        change(&mut batch);
+        decode::<Batch>(&encode(&batch).unwrap())
+    };
+    let counters = |count: usize, length: usize| {
+        decoded(&move |batch| batch.content.counters = vec![("x".repeat(length), 1); count])
+    };
+    assert!(counters(MAX_COUNTERS, MAX_NAME_BYTES).is_ok());
+    assert!(matches!(counters(MAX_COUNTERS + 1, 1), Err(FrameError::Content(_))));
+    assert!(matches!(counters(1, MAX_NAME_BYTES + 1), Err(FrameError::Content(_))));
+    let long = Some("x".repeat(MAX_NAME_BYTES + 1));
+    let changes: [&dyn Fn(&mut Batch); 3] = [
+        &|batch| batch.content.intervals[0].segments[0].hooks.to = long.clone(),
+        &|batch| batch.content.intervals = vec![batch.content.intervals[0].clone(); 65],
+        &|batch| batch.content.intervals[0].rtts = vec![batch.content.intervals[0].rtts[0]; 2049],
+    ];
+    for change in changes {
+        assert!(matches!(decoded(change), Err(FrameError::Content(_))));
+    }
 }
 
 #[test]

@@ -7,11 +7,11 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::{
-    Batcher, Event,
+    Batcher, Event, Limits,
     wire::{FlowReport, FlowRtt, IntervalReport},
 };
 
-use crate::support::{Memory, agent, collector, collector_at, eventually, identity};
+use crate::support::{Memory, agent, collector, collector_at, eventually, identity, limited_collector};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,17 +66,58 @@ fn without_a_collector_the_oldest_batches_are_dropped_and_counted() {
 }
 
 #[test]
-fn an_agent_keeps_what_the_collector_cannot_store() {
+fn an_agent_stays_connected_to_a_busy_collector_and_keeps_what_it_cannot_store() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     *memory.is_full.lock().unwrap() = true;
     let agent = agent("a", 1, &server.address().to_string(), &key);
+    agent.wait_until_connected();
     agent.push(0);
-    agent.wait_for_failure("no room");
+    for is_new in [true, false, false] {
+        assert_eq!(agent.event(), Event::Busy { reason: "no room".into(), is_new });
+    }
     assert_eq!(agent.uplink.backlog().batches, 1);
     *memory.is_full.lock().unwrap() = false;
     eventually("it is stored", || agent.uplink.backlog().batches == 0);
     assert_eq!(memory.numbers(agent.run), [1]);
+    assert!(memory.disconnected.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_agent_is_refused_when_there_is_no_connection_left() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let server = limited_collector("127.0.0.1:0".parse().unwrap(), limits, &key, &memory);
+    let address = server.address().to_string();
+    let first = agent("a", 1, &address, &key);
+    first.wait_until_connected();
+    let second = agent("b", 2, &address, &key);
+    second.wait_for_failure("no connection left");
+    let refusals = server.refusals();
+    assert!(refusals.capacity > 0, "{refusals:?}");
+    assert_eq!(refusals.duplicate_names, 0);
+    drop(first);
+    second.wait_until_connected();
+}
+
+#[test]
+fn a_batch_for_which_there_is_no_memory_is_skipped_and_sent_again() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    let limits = Limits { batch_bytes: 4_000, ..Limits::default() };
+    let server = limited_collector("127.0.0.1:0".parse().unwrap(), limits, &key, &memory);
+    let agent = agent("a", 1, &server.address().to_string(), &key);
+    agent.wait_until_connected();
+    let names = (0..200).map(|number| (format!("counter_with_a_long_name_{number}"), 1));
+    agent.uplink.push(dwell_fleet::wire::Content { counters: names.collect(), ..Default::default() });
+    for _ in 0..2 {
+        assert!(matches!(agent.event(), Event::Busy { reason, .. } if reason.contains("no memory left")));
+    }
+    assert!(server.skipped() >= 2);
+    // Others are served.
+    let other = crate::support::agent("b", 2, &server.address().to_string(), &key);
+    other.push(1);
+    eventually("it is stored", || memory.numbers(other.run) == [1]);
+    assert!(memory.largest.load(std::sync::atomic::Ordering::SeqCst) < 4_000);
 }
 
 #[test]

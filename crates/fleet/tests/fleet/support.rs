@@ -4,13 +4,17 @@ use std::{
     fs,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use dwell_fleet::{
-    Agent, Event, Handler, Identity, Key, Server, Uplink,
+    Agent, Busy, Event, Handler, Identity, Key, Limits, Server, Uplink,
     wire::{Batch, Content, Hello, RunId},
 };
 
@@ -34,6 +38,8 @@ pub struct Memory {
     pub contents: Mutex<Vec<Content>>,
     /// Name of each agent that disconnected, and the reason.
     pub disconnected: Mutex<Vec<String>>,
+    /// The size of the largest batch.
+    pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
     pub is_full: Mutex<bool>,
     /// Time until a hello is answered.
@@ -60,10 +66,16 @@ impl Handler for Memory {
         drop(self.after_welcome.lock().unwrap());
     }
 
-    fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String> {
-        if *self.is_full.lock().unwrap() {
-            return Err("no room".into());
+    fn ready(&self, _: &Agent) -> Result<(), Busy> {
+        match *self.is_full.lock().unwrap() {
+            true => Err(Busy { reason: "no room".into(), retry: Duration::from_millis(200) }),
+            false => Ok(()),
         }
+    }
+
+    fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy> {
+        self.ready(agent)?;
+        self.largest.fetch_max(bytes, Ordering::SeqCst);
         if self.numbers(agent.run).last() < Some(&batch.number) {
             let mut batches = self.batches.lock().unwrap();
             batches.push((agent.run, batch.number));
@@ -83,10 +95,14 @@ pub fn collector(identity: &Identity, memory: &Arc<Memory>) -> Server {
 }
 
 pub fn collector_at(address: SocketAddr, identity: &Identity, memory: &Arc<Memory>) -> Server {
+    limited_collector(address, Limits::default(), identity, memory)
+}
+
+pub fn limited_collector(address: SocketAddr, limits: Limits, identity: &Identity, memory: &Arc<Memory>) -> Server {
     // The former collector may not have released the port yet.
     let start = Instant::now();
     loop {
-        match Server::start(address, identity.clone(), Arc::clone(memory)) {
+        match Server::start(address, identity.clone(), limits, Arc::clone(memory)) {
             Ok(server) => return server,
             Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
         }

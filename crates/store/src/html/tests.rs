@@ -23,6 +23,7 @@ fn of(values: &[u64]) -> Histogram {
 fn interval(time_ns: i64, histogram: &Histogram, flow: Option<Ends>) -> IntervalRow<'_> {
     IntervalRow {
         time_ns,
+        time_clamped: false,
         length_ns: SECOND_NS.cast_unsigned(),
         host: "here",
         flow,

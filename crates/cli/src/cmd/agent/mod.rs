@@ -111,6 +111,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Event::Connected { collector } => {
             tell(format_args!("connected to the collector at {collector}"));
         }
+        Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
+        Event::Busy { .. } => {}
         Event::Disconnected { reason, is_new } => {
             reflector.dismiss();
             if !is_new {

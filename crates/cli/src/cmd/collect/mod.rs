@@ -47,12 +47,20 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     spool: Option<PathBuf>,
 
+    /// Megabytes that may wait in the spool; while it is full, agents keep their measurements
+    #[arg(long, value_name = "MB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    spool_limit: u32,
+
     #[command(flatten)]
     identity: IdentityArgs,
 
     /// Create a file with a new key, and exit
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
+
+    /// Megabytes per second that each agent may send; ten times as many at once
+    #[arg(long, value_name = "MB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    agent_rate: u32,
 
     /// Time over which the segments between hosts are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
@@ -124,6 +132,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         destination,
         join: args.join(),
         sync_interval: args.sync_interval,
+        agent_rate: u64::from(args.agent_rate) * 1_000_000,
         print: args.print()?,
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
     };
@@ -142,6 +151,7 @@ impl Args {
                     password: env::var("CLICKHOUSE_PASSWORD").ok(),
                 },
                 spool: spool.clone(),
+                spool_bytes: u64::from(self.spool_limit) * 1_000_000,
             }),
             (Place::File(_), Some(_)) => {
                 Err(Failure::usage(anyhow!("--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE")))

@@ -1,0 +1,184 @@
+//! What a collector does while its server is away, refuses rows, or is slow.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Segment, SegmentFigures, SegmentHooks},
+};
+use dwell_fleet::{
+    Event,
+    wire::{Content, IntervalReport, SegmentReport},
+};
+
+use super::{Agent, ClickHouse, Running, eventually};
+
+/// Names of the counters that have arrived, with their values, without those of the collector itself.
+fn arrived(server: &ClickHouse) -> Vec<(String, u64)> {
+    let rows = server.rows("counter");
+    let rows = rows.iter().map(|line| line.split('\t').collect::<Vec<_>>());
+    let of_agents = rows.filter(|cells| cells[1] != "\\N");
+    let mut all: Vec<_> = of_agents.map(|cells| (cells[2].to_owned(), cells[3].parse().unwrap())).collect();
+    all.sort();
+    all
+}
+
+/// What batches of so many rows, with the values up to `values`, become.
+fn expected(rows: usize, values: u64) -> Vec<(String, u64)> {
+    let of = |row| (1..=values).map(move |value| (format!("counter_{row}"), value));
+    let mut all: Vec<_> = (0..rows).flat_map(of).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_full_spool_takes_hellos_and_drains_by_itself() {
+    let server = ClickHouse::start();
+    let collector = Running::start(&server, 50_000);
+    // One agent alone may not fill it.
+    let agents: Vec<_> = (1..=12).map(|run| collector.agent(&format!("agent-{run}"), run)).collect();
+    agents.iter().for_each(Agent::wait_until_connected);
+    server.set_away(true);
+    for value in 1..=10 {
+        agents.iter().for_each(|agent| agent.push(20, value));
+    }
+    let is_full = |event: Event| matches!(event, Event::Busy { reason, .. } if reason.contains("spool is full"));
+    eventually("the spool is full", || agents.iter().any(|agent| agent.events.try_iter().any(is_full)));
+    let late = collector.agent("late", 99);
+    late.wait_until_connected();
+    late.push(20, 1);
+    while !is_full(late.event()) {}
+    let waiting = collector.number("SELECT sum(length(line)) FROM waiting");
+    assert!(waiting < 100_000, "{waiting}");
+    server.set_away(false);
+    eventually("all is stored", || agents.iter().chain([&late]).all(|agent| agent.uplink.backlog().batches == 0));
+    let mut all: Vec<_> = agents.iter().flat_map(|_| expected(20, 10)).collect();
+    all.extend(expected(20, 1));
+    all.sort();
+    eventually("all has arrived", || arrived(&server) == all);
+    for agent in agents.iter().chain([&late]) {
+        let is_lost = |event: Event| matches!(event, Event::Disconnected { .. });
+        assert!(!agent.events.try_iter().any(is_lost), "waiting costs no connection");
+    }
+    collector.end().1.unwrap();
+}
+
+#[test]
+fn one_refused_row_does_not_hold_up_the_others() {
+    let server = ClickHouse::start();
+    let bad = |line: &&str| line.contains("counter_7\t3");
+    let partitions = "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100)";
+    server.refuse(move |_, lines| {
+        if lines.iter().any(bad) {
+            return Some("Code: 27. DB::Exception: Cannot parse input: expected '\\t' before: 'x'".into());
+        }
+        (lines.len() > 100).then(|| partitions.into())
+    });
+    let collector = Running::start(&server, 1 << 30);
+    let agent = collector.agent("a", 1);
+    (1..=20).for_each(|value| agent.push(20, value));
+    let mut rest = expected(20, 20);
+    rest.retain(|row| *row != ("counter_7".into(), 3));
+    eventually("the others have arrived", || arrived(&server) == rest);
+    let aside = "SELECT count(*) FROM refused WHERE name = 'counter' AND reason LIKE '%Cannot parse input%'
+        AND CAST(line AS TEXT) LIKE '%counter_7	3'";
+    eventually("the refused row is kept", || collector.number(aside) == 1);
+    assert_eq!(collector.number("SELECT count(*) FROM refused"), 1);
+    let metric = |name| collector.metric(name);
+    eventually("it is counted", || metric("dwell_collect_refused_rows_total") == Some(1.0));
+    assert_eq!(metric("dwell_collect_refused_rows_kept"), Some(1.0));
+    assert!(metric("dwell_collect_inserts_failed_total{reason=\"refused\"}") > Some(1.0));
+    assert!(server.inserts() < 200, "{} inserts", server.inserts());
+    collector.end().1.unwrap();
+}
+
+#[test]
+fn times_and_names_that_an_agent_makes_up_are_bounded_and_counted() {
+    let server = ClickHouse::start();
+    let collector = Running::start(&server, 1 << 30);
+    let agent = collector.agent("a", 1);
+    let mut histogram = Histogram::default();
+    histogram.record(5);
+    let segments = |hook: usize| {
+        let hooks = SegmentHooks { from: Some(format!("hook_{hook}")), ..SegmentHooks::default() };
+        let first = SegmentFigures { segment: Segment::Queueing, histogram: histogram.clone() };
+        vec![SegmentReport { first, again: Histogram::default(), hooks }]
+    };
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let report = |end_unix_ns, segments| IntervalReport {
+        end_ns: 5,
+        end_unix_ns,
+        length_ns: 1_000,
+        sample_bytes: 64,
+        segments,
+        flows: Vec::new(),
+        rtts: Vec::new(),
+    };
+    // A century from now, long ago, now; and a hook more than an agent may name.
+    for (hook, end_unix_ns) in [now_ns + (1 << 61), 0, now_ns].into_iter().chain([now_ns; 254]).enumerate() {
+        let intervals = vec![report(end_unix_ns, segments(hook))];
+        agent.uplink.push(Content { intervals, ..Content::default() });
+    }
+    // More counters than an agent may name, in two batches.
+    for start in [0, 200] {
+        let counters = (start..start + 200).map(|number| (format!("counter_{number}"), 1)).collect();
+        agent.uplink.push(Content { counters, ..Content::default() });
+    }
+    eventually("the intervals have arrived", || server.rows("intervals").len() == 257);
+    eventually("the counters have arrived", || arrived(&server).len() >= 256);
+    let left_out = |kind: &str| collector.metric(&format!("dwell_collect_left_out_total{{kind=\"{kind}\"}}"));
+    eventually("they are counted", || left_out("counters_omitted") == Some(144.0));
+    assert_eq!((left_out("times_clamped"), left_out("hooks_omitted")), (Some(2.0), Some(1.0)));
+    assert_eq!(arrived(&server).len(), 256);
+    let rows = server.rows("intervals");
+    let rows = rows.iter().map(|line| line.split('\t').collect::<Vec<_>>());
+    let day_ns = 24 * 3_600 * 1_000_000_000;
+    let flags: Vec<_> = rows
+        .map(|cells| {
+            let off_ns = cells[0].parse::<i64>().unwrap() - now_ns;
+            assert!((-day_ns - day_ns / 24..day_ns / 24).contains(&off_ns), "{off_ns}");
+            // Before the columns of the spool.
+            cells[cells.len() - 3].to_owned()
+        })
+        .collect();
+    assert_eq!(flags.iter().filter(|flag| *flag == "1").count(), 2);
+    collector.end().1.unwrap();
+}
+
+#[test]
+fn an_agent_that_has_its_share_of_the_spool_leaves_room_for_others() {
+    let server = ClickHouse::start();
+    let collector = Running::start(&server, 100_000);
+    let greedy = collector.agent("greedy", 1);
+    greedy.wait_until_connected();
+    server.set_away(true);
+    (1..=60).for_each(|value| greedy.push(20, value));
+    while !matches!(greedy.event(), Event::Busy { reason, .. } if reason.contains("has its share")) {}
+    let modest = collector.agent("modest", 2);
+    modest.push(20, 1);
+    eventually("the other's batch is stored", || modest.uplink.backlog().batches == 0);
+    assert!(greedy.uplink.backlog().batches > 0);
+    server.set_away(false);
+    eventually("all is stored", || greedy.uplink.backlog().batches == 0);
+    collector.end().1.unwrap();
+}
+
+#[test]
+fn a_collector_that_starts_with_a_full_spool_takes_hellos_and_drains_it() {
+    let server = ClickHouse::start();
+    let collector = Running::start(&server, 50_000);
+    let agent = collector.agent("a", 1);
+    agent.wait_until_connected();
+    server.refuse(|_, _| Some("Code: 252. DB::Exception: Too many parts (300)".into()));
+    (1..=40).for_each(|value| agent.push(20, value));
+    while !matches!(agent.event(), Event::Busy { .. }) {}
+    let (folder, ended) = collector.end();
+    assert!(ended.unwrap_err().to_string().contains("wait in the spool"));
+    let collector = Running::start_in(folder, &server, 50_000);
+    let again = collector.agent("b", 2);
+    again.wait_until_connected();
+    assert_eq!(collector.number("SELECT count(*) FROM refused"), 0, "a server that is busy refuses no row");
+    server.refuse(|_, _| None);
+    eventually("nothing waits", || collector.number("SELECT count(*) FROM waiting") == 0);
+    collector.end().1.unwrap();
+}
