@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -45,12 +45,15 @@ pub fn ignored() -> io::Result<u64> {
 #[derive(Debug, Clone)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
-    deadline: Option<Instant>,
+    duration: Option<Duration>,
+    /// When the main loop first asked: the duration runs from then on.
+    started: Arc<OnceLock<Instant>>,
     service: Option<Arc<Service>>,
 }
 
 impl Stop {
-    /// Listens for signals; ends by itself after `duration`, if there is one.
+    /// Listens for signals. Ends by itself after `duration`, if there is one, which begins when
+    /// [`is_asked`](Self::is_asked) is first called: setting up takes none of it.
     pub fn listen(duration: Option<Duration>) -> Result<Stop, ListenError> {
         Stop::listen_for(&[SIGHUP, SIGINT, SIGTERM], duration)
     }
@@ -67,8 +70,7 @@ impl Stop {
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(ListenError)?;
         }
-        let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
-        Ok(Stop { asked, deadline, service: Service::of_environment().map(Arc::new) })
+        Ok(Stop { asked, duration, started: Arc::default(), service: Service::of_environment().map(Arc::new) })
     }
 
     /// Set once a signal has come.
@@ -79,11 +81,29 @@ impl Stop {
     /// True once the run should end. A main loop calls this in each turn, and for the first time when all is set up:
     /// the service manager, if there is one, learns then that the service is ready.
     pub fn is_asked(&self) -> bool {
-        let is_over =
-            self.asked.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let now = Instant::now();
+        let elapsed = now.duration_since(*self.started.get_or_init(|| now));
+        let is_over = self.asked.load(Ordering::Relaxed) || self.duration.is_some_and(|duration| elapsed >= duration);
         if let Some(service) = &self.service {
             service.turn(is_over);
         }
         is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_duration_begins_when_all_is_set_up() {
+        let stop = Stop::listen(Some(Duration::from_millis(1))).unwrap();
+        // Loading programs into the kernel takes seconds on a busy host.
+        thread::sleep(Duration::from_millis(20));
+        assert!(!stop.is_asked());
+        thread::sleep(Duration::from_millis(20));
+        assert!(stop.is_asked());
     }
 }

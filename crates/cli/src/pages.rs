@@ -2,28 +2,22 @@
 //! go together.
 
 use clap::{Command, CommandFactory, Parser, error::ErrorKind};
-use dwell_testbed::pages::{CommandLine, command_lines, of_text};
+use dwell_testbed::pages::{CommandLine, assert_accepted, command_lines, of_text};
 
 use crate::Cli;
 
-/// Fails with all command lines that dwell would refuse, and why.
-#[track_caller]
-fn assert_accepted(commands: &[CommandLine]) {
-    let refused: Vec<_> = commands.iter().filter_map(refusal).collect();
-    assert!(refused.is_empty(), "{}", refused.join("\n"));
-}
-
-fn refusal(command: &CommandLine) -> Option<String> {
-    let error = Cli::try_parse_from(&command.words).err()?;
+/// Why dwell would refuse these words.
+fn refusal(words: &[String]) -> Option<String> {
+    let error = Cli::try_parse_from(words).err()?;
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    (!is_help).then(|| format!("{}: {}\n{error}", command.place, command.words.join(" ")))
+    (!is_help).then(|| error.to_string())
 }
 
 #[test]
 fn every_command_line_on_a_page_is_accepted() {
     let commands = command_lines("dwell");
     assert!(commands.len() > 60, "{}", commands.len());
-    assert_accepted(&commands);
+    assert_accepted(&commands, refusal);
 }
 
 #[test]
@@ -31,7 +25,7 @@ fn every_example_in_a_help_text_is_accepted() {
     let mut examples = Vec::new();
     add_examples(&Cli::command(), &mut examples);
     assert!(examples.len() > 40, "{}", examples.len());
-    assert_accepted(&examples);
+    assert_accepted(&examples, refusal);
 }
 
 /// The examples of a verb and of those below it. A remark follows an example after two spaces or more.
@@ -57,7 +51,7 @@ fn a_misspelled_option_is_refused() {
         ["dwell rtt -i eth0 --agregate", "dwell rtt -i eth0 -r x.pcap", "dwell stack --interval soon", "dwell rtx"]
     {
         assert!(
-            of_text("dwell", "page.md", &format!("    {line}")).iter().any(|command| refusal(command).is_some()),
+            of_text("dwell", "page.md", &format!("    {line}")).iter().any(|command| refusal(&command.words).is_some()),
             "{line}"
         );
     }

@@ -52,6 +52,19 @@ pub fn command_lines(program: &str) -> Vec<CommandLine> {
     pages.iter().flat_map(of_page).collect()
 }
 
+/// Fails with all command lines for which `refusal` returns the program's message.
+#[track_caller]
+pub fn assert_accepted(commands: &[CommandLine], refusal: impl Fn(&[String]) -> Option<String>) {
+    let refused: Vec<_> = commands
+        .iter()
+        .filter_map(|command| {
+            let message = refusal(&command.words)?;
+            Some(format!("{}: {}\n{message}", command.place, command.words.join(" ")))
+        })
+        .collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
 /// The commands of a program on one page.
 pub fn of_text(program: &str, page: &str, text: &str) -> Vec<CommandLine> {
     let mut found: Vec<CommandLine> = Vec::new();
