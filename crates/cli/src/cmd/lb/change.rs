@@ -42,7 +42,7 @@ fn change(socket: &Path, request: &Request) -> Result<Exit, Failure> {
     let changes: Changes = Client::connect(socket)?.request(request)?;
     match changes.changes.as_slice() {
         [] => print("nothing to change\n")?,
-        changes => print(&format!("{}\n", changes.join("\n")))?,
+        changes => print(format!("{}\n", changes.join("\n")))?,
     }
     Ok(Exit::Done)
 }

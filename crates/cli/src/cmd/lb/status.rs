@@ -34,9 +34,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match args.json {
         true => {
             let time = mem::take(&mut status.time);
-            print(&object(Some(&time), &status))?;
+            print(object(Some(&time), &status))?;
         }
-        false => print(&text(&status, None))?,
+        false => print(text(&status, None))?,
     }
     Ok(Exit::Done)
 }

@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             status.interval_ns = nanos(now.duration_since(*then)).max(1_000_000);
         }
         let page = text(&status, before.as_ref().map(|(status, _)| status));
-        print(&frame(&page, is_terminal))?;
+        print(frame(&page, is_terminal))?;
         before = Some((status, now));
         let next = now + args.refresh.interval;
         while Instant::now() < next && !stop.is_asked() {
