@@ -58,7 +58,8 @@ pub struct NumberedBackend {
 }
 
 /// Whether new connections may be sent to a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "lb-phase")]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// It gets new connections.

@@ -59,8 +59,17 @@ impl Schema {
     /// Returns a table of keys for each type of object, and for each part that several of them have.
     pub fn markdown(mut self) -> String {
         let mut page = String::new();
+        let mut first_of: Vec<(Map<String, Value>, String)> = Vec::new();
         let mut add = |name: &str, schema: &Value, skipped: &[&str]| {
             let _ = write!(page, "\n## {name}\n\n{}\n", text(schema));
+            let keys = keys_but(schema, "type");
+            let same = first_of.iter().find(|(other, _)| !keys.is_empty() && *other == keys);
+            if let Some((_, first)) = same {
+                let _ = write!(page, "\nIts keys are those of [{first}](#{}).\n", anchor(first));
+                return;
+            }
+            first_of.push((keys, name.to_owned()));
+            write_values(&mut page, schema);
             let properties = schema["properties"].as_object().into_iter().flatten();
             let mut rows = properties.filter(|(key, _)| !skipped.contains(&key.as_str())).peekable();
             if rows.peek().is_some() {
@@ -77,6 +86,34 @@ impl Schema {
             add(name, schema, &[]);
         }
         page
+    }
+}
+
+/// The keys of an object with their schemas, without one of them.
+fn keys_but(schema: &Value, skipped: &str) -> Map<String, Value> {
+    let mut keys = schema["properties"].as_object().cloned().unwrap_or_default();
+    keys.remove(skipped);
+    keys
+}
+
+/// The place of a heading in the page.
+fn anchor(heading: &str) -> String {
+    heading.to_lowercase().replace('.', "")
+}
+
+/// Writes the values of a closed set, one per line.
+fn write_values(page: &mut String, schema: &Value) {
+    let values = schema["oneOf"].as_array();
+    if values.is_some() {
+        page.push('\n');
+    }
+    for value in values.into_iter().flatten() {
+        let name = match (value["const"].as_str(), value["properties"].as_object().and_then(|all| all.iter().next())) {
+            (Some(name), _) => format!("\"{name}\""),
+            (None, Some((key, inner))) => format!("{{\"{key}\": {}}}", value_name(inner)),
+            (None, None) => continue,
+        };
+        let _ = writeln!(page, "- `{name}`: {}", text(value));
     }
 }
 
@@ -112,7 +149,7 @@ fn text(schema: &Value) -> String {
 fn value_name(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.trim_start_matches("#/$defs/");
-        return format!("[{name}](#{})", name.to_lowercase());
+        return format!("[{name}](#{})", anchor(name));
     }
     if let Some(all) = schema["anyOf"].as_array() {
         return all.iter().map(value_name).collect::<Vec<_>>().join(" or ");

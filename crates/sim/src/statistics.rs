@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Estimate {
     /// Mean over runs.
     pub mean: f64,
-    /// Half the width of the confidence interval; `None` for a single run.
+    /// Half the width of the confidence interval; null for a single run.
     #[serde(rename = "within")]
     pub margin: Option<f64>,
 }

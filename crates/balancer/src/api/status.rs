@@ -58,6 +58,19 @@ pub struct PlaneStatus {
     pub connection_ids: BTreeMap<String, u64>,
 }
 
+/// How packets are sent to a backend.
+#[allow(dead_code, reason = "the schema of `Forward`, whose crate has no schemas")]
+#[derive(JsonSchema)]
+#[schemars(rename = "lb-forward", rename_all = "lowercase")]
+enum ForwardSchema {
+    /// To the backend's MAC address, on a segment of the balancer's.
+    L2,
+    /// In another IP packet.
+    Ipip,
+    /// In UDP to this port.
+    Gue(u16),
+}
+
 /// The status of a VIP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "lb-vip")]
@@ -72,10 +85,9 @@ pub struct VipStatus {
     /// The port; null for any.
     pub port: Option<u16>,
     /// How the weights of backends are set.
-    #[schemars(with = "String")]
     pub policy: PolicyName,
     /// How packets are forwarded to backends.
-    #[schemars(with = "serde_json::Value")]
+    #[schemars(with = "ForwardSchema")]
     pub forward: Forward,
     /// The number of entries in the Maglev table.
     pub table_size: u32,
@@ -119,7 +131,6 @@ pub struct BackendStatus {
     /// The number in the kernel's maps.
     pub real: u32,
     /// Whether new connections may be sent to it.
-    #[schemars(with = "String")]
     pub phase: Phase,
     /// What its health checks say.
     pub health: HealthState,

@@ -48,7 +48,8 @@ pub struct Vip {
 }
 
 /// How the weights of a VIP's backends are set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "lb-policy")]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// By the configuration.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::clsact::{self, Filter};
 use crate::Interface;
 
-/// A network interface and the programs at its hooks; `None` where the kernel does not show them to this process.
+/// A network interface and the programs at its hooks; null where the kernel does not show them to this process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "doctor-device")]
 pub struct Device {

@@ -151,6 +151,7 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "run --cgroup", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
         Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
         Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
+        Verb { name: "why", needs: &[WHY], obstacles: &[] },
         Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
         Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
         Verb { name: "lb check", needs: &[], obstacles: &[] },
@@ -271,6 +272,13 @@ pub const RUN: &[Need] = &[
 const FROM_OUTSIDE: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of running programs", otherwise: Impossible("cannot see connections of running programs") },
     Need { any_of: &[Fact::CapSysPtrace], serves: "watches processes of other users", otherwise: Degraded("watches only processes of this user") },
+];
+
+/// Sockets of a target, and the layers below them where this process may stamp bytes.
+#[rustfmt::skip]
+const WHY: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of the target", otherwise: Impossible("cannot see connections") },
+    Need { any_of: &[Fact::StackProgram], serves: "stamps bytes at the layers of this host", otherwise: Degraded("does not see the layers of this host") },
 ];
 
 #[rustfmt::skip]

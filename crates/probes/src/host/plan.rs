@@ -23,7 +23,7 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "doctor-reason")]
 pub struct Reason {
-    /// The fact that does not hold; `None` where an interface is in the way.
+    /// The fact that does not hold; null where an interface is in the way.
     #[schemars(with = "Option<String>")]
     pub fact: Option<Fact>,
     /// What is missing, and what follows.
@@ -276,7 +276,7 @@ mod tests {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "report" | "lb check" | "sim" => State::Works,
                 "run" | "run --attach" | "run --congestion bbr" => State::Works,
-                "collect" | "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
+                "collect" | "why" | "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
