@@ -489,7 +489,7 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
  * the connection, or it has waited for longer than a response may take and the client may be gone.
  */
 static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state *state,
-						 const struct dwell_response_config *config, __u64 now_ns)
+						   const struct dwell_response_config *config, __u64 now_ns)
 {
 	const struct dwell_turn_state *turn = &state->turn;
 	__u64 age_ns;

@@ -98,7 +98,7 @@ static __always_inline void count_pending(struct dwell_table *table, const struc
 	if (!slot->measured || slot->head.flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
 		return;
 	age_ns = dwell_turn_pending_ns(&slot->state.adaptive, &dwell_response_program_of(table)->response,
-				     dwell_now(table->clock));
+				       dwell_now(table->clock));
 	found = age_ns ? bpf_map_lookup_elem(&pending, &real) : 0;
 	if (!found)
 		return;
