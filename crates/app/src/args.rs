@@ -41,12 +41,42 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A share of something: "1%", from above 0 to 100.
-pub fn percentage(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').map(|number| number.trim().parse::<f64>());
-    match number {
-        Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("write a part of 100, as in 1% or 0.5%".into()),
+/// A share of a whole, from 0 to 1: "1%" or "0.01".
+pub fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    share
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "write a share from 0% to 100%, as in 1%, or from 0 to 1, as in 0.01".to_owned())
+}
+
+/// The same, but not nothing.
+pub fn positive_share(text: &str) -> Result<f64, String> {
+    match share(text)? {
+        0.0 => Err("it must be more than 0".into()),
+        share => Ok(share),
+    }
+}
+
+/// What verbs write: lines for people, or JSON Lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Jsonl,
+}
+
+impl Format {
+    /// Returns the name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+        }
     }
 }
 
@@ -64,5 +94,22 @@ pub fn epoch(text: &str) -> Result<Duration, String> {
         short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
         long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
         epoch => Ok(epoch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_or_a_fraction() {
+        for text in ["1%", "1 %", "0.01"] {
+            assert_eq!(share(text), Ok(0.01), "{text}");
+        }
+        assert_eq!((share("100%"), share("1"), share("0")), (Ok(1.0), Ok(1.0), Ok(0.0)));
+        for wrong in ["101%", "1.01", "-1%", "-0.5", "nan", "%", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert!(positive_share("0%").is_err() && positive_share("0.5%") == Ok(0.005));
     }
 }

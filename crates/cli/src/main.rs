@@ -8,9 +8,12 @@ mod fail_if;
 mod identity;
 #[cfg(test)]
 mod pages;
+mod ranking;
 mod served;
 mod set;
 mod source;
+#[cfg(test)]
+mod vocabulary;
 mod written;
 
 use std::process::ExitCode;

@@ -95,11 +95,11 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
         }
         (Hook::Xdp, Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP), _) => {
             "its driver runs no XDP programs, or none with an MTU this large: measure at tc \
-             (`--ingress-hook tc` of rtt, `--hook tc` of response)"
+             (`--hook tc`)"
         }
         (Hook::Xdp, ..) => {
             "another XDP program may occupy the device (`dwell doctor` shows it): measure at tc \
-             (`--ingress-hook tc` of rtt, `--hook tc` of response), which runs beside it"
+             (`--hook tc`), which runs beside it"
         }
         _ => "`dwell doctor` shows what this kernel lacks",
     }

@@ -1,8 +1,12 @@
 //! The distributions of a run, by flow and method.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
 use dwell_engine::{
+    histogram::Figure,
     measure::{Endpoint, Method, Protocol, Sample, Tunnel},
     rtt::Figures,
 };
@@ -40,6 +44,8 @@ pub struct FlowLine<'a> {
 #[derive(Debug, Clone)]
 pub struct Summary {
     limit: usize,
+    by: Figure,
+    top: usize,
     flows: HashMap<FlowKey, Flow>,
     other: BTreeMap<Method, Figures>,
 }
@@ -54,7 +60,13 @@ impl Summary {
     /// Creates a summary of at most `limit` lines. Each takes about 350 bytes, and more the wider its round trips spread:
     /// 30 KB if they fill every bucket.
     pub fn new(limit: usize) -> Summary {
-        Summary { limit, flows: HashMap::new(), other: BTreeMap::new() }
+        Summary { limit, by: Figure::Count, top: usize::MAX, flows: HashMap::new(), other: BTreeMap::new() }
+    }
+
+    /// Sorts the lines by a figure, the largest first, and returns only the first `top` of them.
+    #[must_use]
+    pub fn ranked(self, by: Figure, top: usize) -> Summary {
+        Summary { by, top, ..self }
     }
 
     /// Adds a sample.
@@ -79,15 +91,22 @@ impl Summary {
         }
     }
 
-    /// Returns the lines, most samples first; equal lines are in the order of their keys.
+    /// Returns the lines in their order, which is most samples first unless they are ranked; equal lines are in the order
+    /// of their keys.
     pub fn flows(&self) -> Vec<FlowLine<'_>> {
         let mut lines: Vec<_> = self
             .flows
             .iter()
             .map(|(key, flow)| FlowLine { key: *key, last_ns: flow.last_ns, figures: &flow.figures })
             .collect();
-        lines.sort_unstable_by_key(|line| (u64::MAX - line.figures.histogram.count(), line.key));
+        lines.sort_by_cached_key(|line| (Reverse(self.by.of(&line.figures.histogram)), line.key));
+        lines.truncate(self.top);
         lines
+    }
+
+    /// Returns the number of lines that are not among the first, and so are not returned.
+    pub fn cut(&self) -> usize {
+        self.flows.len().saturating_sub(self.top)
     }
 
     /// Returns the samples of flows beyond the limit, by method.
@@ -124,6 +143,17 @@ mod tests {
         let counts: Vec<_> = summary.flows().iter().map(|l| l.figures.histogram.count()).collect();
         assert_eq!(counts, [2, 1, 1, 1]);
         assert!(!summary.overflowed());
+    }
+
+    #[test]
+    fn ranked_lines_are_sorted_and_cut() {
+        let mut summary = Summary::new(10).ranked(Figure::Max, 2);
+        for (port, rtt_ns) in [(1, 5), (1, 6), (2, 9), (3, 7)] {
+            let src = samples::endpoint("192.0.2.1", port);
+            summary.add(&Sample { src, rtt_ns, ..samples::tcp4() });
+        }
+        let ports: Vec<_> = summary.flows().iter().map(|line| line.key.src.port).collect();
+        assert_eq!((ports, summary.cut()), (vec![2, 3], 1));
     }
 
     #[test]

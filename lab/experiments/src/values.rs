@@ -28,7 +28,8 @@ pub fn rate(text: &str) -> Result<u64, String> {
 
 /// A share from 0 to 1.
 pub fn share(text: &str) -> Result<Probability, String> {
-    text.parse().ok().and_then(Probability::new).ok_or_else(|| "write a number from 0 to 1".into())
+    let share = dwell_app::args::share(text)?;
+    Probability::new(share).ok_or_else(|| "write a number from 0 to 1".into())
 }
 
 /// A number of things, at least one.

@@ -228,10 +228,7 @@ mod tests {
             words("dwell stack --filter 'port 443 and tcp' >x 2>/dev/null"),
             ["dwell~stack~--filter~port 443 and tcp"]
         );
-        assert_eq!(
-            words("dwell run --attach $(pidof -s rsync) && dwell doctor"),
-            ["dwell~run~--attach~1", "dwell~doctor"]
-        );
+        assert_eq!(words("dwell run --pid $(pidof -s rsync) && dwell doctor"), ["dwell~run~--pid~1", "dwell~doctor"]);
         assert_eq!(words("RUST=1 ip netns exec a dwell lb reload; ls"), ["dwell~lb~reload"]);
         assert_eq!(words("sudo ln -s /opt/dwell/bin/dwell /usr/local/bin"), [""; 0]);
     }

@@ -4,7 +4,10 @@ use anyhow::anyhow;
 use dwell_probes::{Interface, host};
 use dwell_records::print;
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    args::Format,
+    exit::{Exit, Failure},
+};
 
 /// Find out what this host can do for each verb, by trying it
 ///
@@ -17,23 +20,23 @@ Examples:
   dwell doctor                 what is missing here
   sudo dwell doctor lb         whether `dwell lb run` will work: exit status 0 if so
   sudo dwell doctor -i eth0    as root, and what is attached to eth0
-  dwell doctor --json | jq '.facts[] | select(.value == false)'")]
+  dwell doctor --format jsonl | jq '.facts[] | select(.value == false)'")]
 pub struct Args {
     /// Ask for this verb only, such as lb, or lb decap
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
 
-    /// Inspect this interface only
+    /// Interface to watch, the only one to inspect
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 
-    /// Show what is well, too
-    #[arg(long, conflicts_with = "json")]
+    /// Show what is well, too, as jsonl always does
+    #[arg(long)]
     all: bool,
 
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    /// Output format: text, or jsonl, which is one object
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// Runs the verb.
@@ -45,9 +48,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
     let report = host::diagnose(interface.as_ref(), &requirements);
-    print(match args.json {
-        true => serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n",
-        false => report.text(args.all),
+    print(match args.format {
+        Format::Jsonl => serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n",
+        Format::Text => report.text(args.all),
     })?;
     Ok(if report.is_possible() { Exit::Done } else { Exit::False })
 }

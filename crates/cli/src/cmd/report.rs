@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
 
-    /// File to write the page to [default: standard output, if that is not a terminal]
-    #[arg(long, value_name = "FILE.html")]
+    /// Write to this file instead of standard output, which must not be a terminal
+    #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
     /// Only flows with this end, ADDRESS or ADDRESS:PORT; given twice, flows with both
@@ -46,7 +46,7 @@ pub struct Args {
     flow: Vec<FlowEnd>,
 
     /// Only flows with this port at one end
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 
     /// Only this host; may be given several times
@@ -61,9 +61,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<Moment>,
 
-    /// Number of flows to keep apart, those with most bytes. Each takes up to 80 KB of the page
+    /// Only the first N flows, those with most bytes. Each takes up to 80 KB of the page
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    max_flows: u32,
+    top: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ends: args.flow.clone(),
         port: args.port,
         hosts: args.host.clone(),
-        most_flows: args.max_flows as usize,
+        most_flows: args.top as usize,
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
     let report = Report::read(&store, &choice, now).map_err(unusable)?;
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (shown, known) = report.flows();
     if shown < known {
         tell(format_args!(
-            "{shown} of {known} flows are kept apart, those with the most bytes: select some, or raise --max-flows"
+            "{shown} of {known} flows are kept apart, those with the most bytes: select some, or raise --top"
         ));
     }
     if report.damaged() > 0 {

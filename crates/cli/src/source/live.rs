@@ -1,6 +1,7 @@
 //! The watched interfaces, and the clock of their records.
 
 use anyhow::anyhow;
+use clap::ValueEnum;
 use dwell_probes::Interface;
 use dwell_records::{Clock, Source};
 use dwell_socket::clock::unix_offset_ns;
@@ -10,6 +11,17 @@ use crate::{
     exit::{Exit, Failure},
     tell::tell,
 };
+
+/// A hook for incoming packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HookName {
+    /// What suits the verb.
+    Auto,
+    /// The queueing discipline.
+    Tc,
+    /// Before the network stack.
+    Xdp,
+}
 
 /// The watched interfaces.
 pub struct Interfaces(Vec<Interface>);

@@ -2,6 +2,7 @@
 
 mod capture;
 mod cost;
+mod filter;
 mod input;
 mod live;
 mod metrics;
@@ -10,8 +11,9 @@ mod stack;
 
 pub use capture::{Capture, interrupted};
 pub use cost::cost;
+pub use filter::filter;
 pub use input::NoInput;
-pub use live::{Interfaces, clock, fail_if_lost};
+pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
 pub use stack::{StackArgs, host_name};

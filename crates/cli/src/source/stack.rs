@@ -7,7 +7,7 @@ use dwell_engine::{filter::Filter, layers::Config};
 use dwell_probes::stack::{self, Monitor, Options, PROFILES, Profile};
 
 use crate::{
-    args::percentage,
+    args::positive_share,
     exit::{Exit, Failure},
 };
 
@@ -15,26 +15,26 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct StackArgs {
-    /// Stamp connections of which one end has this port
+    /// Only flows with this port at one end
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// Stamp connections with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; or
-    /// those of an expression as for tcpdump, as in 'port 443 and not net 10.0.0.0/8'; may be given several times, with 16
-    /// terms in all
+    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; or those
+    /// of an expression as for tcpdump, as in 'port 443 and not net 10.0.0.0/8'; may be given several times, with 16 terms
+    /// in all
     #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     pub filter: Vec<String>,
 
-    /// Stamp connections after this process has written to or read from them; may be given several times
+    /// Only connections of this process, after it has written to or read from them; may be given several times
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
 
-    /// Stamp connections of processes in this cgroup (v2) or below it, in addition to those of --pid
+    /// Only connections of processes in this cgroup (v2) or below it, in addition to those of --pid
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
 
     /// Use at most this share of the host's processor time: stamp fewer bytes if needed
-    #[arg(long, value_name = "SHARE", value_parser = percentage)]
+    #[arg(long, value_name = "SHARE", value_parser = positive_share)]
     cpu_budget: Option<f64>,
 
     /// Which kernel hooks to use: the best one for each layer, or those of one family where the

@@ -13,7 +13,7 @@ use crate::{
 
 #[test]
 fn the_report_is_one_object_with_every_fact() {
-    check_report(&dwell(&["doctor", "--json"]));
+    check_report(&dwell(&["doctor", "--format", "jsonl"]));
 }
 
 fn check_report(report: &Run) {
@@ -103,7 +103,7 @@ fn root_programs_of_others_are_shown() {
         return;
     }
     let pair = Pair::start("doctor");
-    let watcher = crate::support::watch(&pair.left, &["-i", "left0", "--ingress-hook", "xdp"]);
+    let watcher = crate::support::watch(&pair.left, &["-i", "left0", "--hook", "xdp"]);
     let report = spawn(&pair.left, DWELL, &["doctor", "rtt", "-i", "left0"]).end();
     assert_eq!(report.status, Some(0), "{report}");
     let shown = report.stdout.lines().skip_while(|line| !line.starts_with("left0 "));
@@ -175,7 +175,7 @@ fn root_without_privilege_each_verb_says_what_it_lacks() {
                    sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"\n";
     assert!(live.stderr.starts_with(wanted), "{live}");
     assert!(live.stderr.ends_with(lacking), "{live}");
-    check_report(&nobody.run(&["doctor", "--json"]));
+    check_report(&nobody.run(&["doctor", "--format", "jsonl"]));
     let doctor = nobody.run(&["doctor"]);
     assert_eq!((doctor.status, doctor.stderr.as_str()), (Some(1), ""), "{doctor}");
     assert!(doctor.stdout.contains("rtt -i                      impossible"), "{doctor}");

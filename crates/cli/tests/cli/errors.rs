@@ -59,7 +59,7 @@ fn interface_and_capture() {
 #[test]
 fn an_option_of_live_runs_with_a_capture() {
     for option in
-        [&["--duration", "1s"][..], &["--ingress-hook", "xdp"], &["--attach", "clsact"], &["--metrics", "127.0.0.1:0"]]
+        [&["--duration", "1s"][..], &["--hook", "xdp"], &["--attach", "clsact"], &["--metrics", "127.0.0.1:0"]]
     {
         let said = refused_with_capture(option);
         let conflict = format!("the argument '--read <FILE>' cannot be used with '{}", option[0]);

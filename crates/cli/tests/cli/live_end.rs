@@ -40,7 +40,7 @@ fn root_interrupted_or_terminated_it_tells_the_last_interval_and_leaves_nothing(
     }
     let pair = Pair::start("signals");
     for (signal, hook, attached) in [(Signal::SIGINT, "tc", [0, 1, 1]), (Signal::SIGTERM, "xdp", [1, 0, 1])] {
-        let dwell = watch(&pair.left, &["-i", "left0", "--aggregate", "--interval", "1h", "--ingress-hook", hook]);
+        let dwell = watch(&pair.left, &["-i", "left0", "--aggregate", "--interval", "1h", "--hook", hook]);
         assert_eq!(programs(&pair.left, "left0"), attached);
         ping(10).run(pair.ends(), &GO_ON).unwrap();
         dwell.signal(signal);
@@ -62,7 +62,7 @@ fn root_killed_it_leaves_nothing() {
     }
     let pair = Pair::start("killed");
     for (hook, attached) in [("tc", [0, 1, 1]), ("xdp", [1, 0, 1])] {
-        let dwell = watch(&pair.left, &["-i", "left0", "--ingress-hook", hook]);
+        let dwell = watch(&pair.left, &["-i", "left0", "--hook", hook]);
         assert_eq!(programs(&pair.left, "left0"), attached);
         dwell.signal(Signal::SIGKILL);
         assert_eq!(dwell.end().status, None);
@@ -122,12 +122,12 @@ fn root_a_taken_xdp_hook_is_left_to_its_owner() {
         return;
     }
     let pair = Pair::start("taken");
-    let arguments = ["-i", "left0", "--ingress-hook", "xdp"];
+    let arguments = ["-i", "left0", "--hook", "xdp"];
     let first = watch(&pair.left, &arguments);
     let second = spawn(&pair.left, DWELL, &[&["rtt"], &arguments[..]].concat()).end();
     assert_eq!(second.status, Some(3), "{second}");
     assert!(second.stderr.contains("cannot attach to xdp of 'left0'"), "{second}");
-    assert!(second.stderr.contains("--ingress-hook tc"), "{second}");
+    assert!(second.stderr.contains("--hook tc"), "{second}");
     assert_eq!(programs(&pair.left, "left0"), [1, 0, 1], "nothing of the second");
     ping(5).run(pair.ends(), &GO_ON).unwrap();
     assert_eq!(first.interrupt().stdout.lines().count(), 5);

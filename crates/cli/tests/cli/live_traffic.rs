@@ -179,7 +179,7 @@ fn root_xdp_sees_what_tc_sees() {
     }
     let lab = line("xdp");
     let options = ["-i", "server0", "--format", "jsonl", "--methods", METHODS];
-    let xdp = watch(lab.vantage(), &[&options[..], &["--ingress-hook", "xdp"]].concat());
+    let xdp = watch(lab.vantage(), &[&options[..], &["--hook", "xdp"]].concat());
     let tc = watch(lab.vantage(), &options);
     everyday_traffic(&lab);
     let (xdp, tc) = (trips(&xdp.interrupt()), trips(&tc.interrupt()));

@@ -77,7 +77,7 @@ fn a_full_disk_is_told_whatever_is_printed() {
 
 #[test]
 fn a_full_disk_and_the_other_verbs() {
-    for arguments in [&["doctor"][..], &["doctor", "--json"]] {
+    for arguments in [&["doctor"][..], &["doctor", "--format", "jsonl"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut command = Command::new(DWELL);
         let command = prepare(&mut command).args(arguments).stdout(full);

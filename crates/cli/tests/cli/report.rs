@@ -316,7 +316,7 @@ fn a_page_does_not_take_the_place_of_its_store() {
 #[test]
 fn options_choose_what_is_in_the_page() {
     let stored = Stored::with(["web", "db"], 5);
-    let capped = stored.report(&["--max-flows", "2"]);
+    let capped = stored.report(&["--top", "2"]);
     assert_eq!(capped.status, Some(0), "{capped}");
     assert!(capped.stderr.contains("2 of 5 flows are kept apart"), "{capped}");
     let page = stored.page(&["--flow", "10.78.0.1:40003", "--flow", "10.78.0.2"]);
@@ -339,7 +339,7 @@ fn options_choose_what_is_in_the_page() {
         (&["--since", "2027-01-01T00:00:00Z"], "nothing of what was asked for"),
         (&["--flow", "nowhere"], "write an address"),
         (&["--since", "yesterday"], "write a time"),
-        (&["--max-flows", "0"], "1..=10000"),
+        (&["--top", "0"], "1..=10000"),
     ] {
         let run = stored.report(arguments);
         assert_eq!(run.status, Some(2), "{run}");

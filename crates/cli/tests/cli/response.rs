@@ -114,8 +114,8 @@ fn a_summary_has_a_line_for_each_flow_server_or_prefix() {
 #[test]
 fn wrong_options_are_refused() {
     for (arguments, words) in [
-        (&["--epoch", "1ms"][..], "at least 10ms"),
-        (&["--epoch", "2m"], "at most 60s"),
+        (&["--interval", "1ms"][..], "at least 10ms"),
+        (&["--interval", "2m"], "at most 60s"),
         (&["--estimator", "pirate", "--set", "modes=11"], "from 1 to 10"),
         (&["--set", "modes=9"], "--set modes is for --estimator pirate"),
         (&["--estimator", "pirate", "--set", "threshold=1ms"], "for --estimator gap"),

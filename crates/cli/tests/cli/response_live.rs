@@ -26,7 +26,7 @@ fn root_metrics_say_what_the_epochs_say() {
         return;
     }
     let pair = Pair::start("response-metrics");
-    let with = ["-i", "right0", "--epoch", "100ms", "--format", "jsonl", "--metrics", ADDRESS, "--prefix4", "32"];
+    let with = ["-i", "right0", "--interval", "100ms", "--format", "jsonl", "--metrics", ADDRESS, "--prefix4", "32"];
     let dwell = respond(&pair.right, "right0", &with);
     ping_pong(1000).run(pair.ends(), &GO_ON).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));

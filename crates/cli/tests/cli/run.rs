@@ -392,7 +392,7 @@ fn a_program_that_runs_already_is_measured_until_it_ends() {
     let figures = folder.path().join("figures");
     let mut command = Command::new(DWELL);
     command.args(["run", "--format", "jsonl", "--interval", "100ms", "--output"]);
-    command.arg(&figures).args(["--attach", &program.id().to_string()]);
+    command.arg(&figures).args(["--pid", &program.id().to_string()]);
     let watcher = start(&mut command);
     server.join().unwrap();
     assert_eq!(program.end().status, Some(0));
@@ -408,7 +408,7 @@ fn a_process_that_is_not_there_cannot_be_looked_at() {
     let process = start(&mut Command::new("true"));
     let pid = process.id().to_string();
     process.end();
-    let run = dwell(&["run", "--attach", &pid]);
+    let run = dwell(&["run", "--pid", &pid]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains(&format!("no process {pid}")), "{run}");
 }
@@ -417,7 +417,7 @@ fn a_process_that_is_not_there_cannot_be_looked_at() {
 fn an_attached_run_ends_after_its_time() {
     let process = start(Command::new("sleep").arg("600"));
     let pid = process.id().to_string();
-    let run = dwell(&["run", "--attach", &pid, "--duration", "200ms"]);
+    let run = dwell(&["run", "--pid", &pid, "--duration", "200ms"]);
     assert_eq!(
         (run.status, run.stderr.as_str()),
         (Some(0), "No TCP connections were seen; those shorter than 50 ms may be missed.\n")
@@ -434,7 +434,7 @@ fn root_a_process_of_another_namespace_is_not_looked_at_from_here() {
     let pair = Pair::start("run-there");
     let process = spawn(&pair.left, "sleep", &["600"]);
     let pid = child_of(process.id()).to_string();
-    let run = dwell(&["run", "--attach", &pid]);
+    let run = dwell(&["run", "--pid", &pid]);
     assert_eq!(run.status, Some(3), "{run}");
     assert!(run.stderr.contains(&format!("nsenter -t {pid} -n")), "{run}");
     process.signal(Signal::SIGKILL);

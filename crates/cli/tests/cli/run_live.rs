@@ -66,7 +66,7 @@ fn root_a_running_program_is_kept_short_and_left_as_it_was() {
         return;
     }
     let bulk = Bulk::start("run-live", "");
-    let watching = bulk.watch(&["--attach", &bulk.process.id().to_string()]);
+    let watching = bulk.watch(&["--pid", &bulk.process.id().to_string()]);
     bulk.becomes_short();
     let ended = watching.interrupt();
     assert_eq!(ended.status, Some(0), "{ended}");
@@ -98,7 +98,7 @@ fn root_connections_of_a_cgroup_that_existed_before_are_kept_short_and_left_as_t
 #[test]
 fn a_controller_that_needs_the_programs_calls_is_refused() {
     let pid = std::process::id().to_string();
-    let run = dwell(&["run", "--attach", &pid, "--minimize", "--set", "controller=element"]);
+    let run = dwell(&["run", "--pid", &pid, "--minimize", "--set", "controller=element"]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("choose another controller"), "{run}");
 }

@@ -296,3 +296,38 @@ fn each_interval_as_jsonl_ends_with_what_was_counted_so_far() {
         ]
     );
 }
+
+#[test]
+fn a_summary_is_sorted_by_a_figure_and_cut_and_says_what_it_left_out() {
+    let ranked = |options: &[&str]| {
+        let summary = replay(&spread(), &[&["--summary", "--format", "jsonl"], options].concat()).stdout;
+        let lines = of_type(&summary, "rtt.summary");
+        (lines, of_type(&summary, "rtt.status").pop().unwrap())
+    };
+    let (all, whole) = ranked(&["--by", "max"]);
+    let longest: Vec<_> = all.iter().map(|line| number(line, "max_ns")).collect();
+    assert!(longest.len() == 5 && longest.is_sorted_by(|a, b| a >= b), "{longest:?}");
+    assert!(whole["counters"]["summary_lines_cut"].is_null(), "{whole}");
+    let (first, cut) = ranked(&["--by", "max", "--top", "2"]);
+    assert_eq!(first[..], all[..2]);
+    assert_eq!(cut["counters"]["summary_lines_cut"], 3);
+    let text = replay(&spread(), &["--summary", "--top", "2"]).stdout;
+    assert!(text.lines().count() == 4 && text.ends_with("3 lines not shown, because of --top.\n"), "{text}");
+    let without = dwell_reading(&["rtt", "-r", "-", "--top", "2"], &[]);
+    assert_eq!(without.status, Some(2), "{without}");
+    assert!(without.stderr.contains("--by and --top are for --summary"), "{without}");
+}
+
+#[test]
+fn a_port_and_a_filter_must_both_hold() {
+    let flows = |options: &[&str]| {
+        let summary = replay(&everyday(), &[&["--summary", "--format", "jsonl"], options].concat()).stdout;
+        let lines = of_type(&summary, "rtt.summary");
+        lines.iter().map(|line| format!("{} {}", text(line, "src"), text(line, "method"))).collect::<Vec<_>>()
+    };
+    assert_eq!(flows(&["-p", "53"]), ["192.0.2.1 dns"]);
+    assert_eq!(flows(&["-p", "40001"]), ["192.0.2.1 tcp-seq", "198.51.100.7 tcp-seq"]);
+    assert_eq!(flows(&["-p", "443", "-f", "udp"]), ["192.0.2.1 quic-handshake"]);
+    assert_eq!(flows(&["-p", "443", "-f", "udp or port 40000", "-f", "!192.0.2.1:50000"]).len(), 2);
+    assert_eq!(flows(&["-p", "53", "-f", "tcp"]), [""; 0]);
+}

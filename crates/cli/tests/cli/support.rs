@@ -71,7 +71,7 @@ pub fn watch(namespace: &Namespace, arguments: &[&str]) -> Process {
 
 /// The programs at the hooks of an interface, by `dwell doctor`: XDP, tcx ingress, tcx egress.
 pub fn programs(namespace: &Namespace, interface: &str) -> [usize; 3] {
-    let arguments = ["doctor", "rtt", "-i", interface, "--json"];
+    let arguments = ["doctor", "rtt", "-i", interface, "--format", "jsonl"];
     let report = spawn(namespace, DWELL, &arguments).end();
     assert_eq!(report.status, Some(0), "{report}");
     let report = object(&report.stdout);

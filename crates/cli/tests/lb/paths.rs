@@ -23,7 +23,7 @@ fn check_both_serve(scene: &Scene, path: &str) {
 
 /// Asks where the first packet of a connection would be sent. Returns the verdict and the frame.
 fn route(scene: &Scene, packet: &str) -> (String, Vec<u8>) {
-    let output = scene.ok(&["where", packet, "--json"]);
+    let output = scene.ok(&["where", packet, "--format", "jsonl"]);
     let route = object(&output);
     let frame = route["frame"].as_str().unwrap();
     let octets = (0..frame.len()).step_by(2);

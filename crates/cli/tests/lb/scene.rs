@@ -305,7 +305,7 @@ impl Scene {
     }
 
     pub fn status(&self) -> Value {
-        object(&self.ok(&["status", "--json"]))
+        object(&self.ok(&["status", "--format", "jsonl"]))
     }
 
     /// Returns the status of a backend.

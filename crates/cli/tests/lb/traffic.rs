@@ -333,10 +333,10 @@ fn root_a_dry_run_shows_where_packets_go() {
     let packet = format!("tcp:{}>198.51.100.1:80", stream.local_addr().unwrap());
     let output = scene.ok(&["where", &packet]);
     assert!(output.starts_with("VIP 'web': send to backend 's"), "{output}");
-    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--json"]);
+    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--format", "jsonl"]);
     let route = object(&output);
     assert_eq!((&route["verdict"], &route["reason"]), (&"pass".into(), &"not-vip".into()), "{output}");
-    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--json"]);
+    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--format", "jsonl"]);
     let route = object(&output);
     assert_eq!((&route["verdict"], &route["reason"]), (&"send".into(), &"new".into()), "{output}");
     assert!(route["frame"].as_str().unwrap().len() >= 2 * 54, "{output}");

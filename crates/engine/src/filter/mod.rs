@@ -110,6 +110,29 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Follows only flows of which one end has this port, in addition to what the filter says.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for the terms that it takes: one for each clause that does not exclude, or one.
+    pub fn require_port(&mut self, port: u16) -> Result<(), FilterError> {
+        let term = Term { ports: (port, port), ..Term::default() };
+        if self.clauses.iter().all(|clause| clause.excludes) {
+            self.clauses.push(Clause { excludes: false, terms: vec![term] });
+        } else {
+            let including = self.clauses.iter_mut().filter(|clause| !clause.excludes);
+            including.for_each(|clause| clause.terms.push(term.clone()));
+        }
+        if self.terms() > MAX_TERMS {
+            return Err(FilterError {
+                text: format!(":{port}"),
+                what: format!("with it there are {} terms, and there is room for {MAX_TERMS}", self.terms()),
+                remedy: "give fewer filters with the port, or name the port in them",
+            });
+        }
+        Ok(())
+    }
+
     /// Parses rules that name servers.
     ///
     /// # Errors
@@ -335,5 +358,22 @@ mod tests {
         assert!(Filter::parse(&[deep]).unwrap_err().what.contains("nested"));
         assert!(Filter::parse_servers(&["!:80"]).unwrap_err().what.contains("without !"));
         assert!(Filter::parse_servers(&["tcp port 80"]).unwrap_err().what.contains("by address and port"));
+    }
+
+    #[test]
+    fn a_required_port_joins_each_clause_that_includes() {
+        let with_port = |texts: &[&str]| {
+            let mut filter = Filter::parse(texts).unwrap();
+            filter.require_port(443).map(|()| filter.clauses)
+        };
+        let port = ports(Protocol::Any, 443, 443);
+        let includes = |terms: &[Term]| Clause { excludes: false, terms: terms.into() };
+        let excluded = Clause { excludes: true, terms: vec![within("10.0.0.0/8")] };
+        assert_eq!(with_port(&[]).unwrap(), [includes(std::slice::from_ref(&port))]);
+        assert_eq!(with_port(&["!10.0.0.0/8"]).unwrap(), [excluded, includes(std::slice::from_ref(&port))]);
+        let both = [includes(&[within("192.0.2.0/24"), port.clone()]), includes(&[within("198.51.100.0/24"), port])];
+        assert_eq!(with_port(&["192.0.2.0/24", "198.51.100.0/24"]).unwrap(), both);
+        let many: Vec<&str> = vec!["192.0.2.0/24"; 9];
+        assert!(with_port(&many).unwrap_err().what.contains("there are 18 terms"));
     }
 }

@@ -117,7 +117,7 @@ const REPORT: &str = "please report this with the output of `dwell doctor`";
 #[rustfmt::skip]
 const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RttProgram, "rtt-program", "RTT program loads", REPORT),
-    (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
+    (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --hook at tc"),
     (Fact::ResponseProgram, "response-program", "response program loads", REPORT),
     (Fact::StackProgram, "stack-program", "stack programs load", REPORT),
     (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16), or one with fentry or kprobes"),
@@ -126,7 +126,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::DecapProgram, "lb-decap-program", "lb decap program loads", REPORT),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
-    (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),
+    (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --hook at tc"),
     (Fact::CapBpf, "cap-bpf", "CAP_BPF", GRANT),
     (Fact::CapNetAdmin, "cap-net-admin", "CAP_NET_ADMIN", GRANT),
     (Fact::CapPerfmon, "cap-perfmon", "CAP_PERFMON", GRANT),
@@ -146,7 +146,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::Cgroup2, "cgroup2", "cgroup v2", "sudo mkdir -p /run/cgroup2 && sudo mount -t cgroup2 cgroup2 /run/cgroup2"),
     (Fact::Tracefs, "tracefs", "tracefs", "sudo mount -t tracefs tracefs /sys/kernel/tracing"),
     (Fact::TcProgram, "tc-program", "tc program", "a kernel built with CONFIG_BPF_SYSCALL=y and CONFIG_NET_CLS_BPF=y"),
-    (Fact::XdpProgram, "xdp-program", "XDP program", "leave --ingress-hook at tc"),
+    (Fact::XdpProgram, "xdp-program", "XDP program", "leave --hook at tc"),
     (Fact::BpfLoop, "bpf-loop", "bpf_loop", "a kernel with bpf_loop (mainline: 5.17)"),
     (Fact::RingBuffer, "ring-buffer", "ring buffer", "a kernel with BPF ring buffers (mainline: 5.8)"),
     (Fact::MmapableArray, "mmapable-array", "array in shared memory", "a kernel with BPF_F_MMAPABLE (mainline: 5.5)"),

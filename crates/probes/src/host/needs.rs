@@ -132,7 +132,7 @@ pub static DWELL: Requirements = Requirements {
     verbs: Cow::Borrowed(&[
         Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] },
         Verb { name: "rtt -i --attach clsact", needs: &[RTT, CLSACT], obstacles: &[] },
-        Verb { name: "rtt -i --ingress-hook xdp", needs: &[RTT_AT_XDP, RTT], obstacles: &[XDP_TAKEN_FOR_RTT] },
+        Verb { name: "rtt -i --hook xdp", needs: &[RTT_AT_XDP, RTT], obstacles: &[XDP_TAKEN_FOR_RTT] },
         Verb { name: "rtt -r", needs: &[], obstacles: &[] },
         Verb { name: "response -i", needs: &[RESPONSE, RTT], obstacles: &[] },
         Verb { name: "response -i --hook xdp", needs: &[RESPONSE_AT_XDP, RESPONSE, RTT], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
@@ -147,7 +147,7 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "collect", needs: &[COLLECT], obstacles: &[] },
         Verb { name: "report", needs: &[], obstacles: &[] },
         Verb { name: "run", needs: &[RUN], obstacles: &[] },
-        Verb { name: "run --attach", needs: &[FROM_OUTSIDE, RUN], obstacles: &[] },
+        Verb { name: "run --pid", needs: &[FROM_OUTSIDE, RUN], obstacles: &[] },
         Verb { name: "run --cgroup", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
         Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
         Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
@@ -263,7 +263,7 @@ pub const COLLECT: &[Need] = &[
 /// Sockets seen from user space, without privilege.
 #[rustfmt::skip]
 pub const RUN: &[Need] = &[
-    Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", otherwise: Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", otherwise: Degraded("measures only programs that libdwell can be loaded into, and no --pid") },
     Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", otherwise: Degraded("delays are estimated from segments, as with --set estimator=paper") },
 ];
 
@@ -338,7 +338,7 @@ pub const XDP_PACKETS: &[Need] = &[
 const XDP_TAKEN_FOR_RTT: Obstacle = Obstacle {
     find: |device| xdp_holder(device, None),
     is_passable: false,
-    remedy: "leave --ingress-hook at tc, which runs beside it",
+    remedy: "leave --hook at tc, which runs beside it",
 };
 
 const XDP_TAKEN_FOR_RESPONSE: Obstacle =

@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(verdict.state, State::Degraded);
             assert!(verdict.reasons[0].text.contains(what), "{verdict:?}");
         };
-        worse(Fact::SockDiag, "no --attach");
+        worse(Fact::SockDiag, "no --pid");
         worse(Fact::TcpCounts, "from segments");
         let plan = plan(&without(&[Fact::Bbr]));
         assert_eq!(verdict(&plan, "run").state, State::Works);
@@ -275,7 +275,7 @@ mod tests {
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "report" | "lb check" | "sim" => State::Works,
-                "run" | "run --attach" | "run --congestion bbr" => State::Works,
+                "run" | "run --pid" | "run --congestion bbr" => State::Works,
                 "collect" | "why" | "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };
@@ -357,7 +357,7 @@ mod tests {
         let mut facts = everything();
         facts.devices[1].xdp = Some(vec![Attached { id: 7, name: Some("katran".into()), mode: Some("native") }]);
         let both = plan(&facts);
-        let xdp = verdict(&both, "rtt -i --ingress-hook xdp");
+        let xdp = verdict(&both, "rtt -i --hook xdp");
         assert_eq!(xdp.state, State::Degraded);
         assert!(xdp.reasons[0].text.contains("eth1"), "{:?}", xdp.reasons);
         assert!(xdp.reasons[0].text.contains("katran"), "{:?}", xdp.reasons);
@@ -365,7 +365,7 @@ mod tests {
 
         facts.devices.remove(0);
         let alone = plan(&facts);
-        assert_eq!(verdict(&alone, "rtt -i --ingress-hook xdp").state, State::Impossible);
+        assert_eq!(verdict(&alone, "rtt -i --hook xdp").state, State::Impossible);
         assert!(is_rtt_possible(&alone));
     }
 

@@ -140,7 +140,7 @@ pub enum Error {
     },
     /// The process's sockets cannot be seen from this network namespace.
     #[error(
-        "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell run --attach {pid}`"
+        "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell run --pid {pid}`"
     )]
     Namespace {
         /// Process ID.

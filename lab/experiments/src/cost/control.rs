@@ -63,7 +63,7 @@ fn interval(stop: &Stop) -> Result<Duration> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     })?;
     let work = || -> Result<Option<f64>> {
-        let status: serde_json::Value = serde_json::from_str(&lb(&["status", "--json", "--socket"])?)?;
+        let status: serde_json::Value = serde_json::from_str(&lb(&["status", "--format", "jsonl", "--socket"])?)?;
         Ok(status["interval_work_ns"].as_f64().map(|ns| ns / 1e9))
     };
     while !matches!(work(), Ok(Some(_))) {

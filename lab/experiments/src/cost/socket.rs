@@ -206,7 +206,7 @@ fn watch(host: &Namespace, pid: u32, stop: &Stop) -> Result<()> {
     let seconds = 20.0;
     let time = format!("{seconds}s");
     let enter = ["netns", "exec", host.name()].map(OsStr::new);
-    let watch = ["run", "--attach", &pid, "--poll", "1s", "--duration", &time];
+    let watch = ["run", "--pid", &pid, "--poll", "1s", "--duration", &time];
     for format in [&["--summary"][..], &["--format", "jsonl"]] {
         stop.check()?;
         let mut arguments = enter.to_vec();
@@ -214,7 +214,7 @@ fn watch(host: &Namespace, pid: u32, stop: &Stop) -> Result<()> {
         arguments.extend(watch.iter().chain(format).map(OsStr::new));
         let cost = child::run(Path::new("ip"), &arguments)?;
         println!(
-            "  dwell run --attach --poll 1s {}: {:.1} % of a core, {:.0} MB",
+            "  dwell run --pid --poll 1s {}: {:.1} % of a core, {:.0} MB",
             format.join(" "),
             100.0 * cost.cpu.as_secs_f64() / seconds,
             cost.memory_bytes as f64 / 1e6

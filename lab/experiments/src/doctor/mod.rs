@@ -24,13 +24,13 @@ pub struct Args {
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 
-    /// Show what is well, too
-    #[arg(long, conflicts_with = "json")]
+    /// Show what is well, too, as jsonl always does
+    #[arg(long)]
     all: bool,
 
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    /// Output format: text, or jsonl, which is one object
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// Runs the verb.
@@ -41,7 +41,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
     let report = host::diagnose(interface.as_ref(), &requirements);
-    let format = if args.json { Format::Jsonl } else { Format::Text };
-    format.print(&report, || report.text(args.all).trim_end().to_owned())?;
+    args.format.print(&report, || report.text(args.all).trim_end().to_owned())?;
     Ok(if report.is_possible() { Exit::Done } else { Exit::False })
 }

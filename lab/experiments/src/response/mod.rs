@@ -38,9 +38,9 @@ pub struct Response {
     /// capture of the same packets [default: auto; of paper: pirate,auto; of zoo, where all run over captures: auto,pirate,gap]
     #[arg(long, global = true, value_name = "LIST", value_parser = estimators)]
     estimator: Option<Estimators>,
-    /// Length of an epoch
+    /// Length of an interval, called epoch
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = epoch)]
-    epoch: Duration,
+    interval: Duration,
     /// Print what round-trip times say of the same connections: of handshakes, of TCP at the client,
     /// of `dwell rtt`, and of tcptrace where it is installed
     #[arg(long, global = true)]
@@ -77,7 +77,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         Subject::Load(load) => respond_to_load(args, load),
         Subject::Zoo(zoo) => {
             args.refuse_what_needs_a_log()?;
-            zoo::run(zoo, &args.estimators("auto,pirate,gap"), args.epoch, args.format)
+            zoo::run(zoo, &args.estimators("auto,pirate,gap"), args.interval, args.format)
         }
         Subject::Paper(paper) => paper::run(args, paper),
     }
@@ -93,7 +93,7 @@ fn respond_to_load(args: &Response, load: &Load) -> Result<Exit, Failure> {
         Loads::Own(runs) => runs,
         Loads::ThirdParty(options) => {
             args.refuse_what_needs_a_log()?;
-            let comparison = third_party::respond(&options, estimators, args.epoch, folder.path())?;
+            let comparison = third_party::respond(&options, estimators, args.interval, folder.path())?;
             return tell(args.format, || comparison.to_string(), || comparison.lines());
         }
     };
@@ -111,7 +111,7 @@ fn respond_to_load(args: &Response, load: &Load) -> Result<Exit, Failure> {
         let report = respond(&ReportOptions {
             load: run.options.clone(),
             estimators: estimators.clone(),
-            epoch: args.epoch,
+            epoch: args.interval,
             round_trips: args.round_trips,
             ablations: args.ablations,
             folder: folder.path().to_owned(),
@@ -213,8 +213,8 @@ fn estimators(text: &str) -> Result<Estimators, String> {
             }
         }
     }
-    if list.iter().any(|entry| entry.contains("--epoch")) {
-        return Err("--epoch is one for all: give it beside the list".into());
+    if list.iter().any(|entry| entry.contains("--interval")) {
+        return Err("--interval is one for all: give it beside the list".into());
     }
     Ok(Estimators(list))
 }
@@ -239,7 +239,7 @@ mod tests {
             list("auto,pirate --set heuristics=acks,mtu --set modes=4,syn-ack").unwrap(),
             ["auto", "pirate --set heuristics=acks,mtu --set modes=4", "syn-ack"]
         );
-        for wrong in ["", "guess", "auto,guess", "pirate --epoch 2s"] {
+        for wrong in ["", "guess", "auto,guess", "pirate --interval 2s"] {
             assert!(list(wrong).is_err(), "{wrong}");
         }
     }

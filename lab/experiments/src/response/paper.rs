@@ -232,7 +232,7 @@ impl Runs<'_> {
         Ok(respond(&ReportOptions {
             load,
             estimators: self.args.estimators("pirate,auto"),
-            epoch: self.args.epoch,
+            epoch: self.args.interval,
             round_trips: false,
             ablations: false,
             folder: self.folder.to_owned(),

@@ -53,7 +53,7 @@ pub struct Rtt {
     loss: Vec<Probability>,
     /// How long connections send requests, and how long each of two bulk transfers lasts
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Times that each program reads the capture, in turn; medians of time and memory are printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -99,13 +99,13 @@ pub(crate) fn run(args: &Rtt) -> Result<Exit, Failure> {
             client_rtt: Nanos(nanos(args.client_rtt)),
             server_rtt: Nanos(nanos(args.server_rtt)),
             loss: *loss,
-            time: args.time,
+            time: args.duration,
             seed: args.seed,
         };
         tell(format_args!(
             "{} lost: requests for {:?}, then iperf3 in both directions",
             lost(f64::from(*loss)),
-            args.time
+            args.duration
         ));
         let recording = stage.record(&programs, folder.path(), &signals)?;
         let comparison = compare(args, f64::from(*loss), recording, &programs, &signals)?;

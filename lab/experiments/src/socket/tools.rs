@@ -162,7 +162,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// `dwell run --attach`. This process is in none of the lab's network namespaces, so it is attached to a process in the
+/// `dwell run --pid`. This process is in none of the lab's network namespaces, so it is attached to a process in the
 /// sender's namespace that only holds the flow's socket.
 struct Run {
     program: RunningProgram,
@@ -181,7 +181,7 @@ impl Run {
             command.arg("infinity").stdin(OwnedFd::from(socket));
         })?;
         let (output, pid) = (folder.path().join(SAMPLES), holder.id().to_string());
-        let arguments = ["run", "--attach", &pid, "--format", "jsonl", "--interval", "100ms", "--output"];
+        let arguments = ["run", "--pid", &pid, "--format", "jsonl", "--interval", "100ms", "--output"];
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([output.as_os_str()]).collect();
         let program = RunningProgram::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
         Ok(Run { program, folder, _holder: holder })

@@ -51,7 +51,7 @@ fn links_that_no_lab_can_have() {
     error: invalid value '1T' for '--rate <RATE>': the unit is k, M or G bits per second
 
     For more information, try '--help'.
-    error: invalid value '2' for '--loss <SHARE>': write a number from 0 to 1
+    error: invalid value '2' for '--loss <SHARE>': write a share from 0% to 100%, as in 1%, or from 0 to 1, as in 0.01
 
     For more information, try '--help'.
     error: invalid value '20' for '--client-rtt <TIME>': write a number and a unit, as in 100ms, 1s or 2m

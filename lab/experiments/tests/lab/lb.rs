@@ -89,7 +89,7 @@ fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     }
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().to_str().unwrap();
-    let arguments = ["--loads", "0.3,0.5", "--time", "3s", "--format", "jsonl"];
+    let arguments = ["--loads", "0.3,0.5", "--duration", "3s", "--format", "jsonl"];
     let run = lab(&[&["lb", "think", "--keep", keep], &arguments[..]].concat());
     // Three seconds do not decide whether p99 meets its goal.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
@@ -114,7 +114,7 @@ fn root_other_balancers_spread_the_same_load() {
     if skipped() {
         return;
     }
-    let run = lab(&["lb", "compare", "--time", "12s", "--format", "jsonl"]);
+    let run = lab(&["lb", "compare", "--duration", "12s", "--format", "jsonl"]);
     // A busy machine may miss goals, and 12 s leave some undecided.
     assert!(matches!(run.status, Some(0 | 1 | 4)), "{run}");
     let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -252,7 +252,7 @@ fn root_the_distribution_of_others_is_beside_the_estimates() {
             continue;
         }
         // Epochs are short, so that several are whole.
-        let options = "--depth 4 --connections 2 --rtt 20ms --size 1000 --epoch 250ms --estimator pirate";
+        let options = "--depth 4 --connections 2 --rtt 20ms --size 1000 --interval 250ms --estimator pirate";
         let line = told(&format!("{load} {options}")).remove(0);
         let latency = &line["load"]["latency"];
         let number = |key: &str| latency[key].as_f64().unwrap_or_else(|| panic!("{key}: {line}"));
@@ -310,7 +310,7 @@ fn root_estimates_of_a_tunnel_are_beside_the_truth_of_all_its_connections() {
         return;
     }
     let lines = told(
-        "web --mode batch --depth 1 --connections 1 --rate max --duration 3s --tunnel wireguard --epoch 500ms --estimator pirate",
+        "web --mode batch --depth 1 --connections 1 --rate max --duration 3s --tunnel wireguard --interval 500ms --estimator pirate",
     );
     let line = lines.iter().find(|line| line["truth"] == "causal").unwrap();
     assert!(line["estimates"].as_u64().unwrap() >= 3, "{line}");

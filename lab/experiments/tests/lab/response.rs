@@ -12,7 +12,7 @@ fn wrong_options_of_the_lab_are_refused_before_it_begins() {
     for (arguments, words) in [
         (["--plot", "picture.png"], ".svg or .html"),
         (["--estimator", "auto,guess"], "auto, pirate, gap or syn-ack"),
-        (["--epoch", "1ms"], "at least 10ms"),
+        (["--interval", "1ms"], "at least 10ms"),
         (["--plot-connection", "5"], "--plot <FILE>"),
     ] {
         let run = lab(&[&["response", "web"], &arguments[..]].concat());

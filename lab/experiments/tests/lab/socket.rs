@@ -87,7 +87,7 @@ fn root_what_is_said_of_a_slow_reader_is_near_the_truth() {
         return;
     }
     let arguments = ["socket", "slow-reader", "--accuracy"];
-    let more = ["--time", "5s", "--format", "jsonl"];
+    let more = ["--duration", "5s", "--format", "jsonl"];
     let run = lab(&[&arguments[..], &more].concat());
     let lines = objects(&run);
     assert_eq!(lines.len(), 6, "three ways, two sides: {run}");
@@ -143,7 +143,7 @@ fn root_a_bottleneck_that_marks_drops_nothing() {
 /// Each frame that was sent arrives, and by none of the servers before it can.
 fn film(bottleneck: &str) {
     let arguments = ["socket", "video", bottleneck];
-    let run = lab(&[&arguments[..], &["--time", "2s", "--format", "jsonl"]].concat());
+    let run = lab(&[&arguments[..], &["--duration", "2s", "--format", "jsonl"]].concat());
     let lines = objects(&run);
     let servers: Vec<_> = lines.iter().map(|line| &line["server"]).collect();
     assert_eq!(servers, ["by throughput", "by waits", "by libdwell"], "{run}");
@@ -180,7 +180,7 @@ fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
     if skipped() {
         return;
     }
-    let run = lab(&["socket", "tools", "--time", "4s", "--format", "jsonl"]);
+    let run = lab(&["socket", "tools", "--duration", "4s", "--format", "jsonl"]);
     if run.status == Some(3) && run.stderr.contains("there is no program") {
         required(run.stderr.trim());
         return;
@@ -204,7 +204,7 @@ fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
 fn a_video_behind_an_unknown_bottleneck_or_without_a_frame_is_refused() {
     let unknown = lab(&["socket", "video", "nothing"]);
     assert_eq!(unknown.status, Some(2), "{unknown}");
-    let short = lab(&["socket", "video", "--time", "1ms"]);
+    let short = lab(&["socket", "video", "--duration", "1ms"]);
     assert_eq!(short.status, Some(2), "{short}");
     assert!(short.stderr.contains("too short"), "{short}");
 }

@@ -14,7 +14,7 @@ fn root_a_scenario_adds_up_agrees_with_the_application_and_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().join("kept");
     let keep = keep.to_str().unwrap();
-    let arguments = ["stack", "buffers", "--time", "3s", "--keep", keep];
+    let arguments = ["stack", "buffers", "--duration", "3s", "--keep", keep];
     let run = run(Command::new(LAB).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{run}");
     let checks: Vec<_> = run.stdout.lines().filter(|line| line.starts_with("ok ")).collect();
@@ -35,7 +35,7 @@ fn root_rare_samples_cost_less() {
     if skipped() {
         return;
     }
-    let arguments = ["stack", "--sampling", "--time", "500ms"];
+    let arguments = ["stack", "--sampling", "--duration", "500ms"];
     let run = run(Command::new(LAB).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{run}");
     let rows: Vec<Vec<f64>> = run
@@ -71,7 +71,7 @@ fn root_a_virtual_machine_s_bytes_are_followed_although_its_clock_is_another() {
         skip("DWELL_KERNELS names no folder with kernels: `make vm`");
         return;
     }
-    let arguments = ["stack", "vm", "--time", "3s"];
+    let arguments = ["stack", "vm", "--duration", "3s"];
     let run = run(Command::new(LAB).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{run}");
     let has = |text: &str| assert!(run.stdout.contains(text), "{text}: {run}");

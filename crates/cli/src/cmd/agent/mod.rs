@@ -48,14 +48,14 @@ pub struct Args {
     #[command(flatten)]
     identity: IdentityArgs,
 
-    /// Name of this agent, different from that of any other agent of the collector [default: the host's]
+    /// Name of the agent, different from that of any other agent of the collector [default: the host's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
     #[command(flatten)]
     selection: StackArgs,
 
-    /// Time over which segments are aggregated
+    /// Length of an interval, over which segments are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -65,10 +65,10 @@ pub struct Args {
 
     /// Stamp one in N bytes of each connection: a power of two from 64 to 16777216, the same on all
     /// hosts
-    #[arg(long, value_name = "N", default_value_t = 65536, value_parser = sample_bytes)]
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = sample_bytes)]
     sample_bytes: u32,
 
-    /// Most flows to keep apart in an interval; others count in the sums only
+    /// Maximum number of flows to keep apart in an interval; others count in the sums only
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
 
@@ -76,8 +76,8 @@ pub struct Args {
     #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     buffer: u32,
 
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket)]
     metrics: Option<SocketAddr>,
 }
 

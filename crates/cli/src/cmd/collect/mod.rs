@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "MB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     agent_rate: u32,
 
-    /// Time over which the segments between hosts are aggregated
+    /// Length of an interval, over which the segments between hosts are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -78,16 +78,16 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Print the path of bytes between each pair of hosts, interval by interval
+    /// Output format: text or jsonl, the path of bytes between each pair of hosts, interval by interval; or none
     #[arg(long, value_enum, default_value_t = Format::None)]
     format: Format,
 
-    /// With --format, also print each flow separately
+    /// Also report each flow separately, with --format
     #[arg(long)]
     flows: bool,
 
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket)]
     metrics: Option<SocketAddr>,
 }
 

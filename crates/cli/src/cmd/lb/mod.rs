@@ -149,7 +149,7 @@ struct SocketArgs {
 /// How often a display is updated.
 #[derive(Debug, clap::Args)]
 struct RefreshArgs {
-    /// Time between two updates
+    /// Length of an interval, after which the table is drawn again
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 }

@@ -13,7 +13,10 @@ use dwell_capture::Reader;
 use etherparse::PacketBuilder;
 
 use super::{SocketArgs, object, print};
-use crate::exit::{Exit, Failure};
+use crate::{
+    args::Format,
+    exit::{Exit, Failure},
+};
 
 /// Show where a packet would be sent, and why
 ///
@@ -34,7 +37,7 @@ pub struct Args {
     #[arg(required_unless_present_any = ["read", "frame"], conflicts_with_all = ["read", "frame"])]
     packet: Option<Packet>,
 
-    /// Packets of an Ethernet capture: pcap or pcapng, optionally gzipped
+    /// Capture to read instead, of Ethernet: pcap or pcapng, also gzipped
     #[arg(short, long, value_name = "FILE", conflicts_with = "frame")]
     read: Option<PathBuf>,
 
@@ -42,9 +45,9 @@ pub struct Args {
     #[arg(long, value_name = "HEX")]
     frame: Option<String>,
 
-    /// Print JSON, with the frame as it would be sent
-    #[arg(long)]
-    json: bool,
+    /// Output format: text, or jsonl, which has the frame as it would be sent
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// The greatest number of frames in a request.
@@ -64,9 +67,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();
         for route in &routes {
-            match args.json {
-                true => text.push_str(&object(Some(&jiff::Timestamp::now().to_string()), route)),
-                false => {
+            match args.format {
+                Format::Jsonl => text.push_str(&object(Some(&jiff::Timestamp::now().to_string()), route)),
+                Format::Text => {
                     let _ = writeln!(text, "{}", describe(route));
                 }
             }

@@ -9,7 +9,10 @@ use dwell_balancer::{
 use dwell_records::counted;
 
 use super::{SocketArgs, object, print};
-use crate::exit::{Exit, Failure};
+use crate::{
+    args::Format,
+    exit::{Exit, Failure},
+};
 
 /// Show VIPs and backends, their weights, and the reasons
 ///
@@ -19,24 +22,24 @@ use crate::exit::{Exit, Failure};
 #[command(after_help = "\
 Examples:
   dwell lb status
-  dwell lb status --json | jq '.vips[].backends[] | {name, share, mean_ns: .latency.mean_ns}'")]
+  dwell lb status --format jsonl | jq '.vips[].backends[] | {name, share, mean_ns: .latency.mean_ns}'")]
 pub struct Args {
     #[command(flatten)]
     socket: SocketArgs,
 
-    /// Print JSON, with more details
-    #[arg(long)]
-    json: bool,
+    /// Output format: text, or jsonl, which is one object with more details
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut status: Status = Client::connect(&args.socket.path)?.request(&Request::Status {})?;
-    match args.json {
-        true => {
+    match args.format {
+        Format::Jsonl => {
             let time = mem::take(&mut status.time);
             print(object(Some(&time), &status))?;
         }
-        false => print(text(&status, None))?,
+        Format::Text => print(text(&status, None))?,
     }
     Ok(Exit::Done)
 }

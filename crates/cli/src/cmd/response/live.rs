@@ -15,11 +15,11 @@ use dwell_probes::{
 use dwell_records::Clock;
 use dwell_socket::clock::monotonic_ns;
 
-use super::{Args, HookName, metrics::Exporter, report::Report};
+use super::{Args, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock, cost, fail_if_lost},
+    source::{HookName, Interfaces, clock, cost, fail_if_lost},
     stop::Stop,
     tell::tell,
 };
@@ -56,7 +56,7 @@ fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, F
     let mut options = Options {
         watch: args.watch(
             RandomState::new().hash_one(std::process::id()),
-            clock.unix_ns(0).rem_euclid(i128::from(nanos(args.epoch))) as u64,
+            clock.unix_ns(0).rem_euclid(i128::from(nanos(args.interval))) as u64,
         )?,
         ingress: hook,
         chain: args.tail_call.clone(),
@@ -94,7 +94,7 @@ struct Live<'a> {
 impl Live<'_> {
     /// Watches until the run is to end, or no interface is left.
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
-        let period = (self.args.epoch / 4).max(POLL);
+        let period = (self.args.interval / 4).max(POLL);
         while !stop.is_asked() {
             thread::sleep(POLL);
             self.drain()?;
@@ -148,7 +148,7 @@ impl Live<'_> {
         let counters = counters?;
         finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
-        fail_if_lost(lost, "epochs", "choose a longer --epoch, or follow fewer flows with --filter")
+        fail_if_lost(lost, "epochs", "choose a longer --interval, or follow fewer flows with --filter")
             .map(|exit| self.report.exit(exit))
     }
 }

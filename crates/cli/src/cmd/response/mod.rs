@@ -27,6 +27,8 @@ use crate::{
     args::{epoch, nanos, positive_duration, socket},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    ranking::RankingArgs,
+    source::{HookName, filter},
     written::WriteArgs,
 };
 
@@ -44,7 +46,7 @@ Examples:
   dwell response -i eth0                         one line per epoch and flow, until Ctrl-C
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
-  dwell response -r clients.pcap --summary=server
+  dwell response -r clients.pcap --summary=server --by p99 --top 10
   dwell response -r clients.pcap --fail-if 'p99>200ms' --format none
   dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
@@ -63,9 +65,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = EstimatorName::Auto)]
     estimator: EstimatorName,
 
-    /// Length of an epoch; each gives one estimate per flow
+    /// Length of an interval, called epoch, which gives one estimate per flow: 10ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = epoch)]
-    epoch: Duration,
+    interval: Duration,
 
     /// Key that identifies a flow
     #[arg(long, value_enum, default_value_t = KeyName::Auto)]
@@ -76,7 +78,11 @@ pub struct Args {
     #[arg(long, value_name = "RULE")]
     server: Vec<String>,
 
-    /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
+    /// Only flows with this port at one end
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
     /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
     /// several times, with 16 terms in all
     #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
@@ -90,7 +96,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 160)]
     ack_size: u16,
 
-    /// Maximum number of flows to follow at once
+    /// Maximum number of flows to keep apart at once; packets of others are counted as untracked
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
     max_flows: u32,
 
@@ -104,7 +110,7 @@ pub struct Args {
 
     /// Hook for incoming packets: XDP, which comes before the stack, or tc; auto uses XDP unless another program holds
     /// it
-    #[arg(long, value_enum, default_value_t = HookName::Auto, conflicts_with = "read")]
+    #[arg(long, value_enum, value_name = "HOOK", default_value_t = HookName::Auto, conflicts_with = "read")]
     hook: HookName,
 
     /// Instead of attaching to incoming packets, use this slot of the pinned program array into which another XDP
@@ -119,10 +125,13 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
 
-    /// Print one line per flow, server (address and port) or prefix of servers at the end instead: epochs, share with an
-    /// estimate, number of responses and their percentiles [default: flow]
-    #[arg(long, value_enum, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "flow")]
+    /// Print a summary at the end instead of epochs, with one line per flow, server (address and port) or prefix of
+    /// servers: epochs, share with an estimate, number of responses and their percentiles [default: flow]
+    #[arg(long, value_enum, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "flow")]
     summary: Option<SummaryBy>,
+
+    #[command(flatten)]
+    ranking: RankingArgs,
 
     /// Fail (exit status 1) if this holds for the responses of the run, or if there are none: [METHOD] FIGURE>TIME, as in
     /// 'p99>50ms' or 'turns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
@@ -139,15 +148,15 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
 
-    /// Prefix length of IPv4 servers that share metrics, or a line of --summary=prefix [default: 24]
+    /// Prefix length of IPv4 groups: servers that share metrics, or a line of --summary=prefix [default: 24]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=32))]
     prefix4: Option<u8>,
 
-    /// Prefix length of IPv6 servers that share metrics, or a line of --summary=prefix [default: 48]
+    /// Prefix length of IPv6 groups: servers that share metrics, or a line of --summary=prefix [default: 48]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: Option<u8>,
 
-    /// Number of metrics, each of one interface, method and prefix; those beyond it are `other`
+    /// Number of groups that have metrics, each of one interface, method and prefix; those beyond it are `other`
     #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 }
@@ -178,13 +187,6 @@ enum KeyName {
     QuicCid,
     /// Addresses and protocol of the outermost IP header
     Outer,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum HookName {
-    Auto,
-    Xdp,
-    Tc,
 }
 
 /// How many bits of their addresses servers of a group have in common.
@@ -237,7 +239,7 @@ impl Args {
                 KeyName::Outer => Key::Outer,
             },
             servers: Filter::parse_servers(&self.server).map_err(Failure::usage)?,
-            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
+            filter: filter(&self.filter, self.port)?,
             max_flows: self.max_flows,
             idle_timeout_ns: nanos(self.idle_timeout),
             seed,
@@ -253,7 +255,7 @@ impl Args {
                 EstimatorName::Gap => Estimator::Gap(300_000),
                 EstimatorName::SynAck => Estimator::SynAck,
             },
-            epoch_ns: nanos(self.epoch),
+            epoch_ns: nanos(self.interval),
             mtu: self.mtu,
             ack_bytes: self.ack_size,
             ..Config::default()

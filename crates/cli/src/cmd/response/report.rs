@@ -17,6 +17,7 @@ use super::{Args, Format, PrefixLengths, SummaryBy, metrics::Exporter};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    ranking::{self, RankingArgs},
     source::cost,
     tell::tell,
 };
@@ -32,6 +33,7 @@ pub struct Report {
     summary: Option<(SummaryBy, BTreeMap<Group, Line>)>,
     /// Responses by method.
     latencies: Latencies<Method>,
+    ranking: RankingArgs,
     prefixes: PrefixLengths,
     /// Epochs for which the summary had no room.
     other: u64,
@@ -73,6 +75,7 @@ impl Report {
             Format::Jsonl => "jsonl",
             Format::None => "none",
         };
+        args.ranking.refuse_without_summary(args.summary.is_some())?;
         if args.summary.is_some() && args.format != Format::Text {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
@@ -85,6 +88,7 @@ impl Report {
             output,
             summary: args.summary.map(|by| (by, BTreeMap::new())),
             latencies: Latencies::new(&args.fail_if),
+            ranking: args.ranking,
             prefixes: args.prefixes(),
             other: 0,
             show_modes: args.shows_modes(),
@@ -247,7 +251,9 @@ impl Report {
                 out.push_str(&format!(
                     "epochs  valid  responses      p50      p90      p99  {about}; why other epochs are not valid\n"
                 ));
-                for line in summary.values() {
+                let mut lines: Vec<_> = summary.values().collect();
+                let cut = ranking::cut(&mut lines, &self.ranking, |line| &line.responses);
+                for line in lines {
                     let quantile = |q| match line.responses.quantile_ns(q) {
                         Some(ns) => Latency(ns).to_string(),
                         None => "-".to_owned(),
@@ -266,6 +272,9 @@ impl Report {
                         quantile(0.99),
                         line.name,
                     ));
+                }
+                if cut > 0 {
+                    out.push_str(&format!("{} not shown, because of --top\n", counted(cut as u64, "line", "lines")));
                 }
                 if self.other > 0 {
                     out.push_str(&format!("{:>6}  of others\n", self.other));

@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let interfaces = Interfaces::find(&args.interface)?;
     if args.ingress() == Hook::Xdp {
-        interfaces.require_link_headers("--ingress-hook xdp")?;
+        interfaces.require_link_headers("--hook xdp")?;
     }
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..interfaces.source()? };

@@ -10,7 +10,6 @@ use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Context, anyhow};
 use clap::{ArgAction, ArgGroup, ValueEnum};
 use dwell_engine::{
-    filter::Filter,
     histogram::Figure,
     measure::Method,
     rtt::{Aggregate, Config, Prefixes, RateLimit},
@@ -21,6 +20,8 @@ use crate::{
     args::{duration, nanos, positive_duration, socket},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    ranking::RankingArgs,
+    source::{HookName, filter},
     written::WriteArgs,
 };
 
@@ -38,9 +39,10 @@ Examples:
   dwell rtt -i eth0 --aggregate --interval 10s   one table every 10 s, counted in the kernel
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
   dwell rtt -r capture.pcapng --summary          one line per flow and method
+  dwell rtt -i eth0 -p 443 --summary --by p99 --top 10
   dwell rtt -r capture.pcapng --fail-if 'p99>50ms' --format none
   tcpdump -i eth0 -w - | dwell rtt -r -
-  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
+  dwell rtt -i eth0 -f 10.0.0.0/8 -f '!10.1.0.0/16:53'"
 )]
 #[group(skip)]
 pub struct Args {
@@ -64,7 +66,11 @@ pub struct Args {
     )]
     methods: Vec<Choice>,
 
-    /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
+    /// Only flows with this port at one end
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
     /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
     /// several times, with 16 terms in all
     #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
@@ -117,7 +123,7 @@ pub struct Args {
     #[arg(long)]
     flow_events: bool,
 
-    /// Maximum number of flows to follow at once
+    /// Maximum number of flows to keep apart at once; packets of others are counted as untracked
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
     max_flows: u32,
 
@@ -141,9 +147,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "read")]
     duration: Option<Duration>,
 
-    /// Hook for incoming packets: tc, or XDP, which comes before the stack
-    #[arg(long, value_enum, default_value_t = Ingress::Tc, conflicts_with = "read")]
-    ingress_hook: Ingress,
+    /// Hook for incoming packets: tc, or XDP, which comes before the stack; auto is tc
+    #[arg(long, value_enum, value_name = "HOOK", default_value_t = HookName::Auto, conflicts_with = "read")]
+    hook: HookName,
 
     /// How to attach at tc: auto uses tcx, or clsact where the kernel lacks it
     #[arg(long, value_enum, default_value_t = Attach::Auto, conflicts_with = "read")]
@@ -156,9 +162,13 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
 
-    /// Print one line per flow and method at the end: count, minimum, percentiles, maximum, mean
+    /// Print a summary at the end instead of samples, with one line per flow and method: count, minimum, percentiles,
+    /// maximum, mean
     #[arg(long, action = ArgAction::SetTrue)]
     summary: bool,
+
+    #[command(flatten)]
+    ranking: RankingArgs,
 
     /// Fail (exit status 1) if this holds for the round trips of the run, or if there are none: [METHOD] FIGURE>TIME, as
     /// in 'p99>50ms' or 'dns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
@@ -204,12 +214,6 @@ impl Choice {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Ingress {
-    Tc,
-    Xdp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Attach {
     Auto,
     Tcx,
@@ -246,7 +250,7 @@ impl Args {
             methods: self.methods.iter().flat_map(|choice| choice.methods()).collect(),
             tcp_auto,
             ignore_tunnels: self.ignore_tunnels,
-            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
+            filter: filter(&self.filter, self.port)?,
             rate_limit: match self.rtt_rate {
                 Some(multiple) => RateLimit::RoundTrips(multiple, nanos(self.rate_limit)),
                 None => RateLimit::Interval(nanos(self.rate_limit)),
@@ -282,9 +286,9 @@ impl Args {
     }
 
     fn ingress(&self) -> Hook {
-        match self.ingress_hook {
-            Ingress::Tc => Hook::TcIngress,
-            Ingress::Xdp => Hook::Xdp,
+        match self.hook {
+            HookName::Auto | HookName::Tc => Hook::TcIngress,
+            HookName::Xdp => Hook::Xdp,
         }
     }
 

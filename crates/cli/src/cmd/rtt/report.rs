@@ -39,6 +39,7 @@ impl Report {
             Format::None => "none",
         };
         let format = entry(name);
+        args.ranking.refuse_without_summary(args.summary)?;
         if format.is_none() && args.summary {
             return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
         }
@@ -58,7 +59,7 @@ impl Report {
         };
         Ok(Report {
             output,
-            summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
+            summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS).ranked(args.ranking.by(), args.ranking.top())),
             latencies: Latencies::new(&args.fail_if),
             aggregates: args.aggregate,
             writes_samples: !args.aggregate && !args.summary,
@@ -130,9 +131,12 @@ impl Report {
     /// standard output has failed.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
         let verdict = self.latencies.judge(|name| vec![(name.map(str::to_owned), methods(name))]).cloned();
-        let status = counters.map(|counters| Status {
-            verdict: verdict.clone(),
-            ..Status::of_packets(Verb::Rtt, time_ns, true, counters, cost)
+        let status = counters.map(|counters| {
+            let mut status = Status::of_packets(Verb::Rtt, time_ns, true, counters, cost);
+            if let Some(cut) = self.summary.as_ref().map(Summary::cut).filter(|cut| *cut > 0) {
+                status.counters.push(("summary_lines_cut".into(), cut as u64));
+            }
+            Status { verdict: verdict.clone(), ..status }
         });
         let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters

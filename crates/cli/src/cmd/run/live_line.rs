@@ -6,7 +6,8 @@ use dwell_engine::socket::Sum;
 use dwell_records::{Latency, Rate, Socket, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Args, Format};
+use super::Args;
+use crate::args::Format;
 
 /// The line. It is removed from the terminal however the run ends.
 pub struct LiveLine(ProgressBar);

@@ -12,12 +12,11 @@ mod watcher;
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use dwell_engine::{histogram::Figure, socket::Estimator};
 use dwell_socket::table::{self, ControllerKind};
 
 use crate::{
-    args::positive_duration,
+    args::{Format, positive_duration},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     set::{Key, boolean, one_of, setting},
@@ -32,7 +31,7 @@ use crate::{
 /// --minimize the program keeps its throughput and loses most of the wait in the send buffer.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "dwell run [OPTIONS] -- PROGRAM [ARGUMENTS]\n       dwell run [OPTIONS] --attach PID\n       dwell run [OPTIONS] --cgroup PATH",
+    override_usage = "dwell run [OPTIONS] -- PROGRAM [ARGUMENTS]\n       dwell run [OPTIONS] --pid PID\n       dwell run [OPTIONS] --cgroup PATH",
     after_help = "\
 Examples:
   dwell run -- curl -T FILE https://example.org/upload
@@ -45,9 +44,9 @@ Examples:
   dwell run --summary -- ./test.sh    one table at the end, including programs that it starts
   sudo dwell run --minimize --cgroup /sys/fs/cgroup/system.slice/nginx.service
                                       all connections of a service, nothing loaded into it
-  dwell run --attach $(pidof -s redis-server) --duration 10s
+  dwell run --pid $(pidof -s redis-server) --duration 10s
                                       a running program
-  sudo dwell run --minimize --attach $(pidof -s rsync)
+  sudo dwell run --minimize --pid $(pidof -s rsync)
                                       the same with a short send buffer, until Ctrl-C"
 )]
 #[group(skip)]
@@ -57,21 +56,21 @@ pub struct Args {
         value_name = "PROGRAM",
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        required_unless_present_any = ["attach", "cgroup"]
+        required_unless_present_any = ["pid", "cgroup"]
     )]
     command: Vec<OsString>,
 
-    /// Watch this running process and its descendants, until it ends or Ctrl-C
+    /// Only connections of this process, which runs already, and of its descendants, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "library"], value_parser = clap::value_parser!(u32).range(1..))]
-    attach: Option<u32>,
+    pid: Option<u32>,
 
-    /// Watch all processes of this cgroup (v2) and of those below it, in all network namespaces, until
-    /// it is removed or Ctrl-C. With --minimize the kernel keeps the send buffers of new connections
+    /// Only connections of processes in this cgroup (v2) or below it, in all network namespaces, until it is
+    /// removed or Ctrl-C. With --minimize the kernel keeps the send buffers of new connections
     /// short, and dwell those of the others
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "attach", "library", "outside"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "library", "outside"])]
     cgroup: Option<PathBuf>,
 
-    /// Keep bytes from waiting in the send buffer; with --attach and --cgroup until dwell ends
+    /// Keep bytes from waiting in the send buffer; with --pid and --cgroup until dwell ends
     #[arg(long)]
     minimize: bool,
 
@@ -87,27 +86,27 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = period)]
     poll: Duration,
 
-    /// Time between two lines of a connection
+    /// Length of an interval, after which each connection has a line
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
     interval: Duration,
 
-    /// Measure for this time; the program continues
+    /// End after this time; the program continues
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Output format
+    /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
     #[command(flatten)]
     write: WriteArgs,
 
-    /// Print only at the end: one line per connection, and one for all
+    /// Print a summary at the end instead of intervals, with one line per connection, and one for all
     #[arg(long)]
     summary: bool,
 
-    /// Fail (exit status 1, unless the program's is another than 0) if this holds for all connections together, or if
-    /// there are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
+    /// Fail (exit status 1, unless the program has failed itself) if this holds for all connections together, or if there
+    /// are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
     /// receiver or network; FIGURE is count (of polls that showed a wait), mean (over bytes) or, of buffers, max; may be
     /// given several times
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
@@ -161,12 +160,6 @@ fn variant(text: &str) -> Result<Variant, String> {
     setting(text, VARIANTS)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
-}
-
 /// Parses a period that timers of the kernel can keep.
 fn period(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
@@ -178,7 +171,7 @@ fn period(text: &str) -> Result<Duration, String> {
 /// Runs the verb. The exit status is the program's.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.refuse_variants_without_effect()?;
-    match (args.attach, &args.cgroup) {
+    match (args.pid, &args.cgroup) {
         (Some(pid), _) => attach::attach(args, pid).map(|exit: Exit| exit.into()),
         (None, Some(path)) => attach::cgroup(args, path).map(|exit: Exit| exit.into()),
         (None, None) => child::run(args).map(ExitCode::from),
@@ -199,10 +192,10 @@ impl Args {
                 Variant::Wireless(true) if self.controller() != ControllerKind::Element => {
                     return refuse("--set wireless=true is for --set controller=element: give that too");
                 }
-                Variant::Controller(ControllerKind::Element) if self.cgroup.is_some() || self.attach.is_some() => {
+                Variant::Controller(ControllerKind::Element) if self.cgroup.is_some() || self.pid.is_some() => {
                     return refuse(
                         "--set controller=element sleeps in calls that write, which cannot be seen with --cgroup and \
-                         --attach: choose another controller",
+                         --pid: choose another controller",
                     );
                 }
                 _ => {}

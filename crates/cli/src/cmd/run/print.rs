@@ -18,7 +18,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
-use super::{Args, Format, live_line::LiveLine};
+use super::{Args, live_line::LiveLine};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Subject},
@@ -58,11 +58,7 @@ impl Printer {
     ///
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
-        let format = match args.format {
-            Format::Text => "text",
-            Format::Jsonl => "jsonl",
-        };
-        let format = entry(format).expect("a format of this name");
+        let format = entry(args.format.name()).expect("a format of this name");
         let sink = match args.write.file()? {
             Some(file) => file,
             None => standard_error()?,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use dwell_app::progress::Bar;
 use dwell_sim::{
     Scenario,
@@ -11,6 +10,7 @@ use dwell_sim::{
 };
 
 use crate::{
+    args::Format,
     exit::{Exit, Failure},
     stop::Stop,
     tell::tell,
@@ -51,12 +51,6 @@ struct OutputArgs {
     /// Write a page of HTML with charts as well
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {

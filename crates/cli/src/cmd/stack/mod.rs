@@ -4,14 +4,13 @@ mod print;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::ValueEnum;
 use dwell_engine::{
     histogram::Figure,
     layers::{Config, Segment},
 };
 
 use crate::{
-    args::{nanos, positive_duration, sample_bytes},
+    args::{Format, nanos, positive_duration, sample_bytes},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     source::StackArgs,
@@ -27,7 +26,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell stack --port 443                     one table per second, until Ctrl-C
+  dwell stack -p 443                         one table per second, until Ctrl-C
   dwell stack --duration 10s --interval 10s  one table of ten seconds, all connections
   dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
   dwell stack --port 6379 --sample-bytes 64  for connections with short messages
@@ -43,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     selection: StackArgs,
 
-    /// Time between two tables
+    /// Length of an interval, after which a table is printed
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -59,11 +58,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     sample_interval: Option<Duration>,
 
-    /// Also report each flow, one direction of a connection, separately
+    /// Also report each flow separately, one direction of a connection
     #[arg(long)]
     flows: bool,
 
-    /// Most flows to keep apart in an interval; others count in the sums only
+    /// Maximum number of flows to keep apart in an interval; others count in the sums only
     #[arg(long, value_name = "N", default_value_t = 1024, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
 
@@ -95,18 +94,12 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// How to print
+    /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
     #[command(flatten)]
     write: WriteArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
 }
 
 /// Runs the verb.

@@ -6,7 +6,7 @@ use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Seg
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
 use dwell_records::{Output, Record, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry};
 
-use super::{Args, Format, name_with_direction};
+use super::{Args, name_with_direction};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -16,11 +16,7 @@ use crate::{
 };
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let format = match args.format {
-        Format::Text => "text",
-        Format::Jsonl => "jsonl",
-    };
-    let format = entry(format).expect("a format of this name");
+    let format = entry(args.format.name()).expect("a format of this name");
     let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {

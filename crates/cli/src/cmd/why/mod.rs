@@ -49,12 +49,11 @@ pub struct Args {
     #[arg(value_name = "PROGRAM", last = true, conflicts_with = "target")]
     command: Vec<OsString>,
 
-    /// How long to look; with a program until it ends, if that is earlier [default: 10s; with a program,
-    /// until it ends]
+    /// End after this time; a program may end earlier [default: 10s; with a program, until it ends]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Output format
+    /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -5,7 +5,7 @@ use dwell_engine::{
     rtt::Figures,
 };
 
-use super::{Ends, UNKNOWN, cell, printable};
+use super::{Ends, UNKNOWN, cell, counted, printable};
 use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary};
 
 const FIGURES: [&str; 10] = ["count", "min", "p50", "p90", "p99", "max", "mean", "queue", "resent", "CE"];
@@ -48,6 +48,10 @@ pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
         return;
     }
     table.write(out);
+    if summary.cut() > 0 {
+        let note = format!("{} not shown, because of --top.\n", counted(summary.cut() as u64, "line", "lines"));
+        out.extend_from_slice(note.as_bytes());
+    }
     if summary.overflowed() {
         let note = format!(
             "Only the first {} flows have lines of their own: \"other flows\" are those that came later.\n",

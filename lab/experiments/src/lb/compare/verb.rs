@@ -37,7 +37,7 @@ pub struct Compare {
     load: f64,
     /// Time for which clients open connections; the server is slow from 10 s to 20 s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Runs of each balancer, with consecutive seeds; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -216,7 +216,7 @@ fn run_once(
         scenario: Scenario::Slowed,
         policy: Policy::Maglev,
         load: args.load,
-        time: args.time,
+        time: args.duration,
         work: Work::Exponential(WORK),
         requests: REQUESTS,
         settings: Vec::new(),

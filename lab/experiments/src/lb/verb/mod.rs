@@ -49,7 +49,7 @@ pub struct Lb {
     runs: u32,
     /// Time for which clients open connections [default: the scenario's]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
-    time: Option<Duration>,
+    duration: Option<Duration>,
     /// Mean service time of a request, which is exponential [default: 5ms, shared and limited: 400us]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     work: Option<Duration>,
@@ -205,7 +205,7 @@ impl Runs<'_> {
     }
 
     fn time(&self) -> Duration {
-        self.args.time.unwrap_or(self.scenario.time())
+        self.args.duration.unwrap_or(self.scenario.time())
     }
 
     fn work(&self) -> Duration {

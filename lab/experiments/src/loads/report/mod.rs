@@ -236,6 +236,10 @@ impl Report {
 impl ReportOptions {
     fn arguments(&self, estimator: &str) -> Vec<String> {
         let epoch = format!("{}ns", self.epoch.as_nanos());
-        ["--epoch", &epoch, "--estimator"].into_iter().chain(estimator.split_whitespace()).map(str::to_owned).collect()
+        ["--interval", &epoch, "--estimator"]
+            .into_iter()
+            .chain(estimator.split_whitespace())
+            .map(str::to_owned)
+            .collect()
     }
 }

@@ -62,7 +62,11 @@ pub fn respond(
     let arguments = |estimator: &str| -> Vec<String> {
         let epoch = format!("{}ns", epoch.as_nanos());
         // A name, and options of its own.
-        ["--epoch", &epoch, "--estimator"].into_iter().chain(estimator.split_whitespace()).map(str::to_owned).collect()
+        ["--interval", &epoch, "--estimator"]
+            .into_iter()
+            .chain(estimator.split_whitespace())
+            .map(str::to_owned)
+            .collect()
     };
     let records = |name: &str| -> PathBuf { folder.join(name) };
     let mut asked = options.clone();

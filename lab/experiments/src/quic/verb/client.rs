@@ -27,7 +27,7 @@ pub struct Client {
     policy: Policy,
     /// Longest time that the program may run
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     #[command(flatten)]
     common: Common,
 }
@@ -35,7 +35,8 @@ pub struct Client {
 impl Client {
     pub fn run(&self) -> Result<Exit, Failure> {
         let scene = self.common.scene(None)?;
-        let options = ClientProgramOptions { command: self.command.clone(), policy: self.policy, timeout: self.time };
+        let options =
+            ClientProgramOptions { command: self.command.clone(), policy: self.policy, timeout: self.duration };
         let run = quic::client_program((&scene).into(), &options)?;
         self.common.judge(&[goals::client(&self.command, &run)])
     }

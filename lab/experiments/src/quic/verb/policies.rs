@@ -35,7 +35,7 @@ pub struct Policies {
     skew: f64,
     /// Time for which clients arrive, with each policy
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Mean service time of a request, which is exponential
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     work: Duration,
@@ -127,7 +127,7 @@ impl Policies {
             clients: self.clients.into(),
             rate: self.rate,
             skew: self.skew,
-            time: self.time,
+            time: self.duration,
             work: self.work,
             bytes: self.bytes,
             tickets: self.tickets.into(),

@@ -205,7 +205,7 @@ impl Run<'_> {
         let mut scores = Vec::new();
         for estimator in self.estimators {
             let epoch = format!("{}ns", self.epoch.as_nanos());
-            let arguments: Vec<String> = ["--epoch", &epoch, "--estimator"]
+            let arguments: Vec<String> = ["--interval", &epoch, "--estimator"]
                 .into_iter()
                 .chain(estimator.split_whitespace())
                 .map(str::to_owned)

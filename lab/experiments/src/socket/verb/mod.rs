@@ -49,7 +49,7 @@ pub struct Socket {
     minimize: bool,
     /// How long applications send; figures leave out the first 2 s
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Runs of each setting; the settings take turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -187,12 +187,12 @@ impl Bench<'_> {
         fs::create_dir(&folder)
             .with_context(|| format!("make the folder {}", folder.display()))
             .map_err(Failure::usage)?;
-        tell(format_args!("{}: {}, {:?}: {label}", scenario.name, scenario.about, self.args.time));
+        tell(format_args!("{}: {}, {:?}: {label}", scenario.name, scenario.about, self.args.duration));
         let outcome = crate::socket::run(&Options {
             scenario: scenario.clone(),
             setting,
             watch: Some(watch),
-            time: self.args.time,
+            time: self.args.duration,
             offload: if self.args.no_offload { Offload::Off } else { Offload::On },
             programs: self.programs.clone(),
             folder: folder.clone(),

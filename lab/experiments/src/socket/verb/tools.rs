@@ -15,18 +15,18 @@ use crate::{
 /// Compare the latency that common tools report with the truth, while a send buffer is full
 ///
 /// A bulk flow with cubic fills its send buffer and a FIFO of 400 ms, at 10 Mbit/s and a round trip of
-/// 50 ms. Meanwhile ping, hping3, httping, ss, `dwell run --attach` and libdwell measure; then iperf3,
+/// 50 ms. Meanwhile ping, hping3, httping, ss, `dwell run --pid` and libdwell measure; then iperf3,
 /// which is such a flow itself. The truth is the time of the application's blocks of 16 KB from write
 /// to read. Needs these tools.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo dwell-lab socket tools             20 s of each
-  sudo dwell-lab socket tools --time 5s   a quick look")]
+  sudo dwell-lab socket tools --duration 5s   a quick look")]
 pub struct Tools {
     /// How long the tools measure, after 6 s in which the flow fills buffer and queue
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Output format: text, or jsonl, one object per tool
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -51,9 +51,9 @@ struct Object<'a> {
 pub(super) fn run(args: &Tools) -> Result<Exit, Failure> {
     tell(format_args!(
         "10 Mbit/s, round trips of 50 ms, 400 ms of queue; {:?} with a bulk flow, then iperf3 by itself",
-        args.time
+        args.duration
     ));
-    let rows = compare(args.time, &Programs::find()?)?;
+    let rows = compare(args.duration, &Programs::find()?)?;
     args.format.say(&head())?;
     for row in &rows {
         let object = Object::of(row);

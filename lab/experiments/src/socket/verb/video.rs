@@ -32,14 +32,14 @@ Bottlenecks:
 
 Examples:
   sudo dwell-lab socket video                    both, a minute of film by each of the servers
-  sudo dwell-lab socket video codel --time 10s   a short one behind CoDel")]
+  sudo dwell-lab socket video codel --duration 10s   a short one behind CoDel")]
 pub struct Video {
     /// The bottlenecks, see below [default: all]
     #[arg(value_name = "BOTTLENECK", hide_possible_values = true, value_parser = PossibleValuesParser::new(Queue::ALL.map(Queue::name)))]
     bottlenecks: Vec<String>,
     /// How long each server films
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Output format: text, or jsonl, one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -72,10 +72,10 @@ struct Object<'a> {
 }
 
 pub(super) fn run(args: &Video) -> Result<Exit, Failure> {
-    if args.time < SHORTEST {
+    if args.duration < SHORTEST {
         return Err(Failure::usage(anyhow!(
-            "--time {:?} is too short for frames: use {SHORTEST:?} or more",
-            args.time
+            "--duration {:?} is too short for frames: use {SHORTEST:?} or more",
+            args.duration
         )));
     }
     let programs = Programs::find()?;
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Video) -> Result<Exit, Failure> {
     let mut goals = Vec::new();
     for behind in queues {
         for server in Server::ALL {
-            let outcome = video::run(&Options::behind(behind, server, args.time, &programs))?;
+            let outcome = video::run(&Options::behind(behind, server, args.duration, &programs))?;
             if let Some(statistics) = &outcome.queue {
                 tell(format_args!("{}, {}: {}", behind.name(), server.name(), queue(statistics)));
             }

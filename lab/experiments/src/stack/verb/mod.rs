@@ -44,7 +44,7 @@ pub struct Stack {
     scenarios: Vec<Named>,
     /// How long the application sends; with --sampling, at each size
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
-    time: Duration,
+    duration: Duration,
     /// Stamp one of N bytes: a power of two from 64 to 16777216
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = sample_bytes)]
     sample_bytes: u32,
@@ -84,7 +84,7 @@ const KERNELS: &str = "DWELL_KERNELS";
 
 pub fn run(args: &Stack) -> Result<Exit, Failure> {
     if args.sampling {
-        return sampling::run(args.time);
+        return sampling::run(args.duration);
     }
     let folder = folders("dwell-stack-", args.keep.as_deref())?;
     let chosen: Vec<Scenario> = match args.scenarios.as_slice() {
@@ -112,10 +112,10 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
                 store.display()
             )));
         }
-        tell(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.time));
+        tell(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.duration));
         let outcome = super::run(&Options {
             scenario,
-            time: args.time,
+            time: args.duration,
             sample_bytes: args.sample_bytes,
             programs: Programs::find()?,
             folder: folder.path().to_owned(),
@@ -155,7 +155,7 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
     let format = entry("text").expect("a format of this name");
     let mut output = Output::new((format.new)(), Sink::stdout()?, Source::default());
     output.lines(|text| {
-        *text = format!("{}: {}, {:?}\n", scenario.name(), scenario.about(), args.time);
+        *text = format!("{}: {}, {:?}\n", scenario.name(), scenario.about(), args.duration);
         if scenario.is_emulated() {
             text.push_str(EMULATED);
         }
