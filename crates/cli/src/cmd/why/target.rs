@@ -10,6 +10,11 @@ pub fn parse(text: &str) -> Result<Selected> {
     if let Ok(pid) = text.parse::<u32>() {
         return Ok(Selected::Process(pid));
     }
+    // IPv6 addresses may begin with a colon.
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(Selected::Ends { addresses: vec![address.to_canonical()], port: None });
+    }
     if let Some(port) = text.strip_prefix(':') {
         return Ok(Selected::Ends { addresses: Vec::new(), port: Some(parse_port(port, text)?) });
     }
@@ -21,10 +26,6 @@ pub fn parse(text: &str) -> Result<Selected> {
             "'{text}' is a unit of systemd: name its process, as in \
              `dwell why $(systemctl show -p MainPID --value {text})`"
         );
-    }
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(Selected::Ends { addresses: vec![address.to_canonical()], port: None });
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(parse_port(port, text)?)),

@@ -27,7 +27,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     vec![
         remedy(
-            format!("sudo dwell rtt --filter {} --duration 10s", peer_address(evidence)),
+            round_trips(evidence, ""),
             "confirms the round trip on the wire; then send several requests at once (pipelining, batches, more \
              connections), or move the two closer to each other",
         ),

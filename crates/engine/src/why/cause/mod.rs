@@ -151,6 +151,13 @@ fn peer_address(evidence: &Evidence) -> String {
     evidence.target.peer.map_or_else(|| "HOST".to_owned(), |peer| peer.to_string())
 }
 
+/// A command that measures round trips with the peer, on the device that leads there. `and` narrows the filter.
+fn round_trips(evidence: &Evidence, and: &str) -> String {
+    let peer = peer_address(evidence);
+    let device = format!("$(ip -o route get {peer} | grep -oP ' dev \\K\\S+')");
+    format!("sudo dwell rtt -i {device} --filter 'host {peer}{and}' --duration 10s")
+}
+
 /// What a process did, in the facts of causes that lie in the application.
 fn process_facts(evidence: &Evidence) -> Vec<Fact> {
     let process = evidence.process.as_ref();

@@ -33,7 +33,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "asks the peer's host what its service waits for",
         ),
         remedy(
-            format!("sudo dwell rtt --filter {}:{port} --duration 10s", peer_address(evidence)),
+            round_trips(evidence, &format!(" and port {port}")),
             "shows whether the path is slow instead, for requests that others send",
         ),
     ]
