@@ -34,7 +34,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "keeps the queue short; below a shaper, attach it to the shaper's class instead",
         ),
         remedy(
-            format!("sudo dwell run --minimize --attach {}", pid(evidence)),
+            format!("sudo dwell run --minimize --pid {}", pid(evidence)),
             "keeps this program's bytes out of the queue of its socket meanwhile",
         ),
     ]

@@ -37,7 +37,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "shows whether this host's own device drops them: a cable, a duplex mismatch, a full ring",
         ),
         remedy(
-            format!("sudo dwell run --congestion bbr --attach {}", pid(evidence)),
+            format!("sudo dwell run --congestion bbr --pid {}", pid(evidence)),
             "a congestion control that does not slow down for single losses, until Ctrl-C",
         ),
     ]

@@ -32,7 +32,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let mut remedies = vec![
         remedy(
-            format!("sudo dwell run --congestion bbr --attach {}", pid(evidence)),
+            format!("sudo dwell run --congestion bbr --pid {}", pid(evidence)),
             "a congestion control that keeps queues short, on the running connections, until Ctrl-C",
         ),
         remedy(
