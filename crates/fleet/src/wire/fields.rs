@@ -12,8 +12,10 @@ use serde::{
     de::{Error, SeqAccess, Visitor},
 };
 
-/// Longest name of a counter or a hook, in bytes.
+/// Longest name of a counter, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
+/// Longest names of the hooks at one end of a segment, in bytes: the driver's end has four.
+pub const MAX_HOOKS_BYTES: usize = 256;
 /// Counters in a message at most; a collector keeps no more of an agent.
 pub const MAX_COUNTERS: usize = 256;
 
@@ -63,10 +65,10 @@ pub fn counters<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<(String, u64)>, 
 
 pub fn hooks<'a, D: Deserializer<'a>>(from: D) -> Result<SegmentHooks, D::Error> {
     let hooks = SegmentHooks::deserialize(from)?;
-    let is_short = |name: &Option<String>| name.as_ref().is_none_or(|name| name.len() <= MAX_NAME_BYTES);
+    let is_short = |name: &Option<String>| name.as_ref().is_none_or(|name| name.len() <= MAX_HOOKS_BYTES);
     match is_short(&hooks.from) && is_short(&hooks.to) {
         true => Ok(hooks),
-        false => Err(D::Error::custom("length of a hook's name")),
+        false => Err(D::Error::custom("length of hooks' names")),
     }
 }
 

@@ -16,7 +16,7 @@ use dwell_engine::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use fields::{MAX_COUNTERS, MAX_NAME_BYTES};
+pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_NAME_BYTES};
 pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, read_within, write};
 pub use traces::ByteTraces;
 
@@ -137,7 +137,7 @@ pub struct SegmentReport {
     pub first: SegmentFigures,
     /// Times of bytes that were retransmitted or received again.
     pub again: Histogram,
-    /// The hooks at the ends of the segment, with names of at most [`MAX_NAME_BYTES`].
+    /// The hooks at the ends of the segment, with names of at most [`MAX_HOOKS_BYTES`] at each.
     #[serde(deserialize_with = "fields::hooks")]
     pub hooks: SegmentHooks,
 }

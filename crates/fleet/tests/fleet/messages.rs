@@ -9,7 +9,8 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
-    IntervalReport, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_NAME_BYTES, SegmentReport, VERSION, decode, encode, read, write,
+    IntervalReport, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES, SegmentReport, VERSION, decode,
+    encode, read, write,
 };
 use proptest::prelude::*;
 
@@ -36,6 +37,10 @@ fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
     trace
 }
 
+/// The end of a segment with the most hooks.
+const DRIVER_HOOKS: &str =
+    "tp_btf/napi_gro_receive_entry,tp_btf/napi_gro_frags_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry";
+
 fn batch(traces: Vec<ByteTrace>) -> Batch {
     let mut histogram = Histogram::default();
     histogram.record(1_000);
@@ -43,7 +48,7 @@ fn batch(traces: Vec<ByteTrace>) -> Batch {
     let report = SegmentReport {
         first: SegmentFigures { segment: Segment::Queueing, histogram: histogram.clone() },
         again: Histogram::default(),
-        hooks: SegmentHooks { from: Some("tp_btf/net_dev_queue".into()), to: None, missing: Some(Layer::TxDriver) },
+        hooks: SegmentHooks { from: Some(DRIVER_HOOKS.into()), to: None, missing: Some(Layer::TxDriver) },
     };
     Batch {
         number: 9,
@@ -147,7 +152,7 @@ fn more_or_longer_names_than_an_agent_has_are_refused() {
     assert!(counters(MAX_COUNTERS, MAX_NAME_BYTES).is_ok());
     assert!(matches!(counters(MAX_COUNTERS + 1, 1), Err(FrameError::Content(_))));
     assert!(matches!(counters(1, MAX_NAME_BYTES + 1), Err(FrameError::Content(_))));
-    let long = Some("x".repeat(MAX_NAME_BYTES + 1));
+    let long = Some("x".repeat(MAX_HOOKS_BYTES + 1));
     let changes: [&dyn Fn(&mut Batch); 3] = [
         &|batch| batch.content.intervals[0].segments[0].hooks.to = long.clone(),
         &|batch| batch.content.intervals = vec![batch.content.intervals[0].clone(); 65],
