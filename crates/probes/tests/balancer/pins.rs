@@ -398,5 +398,5 @@ fn root_pins_are_in_bpffs_or_nowhere() {
     let failed = Plane::run_at(&options(), &interface, &folder).err();
     let _ = fs::remove_dir(&folder);
     let message = failed.unwrap().to_string();
-    assert!(message.contains("mount -t bpf"), "{message}");
+    assert!(message.contains("not in a BPF file system"), "{message}");
 }
