@@ -57,7 +57,7 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
         let namespace = place["namespace"].as_str().unwrap_or("here");
         (text(place, "device").to_owned(), namespace.to_owned(), text(place, "point").to_owned())
     };
-    // Not each byte has each hop: some virtual machines run no BPF programs in softirqs that interrupt the host's agent.
+    // Not each byte has each hop: some virtual machines run no BPF programs in a few softirqs.
     let hops: Vec<_> = objects_of(&run, "stack.hop")
         .into_iter()
         .filter(|hop| hop["origin"]["device"] == "eth0" && hop["origin"]["namespace"].is_null())
