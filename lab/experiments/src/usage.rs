@@ -1,11 +1,11 @@
-//! What running processes use: processor time, memory, BPF links.
+//! What running processes use: processor time, memory; and whether they have attached.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-use dwell_testbed::{Result, signals::Signals};
+use dwell_testbed::{Result, harness::links, signals::Signals};
 use nix::time::{ClockId, clock_gettime};
 
 /// What a process has used since its start.
@@ -59,14 +59,7 @@ fn process_group(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
-/// Returns the number of BPF links that a process holds: it is attached as soon as it holds one for each direction.
-pub(crate) fn bpf_links(process: u32) -> usize {
-    let files = fs::read_dir(format!("/proc/{process}/fdinfo")).into_iter().flatten().flatten();
-    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-    texts.filter(|text| text.contains("link_type:")).count()
-}
-
-/// Waits until a process has attached. Returns false if it has not within `limit`; fails as `check` does, which is asked
+/// Waits until a process has attached: it holds a BPF link for each direction. Returns false if it has not within `limit`; fails as `check` does, which is asked
 /// again and again.
 pub(crate) fn attaches(
     process: u32,
@@ -75,7 +68,7 @@ pub(crate) fn attaches(
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<bool> {
     let begun = Instant::now();
-    while bpf_links(process) < 2 {
+    while links(process) < 2 {
         check()?;
         if begun.elapsed() > limit {
             return Ok(false);

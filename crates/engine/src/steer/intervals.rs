@@ -148,13 +148,21 @@ impl Intervals {
     /// others.
     pub fn end(&mut self, backends: &[BackendState]) -> Vec<BackendStats> {
         let mut next = HashMap::with_capacity(backends.len());
-        let usual_ns = self.usual_ns();
-        let stats = backends.iter().map(|backend| {
+        let answered: Vec<Option<Latency>> = backends
+            .iter()
+            .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &[]))
+            .collect();
+        let usual_ns = median_ns(&answered);
+        let stats = backends.iter().zip(answered).map(|(backend, answered)| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
+            let overdue = overdue(&backend.pending, answered.map(|own| own.mean_ns).or(usual_ns));
             let stats = BackendStats {
                 real: backend.real,
                 configured: backend.configured,
-                latency: self.config.latency(&real.intervals, &backend.pending, usual_ns),
+                latency: match overdue.is_empty() {
+                    true => answered,
+                    false => self.config.latency(&real.intervals, &overdue),
+                },
                 requests: real.requests,
                 active: backend.active,
                 is_usable: backend.is_usable,
@@ -173,15 +181,16 @@ impl Intervals {
     }
 }
 
-impl Intervals {
-    /// Returns the median of the backends' latencies. `None` if no backend has one.
-    fn usual_ns(&self) -> Option<u64> {
-        let latencies = self.reals.values().filter_map(|real| self.config.answered(&real.intervals, 0));
-        let mut means: Vec<u64> =
-            latencies.map(|(sums, intervals)| self.config.mean(&sums, &[], intervals).mean_ns).collect();
-        means.sort_unstable();
-        means.get(means.len() / 2).copied()
-    }
+/// Returns the median of the backends' latencies. `None` if no backend has one.
+fn median_ns(latencies: &[Option<Latency>]) -> Option<u64> {
+    let mut means: Vec<u64> = latencies.iter().flatten().map(|latency| latency.mean_ns).collect();
+    means.sort_unstable();
+    means.get(means.len() / 2).copied()
+}
+
+/// Returns the requests that have waited for [`OVERDUE`] times what is usual, by age: the least age, and their number.
+fn overdue(pending: &Pending, usual_ns: Option<u64>) -> Vec<(u64, u32)> {
+    usual_ns.map_or_else(Vec::new, |usual_ns| pending.at_least(usual_ns.saturating_mul(OVERDUE)).collect())
 }
 
 /// Returns whether the estimate is of a single response, with no other objection to it.
@@ -195,31 +204,11 @@ fn is_single(record: &Record, estimate: &Estimate) -> bool {
 }
 
 impl IntervalsConfig {
-    /// Returns the latency over the newest intervals that together have enough connections. A request that has waited
-    /// for [`OVERDUE`] times what is usual, here or elsewhere, counts as a response that took as long as it has waited:
-    /// a backend that answers nothing makes no estimate, and that is not good news.
-    fn latency(
-        &self,
-        intervals: &VecDeque<HashMap<Connection, Sum>>,
-        pending: &Pending,
-        usual_ns: Option<u64>,
-    ) -> Option<Latency> {
-        let own_ns = self.answered(intervals, 0).map(|(sums, intervals)| self.mean(&sums, &[], intervals).mean_ns);
-        let overdue: Vec<_> = match own_ns.or(usual_ns) {
-            Some(usual_ns) => pending.at_least(usual_ns.saturating_mul(OVERDUE)).collect(),
-            None => Vec::new(),
-        };
-        let late = overdue.iter().map(|(_, count)| *count as usize).sum();
-        let (sums, intervals) = self.answered(intervals, late)?;
-        Some(self.mean(&sums, &overdue, intervals))
-    }
-
-    /// Returns the responses of the newest intervals in which enough connections had some, along with `late` others.
-    fn answered(
-        &self,
-        intervals: &VecDeque<HashMap<Connection, Sum>>,
-        late: usize,
-    ) -> Option<(HashMap<Connection, Sum>, u32)> {
+    /// Returns the latency over the newest intervals that together have enough connections. An overdue request counts as
+    /// a response that took as long as it has waited: a backend that answers nothing makes no estimate, and that is not
+    /// good news.
+    fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>, overdue: &[(u64, u32)]) -> Option<Latency> {
+        let late: usize = overdue.iter().map(|(_, count)| *count as usize).sum();
         let enough = self.min_connections as usize;
         let mut sums: HashMap<Connection, Sum> = HashMap::new();
         for (back, interval) in intervals.iter().rev().enumerate() {
@@ -230,7 +219,7 @@ impl IntervalsConfig {
                 sum.samples += new.samples;
             }
             if sums.len() + late >= enough {
-                return Some((sums, back as u32 + 1));
+                return Some(self.mean(&sums, overdue, back as u32 + 1));
             }
         }
         None

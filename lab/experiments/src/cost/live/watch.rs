@@ -8,14 +8,14 @@ use std::{
 
 use super::super::{dwell, stop::Stop};
 use anyhow::{Context, Result, bail};
-use dwell_testbed::Guarded;
+use dwell_testbed::{Guarded, harness::links};
 use nix::sys::signal::Signal;
 
 use super::{
     net::{Net, WATCHED},
     traffic::{Rate, SETTLE, Traffic, send, wait},
 };
-use crate::usage::{bpf_links, cpu_time};
+use crate::usage::cpu_time;
 
 /// The figures of a run of dwell.
 pub struct Watched {
@@ -93,7 +93,7 @@ fn figure(told: &str, name: &str) -> Option<i64> {
 /// Waits until dwell is attached: it holds a link for each direction, or filters on a kernel without tcx.
 fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()> {
     wait(stop, "dwell to attach", || {
-        if bpf_links(dwell.id()) >= 2 {
+        if links(dwell.id()) >= 2 {
             return Ok(true);
         }
         if let Some(status) = dwell.try_wait()? {
