@@ -255,6 +255,8 @@ mod tests {
             own: [192, 0, 2, 9].into(),
             sync_port: None,
             secret: [0; 32],
+            is_past: false,
+            confirmed: 0,
         }
     }
 

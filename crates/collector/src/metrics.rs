@@ -60,6 +60,16 @@ const REFUSED_DELETED: Family = Family::counter(
     &[],
     "Refused rows that were deleted to make room for newer ones.",
 );
+const LOST: Family = Family::counter(
+    "dwell_collect_lost_batches_total",
+    &["why"],
+    "Batches of agents that will never be stored here; the store's table lost names them.",
+);
+const KILLED: Family = Family::counter(
+    "dwell_collect_killed_runs_total",
+    &[],
+    "Runs of agents that ended without taking leave, so that their last measurements are lost.",
+);
 const STORED: Family = Family::counter("dwell_collect_batches_total", &[], "Batches that were stored.");
 
 /// What a collector has counted.
@@ -76,6 +86,10 @@ pub struct Counts {
     pub agents: usize,
     /// Batches stored.
     pub stored: u64,
+    /// Batches that are lost, by reason.
+    pub lost_batches: Vec<(&'static str, u64)>,
+    /// Runs of agents that were killed.
+    pub killed_runs: u64,
     /// How forwarding to a server goes, if there is one.
     pub forward: Option<ForwardStatus>,
     /// Rows that the server did not take and that are kept.
@@ -109,6 +123,7 @@ impl CollectorMetrics {
             (LEFT_OUT, counts.left_out),
             (REFUSED, counts.refused),
             (DEFERRED, counts.deferred),
+            (LOST, counts.lost_batches),
             (INSERTS_FAILED, counts.forward.map_or(Vec::new(), |forward| forward.failures.by_reason().to_vec())),
         ];
         for (family, mut counts) in labelled {
@@ -132,6 +147,7 @@ impl CollectorMetrics {
         }
         numbers.add(AGENTS, &[], counts.agents as f64);
         numbers.add(STORED, &[], counts.stored as f64);
+        numbers.add(KILLED, &[], counts.killed_runs as f64);
         self.numbers = numbers;
     }
 }
@@ -166,6 +182,8 @@ mod tests {
             deferred: vec![("spool", 6)],
             agents,
             stored: 7,
+            lost_batches: vec![("gap", 8)],
+            killed_runs: 9,
             forward,
             refused_rows_kept: 2,
         };
@@ -188,6 +206,8 @@ mod tests {
             "dwell_collect_refused_rows_total 9".to_owned(),
             "dwell_collect_refused_rows_kept 2".to_owned(),
             "dwell_collect_insert_rows 100".to_owned(),
+            r#"dwell_collect_lost_batches_total{why="gap"} 8"#.to_owned(),
+            "dwell_collect_killed_runs_total 9".to_owned(),
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
         }

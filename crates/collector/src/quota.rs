@@ -65,7 +65,8 @@ pub fn cost(batch: &Batch, bytes: usize) -> usize {
         2 * interval.segments.len() + of_flows + interval.rtts.len()
     };
     let rows: usize = batch.content.intervals.iter().map(of_interval).sum();
-    bytes + (rows + batch.content.counters.len()) * ROW_BYTES
+    // The run's own row, and one of a loss.
+    bytes + (rows + batch.content.counters.len() + 2) * ROW_BYTES
 }
 
 #[cfg(test)]

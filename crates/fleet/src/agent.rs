@@ -72,9 +72,11 @@ impl Batcher {
         self.uplink.backlog()
     }
 
-    /// Sends the rest, and waits at most `timeout` until all batches are stored. Returns what is left.
+    /// Sends the rest and that it is the end of this run, and waits at most `timeout` until all batches are stored. Returns
+    /// what is left.
     pub fn finish(mut self, timeout: Duration) -> Backlog {
         self.flush();
+        self.uplink.push(Content { is_last: true, ..Content::default() });
         self.uplink.finish(timeout)
     }
 

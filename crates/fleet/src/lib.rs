@@ -5,7 +5,7 @@
 //! a [`Handler`]. Both sides exchange the frames of [`wire`] over TLS 1.3, and each authenticates the other by its
 //! [`Identity`].
 //!
-//! This crate measures nothing and writes nothing to disk.
+//! This crate measures nothing. All that it writes to disk is the outbox, if it has a folder.
 
 #![deny(clippy::print_stderr, reason = "only the binary writes messages to people")]
 
@@ -23,7 +23,7 @@ pub use agent::Batcher;
 pub use error::Error;
 pub use identity::{Identity, Key};
 pub use link::Secret;
-pub use outbox::{Backlog, Outbox};
+pub use outbox::{Backlog, BufferError, Outbox};
 pub use server::{Agent, Busy, Handler, Limits, Refusals, Server};
 pub use session::clock_session;
 pub use uplink::{CollectorAddress, Event, Uplink};

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     Backlog, Error, Identity, Outbox, Secret,
     link::{HANDSHAKE_TIMEOUT, Link},
-    outbox::Next,
+    outbox::{Next, Run},
     wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
 };
 
@@ -82,7 +82,16 @@ pub enum Event {
     Connected {
         /// The collector's address.
         collector: SocketAddr,
+        /// Whether these are batches that an earlier run has left on disk.
+        is_past: bool,
     },
+    /// The collector will never store a batch, which is given up.
+    Rejected {
+        /// Why, for people to read.
+        reason: String,
+    },
+    /// The disk that batches are kept on has failed, or works again.
+    Disk(String),
     /// The collector stores nothing at present, and the agent waits as it was asked to.
     Busy {
         /// Why, for people to read.
@@ -110,8 +119,8 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// Starts to connect to the collector. At most `max_bytes` of batches wait for it. The thread calls `on_event` with
-    /// each change of the connection.
+    /// Starts to connect to the collector, to send what is in `outbox`, which is of the run of `hello`. The thread calls
+    /// `on_event` with each change of the connection.
     ///
     /// # Errors
     ///
@@ -120,12 +129,12 @@ impl Uplink {
         collector: CollectorAddress,
         identity: Identity,
         hello: Hello,
-        max_bytes: usize,
+        outbox: Outbox,
         on_event: impl FnMut(Event) + Send + 'static,
     ) -> Result<Uplink, Error> {
         let (stop, stopped) = mpsc::channel();
         let (running, ended) = mpsc::channel();
-        let uplink = Uplink { outbox: Arc::new(Outbox::new(max_bytes)), stream: Arc::default(), stop, ended };
+        let uplink = Uplink { outbox: Arc::new(outbox), stream: Arc::default(), stop, ended };
         let mut worker = Worker {
             collector,
             identity,
@@ -175,6 +184,14 @@ impl Drop for Uplink {
     }
 }
 
+/// How a connection ended in order.
+enum SessionEnd {
+    /// The outbox is closed, and all its batches are stored.
+    Finished,
+    /// The batches of this run are stored; those of another are next.
+    OtherRun,
+}
+
 /// The thread's side of an [`Uplink`].
 struct Worker {
     collector: CollectorAddress,
@@ -198,9 +215,12 @@ impl Worker {
         let mut last_reason = None;
         loop {
             let mut was_welcome = false;
-            let Err(reason) = self.session(&mut was_welcome) else {
-                return;
+            let reason = match self.session(&mut was_welcome) {
+                Ok(SessionEnd::Finished) => return,
+                Ok(SessionEnd::OtherRun) => continue,
+                Err(reason) => reason,
             };
+            self.tend_disk();
             if was_welcome {
                 (pause, last_reason) = (MIN_PAUSE, None);
             }
@@ -215,53 +235,78 @@ impl Worker {
         }
     }
 
-    /// Runs one connection until it is lost. Succeeds when the outbox is closed and all its batches are stored.
-    fn session(&mut self, was_welcome: &mut bool) -> Result<(), String> {
+    /// Runs one connection, for the batches of one run, until it is lost or has nothing left to do.
+    fn session(&mut self, was_welcome: &mut bool) -> Result<SessionEnd, String> {
         let (mut link, collector) = self.connect()?;
+        let (run, confirmed) = self.outbox.next_run();
+        let is_past = !self.outbox.is_live(&run);
         let secret = link.secret;
         (self.on_event)(Event::Authenticated { collector, secret });
         link.set_idle_timeout(HELLO_TIMEOUT);
-        link.send(&AgentMessage::Hello(self.hello.clone())).map_err(|error| describe(&error))?;
+        let hello = self.hello_of(&run, confirmed);
+        link.send(&AgentMessage::Hello(hello)).map_err(|error| describe(&error))?;
         let through = match receive(&mut link)? {
             CollectorMessage::Welcome { through } => through,
             CollectorMessage::Refused(reason) => return Err(refused(&reason)),
-            CollectorMessage::Stored { .. } | CollectorMessage::Busy { .. } => return Err(FrameError::Turn.to_string()),
+            _ => return Err(FrameError::Turn.to_string()),
         };
         *was_welcome = true;
-        self.outbox.acknowledge(through);
-        (self.on_event)(Event::Connected { collector });
+        self.outbox.acknowledge(&run, through);
+        (self.on_event)(Event::Connected { collector, is_past });
         let mut pause: Option<Pause> = None;
         loop {
-            let next = self.next(pause.as_ref());
+            let next = self.next(&run, pause.as_ref());
+            self.tend_disk();
+            link.set_idle_timeout(STORE_TIMEOUT);
             let is_batch = matches!(next, Next::Batch(_));
             match next {
-                Next::Closed => return Ok(()),
-                Next::Batch(bytes) => {
-                    link.set_idle_timeout(STORE_TIMEOUT);
-                    link.send_encoded(&bytes).map_err(|error| describe(&error))?;
-                }
-                Next::Timeout => {
-                    link.set_idle_timeout(STORE_TIMEOUT);
-                    link.send(&AgentMessage::KeepAlive).map_err(|error| describe(&error))?;
-                }
+                Next::Closed => return leave(&mut link).map(|()| SessionEnd::Finished),
+                Next::OtherRun => return leave(&mut link).map(|()| SessionEnd::OtherRun),
+                Next::Batch(bytes) => link.send_encoded(&bytes),
+                Next::Timeout => link.send(&AgentMessage::KeepAlive),
             }
+            .map_err(|error| describe(&error))?;
             match receive(&mut link)? {
                 CollectorMessage::Stored { through } => {
-                    self.outbox.acknowledge(through);
+                    self.outbox.acknowledge(&run, through);
                     pause = pause.filter(|_| !is_batch);
                 }
                 CollectorMessage::Busy { reason, retry_ms } => pause = Some(self.pause(reason, retry_ms, pause)),
+                CollectorMessage::Rejected { number, reason } => {
+                    self.outbox.reject(&run, number);
+                    (self.on_event)(Event::Rejected { reason });
+                }
                 CollectorMessage::Refused(reason) => return Err(refused(&reason)),
                 CollectorMessage::Welcome { .. } => return Err(FrameError::Turn.to_string()),
             }
         }
     }
 
+    /// Introduces this agent as the one that made the batches of a run.
+    fn hello_of(&self, run: &Run, confirmed: u64) -> Hello {
+        let is_past = !self.outbox.is_live(run);
+        Hello {
+            run: run.id,
+            boot: run.boot.clone(),
+            // Another boot had another clock, which nobody can compare any more.
+            sync_port: self.hello.sync_port.filter(|_| run.boot == self.hello.boot),
+            is_past,
+            confirmed: if is_past { confirmed } else { confirmed.max(self.hello.confirmed) },
+            ..self.hello.clone()
+        }
+    }
+
+    fn tend_disk(&mut self) {
+        if let Some(notice) = self.outbox.tend_disk() {
+            (self.on_event)(Event::Disk(notice));
+        }
+    }
+
     /// Returns what to send next: while the collector is busy, nothing but keep-alives.
-    fn next(&self, pause: Option<&Pause>) -> Next {
+    fn next(&self, run: &Run, pause: Option<&Pause>) -> Next {
         let left = pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            return self.outbox.next(KEEP_ALIVE);
+            return self.outbox.next(run, KEEP_ALIVE);
         }
         match self.stopped.recv_timeout(left.min(KEEP_ALIVE)) {
             Err(RecvTimeoutError::Timeout) => Next::Timeout,
@@ -304,6 +349,12 @@ fn dial(collector: &str) -> io::Result<TcpStream> {
 
 fn receive(link: &mut Link) -> Result<CollectorMessage, String> {
     link.receive(MAX_FRAME_BYTES).map_err(|error| describe(&error))
+}
+
+/// Takes leave, and waits until the collector has forgotten this connection.
+fn leave(link: &mut Link) -> Result<(), String> {
+    link.send(&AgentMessage::Leave).map_err(|error| describe(&error))?;
+    receive(link).map(|_| ())
 }
 
 fn refused(reason: &str) -> String {

@@ -13,7 +13,7 @@ use dwell_engine::{
 };
 use rusqlite::types::Value;
 
-use crate::{ClockRow, IntervalRow, PathRow};
+use crate::{ClockRow, IntervalRow, LostRow, PathRow};
 
 /// A column.
 #[derive(Debug, Clone, Copy)]
@@ -289,9 +289,41 @@ impl<'a> From<&CounterRow<'a>> for Row<'a> {
     }
 }
 
+static LOST: LazyLock<Table> = LazyLock::new(|| {
+    let columns = [
+        Plain("time_ns", "Int64"),
+        Host("host", "String"),
+        Plain("run", "String"),
+        Plain("from_batch", "UInt64"),
+        Plain("to_batch", "Nullable(UInt64)"),
+        Plain("from_ns", "Nullable(Int64)"),
+        Plain("to_ns", "Nullable(Int64)"),
+        Plain("why", "String"),
+    ];
+    Table::new("lost", "lost", &[&columns])
+});
+
+impl<'a> From<&LostRow<'a>> for Row<'a> {
+    fn from(row: &LostRow<'a>) -> Row<'a> {
+        let run: String = row.run.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (from, to) = row.batches;
+        let cells = vec![
+            plain(row.time_ns),
+            Cell::Host(Some(row.host)),
+            text(Some(&run)),
+            plain(signed(from)),
+            Cell::Plain(optional(to.map(signed))),
+            Cell::Plain(optional(row.since_ns)),
+            Cell::Plain(optional(row.until_ns)),
+            text(Some(row.why.name())),
+        ];
+        Row { table: &LOST, time_ns: row.time_ns, owner: Some(row.host), cells }
+    }
+}
+
 /// All tables that a server has.
-pub(crate) fn tables() -> [&'static Table; 4] {
-    [&INTERVALS, &PATHS, &CLOCK, &COUNTER]
+pub(crate) fn tables() -> [&'static Table; 5] {
+    [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST]
 }
 
 fn plain(value: impl Into<Value>) -> Cell<'static> {

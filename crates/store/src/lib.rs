@@ -17,9 +17,9 @@ use dwell_engine::{
 
 pub use clickhouse::{Address, Login, Server};
 pub use error::{Refusal, StoreError};
-pub use read::{ClockRead, Place, Read, Reader, Span};
+pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
 pub use spool::{RefusedRow, SpoolSize, Waiting};
-pub use sqlite::{Store, Writing, Written};
+pub use sqlite::{BatchState, Store, Unfinished, Writing, Written};
 
 /// The time of bytes in a segment of one host in an interval.
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +113,60 @@ pub struct ClockRow<'a> {
     pub method: &'a str,
     /// Whether the clock has jumped since the previous row.
     pub stepped: bool,
+}
+
+/// Batches of an agent's run that are not stored.
+#[derive(Debug, Clone, Copy)]
+pub struct LostRow<'a> {
+    /// When that was noticed, in Unix time.
+    pub time_ns: i64,
+    /// The host's name.
+    pub host: &'a str,
+    /// The run.
+    pub run: &'a [u8],
+    /// The numbers of the first and of the last batch; the last one of a run that was killed is not known.
+    pub batches: (u64, Option<u64>),
+    /// The time of their measurements, as far as it is known.
+    pub since_ns: Option<i64>,
+    /// The end of that time.
+    pub until_ns: Option<i64>,
+    /// Why they are lost.
+    pub why: Loss,
+}
+
+/// Why batches are not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Loss {
+    /// The agent's buffer was full.
+    BufferFull,
+    /// The agent made a batch that was too long to be sent.
+    TooLong,
+    /// A collector rejected the batch as invalid.
+    Rejected,
+    /// The run ended without taking leave: it was killed, or its host was.
+    Killed,
+    /// The numbers have a gap that nobody explained.
+    Gap,
+    /// Another collector has confirmed them, or this one with another store.
+    Elsewhere,
+}
+
+impl Loss {
+    /// All reasons.
+    pub const ALL: [Loss; 6] =
+        [Loss::BufferFull, Loss::TooLong, Loss::Rejected, Loss::Killed, Loss::Gap, Loss::Elsewhere];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Loss::BufferFull => "buffer-full",
+            Loss::TooLong => "too-long",
+            Loss::Rejected => "rejected",
+            Loss::Killed => "killed",
+            Loss::Gap => "gap",
+            Loss::Elsewhere => "elsewhere",
+        }
+    }
 }
 
 /// How far a collector has come in matching pending bytes.

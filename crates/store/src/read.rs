@@ -70,6 +70,34 @@ pub struct ClockRead {
     pub method: String,
 }
 
+/// Batches of a host that are not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostRead {
+    /// The host's number.
+    pub host: i64,
+    /// The numbers of the first and of the last batch, if that is known.
+    pub batches: (u64, Option<u64>),
+    /// When that was noticed, in Unix time.
+    pub time_ns: i64,
+    /// The time of their measurements, as far as it is known.
+    pub since_ns: Option<i64>,
+    /// The end of that time.
+    pub until_ns: Option<i64>,
+    /// Why they are lost: the name of a [`Loss`](crate::Loss).
+    pub why: String,
+}
+
+/// A time of which a host, which has intervals before it, has none. An idle host has intervals, without bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silence {
+    /// The host's number.
+    pub host: i64,
+    /// The end of the last interval before.
+    pub since_ns: i64,
+    /// The beginning of the next one; the end of the time that was asked for if there is none.
+    pub until_ns: i64,
+}
+
 /// A time, from the first to the second in Unix time. An interval belongs to it if it ends after the first and not
 /// after the second.
 pub type Span = (i64, i64);
@@ -216,6 +244,62 @@ impl Reader {
                 })
             })?;
             rows.collect()
+        })
+    }
+
+    /// Returns the latest losses, at most `most`, the latest first; and how many there are.
+    pub fn lost(&self, span: Span, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
+        let has_table = "SELECT count(*) FROM sqlite_schema WHERE name = 'lost'";
+        let chosen = "ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2";
+        self.read(|db| {
+            // The tables of older versions know of no losses.
+            if db.query_row(has_table, [], |row| row.get::<_, i64>(0))? == 0 {
+                return Ok((Vec::new(), 0));
+            }
+            let count = format!("SELECT count(*) FROM lost WHERE {chosen}");
+            let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
+            let sql = format!(
+                "SELECT host_id, from_batch, to_batch, time_ns, from_ns, to_ns, why FROM lost WHERE {chosen}
+                    ORDER BY time_ns DESC, from_batch DESC LIMIT ?3"
+            );
+            let mut statement = db.prepare(&sql)?;
+            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+                Ok(LostRead {
+                    host: row.get(0)?,
+                    batches: (
+                        row.get::<_, i64>(1)?.cast_unsigned(),
+                        row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
+                    ),
+                    time_ns: row.get(3)?,
+                    since_ns: row.get(4)?,
+                    until_ns: row.get(5)?,
+                    why: row.get(6)?,
+                })
+            })?;
+            Ok((rows.collect::<Result<_, _>>()?, count.cast_unsigned()))
+        })
+    }
+
+    /// Returns the latest times of which hosts have no intervals, at most `most`, the latest first; and how many there are.
+    pub fn silences(&self, span: Span, most: usize) -> Result<(Vec<Silence>, u64), StoreError> {
+        // Half of an interval is no silence: an interval may be late, or a clock may have been corrected.
+        let silences = "WITH ends AS (
+                SELECT host_id, time_ns, interval_ns FROM interval
+                WHERE flow_id IS NULL AND NOT retransmitted AND time_ns > ?1 AND time_ns <= ?2
+                GROUP BY host_id, time_ns
+            ), steps AS (
+                SELECT host_id, time_ns AS since, interval_ns AS length,
+                    lead(time_ns - interval_ns, 1, ?2) OVER (PARTITION BY host_id ORDER BY time_ns) AS until
+                FROM ends
+            ) SELECT host_id, since, until FROM steps WHERE until - since > length + length / 2";
+        self.read(|db| {
+            let count = format!("SELECT count(*) FROM ({silences})");
+            let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
+            let mut statement = db.prepare(&format!("{silences} ORDER BY since DESC LIMIT ?3"))?;
+            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+                Ok(Silence { host: row.get(0)?, since_ns: row.get(1)?, until_ns: row.get(2)? })
+            })?;
+            Ok((rows.collect::<Result<_, _>>()?, count.cast_unsigned()))
         })
     }
 

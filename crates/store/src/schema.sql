@@ -1,4 +1,4 @@
--- The tables of a store, version 3. docs/method/store.md describes them.
+-- The tables of a store, version 4. docs/method/store.md describes them.
 
 -- A host that an agent ran on.
 CREATE TABLE host (
@@ -12,7 +12,9 @@ CREATE TABLE run (
 	host_id INTEGER NOT NULL REFERENCES host,
 	run BLOB NOT NULL,           -- the random number that the agent chose
 	begun_ns INTEGER NOT NULL,   -- when its first batch arrived
-	last_batch INTEGER NOT NULL, -- all its batches up to this one are stored
+	last_batch INTEGER NOT NULL, -- its batches up to this one are stored, or rows of lost name them
+	last_ns INTEGER NOT NULL DEFAULT 0, -- when its last batch arrived
+	ended_ns INTEGER,            -- when it is known to have ended; NULL: it may go on
 	UNIQUE (host_id, run)
 ) STRICT;
 
@@ -111,6 +113,19 @@ CREATE TABLE counter (
 	value INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX counter_by_time ON counter (time_ns);
+
+-- Batches that a run numbered and that are not stored.
+CREATE TABLE lost (
+	time_ns INTEGER NOT NULL,    -- when that was noticed
+	host_id INTEGER NOT NULL REFERENCES host,
+	run TEXT NOT NULL,           -- the run, in hexadecimal digits
+	from_batch INTEGER NOT NULL,
+	to_batch INTEGER,            -- NULL: not known
+	from_ns INTEGER,             -- their measurements are of the time from here ...
+	to_ns INTEGER,               -- ... to here, as far as it is known
+	why TEXT NOT NULL
+) STRICT;
+CREATE INDEX lost_by_time ON lost (time_ns);
 
 -- Byte traces that may still be matched, for the collector alone.
 CREATE TABLE pending (

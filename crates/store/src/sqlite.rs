@@ -11,7 +11,7 @@ use dwell_engine::{flow_id, layers::Ends};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
 
 use crate::{
-    ClockRow, IntervalRow, PathRow, Progress, StoreError,
+    ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
     columns::{Cell, CounterRow, Row, TCP, signed},
     error::remedy,
     spool::{Spooled, enqueue},
@@ -20,8 +20,20 @@ use crate::{
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
 /// The version of the tables in `schema.sql`.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 const SCHEMA: &str = include_str!("schema.sql");
+/// The oldest version that is brought up to date when a collector opens it, and how. Nothing is known about the end of its
+/// runs, so they are not said to have been killed.
+const UPGRADED: i64 = 3;
+const UPGRADE: &str = "
+    ALTER TABLE run ADD COLUMN last_ns INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN ended_ns INTEGER;
+    UPDATE run SET ended_ns = begun_ns;
+    CREATE TABLE lost (
+        time_ns INTEGER NOT NULL, host_id INTEGER NOT NULL REFERENCES host, run TEXT NOT NULL,
+        from_batch INTEGER NOT NULL, to_batch INTEGER, from_ns INTEGER, to_ns INTEGER, why TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX lost_by_time ON lost (time_ns);";
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,23 +95,24 @@ impl Store {
     }
 
     fn prepare(&mut self) -> Result<(), StoreError> {
-        let is_new = is_new(&self.db, &self.path)?;
-        if !is_new {
-            check(&self.db, &self.path)?;
-        }
-        self.prepare_tables(is_new).map_err(|sqlite| self.failed("write", sqlite))
+        let version = match is_new(&self.db, &self.path)? {
+            true => None,
+            false => Some(check(&self.db, &self.path)?),
+        };
+        self.prepare_tables(version).map_err(|sqlite| self.failed("write", sqlite))
     }
 
-    fn prepare_tables(&mut self, is_new: bool) -> rusqlite::Result<()> {
+    /// Creates the tables, or brings those of an older version up to date.
+    fn prepare_tables(&mut self, version: Option<i64>) -> rusqlite::Result<()> {
         self.db.busy_timeout(PATIENCE)?;
         self.db.set_prepared_statement_cache_capacity(64);
         self.db.pragma_update(None, "journal_mode", "WAL")?;
         // A commit must survive a power cut once it is acknowledged.
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.db.pragma_update(None, "foreign_keys", true)?;
-        if is_new {
+        if version != Some(VERSION) {
             let all = self.db.transaction()?;
-            all.execute_batch(SCHEMA)?;
+            all.execute_batch(if version.is_none() { SCHEMA } else { UPGRADE })?;
             all.pragma_update(None, "application_id", APPLICATION)?;
             all.pragma_update(None, "user_version", VERSION)?;
             all.commit()?;
@@ -213,10 +226,10 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
     Ok(marks(db, path)? == (0, 0) && number(db, path, tables)? == 0)
 }
 
-/// Checks that the file is a store of this version.
-pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Checks that the file is a store of a version that is known. Returns it.
+pub(super) fn check(db: &Connection, path: &Path) -> Result<i64, StoreError> {
     match marks(db, path)? {
-        (APPLICATION, VERSION) => Ok(()),
+        (APPLICATION, version @ UPGRADED..=VERSION) => Ok(version),
         (APPLICATION, found) => Err(StoreError::Version { path: path.into(), found, known: VERSION }),
         _ => Err(StoreError::Foreign { path: path.into() }),
     }
@@ -242,6 +255,33 @@ pub(super) fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) 
 /// The result of a write in a transaction. An error rolls all of it back.
 pub type Written<T> = rusqlite::Result<T>;
 
+/// What a store knew of batches that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchState {
+    /// They are stored already, or known to be lost.
+    Known,
+    /// They are new.
+    New {
+        /// The first one that is new.
+        first: u64,
+        /// The numbers before, of which nothing has arrived.
+        gap: Option<(u64, u64)>,
+        /// When the last batch before them arrived, in Unix time.
+        since_ns: Option<i64>,
+    },
+}
+
+/// A run that may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Its identifier.
+    pub run: Vec<u8>,
+    /// Its last batch.
+    pub last: u64,
+    /// When that arrived, in Unix time.
+    pub last_ns: i64,
+}
+
 /// An open transaction.
 #[derive(Debug)]
 pub struct Writing<'a> {
@@ -252,13 +292,51 @@ pub struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Records a batch of an agent's run. False if it is stored already: then its content must not be written again.
-    pub fn batch(&mut self, host: &str, run: &[u8], batch: u64, now_ns: i64) -> Written<bool> {
+    /// Records that batches of an agent's run are stored or lost, up to `through`; `from` is the first of them. What is
+    /// known already must not be written again.
+    pub fn batch(&mut self, host: &str, run: &[u8], (from, through): (u64, u64), now_ns: i64) -> Written<BatchState> {
         let host = self.host(host)?;
-        let sql = "INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (?1, ?2, ?3, ?4)
-            ON CONFLICT (host_id, run) DO UPDATE SET last_batch = ?4 WHERE last_batch < ?4";
-        let mut insert = self.db.prepare_cached(sql)?;
-        Ok(insert.execute(params![host, run, now_ns, batch.cast_signed()])? > 0)
+        let sql = "SELECT last_batch, last_ns FROM run WHERE host_id = ?1 AND run = ?2";
+        let known = self
+            .db
+            .prepare_cached(sql)?
+            .query_row(params![host, run], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?)));
+        let known = known.optional()?;
+        let last = known.map_or(0, |(last, _)| last);
+        if known.is_some() && through <= last {
+            return Ok(BatchState::Known);
+        }
+        let sql = "INSERT INTO run (host_id, run, begun_ns, last_batch, last_ns) VALUES (?1, ?2, ?3, ?4, ?3)
+            ON CONFLICT (host_id, run) DO UPDATE SET last_batch = ?4, last_ns = ?3";
+        self.db.prepare_cached(sql)?.execute(params![host, run, now_ns, through.cast_signed()])?;
+        let expected = last + 1;
+        let gap = (from > expected).then(|| (expected, from - 1));
+        Ok(BatchState::New { first: from.max(expected), gap, since_ns: known.map(|(_, at_ns)| at_ns) })
+    }
+
+    /// Records that a run has ended. Nothing more of it is missed.
+    pub fn end_run(&mut self, host: &str, run: &[u8], now_ns: i64) -> Written<()> {
+        let host = self.host(host)?;
+        let sql = "UPDATE run SET ended_ns = ?3 WHERE host_id = ?1 AND run = ?2";
+        self.db.prepare_cached(sql)?.execute(params![host, run, now_ns])?;
+        Ok(())
+    }
+
+    /// Returns the runs of a host, other than this one, of which it is not known that they have ended.
+    pub fn unfinished(&mut self, host: &str, run: &[u8]) -> Written<Vec<Unfinished>> {
+        let host = self.host(host)?;
+        let sql = "SELECT run, last_batch, last_ns FROM run
+            WHERE host_id = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let runs = statement.query_map(params![host, run], |row| {
+            Ok(Unfinished { run: row.get(0)?, last: row.get::<_, i64>(1)?.cast_unsigned(), last_ns: row.get(2)? })
+        })?;
+        runs.collect()
+    }
+
+    /// Writes that batches are lost.
+    pub fn lost(&mut self, row: &LostRow<'_>) -> Written<()> {
+        self.insert(row.into())
     }
 
     /// Writes an interval of a segment.

@@ -13,7 +13,7 @@ mod skip;
 
 use skip::skip;
 
-use super::{IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError};
+use super::{BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished};
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -58,7 +58,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
     let histogram = histogram();
     store
         .write(|store| {
-            assert!(store.batch("a", &RUN, 0, 5)?);
+            assert!(store.batch("a", &RUN, (1, 1), 5)? != BatchState::Known);
             store.interval(&interval("a", None, &histogram))?;
             store.interval(&interval("a", Some(ends()), &histogram))?;
             store.path(&PathRow {
@@ -110,20 +110,77 @@ fn a_batch_is_written_once_also_after_a_restart() {
     let path = folder.path().join("store");
     let mut store = Store::open(&path).unwrap();
     assert_eq!(store.last_batch("a", &RUN).unwrap(), None);
-    let note = |store: &mut Store, host: &str, run: &[u8], batch| {
-        store.write(|store| store.batch(host, run, batch, 5)).unwrap()
+    let note = |store: &mut Store, host: &str, run: &[u8], batch, now_ns| {
+        store.write(|store| store.batch(host, run, (batch, batch), now_ns)).unwrap()
     };
-    assert!(note(&mut store, "a", &RUN, 0));
-    assert!(note(&mut store, "a", &RUN, 1));
+    let new = |first, since_ns| BatchState::New { first, gap: None, since_ns };
+    assert_eq!(note(&mut store, "a", &RUN, 1, 5), new(1, None));
+    assert_eq!(note(&mut store, "a", &RUN, 2, 6), new(2, Some(5)));
     drop(store);
     let mut store = Store::open(&path).unwrap();
-    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(1));
-    assert!(!note(&mut store, "a", &RUN, 1));
-    assert!(!note(&mut store, "a", &RUN, 0));
-    assert!(note(&mut store, "a", &RUN, 2));
-    assert!(note(&mut store, "a", b"another run", 0));
-    assert!(note(&mut store, "b", &RUN, 0));
     assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(2));
+    assert_eq!(note(&mut store, "a", &RUN, 2, 7), BatchState::Known);
+    assert_eq!(note(&mut store, "a", &RUN, 1, 8), BatchState::Known);
+    assert_eq!(note(&mut store, "a", &RUN, 3, 9), new(3, Some(6)));
+    assert_eq!(note(&mut store, "a", b"another run", 1, 10), new(1, None));
+    assert_eq!(note(&mut store, "b", &RUN, 1, 11), new(1, None));
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(3));
+}
+
+#[test]
+fn numbers_that_are_missing_and_runs_that_took_no_leave_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    store
+        .write(|store| {
+            let gap = |gap, first, since_ns| BatchState::New { first, gap: Some(gap), since_ns };
+            assert_eq!(store.batch("a", &RUN, (3, 3), 5)?, gap((1, 2), 3, None));
+            assert_eq!(store.batch("a", &RUN, (7, 9), 6)?, gap((4, 6), 7, Some(5)));
+            // What is reported as lost may overlap with what is known.
+            assert_eq!(
+                store.batch("a", &RUN, (8, 11), 7)?,
+                BatchState::New { first: 10, gap: None, since_ns: Some(6) }
+            );
+            let unfinished = Unfinished { run: RUN.to_vec(), last: 11, last_ns: 7 };
+            assert_eq!(store.unfinished("a", b"the next")?, [unfinished]);
+            assert_eq!(store.unfinished("a", &RUN)?, []);
+            assert_eq!(store.unfinished("b", b"the next")?, []);
+            store.end_run("a", &RUN, 8)?;
+            assert_eq!(store.unfinished("a", b"the next")?, []);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// A file of version 3, which knew no losses.
+#[test]
+fn a_store_of_the_version_before_is_read_and_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    store.write(|store| store.batch("a", &RUN, (1, 4), 5)).unwrap();
+    drop(store);
+    let old = Connection::open(&path).unwrap();
+    let older = "DROP TABLE lost; ALTER TABLE run DROP COLUMN last_ns; ALTER TABLE run DROP COLUMN ended_ns;
+        PRAGMA user_version = 3";
+    old.execute_batch(older).unwrap();
+    let columns = |db: &Connection| -> Vec<String> {
+        let sql = "SELECT m.name || '.' || c.name || ' ' || c.type || c.\"notnull\" || ifnull(c.dflt_value, '')
+            FROM sqlite_schema m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1";
+        let mut statement = db.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    drop(old);
+    assert_eq!(crate::Reader::open(&path).unwrap().lost((0, i64::MAX), 5).unwrap(), (Vec::new(), 0));
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(4));
+    let unfinished = store.write(|store| store.unfinished("a", b"the next")).unwrap();
+    assert_eq!(unfinished, [], "it is not known whether they were killed");
+    let fresh = folder.path().join("fresh");
+    drop(Store::open(&fresh).unwrap());
+    let [upgraded, fresh] = [&path, &fresh].map(|path| columns(&Connection::open(path).unwrap()));
+    assert_eq!(upgraded, fresh);
 }
 
 #[test]
@@ -162,7 +219,7 @@ fn what_fails_leaves_nothing_behind() {
     let mut store = Store::open(&path).unwrap();
     let histogram = histogram();
     let failed = store.write(|store| {
-        store.batch("a", &RUN, 0, 5)?;
+        store.batch("a", &RUN, (1, 1), 5)?;
         store.interval(&interval("a", Some(ends()), &histogram))?;
         Err::<(), _>(rusqlite::Error::InvalidQuery)
     });
@@ -263,22 +320,22 @@ fn fills_a_disk() {
     let histogram = histogram();
     let mut fill = |batch| {
         store.write(|store| {
-            store.batch("a", &RUN, batch, 5)?;
+            store.batch("a", &RUN, (batch, batch), 5)?;
             for _ in 0..50 {
                 store.interval(&interval("a", None, &histogram))?;
             }
             Ok(())
         })
     };
-    let (batch, error) = (0..).find_map(|batch| fill(batch).err().map(|error| (batch, error))).unwrap();
+    let (batch, error) = (1..).find_map(|batch| fill(batch).err().map(|error| (batch, error))).unwrap();
     let text = error.to_string();
     assert!(!error.is_usage() && text.contains("acknowledged is kept"), "{text}");
-    assert!(batch > 1, "some fitted");
+    assert!(batch > 2, "some fitted");
     drop(store);
     let store = Connection::open(&path).unwrap();
     let number = |sql| store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned();
     assert_eq!(number("SELECT last_batch + 1 FROM run"), batch);
-    assert_eq!(number("SELECT count(*) FROM interval"), 50 * batch);
+    assert_eq!(number("SELECT count(*) FROM interval"), 50 * (batch - 1));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, Hello, IntervalReport,
-    SegmentReport,
+    LossCause, LostBatches, SegmentReport,
 };
 
 /// A hello, a byte that two hosts report in batches with an interval, and a collector's answers.
@@ -25,6 +25,8 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         run: [7; 16],
         boot: String::from("a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1"),
         sync_port: Some(4790),
+        is_past: false,
+        confirmed: 7,
     });
     let batch = |number, traces| {
         let mut histogram = Histogram::default();
@@ -51,21 +53,29 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 intervals: vec![interval],
                 traces: ByteTraces(traces),
                 counters: vec![("lost".into(), 1)],
+                lost: None,
+                is_last: false,
             },
         }))
     };
+    let lost = LostBatches { from: 10, why: LossCause::BufferFull, since_unix_ns: 1, until_unix_ns: 2 };
+    let last = Content { lost: Some(lost), is_last: true, ..Content::default() };
+    let lost = AgentMessage::Batch(Box::new(Batch { number: 12, content: last }));
     let both = batch(9, vec![trace(Direction::Tx), trace(Direction::Rx)]);
     let [down, up] = [Direction::Tx, Direction::Rx].map(|direction| batch(9, vec![trace(direction)]));
     let refused = CollectorMessage::Refused("no".into());
     let stored = CollectorMessage::Stored { through: 300 };
-    let [hello, alive, both, down, up] =
-        [hello, AgentMessage::KeepAlive, both, down, up].map(|message| frame(&|| wire::encode(&message)));
-    let [refused, stored] = [refused, stored].map(|message| frame(&|| wire::encode(&message)));
+    let rejected = CollectorMessage::Rejected { number: 5, reason: "no".into() };
+    let [hello, alive, both, down, up, lost, leave] =
+        [hello, AgentMessage::KeepAlive, both, down, up, lost, AgentMessage::Leave]
+            .map(|message| frame(&|| wire::encode(&message)));
+    let [refused, stored, rejected] = [refused, stored, rejected].map(|message| frame(&|| wire::encode(&message)));
     vec![
         ("hello", [hello.clone(), alive].concat()),
         ("batch", both),
         ("batches", [hello, down, up].concat()),
-        ("answers", [refused, stored].concat()),
+        ("end", [lost, leave].concat()),
+        ("answers", [refused, stored, rejected].concat()),
     ]
 }
 

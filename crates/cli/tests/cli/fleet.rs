@@ -69,9 +69,11 @@ impl Office {
 
     /// Starts an agent, and waits until it stamps.
     pub fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
-        let (key, at, port) = (self.path("key"), self.at(), PORT.to_string());
+        let (key, at, port, buffer) = (self.path("key"), self.at(), PORT.to_string(), self.path("buffer"));
         let always = [
             "agent",
+            "--buffer-dir",
+            buffer.to_str().unwrap(),
             "--collector",
             &at,
             "--key-file",
@@ -398,6 +400,8 @@ fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted()
     let agent = |key: &Path, name: &str| {
         let arguments = [
             "agent",
+            "--buffer-dir",
+            "none",
             "--collector",
             &at,
             "--key-file",
@@ -436,6 +440,47 @@ fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted()
     assert!(refused("name") >= Some(1), "{:?}", refused("name"));
     assert_eq!(refused("garbage"), Some(3));
     assert_eq!(office.number("SELECT count(*) FROM host"), Some(2), "a, b");
+}
+
+/// What an agent measured and had not sent when it was killed is sent by the next one, once.
+#[test]
+fn root_an_agent_that_is_killed_loses_only_what_it_had_not_written_down() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-agent-kill");
+    let collector = office.collect(&pair.left, &[]);
+    let more = ["--interval", "200ms"];
+    let mut a = office.agent(&pair.left, "a", &more);
+    office.waits_for_agents(1);
+    ended(collector, 0);
+    let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
+    let rounds = 3;
+    for _ in 0..rounds {
+        chat.say(20);
+        // It has written them down: no collector is there.
+        thread::sleep(Duration::from_millis(1_500));
+        a.signal(Signal::SIGKILL);
+        a.end();
+        a = office.agent(&pair.left, "a", &more);
+    }
+    let collector = office.collect(&pair.left, &[]);
+    let bytes = rounds * 20 * 10;
+    let told = "SELECT sum(count) FROM intervals WHERE host = 'a' AND src IS NULL AND segment = 'total'
+        AND direction = 'tx'";
+    patiently("all is stored", || office.number(told) >= Some(bytes * 98 / 100));
+    patiently("all runs are stored", || office.number("SELECT count(*) FROM run") == Some(4));
+    let a = ended(a, 0);
+    assert!(a.stderr.contains("sends what an earlier agent left"), "{a}");
+    ended(collector, 0);
+    assert!(office.number(told) <= Some(bytes), "nothing is doubled");
+    let lost = |why: &str| office.number(&format!("SELECT count(*) FROM lost WHERE why = '{why}'"));
+    assert_eq!((lost("killed"), lost("gap"), office.number("SELECT count(*) FROM lost")), (Some(3), Some(0), Some(3)));
+    let left = office.number("SELECT count(*) FROM lost WHERE to_batch IS NULL AND from_ns <= to_ns");
+    assert_eq!(left, Some(3), "which batches is not known, but when");
+    // Of an idle host there are intervals too.
+    let idle = "SELECT count(DISTINCT time_ns) FROM intervals WHERE src IS NULL AND segment = 'total' AND count = 0";
+    assert!(office.number(idle) > Some(5), "{:?}", office.number(idle));
 }
 
 #[test]

@@ -371,8 +371,21 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     let collect = ["collect", "--listen", at, "--key-file", &key, "--store", &store];
     let collector = spawn(&pair.right, DWELL, &collect);
     let agents = [(&pair.left, "client"), (&pair.right, "server")].map(|(namespace, name)| {
-        let agent =
-            ["agent", "--collector", at, "--key-file", &key, "--name", name, "--port", &port, "--sample-bytes", "64"];
+        let agent = [
+            "agent",
+            "--collector",
+            at,
+            "--key-file",
+            &key,
+            "--name",
+            name,
+            "--port",
+            &port,
+            "--sample-bytes",
+            "64",
+            "--buffer-dir",
+            "none",
+        ];
         let mut agent = spawn(namespace, DWELL, &agent);
         eventually("it stamps", || agent.has_ended() || links(agent.id()) >= 10);
         agent

@@ -122,7 +122,7 @@ fn root_systemd_learns_when_a_service_is_ready_that_it_runs_and_that_it_ends() {
     for service in [
         &["rtt", "-i", "lo", "--format", "none"][..],
         &["response", "-i", "lo", "--format", "none"],
-        &["agent", "--collector", "127.0.0.1:4790", "--key-file", &key],
+        &["agent", "--collector", "127.0.0.1:4790", "--key-file", &key, "--buffer-dir", "none"],
         &["collect", "--listen", "127.0.0.1:4790", "--store", &store, "--key-file", &key],
     ] {
         let manager = Manager::start();

@@ -1,5 +1,6 @@
 //! The thread that writes: what agents report, and what follows from it across hosts.
 
+mod losses;
 mod rows;
 
 use std::{collections::HashMap, sync::Arc};
@@ -18,7 +19,10 @@ use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
 use dwell_store::{Progress, Store};
 
-use self::rows::{Times, write_estimate, write_interval, write_sample, write_window};
+use self::{
+    losses::LossCounts,
+    rows::{Times, write_batch, write_estimate, write_hello, write_interval, write_sample, write_window},
+};
 use crate::{
     Error, Print,
     clocks::{ClockSample, Clocks},
@@ -70,6 +74,7 @@ pub struct Collector {
     /// Batches stored.
     stored: u64,
     left_out: LeftOut,
+    losses: LossCounts,
     gate: Arc<Gate>,
 }
 
@@ -143,6 +148,7 @@ impl Collector {
             outlived: 0,
             stored: 0,
             left_out: LeftOut::default(),
+            losses: LossCounts::default(),
             gate,
             forward,
             store,
@@ -194,11 +200,19 @@ impl Collector {
         if !self.hosts.may_come(agent.name.as_str()) {
             return Ok(Err("the collector knows too many names of agents: start it again to forget them".into()));
         }
-        let last = self.store.last_batch(agent.name.as_str(), &agent.run)?;
-        let again = if last.is_some() { " again" } else { "" };
-        tell(format_args!("{} is here{again}, from {}", agent.name, agent.address));
-        self.hosts.number(agent.name.as_str());
-        Ok(Ok(last.unwrap_or(0)))
+        let name = agent.name.as_str();
+        let last = self.store.last_batch(name, &agent.run)?;
+        let again = match last {
+            _ if agent.is_past => " with what an earlier run has left",
+            Some(_) => " again",
+            None => "",
+        };
+        tell(format_args!("{name} is here{again}, from {}", agent.address));
+        self.hosts.number(name);
+        let (now_ns, mut losses) = (unix(self.time.now_ns(), self.time.to_unix_ns()), Vec::new());
+        let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
+        self.losses.add(name, &losses);
+        Ok(Ok(last))
     }
 
     /// Notes that an agent has left.
@@ -224,7 +238,7 @@ impl Collector {
         let now_ns = self.time.now_ns();
         let to_unix_ns = self.time.to_unix_ns();
         let Collector { store, time, clocks, hosts, .. } = self;
-        let mut estimates = Vec::new();
+        let (mut estimates, mut losses) = (Vec::new(), Vec::new());
         let written = store.write(|to| {
             for sample in samples {
                 write_sample(to, sample, unix(time.at(sample.at_ns), to_unix_ns))?;
@@ -234,11 +248,16 @@ impl Collector {
             let now_unix_ns = unix(now_ns, to_unix_ns);
             for (agent, batch) in batches {
                 let name = agent.name.as_str();
-                if !to.batch(name, &agent.run, batch.number, now_unix_ns)? {
+                let mut lost = Vec::new();
+                let is_new = write_batch(to, agent, batch, now_unix_ns, &mut lost)?;
+                if !lost.is_empty() {
+                    losses.push((name, lost));
+                }
+                if !is_new {
                     continue;
                 }
                 let host = hosts.number(name);
-                let Content { intervals, traces, counters } = &batch.content;
+                let Content { intervals, traces, counters, .. } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
                     let ended = ended.map(|ended| time.at(ended.ns));
@@ -295,6 +314,7 @@ impl Collector {
         self.clockless += clockless;
         self.edgeless += edgeless;
         self.left_out.add(left_out);
+        losses.iter().for_each(|(host, losses)| self.losses.add(host, losses));
         self.stored += batches.len() as u64;
         estimates.into_iter().for_each(|estimate| self.estimates.push(estimate));
         for (host, (arrived_ns, traces, edges)) in &all {
@@ -492,6 +512,8 @@ impl Collector {
             deferred,
             agents: server.agents(),
             stored: self.stored,
+            lost_batches: self.losses.batches(),
+            killed_runs: self.losses.killed_runs(),
             forward: self.forward.as_ref().map(|forward| forward.status(&self.store)),
             refused_rows_kept: self.store.refused_size().rows,
         });

@@ -4,16 +4,105 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{PathSegment, join::Window},
 };
-use dwell_fleet::wire::{IntervalReport, SegmentReport};
-use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Writing, Written};
+use dwell_fleet::{
+    Agent,
+    wire::{Batch, IntervalReport, LossCause, SegmentReport},
+};
+use dwell_store::{
+    BatchState, ClockRow, IntervalRow, Loss, LostRow, PathMethod, PathRow, Unfinished, Writing, Written,
+};
 
-use crate::{clocks::ClockSample, estimates::Estimate, hosts::Hosts};
+use crate::{clocks::ClockSample, estimates::Estimate, hosts::Hosts, time::possible_unix};
 
 /// The end of an interval in Unix time, and whether that is what the agent reported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) end_ns: i64,
     pub(super) is_clamped: bool,
+}
+
+/// Batches that are known to be lost: why, and how many if that is known.
+pub(super) type Losses = Vec<(Loss, Option<u64>)>;
+
+/// Records that a batch has arrived, and what was lost before it or is reported as lost by it. False if it was here before.
+pub(super) fn write_batch(
+    to: &mut Writing<'_>,
+    agent: &Agent,
+    batch: &Batch,
+    now_ns: i64,
+    losses: &mut Losses,
+) -> Written<bool> {
+    let (host, run) = (agent.name.as_str(), agent.run.as_slice());
+    let reported = batch.content.lost;
+    let from = reported.map_or(batch.number, |lost| lost.from.min(batch.number));
+    let BatchState::New { first, gap, since_ns } = to.batch(host, run, (from, batch.number), now_ns)? else {
+        return Ok(false);
+    };
+    if let Some((from, through)) = gap {
+        let times = (since_ns, Some(now_ns));
+        write_loss(to, agent, Loss::Gap, (from, Some(through)), times, now_ns, losses)?;
+    }
+    if let Some(lost) = reported {
+        let why = match lost.why {
+            LossCause::BufferFull => Loss::BufferFull,
+            LossCause::TooLong => Loss::TooLong,
+            LossCause::Rejected => Loss::Rejected,
+        };
+        let times = (Some(lost.since_unix_ns), Some(lost.until_unix_ns));
+        write_loss(to, agent, why, (first, Some(batch.number)), times, now_ns, losses)?;
+    }
+    if batch.content.is_last {
+        to.end_run(host, run, now_ns)?;
+    }
+    Ok(true)
+}
+
+/// Records what an agent's hello shows to be lost here: what others have confirmed, up to `last` of its run, and the ends of
+/// runs that took no leave before it. Returns the number of the last batch that will not come any more.
+pub(super) fn write_hello(
+    to: &mut Writing<'_>,
+    agent: &Agent,
+    last: u64,
+    now_ns: i64,
+    losses: &mut Losses,
+) -> Written<u64> {
+    let (host, run) = (agent.name.as_str(), agent.run.as_slice());
+    if agent.confirmed > last {
+        to.batch(host, run, (last + 1, agent.confirmed), now_ns)?;
+        let batches = (last + 1, Some(agent.confirmed));
+        write_loss(to, agent, Loss::Elsewhere, batches, (None, Some(now_ns)), now_ns, losses)?;
+    }
+    if !agent.is_past {
+        for Unfinished { run, last, last_ns } in to.unfinished(host, run)? {
+            to.end_run(host, &run, now_ns)?;
+            let killed = Agent { run: run.as_slice().try_into().unwrap_or_default(), ..agent.clone() };
+            let times = (Some(last_ns), Some(now_ns));
+            write_loss(to, &killed, Loss::Killed, (last + 1, None), times, now_ns, losses)?;
+        }
+    }
+    Ok(last.max(agent.confirmed))
+}
+
+fn write_loss(
+    to: &mut Writing<'_>,
+    agent: &Agent,
+    why: Loss,
+    batches: (u64, Option<u64>),
+    (since_ns, until_ns): (Option<i64>, Option<i64>),
+    now_ns: i64,
+    losses: &mut Losses,
+) -> Written<()> {
+    losses.push((why, batches.1.map(|through| through - batches.0 + 1)));
+    let possible = |time_ns| possible_unix(time_ns, now_ns);
+    to.lost(&LostRow {
+        time_ns: now_ns,
+        host: agent.name.as_str(),
+        run: &agent.run,
+        batches,
+        since_ns: since_ns.map(possible),
+        until_ns: until_ns.map(possible),
+        why,
+    })
 }
 
 /// Writes an interval. A hook that `may_name` does not admit is left out; returns how often that was so.

@@ -16,7 +16,7 @@ use std::{
 use dwell_app::stop::Stop;
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{
-    Event, Identity, Key, Uplink,
+    Event, Identity, Key, Outbox, Uplink,
     wire::{Content, Hello},
 };
 use dwell_metrics::Registry;
@@ -76,14 +76,27 @@ impl Running {
     }
 
     fn agent(&self, name: &str, run: u8) -> Agent {
+        self.agent_with(name, run, 64_000_000, 0, |_| {})
+    }
+
+    /// An agent whose batches were confirmed through a number, and whose outbox is filled before it connects.
+    fn agent_with(&self, name: &str, run: u8, bytes: usize, confirmed: u64, fill: impl FnOnce(&Outbox)) -> Agent {
         let (sender, events) = mpsc::channel();
-        let hello =
-            Hello { name: name.to_owned().try_into().unwrap(), run: [run; 16], boot: "boot".into(), sync_port: None };
+        let hello = Hello {
+            name: name.to_owned().try_into().unwrap(),
+            run: [run; 16],
+            boot: "boot".into(),
+            sync_port: None,
+            is_past: false,
+            confirmed,
+        };
         let on_event = move |event| {
             let _ = sender.send(event);
         };
         let collector = self.address.to_string().parse().unwrap();
-        let uplink = Uplink::start(collector, self.identity.clone(), hello, 64_000_000, on_event).unwrap();
+        let outbox = Outbox::new(bytes, &hello);
+        fill(&outbox);
+        let uplink = Uplink::start(collector, self.identity.clone(), hello, outbox, on_event).unwrap();
         Agent { uplink, events }
     }
 
@@ -119,8 +132,7 @@ struct Agent {
 impl Agent {
     /// Sends a batch that becomes `rows` rows of the table counter.
     fn push(&self, rows: usize, value: u64) {
-        let counters = (0..rows).map(|number| (format!("counter_{number}"), value)).collect();
-        self.uplink.push(Content { counters, ..Content::default() });
+        self.uplink.push(counters(rows, value));
     }
 
     fn event(&self) -> Event {
@@ -130,6 +142,12 @@ impl Agent {
     fn wait_until_connected(&self) {
         while !matches!(self.event(), Event::Connected { .. }) {}
     }
+}
+
+/// The content of a batch that becomes `rows` rows of the table counter.
+fn counters(rows: usize, value: u64) -> Content {
+    let counters = (0..rows).map(|number| (format!("counter_{number}"), value)).collect();
+    Content { counters, ..Content::default() }
 }
 
 /// Longer than any machine needs.

@@ -11,7 +11,7 @@ use dwell_fleet::{
     wire::{Content, IntervalReport, SegmentReport},
 };
 
-use super::{Agent, ClickHouse, Running, eventually};
+use super::{Agent, ClickHouse, Running, counters, eventually};
 
 /// Names of the counters that have arrived, with their values, without those of the collector itself.
 fn arrived(server: &ClickHouse) -> Vec<(String, u64)> {
@@ -180,5 +180,48 @@ fn a_collector_that_starts_with_a_full_spool_takes_hellos_and_drains_it() {
     assert_eq!(collector.number("SELECT count(*) FROM refused"), 0, "a server that is busy refuses no row");
     server.refuse(|_, _| None);
     eventually("nothing waits", || collector.number("SELECT count(*) FROM waiting") == 0);
+    collector.end().1.unwrap();
+}
+
+/// Every number that an agent gave to a batch is stored, or a row says what became of it.
+#[test]
+fn batches_that_are_lost_have_a_row_that_says_why() {
+    let server = ClickHouse::start();
+    let collector = Running::start(&server, 1 << 30);
+    let full = collector.agent_with("full", 1, 3_000, 0, |outbox| {
+        (1..=20).for_each(|value| outbox.push(counters(20, value)));
+    });
+    eventually("the rest is stored", || full.uplink.backlog().batches == 0);
+    let moved = collector.agent_with("moved", 2, 64_000_000, 7, |_| {});
+    moved.wait_until_connected();
+    let killed = collector.agent("killed", 3);
+    killed.push(1, 1);
+    eventually("it is stored", || killed.uplink.backlog().batches == 0);
+    drop(killed);
+    let next = collector.agent("killed", 4);
+    next.wait_until_connected();
+    eventually("the losses have arrived", || server.rows("lost").len() == 3);
+    let rows = server.rows("lost");
+    let rows: Vec<_> = rows.iter().map(|line| line.split('\t').collect::<Vec<_>>()).collect();
+    let digits = |run: u8| format!("{run:02x}").repeat(16);
+    let stored = arrived(&server).len() as u64 - 1;
+    let dropped = 20 - stored / 20;
+    assert!((1..20).contains(&dropped), "{dropped}");
+    for (host, run, from, to, why) in [
+        ("full", 1, 1, dropped.to_string(), "buffer-full"),
+        ("moved", 2, 1, "7".into(), "elsewhere"),
+        ("killed", 3, 2, "\\N".into(), "killed"),
+    ] {
+        let row = rows.iter().find(|row| row[1] == host).unwrap();
+        assert_eq!(
+            (row[2], row[3], row[4], row[7]),
+            (digits(run).as_str(), from.to_string().as_str(), to.as_str(), why)
+        );
+    }
+    let lost = |why: &str| collector.metric(&format!("dwell_collect_lost_batches_total{{why=\"{why}\"}}"));
+    eventually("they are counted", || lost("buffer-full") == Some(dropped as f64));
+    assert_eq!((lost("elsewhere"), lost("gap")), (Some(7.0), Some(0.0)));
+    assert_eq!(collector.metric("dwell_collect_killed_runs_total"), Some(1.0));
+    drop(next);
     collector.end().1.unwrap();
 }

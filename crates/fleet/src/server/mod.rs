@@ -32,6 +32,9 @@ const MAX_HELLO_BYTES: usize = 1024;
 /// Silence after which an agent counts as gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 
+/// Batches of a connection that may be invalid; an agent with more of them is disconnected.
+const MAX_REJECTED: u32 = 16;
+
 /// Time after which an agent sends a batch again for which there was no memory.
 const MEMORY_RETRY: Duration = Duration::from_secs(2);
 
@@ -79,6 +82,10 @@ pub struct Agent {
     pub sync_port: Option<u16>,
     /// The secret of this connection.
     pub secret: Secret,
+    /// Whether the run has ended, and these are the batches that it left behind.
+    pub is_past: bool,
+    /// The number through which a collector has confirmed batches of the run: no earlier one will come.
+    pub confirmed: u64,
 }
 
 /// What a collector does when agents connect, send and leave. Each agent has a thread of its own, which calls this.
@@ -242,6 +249,8 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         own: own.ip(),
         sync_port: hello.sync_port,
         secret: link.secret,
+        is_past: hello.is_past,
+        confirmed: hello.confirmed,
     };
     let registration = match shared.registry.register(&agent, copy) {
         Ok(registration) => registration,
@@ -257,19 +266,23 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
             return refuse(&mut link, reason);
         }
     };
-    let error = match session(&mut link, &agent, through, handler, &shared.budget) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
-    if matches!(error, FrameError::Content(_) | FrameError::Length(_) | FrameError::Turn | FrameError::Version(_)) {
+    let mut through = through;
+    let error = session(&mut link, &agent, &mut through, handler, &shared.admission, &shared.budget).err();
+    let is_garbage = |error: &FrameError| !matches!(error, FrameError::End | FrameError::Io(_));
+    if error.as_ref().is_some_and(is_garbage) {
         shared.admission.count_malformed();
     }
-    let reason = match error {
-        FrameError::End => "it left".to_owned(),
-        error => error.to_string(),
+    let reason = match &error {
+        None | Some(FrameError::End) => "it left".to_owned(),
+        Some(error) => error.to_string(),
     };
     drop(registration);
     handler.disconnected(&agent, &reason);
+    if error.is_none() {
+        // Only now may the agent come again under another run.
+        link.set_idle_timeout(IDLE_TIMEOUT);
+        let _ = link.send(&CollectorMessage::Stored { through });
+    }
 }
 
 fn refuse(link: &mut Link, reason: String) {
@@ -278,60 +291,85 @@ fn refuse(link: &mut Link, reason: String) {
     let _ = link.send(&CollectorMessage::Refused(reason));
 }
 
-enum Never {}
+/// What a message asked for, and what became of it.
+enum Handled {
+    /// A batch is stored, or would be.
+    Ready(Result<(), Busy>),
+    /// A batch is not valid.
+    Rejected { number: u64, reason: String },
+    /// The agent takes leave.
+    Left,
+}
 
-/// Welcomes an agent and stores its batches until it disconnects.
+/// Welcomes an agent and stores its batches until it takes leave.
 fn session(
     link: &mut Link,
     agent: &Agent,
-    mut through: u64,
+    through: &mut u64,
     handler: &impl Handler,
+    admission: &Admission,
     budget: &Budget,
-) -> Result<Never, FrameError> {
+) -> Result<(), FrameError> {
     // The handler may have taken longer to admit the agent than the handshake allows.
     link.set_idle_timeout(IDLE_TIMEOUT);
-    link.send(&CollectorMessage::Welcome { through })?;
+    link.send(&CollectorMessage::Welcome { through: *through })?;
     handler.welcomed(agent);
+    let mut rejected = 0;
     loop {
         link.set_idle_timeout(IDLE_TIMEOUT);
         let mut share = budget.share();
         let frame = link.receive_frame(MAX_FRAME_BYTES, |bytes| share.grow(bytes))?;
-        let stored = match frame {
-            Some(frame) => handle(&frame, agent, &mut through, handler)?,
+        let handled = match frame {
+            Some(frame) => handle(&frame, agent, through, handler)?,
             None => {
                 budget.count_skipped();
                 let reason = "the collector has no memory left for another batch".into();
-                Err(Busy { reason, retry: MEMORY_RETRY })
+                Handled::Ready(Err(Busy { reason, retry: MEMORY_RETRY }))
             }
         };
-        link.set_idle_timeout(IDLE_TIMEOUT);
-        link.send(&match stored {
-            Ok(()) => CollectorMessage::Stored { through },
-            Err(Busy { reason, retry }) => {
+        let answer = match handled {
+            Handled::Left => return Ok(()),
+            Handled::Ready(Ok(())) => CollectorMessage::Stored { through: *through },
+            Handled::Ready(Err(Busy { reason, retry })) => {
                 let retry_ms = u32::try_from(retry.as_millis()).unwrap_or(u32::MAX);
                 CollectorMessage::Busy { reason, retry_ms }
             }
-        })?;
+            Handled::Rejected { number, reason } => {
+                rejected += 1;
+                if rejected > MAX_REJECTED {
+                    return Err(FrameError::Turn);
+                }
+                admission.count_malformed();
+                CollectorMessage::Rejected { number, reason }
+            }
+        };
+        link.set_idle_timeout(IDLE_TIMEOUT);
+        link.send(&answer)?;
     }
 }
 
-/// Does what a message asks for. Fails if no agent would send it; returns whether a batch is stored, or could be.
-fn handle(
-    frame: &[u8],
-    agent: &Agent,
-    through: &mut u64,
-    handler: &impl Handler,
-) -> Result<Result<(), Busy>, FrameError> {
-    match wire::decode(frame)? {
+/// Does what a message asks for. Fails if no agent would send it.
+fn handle(frame: &[u8], agent: &Agent, through: &mut u64, handler: &impl Handler) -> Result<Handled, FrameError> {
+    let message = match wire::decode(frame) {
+        Ok(message) => message,
+        Err(error @ FrameError::Content(_)) => match wire::batch_number(frame) {
+            // Without this the agent would send it for ever.
+            Some(number) => return Ok(Handled::Rejected { number, reason: error.to_string() }),
+            None => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
+    match message {
         AgentMessage::Hello(_) => Err(FrameError::Turn),
-        AgentMessage::KeepAlive => Ok(handler.ready(agent)),
+        AgentMessage::Leave => Ok(Handled::Left),
+        AgentMessage::KeepAlive => Ok(Handled::Ready(handler.ready(agent))),
         AgentMessage::Batch(batch) => {
             let number = batch.number;
             let stored = handler.store(agent, *batch, frame.len());
             if stored.is_ok() {
                 *through = number.max(*through);
             }
-            Ok(stored)
+            Ok(Handled::Ready(stored))
         }
     }
 }

@@ -9,6 +9,9 @@ use super::VERSION;
 /// Maximum length of a frame's content, in bytes. A longer frame is refused before memory is allocated for it.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
 
+/// The place of [`Batch`](super::AgentMessage::Batch) among the messages of an agent.
+const BATCH_VARIANT: u32 = 1;
+
 /// Bytes of a frame for which memory is taken at once.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -59,6 +62,17 @@ pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, FrameError> {
         },
         Some((version, _)) => Err(FrameError::Version(*version)),
     }
+}
+
+/// Returns the number of the batch in a frame's content, also if the rest of the batch is not valid; `None` for another
+/// message or another version.
+pub(crate) fn batch_number(content: &[u8]) -> Option<u64> {
+    let (&VERSION, bytes) = content.split_first()? else {
+        return None;
+    };
+    // The variant of the message in its enumeration, and the first field of the batch.
+    let ((variant, number), _) = postcard::take_from_bytes::<(u32, u64)>(bytes).ok()?;
+    (variant == BATCH_VARIANT).then_some(number)
 }
 
 /// Writes a frame and flushes it.

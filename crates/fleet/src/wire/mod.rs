@@ -17,11 +17,12 @@ use dwell_engine::{
 use serde::{Deserialize, Serialize};
 
 pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_NAME_BYTES};
+pub(crate) use frame::batch_number;
 pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, read_within, write};
 pub use traces::ByteTraces;
 
 /// Version of these messages. Frames of any other version are refused.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// A random number that identifies one run of an agent.
 pub type RunId = [u8; 16];
@@ -35,6 +36,9 @@ pub enum AgentMessage {
     Batch(Box<Batch>),
     /// Shows that an agent without measurements is alive; answered by [`CollectorMessage::Stored`].
     KeepAlive,
+    /// The last message of a connection that the agent closes; answered by [`CollectorMessage::Stored`] once the collector
+    /// has forgotten the connection, so that the agent may come again as another run.
+    Leave,
 }
 
 /// An agent's introduction of itself.
@@ -48,6 +52,11 @@ pub struct Hello {
     pub boot: String,
     /// The UDP port that answers clock requests, if the agent has one.
     pub sync_port: Option<u16>,
+    /// Whether the run has ended: what it left behind is sent by a later run, which introduces itself afterwards.
+    pub is_past: bool,
+    /// The number through which a collector has confirmed batches of this run, 0 if none has: those are not sent again, also
+    /// if this collector does not have them.
+    pub confirmed: u64,
 }
 
 /// A message from a collector.
@@ -72,6 +81,13 @@ pub enum CollectorMessage {
         /// Milliseconds until the agent should send a batch again.
         retry_ms: u32,
     },
+    /// A batch is not a valid message and will never be stored. The agent gives it up, and reports that as [`LostBatches`].
+    Rejected {
+        /// The number of the batch.
+        number: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// A numbered part of what an agent reports. The numbers of a run start at 1 and increase.
@@ -95,13 +111,43 @@ pub struct Content {
     /// [`MAX_NAME_BYTES`].
     #[serde(deserialize_with = "fields::counters")]
     pub counters: Vec<(String, u64)>,
+    /// Batches that the agent had to give up, up to the number of this one. Then the batch carries nothing else.
+    pub lost: Option<LostBatches>,
+    /// Whether this is the last batch of its run, which ends in order.
+    pub is_last: bool,
+}
+
+/// Batches that an agent gave up: from a number to that of the batch which reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostBatches {
+    /// The number of the first one.
+    pub from: u64,
+    /// Why.
+    pub why: LossCause,
+    /// When the first one was made, in Unix time by the host's clock.
+    #[serde(deserialize_with = "fields::unix_time")]
+    pub since_unix_ns: i64,
+    /// When the last one was made.
+    #[serde(deserialize_with = "fields::unix_time")]
+    pub until_unix_ns: i64,
+}
+
+/// Why an agent gave up batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LossCause {
+    /// Its buffer was full.
+    BufferFull,
+    /// The batch was longer than a frame can be.
+    TooLong,
+    /// A collector has rejected the batch.
+    Rejected,
 }
 
 impl Content {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        let Content { intervals, traces, counters } = self;
-        intervals.is_empty() && traces.0.is_empty() && counters.is_empty()
+        let Content { intervals, traces, counters, lost, is_last } = self;
+        intervals.is_empty() && traces.0.is_empty() && counters.is_empty() && lost.is_none() && !is_last
     }
 }
 

@@ -9,8 +9,8 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
-    IntervalReport, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES, SegmentReport, VERSION, decode,
-    encode, read, write,
+    IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES,
+    SegmentReport, VERSION, decode, encode, read, write,
 };
 use proptest::prelude::*;
 
@@ -64,6 +64,8 @@ fn batch(traces: Vec<ByteTrace>) -> Batch {
             }],
             traces: ByteTraces(traces),
             counters: vec![("a".into(), 1)],
+            lost: Some(LostBatches { from: 3, why: LossCause::Rejected, since_unix_ns: -1, until_unix_ns: 5 }),
+            is_last: true,
         },
     }
 }
@@ -81,8 +83,15 @@ fn messages_survive_encoding_unchanged() {
         run: [3; 16],
         boot: "a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1".into(),
         sync_port: Some(4790),
+        is_past: true,
+        confirmed: 8,
     };
-    for message in [AgentMessage::Hello(hello), AgentMessage::Batch(Box::new(batch(traces))), AgentMessage::KeepAlive] {
+    for message in [
+        AgentMessage::Hello(hello),
+        AgentMessage::Batch(Box::new(batch(traces))),
+        AgentMessage::KeepAlive,
+        AgentMessage::Leave,
+    ] {
         let mut bytes = Vec::new();
         write(&mut bytes, &encode(&message).unwrap()).unwrap();
         let content = read(&mut &bytes[..], MAX_FRAME_BYTES).unwrap();
@@ -93,6 +102,7 @@ fn messages_survive_encoding_unchanged() {
         CollectorMessage::Refused("why".into()),
         CollectorMessage::Stored { through: u64::MAX },
         CollectorMessage::Busy { reason: "why".into(), retry_ms: 5_000 },
+        CollectorMessage::Rejected { number: 7, reason: "why".into() },
     ] {
         let content = encode(&message).unwrap();
         assert_eq!(decode::<CollectorMessage>(&content).unwrap(), message);

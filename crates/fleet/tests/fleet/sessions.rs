@@ -8,10 +8,10 @@ use dwell_engine::{
 };
 use dwell_fleet::{
     Batcher, Event, Limits,
-    wire::{FlowReport, FlowRtt, IntervalReport},
+    wire::{FlowReport, FlowRtt, IntervalReport, LossCause},
 };
 
-use crate::support::{Memory, agent, collector, collector_at, eventually, identity, limited_collector};
+use crate::support::{Memory, agent, collector, collector_at, eventually, identity, kept_agent, limited_collector};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -221,10 +221,60 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     assert_eq!(batcher.finish(PATIENCE).batches, 0);
     let stored = memory.contents.lock().unwrap();
     let traces: Vec<_> = stored.iter().map(|content| content.traces.0.len()).collect();
-    assert_eq!(traces, [8192, 0, 0, 0, 0, 1808]);
+    assert_eq!(traces, [8192, 0, 0, 0, 0, 1808, 0]);
     let flows: Vec<_> = stored.iter().flat_map(|content| &content.intervals).map(|part| part.flows.len()).collect();
     assert_eq!(flows, [0, 128, 128, 44]);
     let rtts: Vec<_> = stored.iter().flat_map(|content| &content.intervals).map(|part| part.rtts.len()).collect();
     assert_eq!(rtts, flows);
     assert_eq!(stored[1].counters, [("matched".to_owned(), 1), ("batches_dropped".to_owned(), 0)]);
+    assert!(stored.last().unwrap().is_last, "it ended in order");
+}
+
+/// As of a process that was killed: its connection ends, and what it had queued is on disk.
+#[test]
+fn what_a_killed_agent_left_is_sent_by_the_next_once() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    let folder = tempfile::tempdir().unwrap();
+    let server = collector(&key, &memory);
+    let address = server.address();
+    let first = kept_agent("a", 1, &address.to_string(), &key, folder.path());
+    first.push(0);
+    eventually("it is stored", || memory.numbers(first.run) == [1]);
+    drop(server);
+    (0..5).for_each(|count| first.push(count));
+    drop(first);
+    let server = collector_at(address, &key, &memory);
+    let second = kept_agent("a", 2, &address.to_string(), &key, folder.path());
+    second.push(7);
+    eventually("all is stored", || second.uplink.backlog().batches == 0);
+    assert_eq!(memory.numbers([1; 16]), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(memory.numbers(second.run), [1]);
+    let events: Vec<_> = second.events.try_iter().collect();
+    let past: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Connected { is_past, .. } => Some(*is_past),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(past, [true, false]);
+    assert!(!events.iter().any(|event| matches!(event, Event::Disconnected { .. })), "{events:?}");
+    assert_eq!(server.refusals().duplicate_names, 0);
+}
+
+/// A batch that the collector cannot read must not be sent for ever.
+#[test]
+fn a_batch_that_is_not_valid_is_given_up_and_the_next_is_stored() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    let server = collector(&key, &memory);
+    let agent = agent("a", 1, &server.address().to_string(), &key);
+    let too_long = "x".repeat(100);
+    agent.uplink.push(dwell_fleet::wire::Content { counters: vec![(too_long, 1)], ..Default::default() });
+    agent.push(1);
+    eventually("the next is stored", || memory.numbers(agent.run) == [1, 2]);
+    let lost = memory.contents.lock().unwrap()[0].lost.unwrap();
+    assert_eq!((lost.from, lost.why), (1, LossCause::Rejected));
+    assert_eq!(server.refusals().malformed, 1);
+    let events: Vec<_> = agent.events.try_iter().collect();
+    assert!(events.iter().any(|event| matches!(event, Event::Rejected { .. })), "{events:?}");
 }

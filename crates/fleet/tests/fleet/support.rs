@@ -4,6 +4,7 @@ use std::{
     fs,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +15,7 @@ use std::{
 };
 
 use dwell_fleet::{
-    Agent, Busy, Event, Handler, Identity, Key, Limits, Server, Uplink,
+    Agent, Busy, Event, Handler, Identity, Key, Limits, Outbox, Server, Uplink,
     wire::{Batch, Content, Hello, RunId},
 };
 
@@ -117,13 +118,26 @@ pub struct TestAgent {
 }
 
 pub fn agent(name: &str, run: u8, collector: &str, identity: &Identity) -> TestAgent {
+    start_agent(name, run, collector, identity, None)
+}
+
+/// An agent that keeps its batches in a folder.
+pub fn kept_agent(name: &str, run: u8, collector: &str, identity: &Identity, folder: &Path) -> TestAgent {
+    start_agent(name, run, collector, identity, Some(folder))
+}
+
+fn start_agent(name: &str, run: u8, collector: &str, identity: &Identity, folder: Option<&Path>) -> TestAgent {
     let (sender, events) = mpsc::channel();
     let run = [run; 16];
-    let hello = Hello { name: name.to_owned().try_into().unwrap(), run, boot: "boot".into(), sync_port: None };
+    let name = name.to_owned().try_into().unwrap();
+    let hello = Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0 };
     let on_event = move |event| {
         let _ = sender.send(event);
     };
-    let uplink = Uplink::start(collector.parse().unwrap(), identity.clone(), hello, MB, on_event).unwrap();
+    let outbox = Outbox::new(MB, &hello);
+    // That of an agent before may be about to end.
+    eventually("the folder is free", || folder.is_none_or(|folder| outbox.keep_in(folder).is_ok()));
+    let uplink = Uplink::start(collector.parse().unwrap(), identity.clone(), hello, outbox, on_event).unwrap();
     TestAgent { uplink, events, run }
 }
 

@@ -8,11 +8,13 @@ use std::{
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use jiff::Timestamp;
 
-use super::{Choice, Clock, Flow, Page, PagePlace, Resent, Row, leg_names};
+use super::{Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, leg_names};
 use crate::{Place, Read, Reader, Span, StoreError};
 
 /// The maximum number of time bins in a chart: more could not be distinguished.
 const MOST_BINS: i64 = 120;
+/// Losses of each kind that are shown at most.
+const MOST_LOSSES: usize = 100;
 
 /// The data of a page, being gathered.
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Report {
             host.map(|(_, name)| name.clone()).unwrap_or_default()
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let (losses, losses_known) = losses(store, span, is_wanted, &name)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
             from_ms: span.0 as f64 / 1e6,
@@ -90,6 +93,8 @@ impl Report {
                     method: clock.method,
                 })
                 .collect(),
+            losses,
+            losses_known,
         };
         gathered.finish(&hosts, &numbers, &mut page);
         let flows = flows.into_iter().map(|(_, ends, _)| Flow { src: ends.src.to_string(), dst: ends.dst.to_string() });
@@ -116,6 +121,35 @@ impl Report {
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
+}
+
+/// Returns the times of which measurements of wanted hosts are missing, the earliest first, and how many there are in all.
+fn losses(
+    store: &Reader,
+    span: Span,
+    is_wanted: impl Fn(i64) -> bool,
+    name: &impl Fn(i64) -> String,
+) -> Result<(Vec<PageLoss>, u64), StoreError> {
+    let (lost, lost_known) = store.lost(span, MOST_LOSSES)?;
+    let (silences, silences_known) = store.silences(span, MOST_LOSSES)?;
+    let ms = |time_ns: i64| time_ns as f64 / 1e6;
+    let lost = lost.into_iter().filter(|lost| is_wanted(lost.host)).map(|lost| PageLoss {
+        host: name(lost.host),
+        from_ms: lost.since_ns.map(ms),
+        to_ms: lost.until_ns.map(ms),
+        batches: lost.batches.1.map(|last| last - lost.batches.0 + 1),
+        why: lost.why,
+    });
+    let silences = silences.into_iter().filter(|silence| is_wanted(silence.host)).map(|silence| PageLoss {
+        host: name(silence.host),
+        from_ms: Some(ms(silence.since_ns)),
+        to_ms: Some(ms(silence.until_ns)),
+        batches: None,
+        why: "silent".into(),
+    });
+    let mut losses: Vec<_> = lost.chain(silences).collect();
+    losses.sort_by(|a, b| a.from_ms.unwrap_or(0.0).total_cmp(&b.from_ms.unwrap_or(0.0)));
+    Ok((losses, lost_known + silences_known))
 }
 
 /// The place, the flow and the path segment of a row.

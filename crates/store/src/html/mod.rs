@@ -75,6 +75,9 @@ struct Page {
     rows: Vec<Row>,
     resent: Vec<Resent>,
     clocks: Vec<Clock>,
+    losses: Vec<PageLoss>,
+    /// How many losses there were; of those not in `losses` nothing is shown.
+    losses_known: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -139,6 +142,18 @@ struct Clock {
     bound_ns: u64,
     steps: u64,
     method: String,
+}
+
+/// A time of which measurements of a host are missing.
+#[derive(Debug, Serialize)]
+struct PageLoss {
+    host: String,
+    from_ms: Option<f64>,
+    to_ms: Option<f64>,
+    /// Null if it is not known how many.
+    batches: Option<u64>,
+    /// The reason as in the store's table `lost`, or `silent`: there are no intervals.
+    why: String,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -356,6 +356,28 @@ function clocks() {
 	return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
+const WHY = {
+	"buffer-full": "the agent's buffer was full",
+	"too-long": "a batch was too long to be sent",
+	"rejected": "the collector rejected a batch as invalid",
+	"killed": "the agent was killed, or its host",
+	"gap": "not known: batch numbers have a gap",
+	"elsewhere": "another collector or store has them",
+	"silent": "no intervals: no agent ran, or they are lost",
+};
+
+function losses() {
+	if (!data.losses.length) return empty("No measurements are known to be missing.");
+	const rows = data.losses.map((loss) => element("tr", {}, element("th", { scope: "row" }, loss.host),
+		...[loss.from_ms, loss.to_ms].map((ms) => element("td", {}, ms === null ? "not known" : time(ms, [0, 23]))),
+		element("td", {}, loss.batches === null ? "not known" : loss.batches.toLocaleString("en-US")),
+		element("td", { class: "name" }, WHY[loss.why] ?? loss.why)));
+	const head = ["host", "from", "to", "batches", "why"].map((text) => element("th", { scope: "col" }, text));
+	const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+	if (data.losses_known <= data.losses.length) return table;
+	return element("div", {}, table, element("p", {}, `The latest ${counted(data.losses.length, "losses")} of ${data.losses_known.toLocaleString("en-US")}.`));
+}
+
 // What the figures leave out.
 function notes(cells, flows) {
 	const place = data.places[state.place];
@@ -456,6 +478,7 @@ function begin() {
 	by("list").addEventListener("toggle", draw);
 	by("choose").addEventListener("submit", (event) => event.preventDefault());
 	by("clocks").replaceChildren(clocks());
+	by("losses").replaceChildren(losses());
 	addEventListener("hashchange", () => {
 		fromLink();
 		draw();

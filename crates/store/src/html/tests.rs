@@ -2,7 +2,9 @@ use dwell_engine::{histogram::Histogram, layers::Segment};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{IntervalRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written, tests::endpoint};
+use crate::{
+    IntervalRow, Loss, LostRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written, tests::endpoint,
+};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -205,4 +207,36 @@ fn no_name_ends_the_element_of_the_data() {
     for mark in ["/* style */", "/* data */", "/* charts */"] {
         assert!(!html.contains(mark), "{mark}");
     }
+}
+
+#[test]
+fn a_missing_interval_is_not_an_idle_one() {
+    let idle = Histogram::default();
+    let (_folder, reader) = store(|store| {
+        store.interval(&interval(SECOND_NS, &of(&[1000]), None))?;
+        // Two without traffic, three that are missing, and one more at the end that is missing.
+        for second in [2, 3, 7, 8] {
+            store.interval(&interval(second * SECOND_NS, &idle, None))?;
+        }
+        let other = IntervalRow { host: "there", ..interval(9 * SECOND_NS, &idle, None) };
+        store.interval(&other)?;
+        store.lost(&LostRow {
+            time_ns: 7 * SECOND_NS,
+            host: "here",
+            run: &[1; 16],
+            batches: (4, Some(6)),
+            since_ns: Some(3 * SECOND_NS),
+            until_ns: None,
+            why: Loss::Gap,
+        })
+    });
+    let page = page(&reader, &choice());
+    let losses: Vec<_> =
+        page.losses.iter().map(|loss| (loss.from_ms, loss.to_ms, loss.batches, loss.why.as_str())).collect();
+    let silent = |from: f64, to: f64| (Some(from * 1e3), Some(to * 1e3), None, "silent");
+    let gap = (Some(3e3), None, Some(3), "gap");
+    // The latest end of an interval is 9 s: half of one is no silence, a whole one is not enough either.
+    assert_eq!(losses, [gap, silent(3.0, 6.0)]);
+    assert_eq!(page.losses_known, 2);
+    assert!(page.html().contains("\"why\":\"gap\""));
 }

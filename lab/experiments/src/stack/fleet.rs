@@ -51,7 +51,7 @@ impl Fleet {
         let mut machine = None;
         for ((name, namespace), address) in hosts.into_iter().zip(Net::collector_addresses()) {
             let collector = format!("{address}:{COLLECTOR_PORT}");
-            let agent = ["agent", "--collector", &collector, "--name", name];
+            let agent = ["agent", "--collector", &collector, "--name", name, "--buffer-dir", "none"];
             let stack = ["--sample-bytes", &sample_bytes, "--filter", &filter];
             let agent = [&agent[..], &stack].concat();
             if options.scenario.is_emulated() && name == sender {

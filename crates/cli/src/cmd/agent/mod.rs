@@ -4,14 +4,19 @@ mod clock;
 mod metrics;
 mod send;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
-    CollectorAddress, Event, Uplink,
+    Backlog, CollectorAddress, Event, Outbox, Uplink,
     wire::{AgentName, Hello},
 };
+use dwell_records::counted;
 use dwell_socket::clock::boot_id;
 
 use self::{clock::ClockReflector, send::Reporter};
@@ -32,7 +37,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Measures like `dwell stack`, and sends the results to `dwell collect`, which joins those that
 /// several hosts have of the same bytes. While the collector is unreachable, results are kept up to
-/// --buffer, and the oldest are dropped first.
+/// --buffer, in memory and in --buffer-dir, and the oldest are dropped first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -76,6 +81,10 @@ pub struct Args {
     #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     buffer: u32,
 
+    /// Folder that keeps these results on disk too, for the next agent to send if this one is killed; or none
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/dwell-agent")]
+    buffer_dir: PathBuf,
+
     /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket)]
     metrics: Option<SocketAddr>,
@@ -91,7 +100,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         run: rand::random(),
         boot: boot_id().map_err(|error| Failure::new(Exit::Host, error))?,
         sync_port: reflector.port(),
+        is_past: false,
+        confirmed: 0,
     };
+    let outbox = Outbox::new(args.buffer as usize * 1_000_000, &hello);
     let mut config = Config { traces: true, again: true, ..args.selection.config(args.sample_bytes)? };
     let given = config.filter.terms();
     if given == MAX_TERMS {
@@ -104,13 +116,23 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     config.filter.exclude_port(args.collector.port());
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
+    args.keep_on_disk(&outbox, &hello.name);
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     let collector = args.collector.clone();
     let on_event = move |event| match event {
         Event::Authenticated { collector, secret } => reflector.admit(collector, &secret),
-        Event::Connected { collector } => {
+        Event::Connected { collector, is_past: false } => {
             tell(format_args!("connected to the collector at {collector}"));
         }
+        Event::Connected { collector, is_past: true } => {
+            tell(format_args!("sends what an earlier agent left to the collector at {collector}"));
+        }
+        Event::Rejected { reason } => {
+            tell(format_args!(
+                "the collector rejects a batch, which is given up: {reason}; use the same version of dwell"
+            ));
+        }
+        Event::Disk(notice) => tell(notice),
         Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
         Event::Busy { .. } => {}
         Event::Disconnected { reason, is_new } => {
@@ -121,8 +143,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             tell(format_args!("no collector at {collector}: {reason}; what is measured waits"));
         }
     };
-    let max_bytes = args.buffer as usize * 1_000_000;
-    let uplink = Uplink::start(args.collector.clone(), identity, hello, max_bytes, on_event)?;
+    let uplink = Uplink::start(args.collector.clone(), identity, hello, outbox, on_event)?;
     let mut reporter = Reporter::new(uplink, served);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
@@ -130,14 +151,52 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let left = reporter.finish(DRAIN_TIMEOUT);
     monitor.pauses().into_iter().for_each(tell);
     ended.and(last)?;
-    match (left.batches, left.dropped) {
-        (0, 0) => Ok(Exit::Done),
-        (waiting, dropped) => Err(Failure::new(
+    args.report_left(left)
+}
+
+impl Args {
+    /// Keeps results on disk too, if that is wanted and possible.
+    fn keep_on_disk(&self, outbox: &Outbox, name: &AgentName) {
+        if self.buffer_dir == Path::new("none") {
+            return;
+        }
+        // A name may be "..".
+        let folder = self.buffer_dir.join(format!("agent-{name}"));
+        match outbox.keep_in(&folder) {
+            Ok(0) => {}
+            Ok(bytes) => tell(format_args!(
+                "{bytes} bytes that an earlier agent left in {} cannot be read, and are given up: they were cut off, or are \
+                 of another version of dwell",
+                folder.display()
+            )),
+            Err(error) => tell(format_args!(
+                "{error}; what is measured waits in memory only, and is lost if this agent is killed: name another folder with \
+                 --buffer-dir, or none"
+            )),
+        }
+        let left = outbox.backlog().batches;
+        if left > 0 {
+            tell(format_args!("an earlier agent left {}, which are sent first", counted(left, "batch", "batches")));
+        }
+    }
+
+    /// Reports what the collector has not stored at the end.
+    fn report_left(&self, left: Backlog) -> Result<Exit, Failure> {
+        let Backlog { batches: waiting, dropped, is_on_disk, .. } = left;
+        if (waiting, dropped) == (0, 0) {
+            return Ok(Exit::Done);
+        }
+        let kept = match (waiting, is_on_disk) {
+            (0, _) => String::new(),
+            (_, true) => format!(" (they are in {} for the next agent)", self.buffer_dir.display()),
+            (_, false) => " (they are lost)".to_owned(),
+        };
+        Err(Failure::new(
             Exit::Incomplete,
             anyhow!(
-                "the collector has not stored {waiting} batches of what was measured, and {dropped} more were dropped as \
-                 --buffer was full"
+                "the collector has not stored {waiting} batches of what was measured{kept}, and {dropped} more were dropped, \
+                 mostly as --buffer was full"
             ),
-        )),
+        ))
     }
 }

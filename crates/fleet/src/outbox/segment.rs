@@ -1,0 +1,157 @@
+//! A file with batches of one run: a header, and then records that are appended.
+//!
+//! Each record, the header too, is the length of its body in four bytes, the first eight bytes of the body's SHA-256, and
+//! the body. So a record that was cut off, or is not ours, is recognized.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ring::digest;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::Run;
+use crate::wire::{self, MAX_FRAME_BYTES, RunId};
+
+/// Length and digest of a record.
+const HEAD_BYTES: usize = 4 + DIGEST_BYTES;
+const DIGEST_BYTES: usize = 8;
+/// Longest body of a record: a frame with its number and time.
+const MAX_BODY_BYTES: usize = MAX_FRAME_BYTES + 64;
+
+/// A file of batches. It is deleted when none of its batches is needed any more.
+#[derive(Debug)]
+pub(super) struct Segment {
+    path: PathBuf,
+    bytes: AtomicU64,
+    /// Bytes of the header alone.
+    header_bytes: u64,
+}
+
+/// The header of a segment.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    run: RunId,
+    boot: String,
+    /// The number through which batches had been confirmed when the segment was begun.
+    confirmed: u64,
+}
+
+/// A batch in a segment: its number, when it was made in Unix time, and the content of its frame.
+type Record<'a> = (u64, i64, &'a [u8]);
+
+impl Segment {
+    /// Begins a file that does not exist yet.
+    pub(super) fn create(path: PathBuf, run: &Run, confirmed: u64) -> io::Result<(Segment, File)> {
+        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        let header = Header { run: run.id, boot: run.boot.clone(), confirmed };
+        let record = record(&encode(&header)?);
+        file.write_all(&record)?;
+        let bytes = record.len() as u64;
+        Ok((Segment { path, bytes: bytes.into(), header_bytes: bytes }, file))
+    }
+
+    /// Reads a file that an earlier run has left. Calls `each` with each batch, its number, and when it was made. Returns
+    /// the segment, and how many bytes at its end cannot be read.
+    pub(super) fn read(
+        path: PathBuf,
+        mut each: impl FnMut(&Arc<Segment>, &Arc<Run>, u64, Record<'_>),
+    ) -> io::Result<(Option<Arc<Segment>>, u64)> {
+        let mut file = File::open(&path)?;
+        let length = file.metadata()?.len();
+        let Some(body) = next_record(&mut file)? else {
+            return Ok((None, length));
+        };
+        let Ok(Header { run, boot, confirmed }) = decode(&body) else {
+            return Ok((None, length));
+        };
+        let run = Arc::new(Run { id: run, boot });
+        let header_bytes = (HEAD_BYTES + body.len()) as u64;
+        let segment = Arc::new(Segment { path, bytes: length.into(), header_bytes });
+        let mut read = header_bytes;
+        while let Some(body) = next_record(&mut file)? {
+            let Ok(record) = postcard::from_bytes::<Record<'_>>(&body) else {
+                break;
+            };
+            read += (HEAD_BYTES + body.len()) as u64;
+            each(&segment, &run, confirmed, record);
+        }
+        Ok((Some(segment), length.saturating_sub(read)))
+    }
+
+    /// Appends a batch; returns the bytes that it takes.
+    pub(super) fn append(&self, mut file: &File, (number, made_unix_ns, content): Record<'_>) -> io::Result<u64> {
+        let body = postcard::to_extend(&(number, made_unix_ns, content), Vec::new()).map_err(io::Error::other)?;
+        let record = record(&body);
+        file.write_all(&record)?;
+        let bytes = record.len() as u64;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Removes all batches from the file; returns the bytes that it had.
+    pub(super) fn clear(&self, file: &File) -> io::Result<u64> {
+        file.set_len(self.header_bytes)?;
+        Ok(self.bytes.swap(self.header_bytes, Ordering::Relaxed) - self.header_bytes)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Deletes the file.
+    pub(super) fn delete(&self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    wire::encode(value).ok_or_else(|| io::Error::other("a record is too long"))
+}
+
+/// Decodes what this version of dwell wrote.
+fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, wire::FrameError> {
+    wire::decode(body)
+}
+
+fn record(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("a frame is short");
+    let mut record = Vec::with_capacity(HEAD_BYTES + body.len());
+    record.extend_from_slice(&length.to_be_bytes());
+    record.extend_from_slice(&check(body));
+    record.extend_from_slice(body);
+    record
+}
+
+fn check(body: &[u8]) -> [u8; DIGEST_BYTES] {
+    let digest = digest::digest(&digest::SHA256, body);
+    *digest.as_ref().first_chunk().expect("a digest has 32 bytes")
+}
+
+/// Reads the body of the next record; `None` at the end, and where there is no whole record.
+fn next_record(file: &mut File) -> io::Result<Option<Vec<u8>>> {
+    let mut head = [0; HEAD_BYTES];
+    match file.read_exact(&mut head) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let (length, digest) = head.split_first_chunk().expect("the head is longer");
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > MAX_BODY_BYTES {
+        return Ok(None);
+    }
+    let mut body = Vec::new();
+    file.take(length as u64).read_to_end(&mut body)?;
+    Ok((body.len() == length && digest == check(&body)).then_some(body))
+}

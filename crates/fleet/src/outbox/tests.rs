@@ -1,0 +1,222 @@
+use std::fs::{self, OpenOptions};
+
+use super::*;
+
+const NO_WAIT: Duration = Duration::ZERO;
+
+fn content(bytes: usize) -> Content {
+    let names = (0..bytes).step_by(60).map(|at| "x".repeat(60.min(bytes - at)));
+    Content { counters: names.map(|name| (name, 1)).collect(), ..Content::default() }
+}
+
+fn hello(run: u8) -> Hello {
+    let name = "web".to_owned().try_into().unwrap();
+    Hello { name, run: [run; 16], boot: format!("boot {run}"), sync_port: None, is_past: false, confirmed: 0 }
+}
+
+fn outbox() -> Outbox {
+    Outbox::new(1000, &hello(1))
+}
+
+fn next_batch(outbox: &Outbox) -> Option<Batch> {
+    match outbox.next(&outbox.next_run().0, NO_WAIT) {
+        Next::Batch(bytes) => match wire::decode(&bytes).unwrap() {
+            AgentMessage::Batch(batch) => Some(*batch),
+            other => panic!("{other:?}"),
+        },
+        Next::Timeout | Next::Closed | Next::OtherRun => None,
+    }
+}
+
+fn next_number(outbox: &Outbox) -> Option<u64> {
+    next_batch(outbox).map(|batch| batch.number)
+}
+
+fn next_loss(outbox: &Outbox) -> Option<(u64, u64, LossCause)> {
+    let batch = next_batch(outbox)?;
+    batch.content.lost.map(|lost| (lost.from, batch.number, lost.why))
+}
+
+fn acknowledge(outbox: &Outbox, through: u64) {
+    outbox.acknowledge(&outbox.next_run().0, through);
+}
+
+/// Names of the segments in a folder.
+fn segments(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.ends_with(".batches")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_batch_stays_until_it_is_stored() {
+    let outbox = outbox();
+    (0..3).for_each(|_| outbox.push(content(10)));
+    assert_eq!((next_number(&outbox), next_number(&outbox)), (Some(1), Some(1)));
+    acknowledge(&outbox, 2);
+    assert_eq!(next_number(&outbox), Some(3));
+    assert!(!outbox.wait_until_empty(NO_WAIT));
+    acknowledge(&outbox, 3);
+    assert!(outbox.wait_until_empty(NO_WAIT));
+    assert_eq!(outbox.backlog(), Backlog::default());
+    assert_eq!(outbox.next_run().1, 3);
+}
+
+#[test]
+fn a_full_outbox_drops_the_oldest_batch_and_says_so_in_its_place() {
+    let outbox = outbox();
+    (0..10).for_each(|_| outbox.push(content(300)));
+    assert_eq!(next_loss(&outbox), Some((1, 7, LossCause::BufferFull)));
+    let backlog = outbox.backlog();
+    assert_eq!((backlog.batches, backlog.dropped), (3, 7));
+    assert!((900..1000).contains(&backlog.bytes));
+    // The report grows while it is under way.
+    outbox.push(content(300));
+    acknowledge(&outbox, 7);
+    assert_eq!(next_loss(&outbox), Some((1, 8, LossCause::BufferFull)));
+    acknowledge(&outbox, 8);
+    assert_eq!(next_number(&outbox), Some(9));
+    // A batch that is larger than the outbox.
+    outbox.push(content(2000));
+    assert_eq!(next_loss(&outbox), Some((9, 12, LossCause::BufferFull)));
+    assert_eq!(outbox.backlog().dropped, 12);
+    acknowledge(&outbox, 12);
+    outbox.push(content(1));
+    assert_eq!(next_number(&outbox), Some(13));
+    assert_eq!(next_loss(&outbox), None);
+}
+
+#[test]
+fn a_batch_that_is_rejected_makes_way_for_the_next() {
+    let outbox = outbox();
+    (0..2).for_each(|_| outbox.push(content(10)));
+    let (run, _) = outbox.next_run();
+    outbox.reject(&run, 2);
+    assert_eq!(next_loss(&outbox), None, "it is not its turn");
+    outbox.reject(&run, 1);
+    assert_eq!(next_loss(&outbox), Some((1, 1, LossCause::Rejected)));
+    acknowledge(&outbox, 1);
+    assert_eq!(next_number(&outbox), Some(2));
+}
+
+#[test]
+fn a_closed_outbox_ends_once_it_is_empty() {
+    let outbox = outbox();
+    outbox.push(content(1));
+    outbox.close();
+    assert_eq!(next_number(&outbox), Some(1));
+    acknowledge(&outbox, 1);
+    let (run, _) = outbox.next_run();
+    assert!(matches!(outbox.next(&run, Duration::from_secs(60)), Next::Closed));
+}
+
+#[test]
+fn what_a_run_leaves_on_disk_is_sent_by_the_next_before_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for run in 1..=2 {
+        let outbox = Outbox::new(100_000, &hello(run));
+        assert_eq!(outbox.keep_in(folder.path()).unwrap(), 0);
+        (0..3).for_each(|_| outbox.push(content(10)));
+        assert!(outbox.backlog().is_on_disk);
+        let run = Run { id: [run; 16], boot: format!("boot {run}") };
+        outbox.acknowledge(&run, 1);
+    }
+    let outbox = Outbox::new(100_000, &hello(3));
+    outbox.keep_in(folder.path()).unwrap();
+    outbox.push(content(10));
+    for (run, numbers) in [(1, vec![1, 2, 3]), (2, vec![1, 2, 3]), (3, vec![1])] {
+        let (next, _) = outbox.next_run();
+        assert_eq!((next.id, next.boot.as_str()), ([run; 16], format!("boot {run}").as_str()));
+        assert_eq!(outbox.is_live(&next), run == 3);
+        for number in numbers {
+            assert_eq!(next_number(&outbox), Some(number));
+            outbox.acknowledge(&next, number);
+        }
+        if run < 3 {
+            assert!(matches!(outbox.next(&next, NO_WAIT), Next::OtherRun));
+        }
+    }
+    assert_eq!(outbox.backlog().batches, 0);
+    assert_eq!(segments(folder.path()).len(), 1, "that of the live run");
+}
+
+#[test]
+fn a_record_that_was_cut_off_costs_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    outbox.keep_in(folder.path()).unwrap();
+    (0..3).for_each(|_| outbox.push(content(50)));
+    drop(outbox);
+    let path = folder.path().join(&segments(folder.path())[0]);
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 5).unwrap();
+    fs::write(folder.path().join("00000000000000000007.batches"), "of another program").unwrap();
+    let outbox = Outbox::new(100_000, &hello(2));
+    let unreadable = outbox.keep_in(folder.path()).unwrap();
+    assert!(unreadable > 50, "{unreadable}");
+    assert_eq!(outbox.backlog().batches, 2);
+    assert_eq!(segments(folder.path()).len(), 1);
+}
+
+#[test]
+fn the_disk_keeps_to_its_bound_and_is_emptied_as_batches_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = || -> u64 {
+        segments(folder.path()).iter().map(|name| fs::metadata(folder.path().join(name)).unwrap().len()).sum()
+    };
+    for run in 1..=2 {
+        let outbox = Outbox::new(100_000, &hello(run));
+        outbox.keep_in(folder.path()).unwrap();
+        for _ in 0..500 {
+            outbox.push(content(1000));
+            assert!(bytes() <= 100_000, "{}", bytes());
+        }
+        assert!(bytes() > 80_000, "{}", bytes());
+        assert!(outbox.backlog().dropped >= 400);
+    }
+    let outbox = Outbox::new(100_000, &hello(3));
+    outbox.keep_in(folder.path()).unwrap();
+    let (run, _) = outbox.next_run();
+    outbox.acknowledge(&run, 500);
+    for _ in 0..500 {
+        outbox.push(content(1000));
+        let (run, _) = outbox.next_run();
+        outbox.acknowledge(&run, 500);
+    }
+    assert!(bytes() < 10_000, "{}", bytes());
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = outbox();
+    first.keep_in(folder.path()).unwrap();
+    let taken = outbox().keep_in(folder.path()).unwrap_err();
+    assert!(taken.to_string().starts_with("another agent uses /"), "{taken}");
+    drop(first);
+    outbox().keep_in(folder.path()).unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let exposed = outbox().keep_in(folder.path()).unwrap_err();
+    assert!(exposed.to_string().contains("chmod 700"), "{exposed}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = outbox().keep_in(&file.join("buffer")).unwrap_err();
+    assert!(error.to_string().starts_with("cannot create /"), "{error}");
+}
+
+#[test]
+fn a_disk_that_fails_leaves_the_queue_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    let inside = folder.path().join("inside");
+    outbox.keep_in(&inside).unwrap();
+    fs::remove_dir_all(&inside).unwrap();
+    outbox.push(content(10));
+    let notice = outbox.tend_disk().unwrap();
+    assert!(notice.contains("wait in memory only"), "{notice}");
+    outbox.push(content(10));
+    assert_eq!(outbox.tend_disk(), None, "once");
+    let backlog = outbox.backlog();
+    assert_eq!((backlog.batches, backlog.is_on_disk), (2, false));
+}
