@@ -135,7 +135,7 @@ test: setup ## every test; those that need root run as root
 	tests/report $(MAKE) --no-print-directory all-tests
 
 all-tests:
-	$(TESTS_AS_ROOT) cargo test --workspace --locked --no-fail-fast
+	$(TESTS_AS_ROOT) tests/again --workspace --locked --no-fail-fast
 	cargo test --locked --manifest-path fuzz/Cargo.toml
 	tests/compat/run $(TARGET)/debug/dwell
 	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell-lab $(TARGET)/quic

@@ -59,6 +59,10 @@ metrics! {
         "Connection IDs of QUIC by what was seen of them.");
     PACKETS = counter("dwell_lb_packets_total", ["fate"],
         "Packets by what became of them.");
+    TABLE_EVENTS = counter("dwell_lb_table_events_total", ["event"],
+        "Connections that lost their slot or found none, and epochs of latency that were lost, by name.");
+    PRESSURE = gauge("dwell_lb_table_pressure", [],
+        "1 if the connection table had no room for all connections in the last interval, so that weights are held.");
     CHECKS_LATE = counter("dwell_lb_health_checks_late_total", [],
         "Health checks that began late: there are too few threads for backends that are silent.");
     LEAVING = gauge("dwell_lb_leaving_backends", [],

@@ -37,7 +37,7 @@ fn missing_keys_have_their_defaults() {
     assert_eq!(config.pin, Path::new("/sys/fs/bpf/dwell/lb-eth0"));
     assert_eq!(config.socket, Path::new("/run/dwell/lb.sock"));
     assert_eq!((config.interval, config.estimator), (Duration::from_secs(1), Estimator::Auto));
-    assert_eq!(config.limits.connections, 1_000_000);
+    assert_eq!((config.hash_seed, config.limits.connections), (None, 1_000_000));
     assert_eq!(config.metrics, None);
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "192.0.2.10:443/tcp");
@@ -83,7 +83,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     )
     .unwrap();
     assert_eq!((config.interval, config.estimator), (Duration::from_millis(500), Estimator::Pirate));
-    assert_eq!((config.hash_seed, config.limits.connections), (16, 5000));
+    assert_eq!((config.hash_seed, config.limits.connections), (Some(16), 5000));
     assert_eq!(config.health.ramp, Duration::from_secs(3));
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/udp");
@@ -112,6 +112,7 @@ fn faults_of_single_keys() {
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"soon\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"1ms\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nestimator = \"lag\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nhash_seed = 431499865196"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits = 5"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 2"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 1.5"),

@@ -78,7 +78,7 @@ impl Steering {
                 let responses = Some(Responses { count, mean_ns });
                 self.intervals.record(server as u32, connection(client), 0, responses);
             }
-            requests.iter().for_each(|request| pending[server].add(request.age_ns(now_ns)));
+            requests.iter().for_each(|request| pending[server].add(request.client.address, request.age_ns(now_ns)));
         }
         let connections = self.active.iter().zip(pending);
         let backends: Vec<BackendState> = (0..).zip(connections).map(backend).collect();

@@ -7,7 +7,7 @@ use dwell_records::{LatencyObject, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{config::PolicyName, plan::Phase};
+use crate::{config::PolicyName, control::Pressure, plan::Phase};
 
 /// The status of a balancer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,12 @@ pub struct PlaneStatus {
     pub connections: u64,
     /// The number of connections that can be tracked.
     pub capacity: u64,
+    /// What fills the connection table, if the last interval had no room for all connections.
+    #[serde(default)]
+    pub pressure: Option<Pressure>,
+    /// Events of the connection table and of latency measurement, by name.
+    #[serde(default)]
+    pub table: BTreeMap<String, u64>,
     /// Packets by reason of their routing.
     pub packets: BTreeMap<String, u64>,
     /// QUIC connection IDs by event.

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use self::{
     table::{Problem, Source, Table},
@@ -55,7 +55,8 @@ pub struct Config {
     /// A connection with a packet within this time counts as active.
     pub active_timeout: Duration,
     /// The seed of connection hashes. All balancers of a VIP must have the same, so that they select the same backends.
-    pub hash_seed: u64,
+    /// `None`: the balancer draws one. Whoever knows it can direct connections to a backend of his choice.
+    pub hash_seed: Option<u64>,
     /// The folder of a BPF file system where maps and link are pinned.
     pub pin: PathBuf,
     /// The slot of another XDP program's array to occupy, instead of attaching to the interface: `MAP:SLOT[:NEXT]`.
@@ -176,6 +177,8 @@ impl Config {
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
+/// The seed that was built in before each balancer drew its own.
+const KNOWN_SEED: i64 = 0x64_7765_6c6c;
 const ESTIMATORS: [(&str, Estimator); 2] = [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)];
 
 fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Option<Config> {
@@ -193,7 +196,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         estimator: table.get("estimator", choice(&ESTIMATORS)).unwrap_or(Estimator::Auto),
         idle_timeout: table.get("idle_timeout", time(Duration::from_secs(1)..=DAY)).unwrap_or(MINUTE),
         active_timeout: table.get("active_timeout", time(10 * MILLISECOND..=DAY)).unwrap_or(Duration::from_secs(5)),
-        hash_seed: table.get("hash_seed", whole(0..=i64::MAX)).unwrap_or(0x64_7765_6c6c) as u64,
+        hash_seed: table.get("hash_seed", seed),
         pin: table.get("pin", text).map_or_else(|| default_pin(&name), PathBuf::from),
         chain: table.get("chain", chain),
         limits,
@@ -219,6 +222,20 @@ pub const DEFAULT_SOCKET: &str = "/run/dwell/lb.sock";
 fn chain(value: &toml::de::DeValue<'_>) -> Result<String, Problem> {
     let chain: dwell_probes::Chain = parsed("a slot of a program array", "\"/sys/fs/bpf/slots:1:2\"")(value)?;
     Ok(chain.to_string())
+}
+
+/// Reads a seed of connection hashes.
+fn seed(value: &DeValue<'_>) -> Result<u64, Problem> {
+    let seed = whole(0..=i64::MAX)(value)?;
+    if seed == KNOWN_SEED {
+        return Err(Problem::new(
+            "it was the same on every installation of an early version, so that anybody can direct connections to a \
+             backend of his choice",
+            "remove the key where there is one balancer; give several the same random number (shuf -n 1 -i \
+             0-9223372036854775807)",
+        ));
+    }
+    Ok(seed as u64)
 }
 
 fn read_limits(root: &mut Table<'_>) -> Limits {

@@ -191,7 +191,8 @@ impl Balancer {
                 (backend.real, weight)
             })
         });
-        let saved = SavedState { state: self.state.clone(), weights: weights.collect() };
+        let saved =
+            SavedState { hash_seed: Some(self.hash_seed), state: self.state.clone(), weights: weights.collect() };
         let failure = saved_state::write(&self.config.socket, &saved).err();
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());
         if let Some(error) = failure.filter(|_| !was_unsaved) {

@@ -6,6 +6,8 @@ use dwell_records::{LatencyObject, Object};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Pressure;
+
 /// An event of a balancer.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -59,6 +61,11 @@ pub enum Event {
         /// The weights of all backends, with their reasons.
         backends: Vec<Weight>,
     },
+    /// The connection table has no room for all connections, or again for all.
+    Pressure {
+        /// What the last interval counted; null if there is room again.
+        pressure: Option<Pressure>,
+    },
     /// An operator has changed something.
     Changed {
         /// The request: "reload", "add", "remove", "weight" or "drain".
@@ -78,6 +85,13 @@ pub enum Event {
         /// The cause.
         reason: String,
     },
+    /// The state of the process before cannot be read: backends have new numbers, and what operators changed is lost.
+    StateLost {
+        /// The file of the state.
+        path: String,
+        /// The cause, and what became of the file.
+        reason: String,
+    },
     /// A backend has been removed after its last connection.
     Left {
         /// The name of the backend.
@@ -95,9 +109,11 @@ impl Object for Event {
         "lb.all-down",
         "lb.reach",
         "lb.weights",
+        "lb.pressure",
         "lb.changed",
         "lb.refused",
         "lb.unsaved",
+        "lb.state-lost",
         "lb.left",
     ];
 
@@ -108,9 +124,11 @@ impl Object for Event {
             Event::AllDown { .. } => "lb.all-down",
             Event::Reach { .. } => "lb.reach",
             Event::Weights { .. } => "lb.weights",
+            Event::Pressure { .. } => "lb.pressure",
             Event::Changed { .. } => "lb.changed",
             Event::Refused { .. } => "lb.refused",
             Event::Unsaved { .. } => "lb.unsaved",
+            Event::StateLost { .. } => "lb.state-lost",
             Event::Left { .. } => "lb.left",
         }
     }

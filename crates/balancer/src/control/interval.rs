@@ -14,6 +14,7 @@ use super::{
     apply::MapContents,
     event::Weight,
     neighbours::HopUpdate,
+    pressure::{Pressure, Totals},
     vip::{RunningVip, latency_object},
 };
 use crate::{
@@ -58,20 +59,35 @@ impl Balancer {
         self.figures.tracked = reals.clone().map(|real| (*real, active.tracked(*real))).collect();
         self.figures.active = reals.clone().map(|real| (*real, active.of(*real))).collect();
         self.figures.pending = reals.map(|real| (*real, active.pending(*real))).collect();
+        self.figures.vips = self.plane.vip_loads()?;
+        self.update_pressure()?;
+        let is_held = self.figures.pressure.is_some();
         for run in &mut self.vips {
-            run.end_interval(&active);
+            run.end_interval(&active, is_held);
         }
         let is_changed = self.sync(false)?;
         self.vips.iter_mut().for_each(|run| run.table.end_interval());
         self.read_server_loads()?;
         self.update_heavy_shares()?;
         self.remove_left_backends()?;
-        self.figures.vips = self.plane.vip_loads()?;
         self.figures.reals = self.plane.real_loads()?;
-        self.figures.counters = Some(self.plane.counters()?);
         if is_changed {
             self.save();
         }
+        Ok(())
+    }
+
+    /// Judges whether the connection table had room in the interval that ends.
+    fn update_pressure(&mut self) -> Result<(), ControlError> {
+        let counters = self.plane.counters()?;
+        let totals = Totals::of(&self.vips, &self.figures.vips, &counters);
+        let pressure = self.figures.totals.and_then(|before| totals.pressure_since(&before));
+        let kind = |pressure: Option<Pressure>| pressure.map(|pressure| pressure.kind);
+        if kind(pressure) != kind(self.figures.pressure) {
+            self.emit(&Event::Pressure { pressure });
+        }
+        (self.figures.totals, self.figures.pressure) = (Some(totals), pressure);
+        self.figures.counters = Some(counters);
         Ok(())
     }
 

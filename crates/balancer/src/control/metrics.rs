@@ -60,6 +60,10 @@ impl Balancer {
         for (reason, packets) in self.plane_status().packets {
             put(metrics::PACKETS, &[&reason], packets as f64);
         }
+        for (event, count) in self.plane_status().table {
+            put(metrics::TABLE_EVENTS, &[&event], count as f64);
+        }
+        put(metrics::PRESSURE, &[], f64::from(u8::from(self.figures.pressure.is_some())));
         for (event, count) in self.plane_status().connection_ids {
             put(metrics::CONNECTION_IDS, &[&event], count as f64);
         }

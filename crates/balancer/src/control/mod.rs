@@ -7,6 +7,7 @@ mod event;
 mod interval;
 mod metrics;
 mod neighbours;
+mod pressure;
 mod request;
 mod saved_state;
 mod status;
@@ -33,6 +34,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use self::{
     neighbours::{HopUpdate, Neighbours},
+    saved_state::{SavedState, Unreadable},
     vip::{PriorState, RunningVip},
 };
 use crate::{
@@ -42,7 +44,10 @@ use crate::{
     plan::{Plan, PlanError, State, plan},
 };
 
-pub use self::event::Event;
+pub use self::{
+    event::Event,
+    pressure::{Pressure, PressureKind},
+};
 
 /// The time between two polls of the ring buffer, which wakes nobody.
 const POLL: Duration = Duration::from_millis(20);
@@ -101,6 +106,8 @@ pub struct Balancer {
     loaded: jiff::Timestamp,
     interface: Interface,
     plane: Plane,
+    /// The seed of connection hashes, configured or drawn.
+    hash_seed: u64,
     start: &'static str,
     state: State,
     /// The VIPs, in the order of the configuration.
@@ -138,6 +145,9 @@ struct IntervalFigures {
     /// Connections in the connection table by backend, active or not.
     tracked: BTreeMap<u32, u64>,
     counters: Option<Counters>,
+    totals: Option<pressure::Totals>,
+    /// The pressure on the connection table in the last interval.
+    pressure: Option<Pressure>,
     work: Option<Duration>,
     reloads: [u64; 2],
 }
@@ -154,7 +164,10 @@ impl Balancer {
         on_event: impl FnMut(&Event) + 'static,
     ) -> Result<Balancer, ControlError> {
         let interface = Interface::find(&config.interface)?;
-        let (plane, start) = Plane::run_at(&options(&config), &interface, &config.pin).map_err(locked)?;
+        let saved = saved_state::read(&config.socket);
+        let drawn = saved.as_ref().ok().and_then(|saved| saved.hash_seed);
+        let hash_seed = config.hash_seed.or(drawn).unwrap_or_else(random);
+        let (plane, start) = Plane::run_at(&options(&config, hash_seed), &interface, &config.pin).map_err(locked)?;
         let (sender, check_results) = channel();
         let health = Health::start(config.health.threads, sender);
         let (sender, hop_updates) = channel();
@@ -163,6 +176,7 @@ impl Balancer {
             loaded: jiff::Timestamp::now(),
             interface,
             plane,
+            hash_seed,
             start: match &start {
                 StartKind::New => "new",
                 StartKind::TakenOver => "over",
@@ -186,14 +200,23 @@ impl Balancer {
             on_event: Box::new(on_event),
             config: Config { vips: Vec::new(), ..config.clone() },
         };
-        balancer.start_up(config, &start)?;
+        balancer.start_up(config, &start, saved)?;
         Ok(balancer)
     }
 
-    fn start_up(&mut self, mut config: Config, start: &StartKind) -> Result<(), ControlError> {
+    fn start_up(
+        &mut self,
+        mut config: Config,
+        start: &StartKind,
+        saved: Result<SavedState, Unreadable>,
+    ) -> Result<(), ControlError> {
+        let saved = saved.unwrap_or_else(|lost| {
+            self.emit(&Event::StateLost { path: lost.path.display().to_string(), reason: lost.reason });
+            SavedState::default()
+        });
         let saved = match start {
-            StartKind::TakenOver | StartKind::Replaced { .. } => saved_state::read(&config.socket),
-            StartKind::New => saved_state::SavedState::default(),
+            StartKind::TakenOver | StartKind::Replaced { .. } => saved,
+            StartKind::New => SavedState::default(),
         };
         let saved = saved.reconcile(&mut self.plane, config.limits)?;
         self.state = saved.state.clone();
@@ -332,8 +355,13 @@ fn file_weights(vips: &[Vip]) -> BTreeMap<(VipKey, IpAddr), f64> {
     vips.iter().flat_map(of).collect()
 }
 
+/// Draws a number that nobody can guess.
+fn random() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
+}
+
 /// The options of the data plane.
-fn options(config: &Config) -> PlaneOptions {
+fn options(config: &Config, hash_seed: u64) -> PlaneOptions {
     PlaneOptions {
         max_connections: config.limits.connections,
         max_vips: config.limits.vips,
@@ -343,8 +371,8 @@ fn options(config: &Config) -> PlaneOptions {
         idle_timeout: config.idle_timeout,
         active_timeout: config.active_timeout,
         response: estimator(config),
-        hash_seed: config.hash_seed,
-        table_seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
+        hash_seed,
+        table_seed: random(),
         outer_v4: config.tunnel.source4,
         outer_v6: config.tunnel.source6,
         chain: config.chain.as_ref().and_then(|chain| chain.parse().ok()),

@@ -22,6 +22,9 @@ use crate::{
 /// The contents of the file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SavedState {
+    /// The seed of connection hashes that was drawn, which stays the same as long as there is this file.
+    #[serde(default)]
+    pub hash_seed: Option<u64>,
     pub state: State,
     /// The weights by the number of the backend.
     #[serde(default, rename = "weighed")]
@@ -51,10 +54,34 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     whole.into()
 }
 
-/// Reads the saved state. If it is lost, backends get new numbers, and the old ones leave.
-pub(super) fn read(socket: &Path) -> SavedState {
-    let text = fs::read(path(socket)).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+/// A saved state that could not be read. Backends get new numbers, the old ones leave, and what operators changed is lost.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub path: PathBuf,
+    /// Why it could not be read, and what became of the file.
+    pub reason: String,
+}
+
+/// Reads the saved state, which is empty if there is none.
+///
+/// # Errors
+///
+/// The file cannot be read or is damaged. It is kept under another name, ".bad" added, as the next save replaces it.
+pub(super) fn read(socket: &Path) -> Result<SavedState, Unreadable> {
+    let path = path(socket);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SavedState::default()),
+        read => read.map_err(|error| error.to_string()),
+    };
+    let parsed = text.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+    parsed.map_err(|error| {
+        let bad = with_suffix(&path, ".bad");
+        let fate = match fs::rename(&path, &bad) {
+            Ok(()) => format!("kept as {}", bad.display()),
+            Err(error) => format!("not kept: {error}"),
+        };
+        Unreadable { path, reason: format!("{error}; {fate}") }
+    })
 }
 
 /// Saves the state atomically, readable by its owner alone.
@@ -146,11 +173,26 @@ mod tests {
             write(socket, &of(weight.into())).expect("there is room");
         }
         for (weight, socket) in (1u8..).zip(&sockets) {
-            assert_eq!(read(socket), of(weight.into()));
+            assert_eq!(read(socket).expect("it is whole"), of(weight.into()));
             let there = fs::metadata(path(socket)).expect("it is there");
             assert_eq!(there.permissions().mode() & 0o777, 0o600);
         }
         let files = fs::read_dir(folder.path()).expect("it is there");
         assert_eq!(files.count(), 3);
+    }
+
+    #[test]
+    fn a_damaged_file_is_kept_and_told() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let socket = folder.path().join("lb");
+        assert_eq!(read(&socket).expect("there is none"), SavedState::default());
+        write(&socket, &SavedState { hash_seed: Some(7), ..SavedState::default() }).expect("there is room");
+        let whole = fs::read(path(&socket)).expect("it is there");
+        fs::write(path(&socket), &whole[..whole.len() / 2]).expect("there is room");
+        let told = read(&socket).expect_err("it is cut");
+        assert!(told.reason.contains("kept as"), "{told:?}");
+        let kept = fs::read(with_suffix(&path(&socket), ".bad")).expect("it is kept");
+        assert_eq!(kept, whole[..whole.len() / 2]);
+        assert_eq!(read(&socket).expect("there is none now"), SavedState::default());
     }
 }

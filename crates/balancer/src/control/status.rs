@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::{balance::Forward, rtt::Counters};
+use dwell_engine::{
+    balance::Forward,
+    rtt::{Counter, Counters},
+};
 use dwell_probes::balancer::{CidEvent, Load, Reason};
 
 use super::{
@@ -17,6 +20,9 @@ use crate::{
     plan::{NumberedBackend, Phase},
 };
 
+/// The events of the connection table and of latency measurement that say what is missing from the figures.
+const TABLE_EVENTS: [Counter; 5] =
+    [Counter::FlowsEvicted, Counter::FlowsExpired, Counter::Untracked, Counter::Contended, Counter::EventsLost];
 /// The MTU that clients are assumed to have.
 const CLIENT_MTU: u16 = 1500;
 
@@ -45,6 +51,10 @@ impl Balancer {
             start: self.start.into(),
             connections: counters.map_or(0, |counters| Counters::slots_taken(&counters.table)),
             capacity: u64::from(self.config.limits.connections),
+            pressure: self.figures.pressure,
+            table: counters.map_or_else(Default::default, |counters| {
+                TABLE_EVENTS.map(|event| (event.name().to_owned(), counters.table.get(event))).into()
+            }),
             connection_ids: counters.map_or_else(Default::default, |counters| {
                 let all = CidEvent::ALL.iter();
                 all.map(|seen| (seen.name().to_owned(), counters.cid_events(*seen))).collect()
@@ -156,6 +166,7 @@ impl Balancer {
     /// Conditions that an operator should know about.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        warnings.extend(self.figures.pressure.map(|pressure| pressure.to_string()));
         for run in &self.vips {
             let name = &run.vip.name;
             if run.table.entries().is_empty() {

@@ -204,8 +204,8 @@ impl RunningVip {
         self.intervals.add(record.real, record, estimate);
     }
 
-    /// Ends an interval: the policy sets weights.
-    pub(super) fn end_interval(&mut self, connections: &ActiveConnections) {
+    /// Ends an interval: the policy sets weights, unless they are held.
+    pub(super) fn end_interval(&mut self, connections: &ActiveConnections, is_held: bool) {
         let inputs: Vec<PolicyInput> = self
             .backends
             .iter()
@@ -219,7 +219,7 @@ impl RunningVip {
             .collect();
         let seen = self.intervals.end(&inputs);
         let shares: Vec<Share> = self.backends.iter().map(|run| run.share).collect();
-        let next = self.policy.step(&seen, &shares);
+        let next = if is_held { shares } else { self.policy.step(&seen, &shares) };
         for ((run, seen), share) in self.backends.iter_mut().zip(seen).zip(next) {
             run.seen = Some(seen);
             run.share = share;

@@ -456,14 +456,18 @@ fn root_records_have_the_flows_of_dwell_stack() {
     );
     let listener = pair.right.enter(|| TcpListener::bind("10.78.0.2:0").unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let server = thread::spawn(move || {
-        for stream in listener.incoming().take(20) {
+    thread::spawn(move || {
+        for stream in listener.incoming() {
             drain(&mut stream.unwrap());
         }
     });
     let figures = folder.path().join("figures");
     let mut sockets = BTreeSet::new();
-    for _ in 0..20 {
+    // A busy machine may poll most of the connections too late.
+    for _ in 0..200 {
+        if sockets.len() >= 3 {
+            break;
+        }
         let arguments = [
             "run",
             "--outside",
@@ -485,7 +489,6 @@ fn root_records_have_the_flows_of_dwell_stack() {
         let records = of_port(&figures, "run.socket", port);
         sockets.extend(records.iter().map(flow));
     }
-    server.join().unwrap();
     assert!(!stack.has_ended());
     let stack = stack.interrupt();
     let records = objects(&stack.stdout);

@@ -82,7 +82,7 @@ fn root_a_backend_that_was_down_stays_down_over_a_restart_and_one_failure_takes_
 }
 
 #[test]
-fn root_a_lost_state_costs_numbers_and_no_connection() {
+fn root_a_damaged_state_costs_numbers_and_no_connection() {
     if skipped() {
         return;
     }
@@ -92,13 +92,16 @@ fn root_a_lost_state_costs_numbers_and_no_connection() {
     let load = scene.load(12);
     load.go_on();
     scene.kill();
-    std::fs::remove_file(scene.path("lb.sock.state")).unwrap();
+    std::fs::write(scene.path("lb.sock.state"), "{").unwrap();
     scene.run();
     load.go_on();
     let status = scene.status();
     assert_eq!(status["leaving"].as_array().unwrap().len(), 2, "{status}");
     assert_eq!(scene.spread(30).len(), 2);
     assert_eq!(load.end(), [""; 0]);
+    assert_eq!(std::fs::read_to_string(scene.path("lb.sock.state.bad")).unwrap(), "{");
+    let run = scene.end();
+    assert_eq!(events(&run.stdout, "lb.state-lost").len(), 1, "{run}");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 2
+#define DWELL_BALANCE_LAYOUT 3
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -83,6 +83,7 @@ struct dwell_load {
 #define DWELL_PENDING_LOG_MIN 20
 struct dwell_pending {
 	__u32 count[DWELL_PENDING_LOGS];
+	__u64 networks[DWELL_PENDING_LOGS]; /* their clients' networks: bit dwell_network() >> 58 */
 };
 
 struct dwell_balance_config {

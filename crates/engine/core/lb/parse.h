@@ -5,6 +5,7 @@
 #ifndef DWELL_LB_PARSE_H
 #define DWELL_LB_PARSE_H
 
+#include "lb/network.h"
 #include "lb/balance_types.h"
 #include "parse/transport.h"
 
@@ -34,11 +35,6 @@ static __always_inline struct dwell_address dwell_address_v4(__u32 address)
 	struct dwell_address wide = {0, (__u64)address << 32 | 0xffff0000};
 
 	return wide;
-}
-
-static __always_inline int dwell_is_v4(const struct dwell_address *address)
-{
-	return !address->high && (__u32)address->low == 0xffff0000;
 }
 
 /* Returns an address's bit in struct dwell_vip_filter. */

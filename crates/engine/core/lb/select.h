@@ -103,17 +103,42 @@ static __always_inline int dwell_slot_advance(struct dwell_slot *slot, const str
 	return ahead <= DWELL_SEQ_AHEAD;
 }
 
+/* Different seconds (of 2^30 ns) in which a client must go on until its connection has settled. */
+#define DWELL_SETTLED_SECONDS 3
+
+/* Counts a packet towards settling, and returns what it makes of the connection's flags. A balancer sees nothing of the
+ * server, so that packets to which nobody listens look like a client's: what a flood can do for a moment is not enough,
+ * it has to go on with each of its connections, with sequence numbers that fit. `slot->packets` holds the number of
+ * packets, up to DWELL_SETTLED_PACKETS, the number of seconds with one, and the low bits of the newest of these.
+ */
+static __always_inline __u8 dwell_slot_settle(struct dwell_slot *slot, const struct dwell_packet *packet,
+					      __u32 now_coarse)
+{
+	__u32 packets = slot->packets & 3, seconds = slot->packets >> 2 & 3, second = now_coarse >> 10 & 15;
+	__u8 flags = 0;
+
+	if (packets < DWELL_SETTLED_PACKETS && ++packets == DWELL_SETTLED_PACKETS && packet->kind != DWELL_KIND_TCP)
+		flags = DWELL_HEAD_ESTABLISHED;
+	if ((!seconds || slot->packets >> 4 != second) && ++seconds == DWELL_SETTLED_SECONDS) {
+		flags |= DWELL_HEAD_SETTLED;
+		slot->measured |= slot->trusted;
+	}
+	slot->packets = packets | seconds << 2 | second << 4;
+	return flags;
+}
+
 /* Updates the flags of a connection from a client's packet. */
-static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet)
+static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet,
+					    __u32 now_coarse)
 {
 	__u8 flags = slot->head.flags, next = flags;
+	int is_near = 1;
 
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
 		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
 			slot->seq_high = packet->seq >> 16;
 	} else if (packet->kind == DWELL_KIND_TCP) {
-		int is_near = dwell_slot_advance(slot, packet);
-
+		is_near = dwell_slot_advance(slot, packet);
 		next |= DWELL_HEAD_ESTABLISHED;
 		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST))
 			next |= DWELL_HEAD_CLOSING | (is_near ? DWELL_HEAD_ENDED : 0);
@@ -121,9 +146,9 @@ static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struc
 			next &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
 	}
 	/* a flood can repeat its SYN, or its Initial of QUIC */
-	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->lb.attempt && slot->packets < DWELL_SETTLED_PACKETS &&
-	    ++slot->packets == DWELL_SETTLED_PACKETS)
-		next |= DWELL_HEAD_SETTLED;
+	if (dwell_unlikely(!(flags & DWELL_HEAD_SETTLED)) && is_near && !(packet->tcp_flags & DWELL_TCP_SYN) &&
+	    !packet->lb.attempt)
+		next |= dwell_slot_settle(slot, packet, now_coarse);
 	if (next != flags)
 		slot->head.flags = next;
 }
@@ -197,6 +222,7 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 	__u32 reason = dwell_balance_select(table->embedder, packet), mask = table->config->bucket_mask,
 	      own = packet->lb.real;
 	struct dwell_lookup found;
+	struct dwell_slot *slot;
 
 	if (!packet->lb.real)
 		return DWELL_SELECTION_UNMEASURED(reason);
@@ -214,9 +240,16 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_FULL);
 	}
 	dwell_balance_opened(table->embedder, packet);
-	((struct dwell_slot *)found.head)->seq_high = packet->seq >> 16;
-	dwell_slot_mark((struct dwell_slot *)found.head, packet);
-	return packet->lb.measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
+	slot = (struct dwell_slot *)found.head;
+	slot->seq_high = packet->seq >> 16;
+	found.head->flags |= DWELL_HEAD_YIELDS;
+	if (dwell_unlikely(reason == DWELL_REASON_FALLBACK)) {
+		found.head->flags |= DWELL_HEAD_ORPHAN;
+		slot->trusted = slot->measured;
+		slot->measured = 0;
+	}
+	dwell_slot_mark(slot, packet, found.head->seen);
+	return slot->measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
 /* Silence after which a SYN may open another connection with the same endpoints, 16 ms in coarse units: a client that has
@@ -261,7 +294,7 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 	if (packet->kind == DWELL_KIND_TCP)
 		return packet->tcp_flags & DWELL_TCP_SYN &&
 		       (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_CLOSING);
-	return real->flags & DWELL_REAL_DOWN || !(flags & DWELL_HEAD_SETTLED);
+	return real->flags & DWELL_REAL_DOWN || !(flags & DWELL_HEAD_ESTABLISHED);
 }
 
 /* Moves a locked slot to the real that was selected for the packet. */
@@ -275,8 +308,10 @@ static __always_inline void dwell_slot_move(struct dwell_table *table, struct dw
 	slot->lb.vip = packet->lb.vip;
 	slot->measured = packet->lb.measured;
 	slot->packets = 0;
+	slot->trusted = 0;
 	slot->seq_high = packet->seq >> 16;
-	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
+	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED |
+			      DWELL_HEAD_ORPHAN);
 	dwell_balance_opened(table->embedder, packet);
 }
 
@@ -312,7 +347,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 			dwell_slot_move(table, slot, packet, record);
 		}
 		slot->head.seen = dwell_now_coarse(table->clock);
-		dwell_slot_mark(slot, packet);
+		dwell_slot_mark(slot, packet, slot->head.seen);
 	}
 	dwell_slot_unlock(slot);
 	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
@@ -326,7 +361,7 @@ static __always_inline dwell_selection dwell_balance_known(struct dwell_table *t
 
 	if (slot->head.seen != now_coarse)
 		slot->head.seen = now_coarse;
-	dwell_slot_mark(slot, packet);
+	dwell_slot_mark(slot, packet, now_coarse);
 	return slot->measured ? DWELL_SELECTION(DWELL_REASON_CONNECTION, slot_index)
 			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "lb/steer_native.h"
 #include "lb/heavy.h"
+#include "lb/network.h"
 #include "lb/overload.h"
 
 void dwell_steer_heavy_count(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port, __u32 random,
@@ -30,4 +31,9 @@ int dwell_steer_divert(const struct dwell_server_load *servers, __u32 count, __u
 		       const struct dwell_overload_config *config, __u32 *least)
 {
 	return dwell_overload_divert(servers, count, server, from, now_s, config, least);
+}
+
+__u64 dwell_steer_network(const struct dwell_address *client)
+{
+	return dwell_network(client);
 }

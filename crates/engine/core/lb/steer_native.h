@@ -3,6 +3,7 @@
 #ifndef DWELL_LB_STEER_NATIVE_H
 #define DWELL_LB_STEER_NATIVE_H
 
+#include "lb/balance_types.h"
 #include "lb/heavy_types.h"
 #include "lb/overload_types.h"
 
@@ -18,5 +19,6 @@ __u16 dwell_steer_load(const struct dwell_server_load *load, __u32 now_s, const 
 /* `servers` has DWELL_SERVERS_MAX entries. */
 int dwell_steer_divert(const struct dwell_server_load *servers, __u32 count, __u32 server, __u32 from, __u32 now_s,
 		       const struct dwell_overload_config *config, __u32 *least);
+__u64 dwell_steer_network(const struct dwell_address *client);
 
 #endif

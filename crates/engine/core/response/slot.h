@@ -34,8 +34,9 @@ struct dwell_slot {
 	};
 	__u8 client : 1;   /* direction of the client's packets */
 	__u8 measured : 1; /* at a balancer: the latency of the connection is estimated */
-	__u8 key_kind : 6;
-	__u8 packets; /* packets of the client, up to DWELL_SETTLED_PACKETS */
+	__u8 trusted : 1;  /* at a balancer: as `measured`, but only once the connection has settled */
+	__u8 key_kind : 5;
+	__u8 packets; /* packets of the client, up to DWELL_SETTLED_PACKETS; at a balancer: see dwell_slot_settle() */
 	union {
 		__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
 		__u16 seq_high;   /* at a balancer: upper half of the client's newest sequence number */
@@ -205,6 +206,7 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 				      : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
 	slot->key_kind = packet->key_kind;
 	slot->measured = packet->lb.measured;
+	slot->trusted = 0;
 	slot->packets = 0;
 	slot->lb.real = packet->lb.real; /* 0 unless at a balancer: no token */
 	slot->token_next = 0;

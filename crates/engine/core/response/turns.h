@@ -485,8 +485,9 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	turn->flags |= DWELL_TURN_AGED;
 }
 
-/* Returns for how long the request under way has waited, with nothing of its answer; 0: there is none, or streams share
- * the connection, or it has waited for longer than a response may take and the client may be gone.
+/* Returns for how long the request under way has waited since its newest data, with nothing of its answer; 0: there is
+ * none, or streams share the connection, or it has waited for longer than a response may take and the client may be gone.
+ * While a long request is still being sent nothing is late.
  */
 static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state *state,
 						   const struct dwell_response_config *config, __u64 now_ns)
@@ -496,7 +497,7 @@ static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state
 
 	if (config->estimator != DWELL_ESTIMATE_AUTO || !turn->start || turn->end || turn->flags & DWELL_TURN_SHARED)
 		return 0;
-	age_ns = (__u64)(dwell_tick_at(state, now_ns) - turn->start) << DWELL_TICK_SHIFT;
+	age_ns = (__u64)(dwell_tick_at(state, now_ns) - turn->sent) << DWELL_TICK_SHIFT;
 	return age_ns <= config->idle_ns ? age_ns : 0;
 }
 

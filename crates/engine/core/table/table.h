@@ -27,15 +27,17 @@ struct dwell_head {
 #define DWELL_HEAD_SPENT 4   /* the flow has had its answer and may make room for others */
 #define DWELL_HEAD_CLOSING 8 /* one side has said that the flow is over */
 #define DWELL_HEAD_ESTABLISHED 16
-#define DWELL_HEAD_ENDED 32 /* at a balancer: it was closed by a sender that knew its sequence numbers */
+#define DWELL_HEAD_ENDED 32   /* at a balancer: it was closed by a sender that knew its sequence numbers */
+#define DWELL_HEAD_ORPHAN 64  /* at a balancer: its beginning was not seen */
+#define DWELL_HEAD_YIELDS 128 /* at a balancer: until it has settled it may be replaced at any time */
 
 /* A flow whose end one side has announced may lose its slot after 10 s of silence. It is not removed at once because
  * anybody can forge such an end, and after one half has closed, answers go on.
  */
 #define DWELL_CLOSING_COARSE (10000000000ULL >> 20)
 
-/* Under pressure, a flow that may be part of a flood loses its slot after 1 s of silence, or 30 s if it has been
- * established, in coarse units.
+/* Under pressure, a flow that may be part of a flood loses its slot after 1 s of silence, or 30 s if it was seen to begin
+ * and has been established, in coarse units.
  */
 #define DWELL_UNSETTLED_COARSE (1000000000 >> 20)
 #define DWELL_UNSETTLED_ESTABLISHED_COARSE (30 * DWELL_UNSETTLED_COARSE)
@@ -142,15 +144,19 @@ static __always_inline struct dwell_lookup dwell_flow_find(void *embedder, __u32
 }
 
 /* How suitable a slot is for a new flow, best first: free; its flow is over; its flow was idle for the timeout; under
- * pressure, its flow may be part of a flood and was silent for DWELL_UNSETTLED_COARSE.
+ * pressure, its flow may be part of a flood and was silent for long. From DWELL_RANK_YIELDING on, a rank is that value plus
+ * the silence, so that the newest go first: whoever fills the table replaces his own flows, not those that were there
+ * before.
  */
 enum dwell_rank {
 	DWELL_RANK_FREE,
 	DWELL_RANK_OVER,
 	DWELL_RANK_IDLE,
 	DWELL_RANK_UNSETTLED,
-	DWELL_RANK_NONE,
+	DWELL_RANK_YIELDING,
+	DWELL_RANK_NONE = 0xffff,
 };
+_Static_assert(DWELL_RANK_YIELDING + DWELL_UNSETTLED_ESTABLISHED_COARSE < DWELL_RANK_NONE, "a rank");
 
 /* Returns true if an idle time is negative: another CPU saw the flow a moment later than now, or the clock of a capture
  * stepped back.
@@ -167,7 +173,7 @@ static __always_inline int dwell_is_closed(const struct dwell_head *head, __u32 
 
 static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now_coarse, __u32 timeout_coarse)
 {
-	__u32 idle;
+	__u32 idle, is_proper;
 
 	if (!head)
 		return DWELL_RANK_NONE;
@@ -178,10 +184,14 @@ static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now
 		return DWELL_RANK_OVER;
 	if (idle > timeout_coarse || dwell_is_closed(head, idle))
 		return DWELL_RANK_IDLE;
-	if (!(head->flags & DWELL_HEAD_SETTLED) &&
-	    idle > (head->flags & DWELL_HEAD_ESTABLISHED ? DWELL_UNSETTLED_ESTABLISHED_COARSE : DWELL_UNSETTLED_COARSE))
+	if (head->flags & DWELL_HEAD_SETTLED)
+		return DWELL_RANK_NONE;
+	is_proper = (head->flags & (DWELL_HEAD_ESTABLISHED | DWELL_HEAD_ORPHAN)) == DWELL_HEAD_ESTABLISHED;
+	if (idle > (is_proper ? DWELL_UNSETTLED_ESTABLISHED_COARSE : DWELL_UNSETTLED_COARSE))
 		return DWELL_RANK_UNSETTLED;
-	return DWELL_RANK_NONE;
+	if (!(head->flags & DWELL_HEAD_YIELDS) || (is_proper && idle <= DWELL_UNSETTLED_COARSE))
+		return DWELL_RANK_NONE;
+	return DWELL_RANK_YIELDING + idle;
 }
 
 /* A slot for a new flow in one of its two buckets, packed: which bucket, which way, how suitable. The first bucket,
@@ -315,7 +325,7 @@ static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *
 		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
 		if (rank == DWELL_RANK_IDLE)
 			dwell_table_count(table, DWELL_FLOWS_EXPIRED);
-		else if (rank == DWELL_RANK_UNSETTLED)
+		else if (rank >= DWELL_RANK_UNSETTLED)
 			dwell_table_count(table, DWELL_FLOWS_EVICTED);
 		else if (found.head->flags & DWELL_HEAD_SPENT)
 			reason = DWELL_CLOSE_ANSWERED;

@@ -1,12 +1,10 @@
 //! Aggregates estimates of connections to statistics of each backend and interval.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    iter,
-};
+use std::collections::{HashMap, VecDeque};
 
 use super::{
     BackendStats, Constant, Latency, OutOfRange, Pending,
+    networks::{self, Network, Networks, Weighted},
     range::{check_all, constants},
 };
 use crate::{
@@ -150,16 +148,16 @@ impl Intervals {
         let mut next = HashMap::with_capacity(backends.len());
         let answered: Vec<Option<Latency>> = backends
             .iter()
-            .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &[]))
+            .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &Overdue::default()))
             .collect();
         let usual_ns = median_ns(&answered);
         let stats = backends.iter().zip(answered).map(|(backend, answered)| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
-            let overdue = overdue(&backend.pending, answered.map(|own| own.mean_ns).or(usual_ns));
+            let overdue = Overdue::of(&backend.pending, answered.map(|own| own.mean_ns).or(usual_ns));
             let stats = BackendStats {
                 real: backend.real,
                 configured: backend.configured,
-                latency: match overdue.is_empty() {
+                latency: match overdue.ages.is_empty() {
                     true => answered,
                     false => self.config.latency(&real.intervals, &overdue),
                 },
@@ -188,9 +186,24 @@ fn median_ns(latencies: &[Option<Latency>]) -> Option<u64> {
     means.get(means.len() / 2).copied()
 }
 
-/// Returns the requests that have waited for [`OVERDUE`] times what is usual, by age: the least age, and their number.
-fn overdue(pending: &Pending, usual_ns: Option<u64>) -> Vec<(u64, u32)> {
-    usual_ns.map_or_else(Vec::new, |usual_ns| pending.at_least(usual_ns.saturating_mul(OVERDUE)).collect())
+/// Requests that have waited for [`OVERDUE`] times what is usual.
+#[derive(Debug, Default)]
+struct Overdue {
+    /// By age: the least age, and their number.
+    ages: Vec<(u64, u32)>,
+    /// The networks of their clients.
+    networks: Networks,
+}
+
+impl Overdue {
+    fn of(pending: &Pending, usual_ns: Option<u64>) -> Overdue {
+        let age_ns = usual_ns.map_or(u64::MAX, |usual_ns| usual_ns.saturating_mul(OVERDUE));
+        Overdue { ages: pending.at_least(age_ns).collect(), networks: pending.networks(age_ns) }
+    }
+
+    fn count(&self) -> usize {
+        self.ages.iter().map(|(_, count)| *count as usize).sum()
+    }
 }
 
 /// Returns whether the estimate is of a single response, with no other objection to it.
@@ -206,9 +219,9 @@ fn is_single(record: &Record, estimate: &Estimate) -> bool {
 impl IntervalsConfig {
     /// Returns the latency over the newest intervals that together have enough connections. An overdue request counts as
     /// a response that took as long as it has waited: a backend that answers nothing makes no estimate, and that is not
-    /// good news.
-    fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>, overdue: &[(u64, u32)]) -> Option<Latency> {
-        let late: usize = overdue.iter().map(|(_, count)| *count as usize).sum();
+    /// good news. Such requests of few of the networks whose clients are answered count for nothing: they may have been
+    /// sent to wait.
+    fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>, overdue: &Overdue) -> Option<Latency> {
         let enough = self.min_connections as usize;
         let mut sums: HashMap<Connection, Sum> = HashMap::new();
         for (back, interval) in intervals.iter().rev().enumerate() {
@@ -218,8 +231,12 @@ impl IntervalsConfig {
                 sum.ns += new.ns;
                 sum.samples += new.samples;
             }
+            let mut answered = Networks::default();
+            sums.keys().for_each(|(client, _, _)| answered.add_client(client.address));
+            let ages: &[_] = if overdue.networks.are_many_of(answered) { &overdue.ages } else { &[] };
+            let late = if ages.is_empty() { 0 } else { overdue.count() };
             if sums.len() + late >= enough {
-                return Some(self.mean(&sums, overdue, back as u32 + 1));
+                return Some(self.mean(&sums, ages, back as u32 + 1));
             }
         }
         None
@@ -227,26 +244,28 @@ impl IntervalsConfig {
 
     /// Returns the mean of connections' responses, and of overdue requests by age.
     fn mean(&self, sums: &HashMap<Connection, Sum>, overdue: &[(u64, u32)], intervals: u32) -> Latency {
-        let answered = sums.values().filter(|sum| sum.responses > 0.0).map(|sum| {
-            let counted = sum.responses.min(self.most_responses.into());
-            (sum.ns / sum.responses, counted)
+        let answered = sums.iter().filter(|(_, sum)| sum.responses > 0.0).map(|((client, _, _), sum)| Weighted {
+            network: Network::of(client.address),
+            ns: sum.ns / sum.responses,
+            weight: sum.responses.min(self.most_responses.into()),
         });
-        let overdue = overdue.iter().flat_map(|(age_ns, count)| iter::repeat_n((*age_ns as f64, 1.0), *count as usize));
+        let mut answered: Vec<Weighted> = answered.collect();
         // Sorted, because the result of a floating-point sum depends on the order.
-        let mut means: Vec<(f64, f64)> = answered.chain(overdue).collect();
-        means.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let count = means.len() as f64;
-        let weight: f64 = means.iter().map(|(_, counted)| counted).sum();
-        let mean = means.iter().map(|(ns, counted)| ns * counted).sum::<f64>() / weight;
-        let squares: f64 = means.iter().map(|(ns, counted)| ((ns - mean) * counted).powi(2)).sum();
-        let error_ns = match means.len() {
-            0 | 1 => f64::INFINITY,
-            _ => (squares * count / (count - 1.0)).sqrt() / weight,
+        answered.sort_by(|a, b| a.ns.total_cmp(&b.ns).then(a.weight.total_cmp(&b.weight)));
+        networks::bound(&mut answered);
+        let answered = answered.iter().map(|mean| (mean.ns, mean.weight, 1));
+        let overdue = overdue.iter().map(|(age_ns, count)| (*age_ns as f64, 1.0, *count));
+        let means: Vec<(f64, f64, u32)> = answered.chain(overdue).collect();
+        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            means.iter().map(|(ns, weight, count)| f64::from(*count) * of(*ns, *weight)).sum()
         };
+        let (count, weight) = (sum(&|_, _| 1.0), sum(&|_, weight| weight));
+        let mean = sum(&|ns, weight| ns * weight) / weight;
+        let squares = sum(&|ns, weight| ((ns - mean) * weight).powi(2));
         Latency {
             mean_ns: mean.round() as u64,
-            error_ns,
-            connections: means.len() as u32,
+            error_ns: if count > 1.0 { (squares * count / (count - 1.0)).sqrt() / weight } else { f64::INFINITY },
+            connections: count as u32,
             samples: sums.values().map(|sum| sum.samples).sum(),
             intervals,
         }

@@ -8,6 +8,7 @@ mod intervals;
 mod latency;
 pub mod maglev;
 mod native;
+mod networks;
 mod pending;
 mod range;
 mod share;

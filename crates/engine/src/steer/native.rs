@@ -10,6 +10,12 @@ use crate::{
     steer::zero_rtt::MOST_SERVERS,
 };
 
+/// Returns a hash of a client's network.
+pub(super) fn network(client: IpAddr) -> u64 {
+    // SAFETY: a pure function.
+    unsafe { abi::dwell_steer_network(&to_core(client)) }
+}
+
 /// Counts a packet of a client. `random` must be uniform.
 pub(super) fn count(
     table: &mut abi::dwell_heavy,

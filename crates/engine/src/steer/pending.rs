@@ -1,28 +1,35 @@
 //! Requests that a backend has not answered yet.
 
+use std::net::IpAddr;
+
+use super::networks::Networks;
 use crate::abi;
 
 const LOGS: usize = abi::DWELL_PENDING_LOGS as usize;
 
 /// The requests that wait for the first byte of their answers, by age in octaves from 1 ms to 69 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pending([u32; LOGS]);
+pub struct Pending {
+    counts: [u32; LOGS],
+    networks: [Networks; LOGS],
+}
 
 impl Pending {
     /// Converts from the core's format.
     pub fn from_core(pending: &abi::dwell_pending) -> Pending {
-        Pending(pending.count)
+        Pending { counts: pending.count, networks: pending.networks.map(Networks) }
     }
 
-    /// Adds a request of this age.
-    pub fn add(&mut self, age_ns: u64) {
+    /// Adds a request of a client that has this age.
+    pub fn add(&mut self, client: IpAddr, age_ns: u64) {
         let log = age_ns.checked_ilog2().unwrap_or(0).saturating_sub(abi::DWELL_PENDING_LOG_MIN) as usize;
-        self.0[log.min(LOGS - 1)] += 1;
+        self.counts[log.min(LOGS - 1)] += 1;
+        self.networks[log.min(LOGS - 1)].add_client(client);
     }
 
     /// Returns the number of requests.
     pub fn count(&self) -> u64 {
-        self.0.iter().map(|count| u64::from(*count)).sum()
+        self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
     /// Returns the least age that the oldest request may have: its own is less than twice that. `None` if there is no
@@ -34,9 +41,16 @@ impl Pending {
     /// Returns the octaves from an age on that have requests, the youngest first: the least age in it, and the number of
     /// requests.
     pub(super) fn at_least(&self, age_ns: u64) -> impl Iterator<Item = (u64, u32)> {
-        let octaves = (abi::DWELL_PENDING_LOG_MIN..).zip(self.0);
+        let octaves = (abi::DWELL_PENDING_LOG_MIN..).zip(self.counts);
         let ages = octaves.map(|(log, count)| (if log == abi::DWELL_PENDING_LOG_MIN { 0 } else { 1 << log }, count));
         ages.filter(move |(age, count)| *age >= age_ns && *count > 0)
+    }
+
+    /// Returns the networks of clients with a request from the octave of an age on.
+    pub(super) fn networks(&self, age_ns: u64) -> Networks {
+        let octaves = (abi::DWELL_PENDING_LOG_MIN..).zip(self.networks);
+        let of = octaves.filter(|(log, _)| *log == abi::DWELL_PENDING_LOG_MIN || 1 << log >= age_ns);
+        Networks(of.fold(0, |all, (_, networks)| all | networks.0))
     }
 }
 
@@ -48,10 +62,11 @@ mod tests {
     fn requests_count_by_their_ages_and_the_oldest_is_known_within_an_octave() {
         let mut pending = Pending::default();
         assert_eq!((pending.count(), pending.oldest_ns()), (0, None));
-        pending.add(0);
+        let client = IpAddr::from([192, 0, 2, 1]);
+        pending.add(client, 0);
         assert_eq!((pending.count(), pending.oldest_ns()), (1, Some(0)));
-        pending.add(3_000_000);
-        pending.add(u64::MAX);
+        pending.add(client, 3_000_000);
+        pending.add(client, u64::MAX);
         assert_eq!((pending.count(), pending.oldest_ns()), (3, Some(1 << 35)));
         let ages: Vec<_> = pending.at_least(1 << 21).collect();
         assert_eq!(ages, [(1 << 21, 1), (1 << 35, 1)]);

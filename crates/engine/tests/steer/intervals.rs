@@ -1,8 +1,11 @@
 //! Statistics of a backend in an interval.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use dwell_engine::{
+    measure::{Endpoint, Protocol},
     response::{Estimate, Method, Reason, Truth},
-    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency, Pending},
+    steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency, Pending, Responses},
 };
 
 use crate::queues::record;
@@ -28,6 +31,66 @@ fn intervals(min_connections: u32) -> Intervals {
     Intervals::new(config).unwrap()
 }
 
+fn client(network: u32, host: u32) -> IpAddr {
+    Ipv4Addr::from(198 << 24 | 18 << 16 | network << 8 | host).into()
+}
+
+const MS: u64 = 1_000_000;
+
+/// Adds a connection of a client with two responses.
+fn answer(intervals: &mut Intervals, client: IpAddr, port: u16, mean_ns: u64) {
+    let client = Endpoint { address: client, port };
+    let vip = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 80 };
+    intervals.record(1, (client, vip, Protocol(6)), 2, Some(Responses { count: 2, mean_ns }));
+}
+
+/// Returns the latency that two connections of each of `networks` make, which take 10 ms, and what others add.
+fn with_others(networks: u32, add: impl Fn(&mut Intervals, &mut BackendState)) -> f64 {
+    let (mut intervals, mut state) = (intervals(5), backend(1));
+    for network in 0..networks {
+        for host in 1..3 {
+            answer(&mut intervals, client(network, host), 1000, 10 * MS);
+        }
+    }
+    add(&mut intervals, &mut state);
+    let seen = intervals.end(&[state]);
+    seen[0].latency.map_or(f64::NAN, |latency| latency.mean_ns as f64 / MS as f64)
+}
+
+/// What somebody with 1000 addresses in each of `networks` can make of a backend's latency.
+#[test]
+fn a_few_networks_cannot_make_a_backend_slow_or_fast() {
+    for (networks, answers_ms, bounds) in
+        [(1, 60_000, 10.0..10.7), (1, 0, 9.7..10.0), (10, 60_000, 10.0..15.1), (10, 0, 8.0..10.0)]
+    {
+        let forged = with_others(100, |intervals, _| {
+            for (network, host) in (0..networks).flat_map(|network| (0..1000).map(move |host| (network, host))) {
+                answer(intervals, client(200 + network, host % 250), 2000 + host as u16, answers_ms * MS);
+            }
+        });
+        assert!(bounds.contains(&forged), "{networks} networks, {answers_ms} ms: {forged}");
+        let silent = with_others(100, |_, state| {
+            for (network, host) in (0..networks).flat_map(|network| (0..1000).map(move |host| (network, host))) {
+                state.pending.add(client(200 + network, host % 250), 60_000 * MS);
+            }
+        });
+        assert_eq!(silent, 10.0, "{networks} networks that wait in vain");
+    }
+}
+
+#[test]
+fn a_backend_that_is_slow_for_all_is_slow() {
+    let slow = with_others(0, |intervals, _| {
+        (0..100).for_each(|network| answer(intervals, client(network, 1), 1000, 10 * MS + u64::from(network) * MS));
+    });
+    assert_eq!(slow, 59.5);
+    // It has answered some, and now answers nobody.
+    let stalled = with_others(100, |_, state| {
+        (0..100).for_each(|network| state.pending.add(client(network, 9), 1000 * MS));
+    });
+    assert!(stalled > 100.0, "{stalled}");
+}
+
 #[test]
 fn a_connection_counts_by_its_responses_up_to_a_limit() {
     let mut intervals = intervals(2);
@@ -47,11 +110,10 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
 
 #[test]
 fn requests_that_wait_for_far_longer_than_usual_count_although_nothing_has_answered() {
-    const MS: u64 = 1_000_000;
     let mut intervals = intervals(2);
     let waiting = |age_ns: u64, count: usize| {
         let mut pending = Pending::default();
-        (0..count).for_each(|_| pending.add(age_ns));
+        (0..count).for_each(|_| pending.add(client(0, 1), age_ns));
         BackendState { pending, ..backend(1) }
     };
     let mut end = |answers: u32, state: BackendState| {
@@ -72,7 +134,7 @@ fn what_is_usual_elsewhere_counts_for_a_backend_that_has_never_answered() {
     let mut intervals = intervals(2);
     (0..2).for_each(|number| intervals.add(2, &record(number, 2), &estimate(10_000_000, 2)));
     let mut silent = backend(1);
-    (0..5).for_each(|_| silent.pending.add(1 << 30));
+    (0..5).for_each(|_| silent.pending.add(client(0, 1), 1 << 30));
     let seen = intervals.end(&[silent, backend(2)]);
     assert_eq!(seen[0].latency.map(|latency| latency.mean_ns), Some(1 << 30));
     assert_eq!(seen[1].latency.map(|latency| latency.mean_ns), Some(10_000_000));

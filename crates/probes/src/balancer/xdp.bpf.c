@@ -104,7 +104,9 @@ static __always_inline void count_pending(struct dwell_table *table, const struc
 		return;
 	log = dwell_log2(age_ns);
 	log = log > DWELL_PENDING_LOG_MIN ? log - DWELL_PENDING_LOG_MIN : 0;
-	found->count[log < DWELL_PENDING_LOGS ? log : DWELL_PENDING_LOGS - 1]++;
+	log = log < DWELL_PENDING_LOGS ? log : DWELL_PENDING_LOGS - 1;
+	found->count[log]++;
+	found->networks[log] |= 1ULL << (dwell_network(slot->client ? &slot->head.key.b : &slot->head.key.a) >> 58);
 }
 
 static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)

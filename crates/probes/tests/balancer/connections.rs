@@ -1,5 +1,6 @@
 //! Which backend a connection has, and when it gets another one.
 
+use dwell_engine::rtt::Counter;
 use dwell_probes::balancer::{Plane, Protocol, Real, Reason, Vip, VipKey};
 
 use crate::{
@@ -96,10 +97,10 @@ fn root_a_flood_leaves_connections_where_they_are() {
     for port in 1000..4000 {
         plane.replay_packet(&Client { port, ..v4() }.syn()).unwrap();
     }
+    // They have replaced each other.
     let counters = plane.counters().unwrap();
+    assert!(counters.table.get(Counter::FlowsEvicted) > 1000, "{counters:?}");
     let full = counters.get(Reason::Full);
-    // Slots are free again after a second.
-    assert!(full > 0, "{counters:?}");
     let mut kept = 0;
     for client in &known {
         kept += u32::from(pass(&mut plane, &client.data(9)) == (Some(1), Reason::Connection));

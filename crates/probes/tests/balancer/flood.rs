@@ -101,3 +101,104 @@ fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
     }
     assert!(full < PLACES, "what a flood began makes room: {full}");
 }
+
+/// A flood: returns the frames of one of its flows, which come 100 ms apart.
+type Flood = fn(&Client, u32) -> Vec<Vec<u8>>;
+
+/// Acknowledgements of a connection that never was, a random number in each.
+fn acks(client: &Client, flow: u32) -> Vec<Vec<u8>> {
+    (0..3_u32).map(|step| client.at((flow + step).wrapping_mul(0x9E37_79B9)).data(0)).collect()
+}
+
+/// Acknowledgements that go on as a client's do.
+fn steady_acks(client: &Client, flow: u32) -> Vec<Vec<u8>> {
+    (0..3_u32).map(|step| client.at((flow << 8) + step * 100).data(100)).collect()
+}
+
+/// What a client's first three packets look like.
+fn requests(client: &Client, flow: u32) -> Vec<Vec<u8>> {
+    let client = client.at(flow << 8);
+    vec![client.syn(), client.at(client.seq + 1).data(0), client.at(client.seq + 1).data(100)]
+}
+
+fn mixed(client: &Client, flow: u32) -> Vec<Vec<u8>> {
+    let floods: [Flood; 4] = [|client, _| vec![client.syn(); 3], acks, steady_acks, requests];
+    floods[flow as usize % floods.len()](client, flow)
+}
+
+/// An honest client: it has connected, and asks once a second.
+struct Honest {
+    client: Client,
+    began_s: u64,
+    real: Option<u32>,
+}
+
+/// Ten minutes of a flood that begins twice as many flows per idle timeout as the table has slots. Every 100 s the table
+/// leads to the other backend. Honest clients, one a second, ask once a second for 30 s; some have been there before,
+/// and ask once in 20 s.
+fn ten_minutes(flood: Flood) {
+    const IDLE_S: u64 = 60;
+    let mut balancer = balancer();
+    lead_to(&mut balancer, 1);
+    let pass = |balancer: &mut Balancer, frame: &[u8], time_ms: u64| {
+        let (decision, _) = balancer.packet(frame, 1, time_ms * MS, false, drop);
+        (decision.real, decision.reason)
+    };
+    let old: Vec<Client> = (0..200).map(|port| Client { port: 10_000 + port, ..v4() }).collect();
+    for client in &old {
+        for (at_s, frame) in [client.syn(), client.data(0), client.data(9), client.data(9)].iter().enumerate() {
+            pass(&mut balancer, frame, 1000 * at_s as u64);
+        }
+    }
+    let per_second = 2 * u64::from(PLACES) / IDLE_S;
+    let (mut honest, mut flow, mut full, mut moved) = (Vec::<Honest>::new(), 0_u32, 0, 0);
+    for second in 10..610_u64 {
+        if second % 100 == 0 {
+            lead_to(&mut balancer, 1 + (second / 100 % 2) as u32);
+        }
+        for step in 0..per_second {
+            flow += 1;
+            let host = 1 + (flow >> 16);
+            let src = address(&format!("198.18.{}.{}", host >> 8, host & 255));
+            let client = Client { src, port: flow as u16, ..v4() };
+            for (again, frame) in flood(&client, flow).iter().enumerate() {
+                pass(&mut balancer, frame, second * 1000 + step * 1000 / per_second + 100 * again as u64);
+            }
+        }
+        let client = Client { port: 20_000 + second as u16, ..v4() };
+        let (real, reason) = pass(&mut balancer, &client.syn(), second * 1000 + 500);
+        full += u32::from(reason == Reason::Full);
+        honest.push(Honest { client, began_s: second, real });
+        honest.retain(|honest| honest.began_s + 30 > second);
+        for Honest { client, real, began_s } in &honest {
+            // One whose table has changed in its first seconds may have to begin again.
+            let is_young = began_s / 100 != second / 100 && began_s % 100 >= 96;
+            let (now, _) = pass(&mut balancer, &client.data(50), second * 1000 + 600);
+            moved += u32::from(now != *real && !is_young);
+        }
+        if second % 20 == 0 {
+            for client in &old {
+                let told = pass(&mut balancer, &client.data(9), second * 1000 + 700);
+                assert_eq!(told, (Some(1), Reason::Connection), "at {second} s: {}", client.port);
+            }
+        }
+    }
+    assert_eq!(moved, 0, "requests of 600 honest clients that went elsewhere");
+    assert!(full < 30, "honest clients that found no slot: {full} of 600");
+}
+
+#[test]
+fn a_flood_of_acknowledgements_takes_no_place_for_long() {
+    ten_minutes(acks);
+    ten_minutes(steady_acks);
+}
+
+#[test]
+fn a_flood_of_requests_takes_no_place_for_long() {
+    ten_minutes(requests);
+}
+
+#[test]
+fn a_flood_of_all_kinds_takes_no_place_for_long() {
+    ten_minutes(mixed);
+}
