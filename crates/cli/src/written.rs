@@ -1,13 +1,23 @@
 //! `--write`: what the verbs that write records have in common.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Write, stderr},
+    os::fd::AsFd,
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::anyhow;
-use dwell_records::{Rotation, Sink};
+use dwell_records::{Flush, Rotation, Sink};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 
 use crate::{
     args::bytes,
-    exit::Failure,
+    exit::{Exit, Failure},
     stop::{Stop, hangups},
 };
 
@@ -56,11 +66,78 @@ impl WriteArgs {
         }
     }
 
+    /// Opens the file, or else standard error: standard output belongs to a program that dwell has started.
+    pub fn open_beside_program(&self) -> Result<Sink, Failure> {
+        match self.file()? {
+            Some(sink) => Ok(sink),
+            None => standard_error(),
+        }
+    }
+
     /// Listens for signals that end the run: not for SIGHUP where that opens the file anew.
     pub fn listen(&self, duration: Option<Duration>) -> Result<Stop, Failure> {
         Ok(match self.write {
             Some(_) => Stop::listen_but_for_hangup(duration)?,
             None => Stop::listen(duration)?,
         })
+    }
+}
+
+fn standard_error() -> Result<Sink, Failure> {
+    let own = stderr().as_fd().try_clone_to_owned();
+    let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    let write = Box::new(WaitingFile(File::from(own)));
+    Ok(Sink::new("standard error", write, Flush::Full))
+}
+
+/// A file that the program shares and may have set to non-blocking: writes wait until it is ready.
+struct WaitingFile(File);
+
+impl Write for WaitingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
+                    match poll(&mut wanted, PollTimeout::NONE) {
+                        Ok(_) | Err(Errno::EINTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, pipe},
+        os::fd::OwnedFd,
+        thread,
+    };
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_that_does_not_block_is_waited_for() {
+        let (mut reader, writer) = pipe().unwrap();
+        fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        let sent = vec![7; 1 << 20];
+        let reading = thread::spawn(move || {
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).map(|_| read)
+        });
+        let mut file = WaitingFile(File::from(OwnedFd::from(writer)));
+        file.write_all(&sent).unwrap();
+        drop(file);
+        assert_eq!(reading.join().unwrap().unwrap(), sent);
     }
 }

@@ -1,17 +1,21 @@
 //! `dwell why` on real connections whose trouble is known: over loopback, without privilege.
 
 use std::{
+    fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UdpSocket},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
+use dwell_testbed::Namespace;
 use serde_json::Value;
 
 use crate::{
     records::objects,
-    support::{Run, dwell},
+    support::{Cgroup, DWELL, Run, dwell, eventually, skipped, start},
 };
 
 fn why(arguments: &[&str]) -> (Run, Option<Value>) {
@@ -110,20 +114,157 @@ fn a_connection_without_traffic_is_idle_and_nothing_is_guessed() {
 }
 
 #[test]
-fn a_program_is_looked_at_until_it_ends() {
-    let (run, verdict) = why(&["--", "sh", "-c", "echo its output; sleep 0.2"]);
+fn a_program_is_looked_at_until_it_ends_and_its_output_is_its_own() {
+    let run = dwell(&["why", "--format", "jsonl", "--", "sh", "-c", "echo its output; sleep 0.2"]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(4), "its output\n"), "{run}");
+    assert_eq!(objects(&run.stderr).pop().unwrap()["outcome"], "no-traffic", "{run}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("verdict.jsonl");
+    let run = dwell(&["why", "--format", "jsonl", "--write", file.to_str().unwrap(), "--", "true"]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(4), ""), "{run}");
+    assert_eq!(objects(&fs::read_to_string(file).unwrap()).pop().unwrap()["outcome"], "no-traffic");
+}
+
+/// A server on port 7100 that takes 50 ms for each answer, and its client, both in one process.
+const SERVICE: &str = "\
+import socket, threading, time
+listener = socket.create_server(('127.0.0.1', 7100))
+def ask():
+    client = socket.create_connection(('127.0.0.1', 7100))
+    while client.sendall(b'x' * 100) is None and client.recv(100):
+        pass
+threading.Thread(target=ask, daemon=True).start()
+server, _ = listener.accept()
+while server.recv(100):
+    time.sleep(0.05)
+    server.sendall(b'y' * 100)
+";
+
+/// A process in a network namespace and a cgroup of its own, which is killed in the end.
+struct Service {
+    process: Child,
+    cgroup: PathBuf,
+    _namespace: Namespace,
+    _parent: Cgroup,
+}
+
+impl Service {
+    /// `folder` is the name of the cgroup below one of the test's.
+    fn start(test: &str, folder: &str) -> Option<Service> {
+        let parent = Cgroup::new(test)?;
+        let cgroup = parent.0.join(folder);
+        fs::create_dir(&cgroup).unwrap();
+        let namespace = Namespace::create(test).unwrap();
+        let script = format!("echo $$ > '{}/cgroup.procs'; exec python3 -c \"$1\"", cgroup.display());
+        let mut command = namespace.command("sh");
+        command.args(["-c", &script, "sh", SERVICE]).stdout(Stdio::null());
+        let process = command.spawn().unwrap();
+        let service = Service { process, cgroup, _namespace: namespace, _parent: parent };
+        eventually("the service listens", || {
+            let table = fs::read_to_string(format!("/proc/{}/net/tcp", service.process.id())).unwrap_or_default();
+            table.matches(":1BBC").count() >= 3
+        });
+        Some(service)
+    }
+
+    /// Asks why it is slow, several times if other work was the cause for once.
+    fn names(&self, target: &str, cause: &str) {
+        let mut last = None;
+        for _ in 0..5 {
+            let (run, verdict) = why(&[target, "--duration", "2s"]);
+            if verdict.as_ref().is_some_and(|verdict| verdict["cause"] == cause) {
+                return;
+            }
+            last = Some(run);
+        }
+        panic!("{target} is not {cause}: {}", last.unwrap());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for _ in 0..100 {
+            if fs::remove_dir(&self.cgroup).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn root_processes_units_cgroups_and_containers_are_looked_at_in_their_namespace() {
+    if skipped() {
+        return;
+    }
+    let id = format!("{:032x}{}", std::process::id(), "d".repeat(32));
+    let Some(container) = Service::start("why-container", &format!("docker-{id}.scope")) else {
+        return;
+    };
+    container.names(&container.process.id().to_string(), "slow-service");
+    container.names(&id, "slow-service");
+    container.names(&id[..40], "slow-service");
+    container.names(container.cgroup.to_str().unwrap(), "slow-service");
+    drop(container);
+    let unit = format!("dwell-test-{}.service", std::process::id());
+    let service = Service::start("why-unit", &unit).unwrap();
+    service.names(&unit, "slow-service");
+    let (run, verdict) = why(&[&unit, "--duration", "1s"]);
+    let remedies = verdict.unwrap_or_else(|| panic!("{run}"))["remedies"].to_string();
+    assert!(remedies.contains("nsenter") || run.status == Some(4), "{remedies}");
+}
+
+#[test]
+fn root_a_target_that_ends_meanwhile_has_a_verdict_on_what_was_seen() {
+    if skipped() {
+        return;
+    }
+    let Some(mut service) = Service::start("why-ends", "ends.service") else {
+        return;
+    };
+    let target = service.process.id().to_string();
+    let mut watch = Command::new(DWELL);
+    let watching = start(watch.args(["why", &target, "--duration", "60s"]));
+    thread::sleep(Duration::from_millis(1_500));
+    service.process.kill().unwrap();
+    service.process.wait().unwrap();
+    let ended = watching.end();
+    assert!(ended.stdout.contains("which then ended"), "{ended}");
+}
+
+#[test]
+fn of_a_target_with_udp_alone_the_drops_are_told_and_nothing_is_guessed() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = format!(":{}", socket.local_addr().unwrap().port());
+    let (run, verdict) = why(&[&target, "--duration", "1s"]);
     assert_eq!(run.status, Some(4), "{run}");
-    assert!(run.stderr.contains("its output"), "{run}");
-    assert_eq!(verdict.unwrap()["outcome"], "no-traffic");
+    let verdict = verdict.unwrap();
+    assert!(verdict["sentence"].as_str().unwrap().contains("UDP"), "{verdict}");
+    assert_eq!(verdict["facts"][1]["count"], 0, "{verdict}");
+    // Nobody reads, and the receive buffer is soon full.
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        while client.send_to(&[0; 1000], address).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let (run, verdict) = why(&[&target, "--duration", "3s"]);
+    let verdict = verdict.unwrap();
+    assert_eq!((run.status, &verdict["cause"]), (Some(0), &"datagram-drops".into()), "{run}");
+    assert!(verdict["facts"][1]["count"].as_u64() > Some(10), "{verdict}");
 }
 
 #[test]
 fn a_target_that_is_not_one_is_refused_with_what_to_write() {
     for (target, wanted) in [
         ("4194304", "there is no process"),
-        ("nginx.service", "MainPID"),
+        ("no-such-unit-of-dwell.service", "systemctl status"),
         (":http", "65535"),
-        ("/sys/fs/cgroup", "pidof"),
+        ("/no/such/cgroup", "/proc/PID/cgroup"),
+        ("no-such-container-or-host.invalid", "no container has this name"),
     ] {
         let run = dwell(&["why", target]);
         assert_eq!(run.status, Some(2), "{run}");

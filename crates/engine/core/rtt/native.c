@@ -172,3 +172,85 @@ __u32 dwell_native_bucket_index(__u64 value_ns)
 {
 	return dwell_bucket_index(value_ns);
 }
+
+#define OPTION_MSS 2
+#define OPTION_SCALE 3
+
+static __u32 word_at(const __u8 *at)
+{
+	return (__u32)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+}
+
+/* Reads the options that the matchers do not need. Those that were cut off count as not sent. */
+static void read_options(const __u8 *at, const __u8 *stop, struct dwell_native_segment *segment)
+{
+	while (at < stop && *at != 0) {
+		__u32 length;
+
+		if (*at == DWELL_OPTION_NONE) {
+			at++;
+			continue;
+		}
+		if (stop - at < 2 || at[1] < 2 || at[1] > stop - at)
+			return;
+		length = at[1];
+		if (*at == OPTION_MSS && length == 4)
+			segment->mss = at[2] << 8 | at[3];
+		if (*at == OPTION_SCALE && length == 3) {
+			segment->scale = at[2] < 14 ? at[2] : 14; /* RFC 7323 section 2.3 */
+			segment->has_scale = 1;
+		}
+		if (*at == DWELL_OPTION_SACK && length >= 10) {
+			segment->sack_left = word_at(at + 2);
+			segment->sack_right = word_at(at + 6);
+			segment->has_sack = 1;
+		}
+		at += length;
+	}
+}
+
+__u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *data, __u32 bytes, __u32 wire_bytes,
+			   __u32 link, __u32 interface, struct dwell_native_segment *segment)
+{
+	const __u8 *end = (const __u8 *)data + bytes, *options, *stop;
+	struct dwell_frame frame = {data, end};
+	struct dwell_packet packet;
+	dwell_where where;
+	__u32 result, header;
+
+	__builtin_memset(&packet, 0, sizeof(packet));
+	__builtin_memset(segment, 0, sizeof(*segment));
+	where = dwell_locate_plain(data, end, link);
+	if (!where)
+		where = dwell_locate_nested(&frame, data, end, link, &packet.tunnel);
+	result = dwell_where_error(where);
+	if (result)
+		return result;
+	packet.wire_bytes = wire_bytes;
+	packet.segments = 1;
+	packet.key.interface = dwell_interface_in(interface_of(data, bytes, link, interface), packet.tunnel);
+	result = dwell_rtt_parse(&frame, data, end, where, config, &packet);
+	if (result != DWELL_FRAME_OK)
+		return result;
+	if (packet.kind != DWELL_KIND_TCP ||
+	    !dwell_filter_admits(&config->table.filter, &packet.key, packet.proto, packet.key.a_port, packet.key.b_port))
+		return DWELL_SKIP_PROTOCOL;
+	options = (const __u8 *)data + dwell_where_l4(where) + sizeof(struct dwell_tcp);
+	header = (options[-8] >> 4) * 4;
+	stop = options + header - sizeof(struct dwell_tcp);
+	read_options(options, stop < end ? stop : end, segment);
+	segment->key = packet.key;
+	segment->interface = packet.key.interface;
+	segment->seq = packet.seq;
+	segment->ack = packet.ack;
+	segment->payload_bytes = packet.payload_bytes;
+	segment->payload_offset = dwell_where_l4(where) + header;
+	segment->tsval = packet.rtt.tsval;
+	segment->tsecr = packet.rtt.tsecr;
+	segment->has_ts = packet.rtt.has_ts;
+	segment->window = dwell_ntohs(packet.rtt.window);
+	segment->flags = packet.tcp_flags;
+	segment->direction = packet.direction;
+	segment->ce = packet.rtt.ce;
+	return DWELL_FRAME_OK;
+}

@@ -41,4 +41,34 @@ void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns
 
 __u32 dwell_native_bucket_index(__u64 value_ns);
 
+/* A segment of TCP in a capture, for `dwell why`. */
+struct dwell_native_segment {
+	struct dwell_flow_key key;
+	__u32 seq;
+	__u32 ack;
+	__u32 payload_bytes;
+	__u32 payload_offset; /* from the start of the packet; what lies there may have been cut off */
+	__u32 tsval;          /* of the timestamp option, if has_ts */
+	__u32 tsecr;
+	__u32 sack_left; /* of the first block of the SACK option, if has_sack */
+	__u32 sack_right;
+	__u32 interface;
+	__u16 window; /* not scaled */
+	__u16 mss;    /* of a SYN; 0: not stated */
+	__u8 scale;   /* of a SYN: the shift of the window */
+	__u8 has_scale;
+	__u8 has_ts;
+	__u8 has_sack;
+	__u8 flags;
+	__u8 direction; /* 0: key.a sent it */
+	__u8 ce;        /* a router has marked the packet (RFC 3168) */
+	__u8 reserved;
+};
+
+/* Reads a packet as dwell_native_packet() does. Returns DWELL_FRAME_OK and fills `segment`, or the counter that says why it
+ * is none of a wanted flow.
+ */
+__u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *data, __u32 bytes, __u32 wire_bytes,
+			   __u32 link, __u32 interface, struct dwell_native_segment *segment);
+
 #endif

@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use crate::{
     abi,
     counters::{self, counters},
-    measure::Event,
+    measure::{self, Endpoint, Event},
     observe::Observation,
     rtt::Config,
     table::{self, Sweep, Sweeping},
@@ -92,6 +92,87 @@ impl Tracker {
     /// Returns what was counted so far.
     pub fn counters(&self) -> Counters {
         Counters(self.native.counters.value)
+    }
+}
+
+/// A segment of TCP in a capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// The time of the packet in nanoseconds.
+    pub time_ns: u64,
+    /// The interface of the capture, or what encloses the packet.
+    pub interface: u32,
+    pub src: Endpoint,
+    pub dst: Endpoint,
+    pub seq: u32,
+    pub ack: u32,
+    pub payload_bytes: u32,
+    /// TLS's type of the record with which the payload begins.
+    pub tls: Option<u8>,
+    /// TSval and TSecr.
+    pub stamps: Option<(u32, u32)>,
+    /// The first block of the SACK option.
+    pub sack: Option<(u32, u32)>,
+    /// Not scaled.
+    pub window: u16,
+    /// Of a SYN.
+    pub mss: Option<u16>,
+    /// Of a SYN.
+    pub scale: Option<u8>,
+    /// The flags of TCP.
+    pub flags: u8,
+}
+
+impl Segment {
+    pub const FIN: u8 = abi::DWELL_TCP_FIN as u8;
+    pub const SYN: u8 = abi::DWELL_TCP_SYN as u8;
+    pub const RST: u8 = abi::DWELL_TCP_RST as u8;
+    pub const ACK: u8 = abi::DWELL_TCP_ACK as u8;
+
+    /// Reads a packet. `None` if it is not of TCP, malformed or cut off, or not of a flow that the configuration's filter
+    /// admits.
+    pub fn read(packet: &Observation<'_>, config: &abi::dwell_rtt_config) -> Option<Segment> {
+        let mut raw = abi::dwell_native_segment::default();
+        // SAFETY: `data` is valid for its length, and the core reads no further.
+        let result = unsafe {
+            abi::dwell_native_segment(
+                config,
+                packet.data.as_ptr().cast(),
+                packet.data.len() as u32,
+                packet.wire_len,
+                packet.link,
+                packet.interface,
+                &mut raw,
+            )
+        };
+        if result != abi::DWELL_COUNTERS {
+            return None;
+        }
+        let a = measure::endpoint(raw.key.a, raw.key.a_port);
+        let b = measure::endpoint(raw.key.b, raw.key.b_port);
+        let (src, dst) = if raw.direction == 0 { (a, b) } else { (b, a) };
+        let payload = packet.data.get(raw.payload_offset as usize..).unwrap_or_default();
+        let is_tls = matches!(payload, [0x14..=0x17, 3, 0..=4, ..]) && raw.payload_bytes >= 5;
+        Some(Segment {
+            time_ns: packet.time_ns,
+            interface: raw.interface,
+            src,
+            dst,
+            seq: raw.seq,
+            ack: raw.ack,
+            payload_bytes: raw.payload_bytes,
+            tls: is_tls.then(|| payload[0]),
+            stamps: (raw.has_ts != 0).then_some((raw.tsval, raw.tsecr)),
+            sack: (raw.has_sack != 0).then_some((raw.sack_left, raw.sack_right)),
+            window: raw.window,
+            mss: (raw.mss > 0).then_some(raw.mss),
+            scale: (raw.has_scale != 0).then_some(raw.scale),
+            flags: raw.flags,
+        })
+    }
+
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
     }
 }
 

@@ -72,6 +72,8 @@ pub struct TcpInfo {
     pub bytes_sent: Option<u64>,
     /// The number of retransmitted bytes (4.19).
     pub bytes_retransmitted: Option<u64>,
+    /// The number of segments sent again that the peer had already, by its DSACKs (4.19).
+    pub needless: Option<u32>,
     /// The number of segments that arrived out of order (5.4).
     pub out_of_order: Option<u32>,
     /// The receive window that the peer offers, in bytes (5.4).
@@ -121,9 +123,15 @@ impl TcpInfo {
             buffer_limited_us: u64_at(184),
             bytes_sent: u64_at(200),
             bytes_retransmitted: u64_at(208),
+            needless: u32_at(216),
             out_of_order: u32_at(224),
             send_window: u32_at(228),
         })
+    }
+
+    /// Returns true while this end waits for the answer to its SYN.
+    pub fn is_opening(&self) -> bool {
+        self.state == 2
     }
 
     /// Returns true from the handshake until both ends have closed.

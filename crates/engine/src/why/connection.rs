@@ -7,11 +7,19 @@ use super::{
 use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
 
 /// A pause between two parts of one transfer that is longer is idleness: nobody waits.
-const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
+pub(super) const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 /// Up to this many segments in flight are a message, which fills no queue; more are a transfer.
 const MESSAGE_SEGMENTS: u32 = 2;
 /// TCP repairs a loss from this state on (`TCP_CA_Recovery`).
 const RECOVERY: u8 = 3;
+/// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
+const FEW_SEGMENTS: u32 = 4;
+/// A sender waits at least this long before it takes silence for a loss, however short the round trip.
+const SHORTEST_TIMEOUT_NS: u64 = 5_000_000;
+/// After this much silence Linux shrinks the congestion window, at least.
+const IDLE_NS: u64 = 200_000_000;
+/// Round trips of a burst in which slow start shows.
+const SLOW_START_ROUNDS: u64 = 10;
 
 /// Which end of a connection this host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,45 +49,29 @@ pub struct Connection {
     speaker: Side,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
-    /// Time by polls: of what is under way, and of what is not.
+    /// Time by polls: of what is under way, but for that since the last acknowledgement, and of what is not.
     under_way: Times,
+    since_progress: Times,
     quiet: Times,
     idle_ns: f64,
-    /// Time in which a client that has its answer had not acknowledged it.
-    late_ns: f64,
-    /// The sums over polls, weighted by time, of the round trips of transfers and of messages.
-    transfers: RoundTripSum,
-    messages: RoundTripSum,
+    /// When data was last acknowledged or first sent.
+    progress_ns: u64,
+    /// Since when a small segment is held back.
+    held_since_ns: Option<u64>,
+    /// When the burst after the last idleness began, if the congestion window was smaller then than before.
+    burst_ns: Option<u64>,
+    peak_cwnd: u32,
+    transfers: RoundTrip,
+    messages: RoundTrip,
     busy_polls: u64,
     closed_polls: u64,
     service: Silences,
     answer: Silences,
     pause: Silences,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct RoundTripSum {
-    time_ns: f64,
-    mean: f64,
-    base: f64,
-}
-
-impl RoundTripSum {
-    fn add(&mut self, info: &TcpInfo, ns: u64) -> f64 {
-        let (rtt, base) = (f64::from(info.rtt_us), f64::from(info.min_rtt_us.unwrap_or(info.rtt_us)));
-        if rtt <= 0.0 {
-            return 1.0;
-        }
-        let time = ns as f64;
-        self.time_ns += time;
-        self.mean += rtt * 1e3 * time;
-        self.base += base.min(rtt) * 1e3 * time;
-        base.min(rtt) / rtt
-    }
-
-    fn round_trip(&self) -> RoundTrip {
-        RoundTrip { time_ns: self.time_ns, mean: self.mean, base: self.base }
-    }
+    timeouts: Silences,
+    held: Silences,
+    slow_starts: Silences,
+    stalled_ns: u64,
 }
 
 /// The figures of one connection over all of its polls.
@@ -87,6 +79,8 @@ impl RoundTripSum {
 pub(super) struct ConnectionFigures {
     pub(super) role: Role,
     pub(super) polls: u64,
+    /// Whether a capture has only the packets of one end.
+    pub(super) is_one_way: bool,
     pub(super) times: Times,
     pub(super) idle_ns: f64,
     pub(super) transfers: RoundTrip,
@@ -96,11 +90,54 @@ pub(super) struct ConnectionFigures {
     pub(super) service: Silences,
     pub(super) answer: Silences,
     pub(super) pause: Silences,
+    pub(super) timeouts: Silences,
+    pub(super) held: Silences,
+    pub(super) slow_starts: Silences,
+    pub(super) set_ups: Silences,
+    pub(super) set_up_retries: u64,
+    pub(super) stalled_ns: u64,
     pub(super) totals: Totals,
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
     pub(super) segments_sent: u64,
     pub(super) segments_sent_again: u64,
+    pub(super) segments_sent_needlessly: u64,
     pub(super) segments_received: u64,
     pub(super) segments_out_of_order: u64,
+}
+
+impl ConnectionFigures {
+    /// Nothing yet.
+    pub(super) fn of(role: Role) -> ConnectionFigures {
+        ConnectionFigures {
+            role,
+            polls: 0,
+            is_one_way: false,
+            times: Times::default(),
+            idle_ns: 0.0,
+            transfers: RoundTrip::default(),
+            messages: RoundTrip::default(),
+            busy_polls: 0,
+            closed_polls: 0,
+            service: Silences::default(),
+            answer: Silences::default(),
+            pause: Silences::default(),
+            timeouts: Silences::default(),
+            held: Silences::default(),
+            slow_starts: Silences::default(),
+            set_ups: Silences::default(),
+            set_up_retries: 0,
+            stalled_ns: 0,
+            totals: Totals::default(),
+            sent_bytes: 0,
+            received_bytes: 0,
+            segments_sent: 0,
+            segments_sent_again: 0,
+            segments_sent_needlessly: 0,
+            segments_received: 0,
+            segments_out_of_order: 0,
+        }
+    }
 }
 
 impl Connection {
@@ -119,16 +156,24 @@ impl Connection {
             speaker,
             silence_ns: 0,
             under_way: Times::default(),
+            since_progress: Times::default(),
             quiet: Times::default(),
             idle_ns: 0.0,
-            late_ns: 0.0,
-            transfers: RoundTripSum::default(),
-            messages: RoundTripSum::default(),
+            progress_ns: first.time_ns,
+            held_since_ns: None,
+            burst_ns: None,
+            peak_cwnd: 0,
+            transfers: RoundTrip::default(),
+            messages: RoundTrip::default(),
             busy_polls: 0,
             closed_polls: 0,
             service: Silences::default(),
             answer: Silences::default(),
             pause: Silences::default(),
+            timeouts: Silences::default(),
+            held: Silences::default(),
+            slow_starts: Silences::default(),
+            stalled_ns: 0,
         }
     }
 
@@ -136,6 +181,9 @@ impl Connection {
     pub fn observe(&mut self, now: &Reading) {
         let dt_ns = now.time_ns.saturating_sub(self.last.time_ns);
         self.spend(dt_ns);
+        self.follow_progress(now);
+        self.follow_held(now);
+        self.follow_burst(now);
         let wrote = written(now) > written(&self.last);
         let got = now.info.bytes_received > self.last.info.bytes_received;
         if wrote || got {
@@ -167,30 +215,91 @@ impl Connection {
     fn spend(&mut self, dt_ns: u64) {
         let last = self.last;
         let (info, time) = (&last.info, dt_ns as f64);
+        let under_way = &mut self.since_progress;
         let waits = info.notsent_bytes.unwrap_or(0) > 0;
         if info.unacked > 0 || waits {
             self.busy_polls += 1;
             let is_closed = info.send_window.is_some_and(|window| window < info.send_mss);
             self.closed_polls += u64::from(is_closed);
             if info.congestion_state >= RECOVERY || info.lost > 0 {
-                self.under_way.add(Part::Loss, time);
+                under_way.add(Part::Loss, time);
+            } else if is_held_back(info) {
+                under_way.add(Part::Held, time);
             } else if info.unacked <= MESSAGE_SEGMENTS && !waits {
-                let base = self.messages.add(info, dt_ns);
-                self.under_way.add(Part::Distance, time * base);
-                match self.role {
-                    Role::Client => self.under_way.add(Part::Answer, time * (1.0 - base)),
-                    // The client has the answer. It acknowledges it late, and nobody waits for that.
-                    Role::Server => self.late_ns += time * (1.0 - base),
-                }
+                let base = round_trip(&mut self.messages, info, dt_ns);
+                under_way.add(Part::Distance, time * base);
+                // A server's client has the answer by then, and acknowledges it late.
+                under_way.add(Part::Answer, time * (1.0 - base));
             } else {
-                let base = self.transfers.add(info, dt_ns);
-                self.under_way.add(Part::Transfer, time * base);
-                self.under_way.add(Part::RemoteQueue, time * (1.0 - base));
+                let base = round_trip(&mut self.transfers, info, dt_ns);
+                let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
+                under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
+                under_way.add(Part::RemoteQueue, time * (1.0 - base));
             }
         } else if last.readable.unwrap_or(0) > 0 {
             self.quiet.add(Part::Reader, time);
         } else {
             self.silence_ns += dt_ns;
+        }
+    }
+
+    /// Follows acknowledgements. Where few segments were in flight and one was sent again without any acknowledgement
+    /// for longer than a round trip, the time since was the wait for a timeout.
+    fn follow_progress(&mut self, now: &Reading) {
+        let (before, info) = (&self.last.info, &now.info);
+        let since_ns = self.last.time_ns.saturating_sub(self.progress_ns);
+        if info.retransmissions > before.retransmissions {
+            let round_trip_ns = u64::from(before.min_rtt_us.unwrap_or(before.rtt_us)) * 1000;
+            if before.unacked <= FEW_SEGMENTS && since_ns >= SHORTEST_TIMEOUT_NS.max(round_trip_ns * 3 / 2) {
+                self.timeouts.add(since_ns);
+                let mut left = since_ns.saturating_sub(round_trip_ns) as f64;
+                for part in [Part::Answer, Part::Loss, Part::Distance, Part::RemoteQueue, Part::Transfer] {
+                    let some = self.since_progress.get(part).min(left);
+                    self.since_progress.shift(part, Part::Timeout, some);
+                    left -= some;
+                }
+            }
+        }
+        let is_acknowledged = info.bytes_acked > before.bytes_acked;
+        if self.since_progress.get(Part::Timeout) > 0.0 {
+            self.stalled_ns = self.stalled_ns.max(since_ns);
+        }
+        if is_acknowledged || before.unacked == 0 {
+            self.progress_ns = now.time_ns;
+            let spent = std::mem::take(&mut self.since_progress);
+            self.under_way.plus(&spent);
+        }
+    }
+
+    /// Follows small segments that wait for an acknowledgement.
+    fn follow_held(&mut self, now: &Reading) {
+        match (self.held_since_ns, is_held_back(&now.info)) {
+            (None, true) => self.held_since_ns = Some(now.time_ns),
+            (Some(since_ns), false) => {
+                self.held.add(now.time_ns - since_ns);
+                self.held_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Follows bursts after idleness that begin with a smaller congestion window than there was before.
+    fn follow_burst(&mut self, now: &Reading) {
+        let info = &now.info;
+        let rounds_ns = u64::from(info.rtt_us) * 1000 * SLOW_START_ROUNDS;
+        if let Some(start_ns) = self.burst_ns
+            && (now.time_ns.saturating_sub(start_ns) > rounds_ns || info.cwnd >= self.peak_cwnd)
+        {
+            self.slow_starts.add(now.time_ns.saturating_sub(start_ns).min(rounds_ns));
+            self.burst_ns = None;
+        }
+        let begins = self.last.info.unacked == 0 && (info.unacked > 0 || info.notsent_bytes > Some(0));
+        if begins && self.silence_ns >= IDLE_NS && info.cwnd.saturating_mul(3) < self.peak_cwnd.saturating_mul(2) {
+            self.burst_ns = Some(now.time_ns);
+        }
+        if info.congestion_state < RECOVERY && info.unacked > 0 {
+            // A window that was never filled says nothing.
+            self.peak_cwnd = self.peak_cwnd.max(info.unacked);
         }
     }
 
@@ -224,13 +333,21 @@ impl Connection {
         self.quiet.add(part, ns as f64);
     }
 
-    /// Who sent last where both have since the last poll: the kernel's times tell if they are a tick apart.
+    /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
+    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
     fn last_of_both(&self, info: &TcpInfo) -> Side {
-        match info.last_data_sent_ms.cmp(&info.last_data_received_ms) {
-            std::cmp::Ordering::Less => Side::Local,
-            std::cmp::Ordering::Greater => Side::Peer,
-            std::cmp::Ordering::Equal if self.role == Role::Server => Side::Local,
-            std::cmp::Ordering::Equal => Side::Peer,
+        let before = &self.last.info;
+        let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
+        let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
+            all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
+        });
+        match (info.last_data_sent_ms.cmp(&info.last_data_received_ms), pure) {
+            _ if info.unacked > 0 => Side::Local,
+            (_, Some(0)) => Side::Peer,
+            (std::cmp::Ordering::Less, _) => Side::Local,
+            (std::cmp::Ordering::Greater, _) => Side::Peer,
+            (std::cmp::Ordering::Equal, _) if self.role == Role::Server => Side::Local,
+            (std::cmp::Ordering::Equal, _) => Side::Peer,
         }
     }
 
@@ -239,6 +356,16 @@ impl Connection {
     pub(super) fn figures(&self) -> ConnectionFigures {
         let mut this = self.clone();
         this.end_silence();
+        let spent = std::mem::take(&mut this.since_progress);
+        this.under_way.plus(&spent);
+        if let Some(since_ns) = this.held_since_ns {
+            this.held.add(this.last.time_ns.saturating_sub(since_ns));
+        }
+        let mut late_ns = 0.0;
+        if self.role == Role::Server {
+            late_ns = this.under_way.get(Part::Answer);
+            this.under_way.remove(Part::Answer);
+        }
         let (first, last) = (&self.first.info, &self.last.info);
         let observed = self.last.time_ns.saturating_sub(self.first.time_ns) as f64;
         let since = |of: fn(&TcpInfo) -> Option<u64>| of(last).zip(of(first)).map(|(b, a)| b.saturating_sub(a) as f64);
@@ -249,27 +376,35 @@ impl Connection {
         let mut times = Times::default();
         times.add(Part::ReceiverWindow, window);
         times.add(Part::SendBuffer, buffer);
-        spread(&this.under_way, busy - window - buffer, &mut times, &mut this.late_ns);
+        spread(&this.under_way, busy - window - buffer, &mut times, &mut late_ns);
         spread(&this.quiet, observed - busy, &mut times, &mut this.idle_ns);
-        let idle_ns = this.idle_ns + this.late_ns;
+        let idle_ns = this.idle_ns + late_ns;
         let count = |of: fn(&TcpInfo) -> Option<u64>| since(of).unwrap_or(0.0) as u64;
+        let totals = *self.meter.totals();
         ConnectionFigures {
-            role: self.role,
             polls: self.polls,
             times,
             idle_ns,
-            transfers: self.transfers.round_trip(),
-            messages: self.messages.round_trip(),
+            transfers: self.transfers,
+            messages: self.messages,
             busy_polls: self.busy_polls,
             closed_polls: self.closed_polls,
             service: this.service,
             answer: this.answer,
             pause: this.pause,
-            totals: *self.meter.totals(),
+            timeouts: this.timeouts,
+            held: this.held,
+            slow_starts: this.slow_starts,
+            stalled_ns: this.stalled_ns,
+            totals,
+            sent_bytes: totals.acked_bytes,
+            received_bytes: totals.received_bytes,
             segments_sent: count(|info| info.data_segments_out.map(u64::from)),
             segments_sent_again: count(|info| Some(info.retransmissions.into())),
             segments_received: count(|info| info.data_segments_in.map(u64::from)),
             segments_out_of_order: count(|info| info.out_of_order.map(u64::from)),
+            segments_sent_needlessly: count(|info| info.needless.map(u64::from)),
+            ..ConnectionFigures::of(self.role)
         }
     }
 
@@ -281,6 +416,27 @@ impl Connection {
             _ => self.idle_ns += std::mem::take(&mut self.silence_ns) as f64,
         }
     }
+}
+
+/// Adds the round trips of a poll, which stands for this much time. Returns the share of the shortest in the smoothed one.
+fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
+    let (rtt, base) = (f64::from(info.rtt_us), f64::from(info.min_rtt_us.unwrap_or(info.rtt_us)));
+    if rtt <= 0.0 {
+        return 1.0;
+    }
+    sum.observe(ns, rtt * 1e3, base.min(rtt) * 1e3);
+    base.min(rtt) / rtt
+}
+
+/// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
+/// acknowledged (Nagle's algorithm).
+fn is_held_back(info: &TcpInfo) -> bool {
+    let waiting = info.notsent_bytes.unwrap_or(0);
+    let has_room = info.unacked < info.cwnd
+        && info
+            .send_window
+            .is_none_or(|window| u64::from(window) > (u64::from(info.unacked) + 1) * u64::from(info.send_mss));
+    waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
 }
 
 /// Distributes `whole` over the parts and `idle_ns` as they were sampled.

@@ -5,14 +5,28 @@ use std::net::IpAddr;
 use super::{Connection, Part, Times, connection::ConnectionFigures};
 use crate::socket::Sum;
 
+/// Where evidence is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// Polls of the kernel's sockets.
+    #[default]
+    Sockets,
+    /// The packets of a capture, which have no counters of the kernel and no process.
+    Capture,
+}
+
 /// What was measured of the connections of a target.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evidence {
+    /// Where it is from.
+    pub source: Source,
     /// The target, for commands that a reader can run.
     pub target: Target,
     /// How long dwell looked.
     pub observed_ns: u64,
-    /// The number of polls of sockets.
+    /// In a capture, the Unix time of the last packet.
+    pub ended_ns: u64,
+    /// The number of polls of sockets, or of packets in a capture.
     pub polls: u64,
     /// The number of connections that were polled at least twice.
     pub connections: u64,
@@ -32,6 +46,8 @@ pub struct Evidence {
     pub segments_sent: u64,
     /// Segments that were sent again.
     pub segments_sent_again: u64,
+    /// Segments that were sent again although the peer had them.
+    pub segments_sent_needlessly: u64,
     /// Segments with data that have arrived.
     pub segments_received: u64,
     /// Segments that arrived before an earlier one.
@@ -50,6 +66,20 @@ pub struct Evidence {
     pub answer: Silences,
     /// Between two writes of one transfer.
     pub pause: Silences,
+    /// From the last sign of life of a lost message to its retransmission.
+    pub timeouts: Silences,
+    /// Waits of small segments for the acknowledgement of the one before (Nagle).
+    pub held: Silences,
+    /// Bursts after idleness that began with a small congestion window, and what that cost.
+    pub slow_starts: Silences,
+    /// From the first packet of connections until they could be used: handshakes of TCP and, in captures, of TLS.
+    pub set_ups: Silences,
+    /// Packets that opened connections and were sent again.
+    pub set_up_retries: u64,
+    /// From questions to name servers until their answers.
+    pub names: Silences,
+    /// The longest time in which data was sent several times and nothing of it acknowledged.
+    pub stalled_ns: u64,
     /// The waits of bytes in the send buffer.
     pub send_buffer: Sum,
     /// The waits of bytes in the receive buffer.
@@ -58,6 +88,8 @@ pub struct Evidence {
     pub process: Option<Process>,
     /// The layers of this host.
     pub layers: Option<Layers>,
+    /// The target's sockets of UDP, if it has any.
+    pub datagrams: Option<Datagrams>,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
 }
@@ -71,8 +103,19 @@ pub struct Target {
     pub peer: Option<IpAddr>,
     /// The port of that connection's server.
     pub port: Option<u16>,
+    /// In a capture, the end of that connection that is called local.
+    pub seen_from: Option<IpAddr>,
     /// The process that has it.
     pub pid: Option<u32>,
+    /// That process, if it is in another network namespace than dwell: commands must be run there.
+    pub namespace_of: Option<u32>,
+}
+
+impl Target {
+    /// The target of `dwell why` at the host of the server, with a space before it; empty if it is not known.
+    pub(super) fn port_of(&self) -> String {
+        self.port.map_or_else(String::new, |port| format!(" :{port}"))
+    }
 }
 
 /// Round trips of one kind, weighted by time.
@@ -100,6 +143,11 @@ impl RoundTrip {
     /// Returns the mean of the connections' shortest round trips.
     pub fn base_ns(&self) -> Option<f64> {
         (self.time_ns > 0.0).then(|| self.base / self.time_ns)
+    }
+
+    /// Adds a round trip that was observed for a time.
+    pub(super) fn observe(&mut self, time_ns: u64, mean_ns: f64, base_ns: f64) {
+        self.plus(&RoundTrip::new(time_ns as f64, mean_ns, base_ns));
     }
 
     fn plus(&mut self, other: &RoundTrip) {
@@ -159,6 +207,19 @@ pub struct Layers {
     pub application_ns: Option<u64>,
 }
 
+/// What can be told of sockets of UDP, and so of QUIC, without their protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Datagrams {
+    /// The number of sockets.
+    pub sockets: u64,
+    /// Datagrams that arrived meanwhile and found the receive buffer of their socket full.
+    pub dropped: u64,
+    /// The most bytes that waited to be read at one socket, as the kernel counts memory.
+    pub longest_queue_bytes: u64,
+    /// The share of looks at which some waited, from 0 to 1.
+    pub waiting: f64,
+}
+
 /// Something that dwell could not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
@@ -180,7 +241,7 @@ impl Evidence {
         self.add_figures(&figures);
     }
 
-    fn add_figures(&mut self, figures: &ConnectionFigures) {
+    pub(super) fn add_figures(&mut self, figures: &ConnectionFigures) {
         if figures.polls < 2 {
             return;
         }
@@ -189,10 +250,11 @@ impl Evidence {
         self.accepted += u64::from(figures.role == super::Role::Server);
         self.times.plus(&figures.times);
         self.idle_ns += figures.idle_ns;
-        self.sent_bytes += figures.totals.acked_bytes;
-        self.received_bytes += figures.totals.received_bytes;
+        self.sent_bytes += figures.sent_bytes;
+        self.received_bytes += figures.received_bytes;
         self.segments_sent += figures.segments_sent;
         self.segments_sent_again += figures.segments_sent_again;
+        self.segments_sent_needlessly += figures.segments_sent_needlessly;
         self.segments_received += figures.segments_received;
         self.segments_out_of_order += figures.segments_out_of_order;
         self.transfers.plus(&figures.transfers);
@@ -202,6 +264,12 @@ impl Evidence {
         self.service.plus(&figures.service);
         self.answer.plus(&figures.answer);
         self.pause.plus(&figures.pause);
+        self.timeouts.plus(&figures.timeouts);
+        self.held.plus(&figures.held);
+        self.slow_starts.plus(&figures.slow_starts);
+        self.set_ups.plus(&figures.set_ups);
+        self.set_up_retries += figures.set_up_retries;
+        self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
     }
@@ -215,9 +283,28 @@ impl Evidence {
         self.layers = Some(layers);
     }
 
+    /// Adds the opening of a connection that took this long, with packets that were sent again.
+    pub fn add_set_up(&mut self, ns: u64, retries: u64) {
+        self.set_ups.add(ns);
+        self.set_up_retries += retries;
+        self.times.add(Part::SetUp, ns as f64);
+    }
+
+    /// Adds a wait for a name server.
+    pub fn add_name(&mut self, ns: u64) {
+        self.names.add(ns);
+        self.times.add(Part::Names, ns as f64);
+    }
+
     /// Returns the share of sent segments that were sent again; `None` if none was sent.
     pub fn loss(&self) -> Option<f64> {
         (self.segments_sent > 0).then(|| self.segments_sent_again as f64 / self.segments_sent as f64)
+    }
+
+    /// Returns the share of segments sent again that the peer had already; `None` if none was sent again.
+    pub fn needless(&self) -> Option<f64> {
+        let again = self.segments_sent_again;
+        (again > 0).then(|| (self.segments_sent_needlessly as f64 / again as f64).min(1.0))
     }
 
     /// Returns the share of received segments that arrived before an earlier one; `None` if none has arrived.

@@ -1,9 +1,10 @@
 //! Why connections are slow: from what was measured of them to the cause.
 //!
-//! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s. [`Evidence`] is the sum over all
+//! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s; a [`Replay`] does so with the packets of a capture. [`Evidence`] is the sum over all
 //! connections of a target, with what is known of their process and of the layers of this host. [`decide`] ranks the
 //! [`Cause`]s by it. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
 
+mod capture;
 mod cause;
 mod connection;
 mod evidence;
@@ -12,8 +13,9 @@ mod part;
 mod tests;
 mod verdict;
 
+pub use capture::Replay;
 pub use cause::Cause;
 pub use connection::{Connection, Role};
-pub use evidence::{Evidence, Layers, Process, RoundTrip, Silences, Target, Unseen};
+pub use evidence::{Datagrams, Evidence, Layers, Process, RoundTrip, Silences, Source, Target, Unseen};
 pub use part::{Part, Times};
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -19,6 +19,16 @@ pub enum Part {
     RemoteQueue,
     /// On the repair of losses.
     Loss,
+    /// On a timeout, after which TCP sent a lost message again.
+    Timeout,
+    /// On the acknowledgement of the segment before, for which TCP held a small one back (Nagle).
+    Held,
+    /// On a congestion window that TCP made small after idleness.
+    SlowStart,
+    /// On the opening of connections: handshakes of TCP and TLS.
+    SetUp,
+    /// On name servers.
+    Names,
     /// On the distance: shortest round trips of one or two segments, after each of which somebody acts.
     Distance,
     /// On the transfer of several segments at once, as fast as the path and TCP allow it.
@@ -33,16 +43,21 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they are shown: this host, the path, the peer.
-    pub const ALL: [Part; 13] = [
+    pub const ALL: [Part; 18] = [
+        Part::Names,
+        Part::SetUp,
         Part::Application,
         Part::Service,
         Part::Reader,
         Part::SendBuffer,
+        Part::Held,
         Part::LocalQueue,
         Part::Distance,
+        Part::SlowStart,
         Part::Transfer,
         Part::RemoteQueue,
         Part::Loss,
+        Part::Timeout,
         Part::ReceiverWindow,
         Part::Answer,
         Part::PeerPause,
@@ -60,6 +75,11 @@ impl Part {
             Part::LocalQueue => "local-queue",
             Part::RemoteQueue => "path-queue",
             Part::Loss => "loss",
+            Part::Timeout => "timeout",
+            Part::Held => "held-back",
+            Part::SlowStart => "slow-start",
+            Part::SetUp => "set-up",
+            Part::Names => "names",
             Part::Distance => "distance",
             Part::Transfer => "transfer",
             Part::Answer => "answer",

@@ -56,6 +56,34 @@ fn each_part_of_the_time_has_its_cause() {
     assert_eq!(found(Part::Loss, |it| it.segments_sent_again = 140), Cause::Loss);
     assert_eq!(found(Part::Service, |it| it.service = silences(50, 100)), Cause::SlowService);
     assert_eq!(found(Part::Answer, |it| it.answer = silences(50, 100)), Cause::SlowAnswer);
+    assert_eq!(found(Part::Timeout, |it| it.timeouts = silences(5, 200)), Cause::TailLoss);
+    assert_eq!(found(Part::Held, |it| it.held = silences(50, 40)), Cause::Nagle);
+    assert_eq!(found(Part::SetUp, |it| it.set_ups = silences(5, 1_000)), Cause::SlowSetUp);
+    assert_eq!(found(Part::Names, |it| it.names = silences(5, 400)), Cause::SlowNames);
+    let start = |it: &mut Evidence| {
+        (it.slow_starts, it.transfers) = (silences(4, 300), RoundTrip::new(1e9, 61.0 * MS, 60.0 * MS));
+    };
+    assert_eq!(found(Part::SlowStart, start), Cause::SlowStart);
+    assert_eq!(found(Part::Loss, |it| it.stalled_ns = 3_000_000_000), Cause::StalledPeer);
+}
+
+#[test]
+fn overtaken_packets_are_no_losses() {
+    let mut evidence = evidence(&[(Part::Loss, 0.4), (Part::Transfer, 0.6)]);
+    (evidence.segments_sent_again, evidence.segments_sent_needlessly) = (140, 120);
+    assert_eq!(cause(&evidence), Some(Cause::Reordering));
+    evidence.segments_sent_needlessly = 10;
+    assert_eq!(cause(&evidence), Some(Cause::Loss));
+}
+
+#[test]
+fn a_program_that_waits_for_a_disk_is_slow_because_of_the_disk() {
+    let mut evidence = evidence(&[(Part::Service, 0.9), (Part::Distance, 0.1)]);
+    evidence.service = silences(50, 100);
+    evidence.process = Some(Process { busiest_thread: 0.1, waiting_thread: 0.0, disk: 0.1 });
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+    evidence.process = Some(Process { disk: 0.8, ..Process::default() });
+    assert_eq!(cause(&evidence), Some(Cause::Disk));
 }
 
 #[test]
@@ -72,6 +100,11 @@ fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
     healthy(Part::Service, |it| it.service = silences(1000, 1));
     healthy(Part::Answer, |it| it.answer = silences(1000, 1));
     healthy(Part::Transfer, |it| it.segments_sent_again = 7);
+    healthy(Part::Timeout, |it| it.timeouts = silences(1, 200));
+    healthy(Part::Held, |it| it.held = silences(100, 1));
+    healthy(Part::SlowStart, |it| it.slow_starts = silences(4, 1));
+    healthy(Part::SetUp, |it| it.set_ups = silences(100, 1));
+    healthy(Part::Names, |it| it.names = silences(100, 1));
 }
 
 #[test]
@@ -136,6 +169,22 @@ fn without_traffic_or_evidence_there_is_no_verdict() {
 }
 
 #[test]
+fn of_udp_drops_are_a_cause_and_nothing_else_is_guessed() {
+    let mut udp = Evidence {
+        observed_ns: 10_000_000_000,
+        datagrams: Some(Datagrams { sockets: 1, dropped: 0, longest_queue_bytes: 0, waiting: 0.1 }),
+        ..Evidence::default()
+    };
+    let quiet = decide(&udp);
+    assert_eq!(quiet.outcome, Outcome::NoTraffic);
+    assert!(quiet.sentence.contains("UDP") && quiet.unseen[0].remedy.contains("dwell rtt"), "{quiet:?}");
+    udp.datagrams = Some(Datagrams { sockets: 1, dropped: 40, longest_queue_bytes: 212_992, waiting: 0.9 });
+    let dropping = decide(&udp);
+    assert_eq!(dropping.outcome, Outcome::Slow(Cause::DatagramDrops));
+    assert!(dropping.sentence.contains("90 %") && dropping.facts[1].value == Some(Value::Count(40)), "{dropping:?}");
+}
+
+#[test]
 fn a_rival_makes_a_verdict_only_possible() {
     let certainty = |parts: &[(Part, f64)]| decide(&evidence(parts)).certainty;
     let with = |window, buffer| {
@@ -181,6 +230,7 @@ impl Socket {
             busy_us: Some(0),
             receiver_limited_us: Some(0),
             buffer_limited_us: Some(0),
+            segments_in: Some(0),
             data_segments_in: Some(0),
             data_segments_out: Some(0),
             out_of_order: Some(0),
@@ -230,6 +280,24 @@ fn at_a_server_the_time_from_request_to_answer_counts_and_the_rest_is_idle() {
 }
 
 #[test]
+fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
+    let mut socket = Socket::new(Role::Server);
+    for _ in 0..20 {
+        socket.polls(49, |_| {});
+        // The answer, and the next request, which acknowledges it.
+        socket.polls(1, |info| {
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+            info.segments_in = info.segments_in.map(|segments| segments + 1);
+            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
+        });
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.service.count >= 18, "{:?}", evidence.service);
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+#[test]
 fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
     let mut socket = Socket::new(Role::Client);
     for _ in 0..10 {
@@ -242,6 +310,67 @@ fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
     assert_eq!((evidence.answer.count, evidence.service.count), (10, 0));
     assert_eq!(evidence.times.get(Part::Answer), 300.0 * MS);
     assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
+}
+
+#[test]
+fn a_message_that_is_sent_again_after_silence_waited_for_a_timeout() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..5 {
+        let busy = |info: &mut TcpInfo| info.busy_us = info.busy_us.map(|us| us + 1_000);
+        socket.polls(1, |info| {
+            info.unacked = 1;
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+        });
+        socket.polls(200, busy);
+        socket.polls(1, |info| info.retransmissions += 1);
+        socket.polls(2, busy);
+        socket.polls(1, |info| {
+            info.unacked = 0;
+            info.bytes_acked = info.bytes_acked.map(|bytes| bytes + 100);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+        });
+        socket.polls(20, |_| {});
+    }
+    let mut evidence = socket.evidence();
+    evidence.segments_sent = 10;
+    assert_eq!(evidence.timeouts.count, 5);
+    assert_eq!(cause(&evidence), Some(Cause::TailLoss), "{:?}", evidence.times);
+}
+
+#[test]
+fn less_than_a_segment_that_waits_with_room_is_held_back() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..10 {
+        socket.polls(40, |info| {
+            (info.unacked, info.cwnd, info.send_window) = (1, 10, Some(60_000));
+            info.notsent_bytes = Some(80);
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.polls(5, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
+    }
+    let evidence = socket.evidence();
+    assert_eq!(evidence.held.count, 10);
+    assert_eq!(cause(&evidence), Some(Cause::Nagle), "{:?}", evidence.times);
+}
+
+#[test]
+fn a_burst_that_begins_with_a_smaller_window_than_before_starts_slowly() {
+    let mut socket = Socket::new(Role::Client);
+    for burst in 0..4 {
+        for cwnd in [10, 20, 40, 80, 160] {
+            let cwnd = if burst == 0 { 160 } else { cwnd };
+            socket.polls(60, |info| {
+                (info.rtt_us, info.min_rtt_us) = (60_000, Some(60_000));
+                (info.unacked, info.cwnd, info.notsent_bytes) = (cwnd, cwnd, Some(100_000));
+                info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 1_000);
+                info.busy_us = info.busy_us.map(|us| us + 1_000);
+            });
+        }
+        socket.polls(1_500, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.slow_starts.count >= 3, "{:?}", evidence.slow_starts);
+    assert_eq!(cause(&evidence), Some(Cause::SlowStart), "{:?}", evidence.times);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The decision: from evidence to ranked causes.
 
-use super::{Cause, Evidence, Part, Unseen, cause::MIN_SHARE};
+use super::{
+    Cause, Evidence, Part, Source, Unseen,
+    cause::{MIN_SHARE, datagram_facts},
+};
 
 /// The least time to look at a target, in nanoseconds.
 const MIN_OBSERVED_NS: u64 = 500_000_000;
@@ -115,15 +118,8 @@ pub struct Verdict {
 pub fn decide(evidence: &Evidence) -> Verdict {
     let assessed = Cause::ALL.map(|cause| (cause, cause.assess(evidence)));
     let mut holding: Vec<_> = assessed.into_iter().filter(|(_, assessed)| assessed.holds).collect();
-    // A slow reader closes its window, and a slow service lets its client wait: with both ends on this host, the nearer
-    // cause is the one.
-    let holds = |cause| holding.iter().any(|(other, _)| *other == cause);
-    let (reads_slowly, answers_slowly) = (holds(Cause::SlowReader), holds(Cause::SlowService));
-    holding.retain(|(cause, _)| match cause {
-        Cause::ReceiverWindow => !reads_slowly,
-        Cause::SlowAnswer => !answers_slowly,
-        _ => true,
-    });
+    let held: Vec<Cause> = holding.iter().map(|(cause, _)| *cause).collect();
+    holding.retain(|(cause, _)| !cause.is_explained_by(&held));
     holding.sort_by(|(_, a), (_, b)| b.share.total_cmp(&a.share));
     let ranked = holding.iter().map(|(cause, assessed)| Ranked { cause: *cause, share: assessed.share }).collect();
     let outcome = match (lacks(evidence), holding.first()) {
@@ -149,7 +145,15 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.sentence = cause.sentence(best.share);
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
+            if let Some(end) = evidence.target.seen_from {
+                verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
+            }
             verdict.remedies = cause.remedies(evidence);
+            if let Some(pid) = evidence.target.namespace_of {
+                let command = format!("sudo nsenter -t {pid} -n");
+                let effect = "opens a shell in the network namespace of the target: run the other commands there";
+                verdict.remedies.insert(0, Remedy { command, effect });
+            }
         }
         Outcome::Healthy => {
             verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
@@ -157,23 +161,40 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.facts = healthy_facts(evidence);
             if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
                 verdict.certainty = Some(Certainty::Possible);
-                verdict.sentence =
-                    "Nothing on this host slows these connections down: they wait for the peer's data.".into();
+                verdict.sentence = match evidence.source {
+                    Source::Sockets => {
+                        "Nothing on this host slows these connections down: they wait for the peer's data."
+                    }
+                    Source::Capture => {
+                        "Nothing that a capture shows slows these connections down: they wait for one end's data."
+                    }
+                }
+                .into();
                 verdict.unseen.insert(0, sender(evidence));
             }
         }
         Outcome::NoTraffic => {
-            verdict.sentence = match evidence.connections {
-                0 => "No TCP connection of the target was seen.".into(),
+            verdict.sentence = match (evidence.connections, &evidence.datagrams) {
+                (0, None) => "No TCP connection of the target was seen.".into(),
+                (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
                 _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
             };
             verdict.facts = traffic(evidence);
+            if evidence.connections == 0 && evidence.datagrams.is_some() {
+                verdict.facts = datagram_facts(evidence);
+                verdict.unseen.insert(0, packets());
+            }
         }
         Outcome::NotEnough => {
             verdict.sentence = "There is not enough evidence for a verdict.".into();
             verdict.facts = traffic(evidence);
             verdict.unseen.insert(0, missing(evidence));
         }
+    }
+    if evidence.source == Source::Capture {
+        // The same facts were read from packets, but for those that no packet has.
+        verdict.facts.retain(|fact| fact.value.is_some());
+        verdict.facts.iter_mut().for_each(|fact| fact.method = "packets");
     }
     verdict
 }
@@ -182,10 +203,18 @@ pub fn decide(evidence: &Evidence) -> Verdict {
 fn lacks(evidence: &Evidence) -> Option<Outcome> {
     let (active, idle) = (evidence.times.total(), evidence.idle_ns);
     let moved = evidence.sent_bytes + evidence.received_bytes;
+    if evidence.connections == 0 && evidence.datagrams.is_some_and(|it| it.dropped > 0) {
+        return (evidence.observed_ns < MIN_OBSERVED_NS).then_some(Outcome::NotEnough);
+    }
+    if evidence.connections == 0 && evidence.names.count > 0 {
+        return None;
+    }
     if evidence.connections == 0 || active <= 0.0 || (moved == 0 && active < (active + idle) * MIN_ACTIVE) {
         return Some(Outcome::NoTraffic);
     }
-    let is_short = evidence.observed_ns < MIN_OBSERVED_NS || evidence.polls < MIN_POLLS;
+    // A capture is what it is, and its packets have exact times.
+    let is_brief = evidence.source == Source::Sockets && evidence.observed_ns < MIN_OBSERVED_NS;
+    let is_short = is_brief || evidence.polls < MIN_POLLS;
     (is_short || evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
 }
 
@@ -204,6 +233,14 @@ fn sender(evidence: &Evidence) -> Unseen {
     let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
     let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
     Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
+}
+
+/// What only packets show of UDP.
+fn packets() -> Unseen {
+    Unseen {
+        what: "requests and round trips over UDP".into(),
+        remedy: "`sudo dwell rtt -i DEVICE` measures those of QUIC and DNS".into(),
+    }
 }
 
 fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {

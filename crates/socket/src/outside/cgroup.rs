@@ -3,17 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    fs::{self, File},
     io,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    thread,
 };
 
 use dwell_engine::socket::Account;
-use nix::sched::{CloneFlags, setns};
 
-use super::{Config, Error, Outside, processes::Processes};
+use super::{
+    Config, Error, Outside,
+    namespace::{enter, members, number_of},
+    processes::Processes,
+};
 use crate::{Watch, clock::monotonic_ns, table::Counts};
 
 /// Time between two searches for new namespaces.
@@ -107,20 +107,20 @@ impl Cgroup {
     fn search(&mut self) -> Result<(), Error> {
         self.next_search_ns = monotonic_ns() + SEARCH_NS;
         let members = members(&self.path).map_err(|io| Error::Cgroup { path: self.path.clone(), io })?;
-        let own = namespace("thread-self").ok();
+        let own = number_of("thread-self").ok();
         let mut present = BTreeSet::new();
         for pid in members {
-            let Ok(number) = namespace(&pid.to_string()) else {
+            let Ok(number) = number_of(&pid.to_string()) else {
                 continue;
             };
             present.insert(number);
             if self.by_namespace.contains_key(&number) || self.inaccessible.contains_key(&number) {
                 continue;
             }
-            let processes = Processes::of_cgroup(self.path.clone(), number);
+            let processes = Processes::of_cgroup(self.path.clone(), Some(number));
             let started = match own == Some(number) {
                 true => Outside::of(processes, self.config),
-                false => enter(pid, processes, self.config),
+                false => enter(pid, || Outside::of(processes, self.config)),
             };
             match started {
                 Ok(mut outside) => {
@@ -149,41 +149,4 @@ impl Watch for Cgroup {
         }
         Ok(())
     }
-}
-
-/// Starts a watcher in another namespace: a netlink socket belongs to the namespace of the thread that creates it.
-fn enter(pid: u32, processes: Processes, config: Config) -> Result<Outside, Error> {
-    let inaccessible = |_: io::Error| Error::Namespace { pid };
-    let file = File::open(format!("/proc/{pid}/ns/net")).map_err(inaccessible)?;
-    thread::scope(|scope| {
-        let inside = scope.spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| inaccessible(errno.into()))?;
-            Outside::of(processes, config)
-        });
-        inside.join().unwrap_or_else(|_| Err(Error::Namespace { pid }))
-    })
-}
-
-/// Returns the number of a process's network namespace.
-pub(super) fn namespace(process: &str) -> io::Result<u64> {
-    Ok(fs::metadata(format!("/proc/{process}/ns/net"))?.ino())
-}
-
-/// Lists the processes of a cgroup and of those below it.
-pub(super) fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
-    let mut members = Vec::new();
-    let mut folders = vec![cgroup.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let listed = fs::read_to_string(folder.join("cgroup.procs"));
-        match listed {
-            Ok(pids) => members.extend(pids.lines().filter_map(|pid| pid.parse::<u32>().ok())),
-            Err(error) if folder == cgroup => return Err(error),
-            // The cgroup was removed in the meantime, or is a threaded one, whose processes are listed above.
-            Err(_) => continue,
-        }
-        let below = fs::read_dir(&folder)?.flatten();
-        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        folders.extend(below.map(|entry| entry.path()));
-    }
-    Ok(members)
 }

@@ -8,7 +8,8 @@ use nix::libc::{ENOBUFS, ENOENT, ESTALE, MSG_DONTWAIT};
 use super::{
     Error,
     message::{
-        Answer, CONNECTED, ESTABLISHED, Family, LISTEN, SocketId, SocketReport, answers, dump_request, socket_request,
+        Answer, CONNECTED, ESTABLISHED, Family, LISTEN, OPENING, SocketId, SocketReport, answers, datagram_request,
+        dump_request, socket_request,
     },
 };
 use crate::clock::monotonic_ns;
@@ -49,6 +50,11 @@ impl Diag {
         self.dump(CONNECTED, info, each)
     }
 
+    /// Reports every connection with its TCP_INFO and the time of its reading, also those that are being opened here.
+    pub(super) fn dump_connected_and_opening(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
+        self.dump(CONNECTED | OPENING, true, each)
+    }
+
     /// Reports every established connection with its TCP_INFO.
     pub(super) fn dump_established(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         self.dump(ESTABLISHED, true, each)
@@ -59,10 +65,23 @@ impl Diag {
         self.dump(LISTEN, false, each)
     }
 
+    /// Reports every socket of UDP with what it dropped.
+    pub(super) fn dump_datagrams(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
+        self.dump_with(datagram_request, each)
+    }
+
     fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
+        self.dump_with(|family, out| dump_request(family, states, info, out), each)
+    }
+
+    fn dump_with(
+        &mut self,
+        request: impl Fn(Family, &mut Vec<u8>),
+        each: &mut dyn FnMut(u64, &SocketReport),
+    ) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
             self.requests.clear();
-            dump_request(family, states, info, &mut self.requests);
+            request(family, &mut self.requests);
             self.socket.send(&self.requests, 0).map_err(Error::Query)?;
             while !self.dump_part(family, each)? {}
         }

@@ -20,14 +20,18 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 1;
 /// NLM_F_ROOT and NLM_F_MATCH.
 const NLM_F_DUMP: u16 = 0x300;
-const IPPROTO_TCP: u8 = 6;
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+/// Where a socket's number of dropped datagrams is among its figures of memory (SK_MEMINFO_DROPS).
+const DROPS: usize = 32;
 
 /// The ESTABLISHED state, as a bit.
 pub(super) const ESTABLISHED: u32 = 1 << 1;
 /// The states from the handshake until both ends have closed, as bits: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT,
 /// LAST_ACK, CLOSING. This excludes sockets that listen, and those that only wait for late packets.
 pub(super) const CONNECTED: u32 = ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// The SYN_SENT state, as a bit.
+pub(super) const OPENING: u32 = 1 << 2;
 /// The LISTEN state, as a bit.
 pub(super) const LISTEN: u32 = 1 << 10;
 
@@ -37,6 +41,14 @@ pub(super) const LISTEN: u32 = 1 << 10;
 pub(super) enum Family {
     V4 = 2,
     V6 = 10,
+}
+
+/// A protocol whose sockets are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Protocol {
+    Tcp = 6,
+    Udp = 17,
 }
 
 /// The identity of a socket, which the kernel reports with it: addresses, ports, interface and cookie.
@@ -72,22 +84,37 @@ impl SocketId {
 
 /// Appends a request for all sockets of a family in one of these states; with `info`, for their TCP_INFO too.
 pub(super) fn dump_request(family: Family, states: u32, info: bool, out: &mut Vec<u8>) {
-    request(0, NLM_F_DUMP, family, &[0; ID], states, info, out);
+    let wanted = if info { INET_DIAG_INFO } else { 0 };
+    request(0, NLM_F_DUMP, (Protocol::Tcp, family), &[0; ID], states, wanted, out);
+}
+
+/// Appends a request for all sockets of UDP of a family, with what they dropped.
+pub(super) fn datagram_request(family: Family, out: &mut Vec<u8>) {
+    request(0, NLM_F_DUMP, (Protocol::Udp, family), &[0; ID], u32::MAX, INET_DIAG_SKMEMINFO, out);
 }
 
 /// Appends a request for one socket and its TCP_INFO. The answer carries `number`.
 pub(super) fn socket_request(number: u32, key: &SocketId, out: &mut Vec<u8>) {
-    request(number, 0, key.family, &key.id, u32::MAX, true, out);
+    request(number, 0, (Protocol::Tcp, key.family), &key.id, u32::MAX, INET_DIAG_INFO, out);
 }
 
-fn request(number: u32, flags: u16, family: Family, id: &[u8; ID], states: u32, info: bool, out: &mut Vec<u8>) {
+/// `wanted` is the extension to report, or 0.
+fn request(
+    number: u32,
+    flags: u16,
+    (protocol, family): (Protocol, Family),
+    id: &[u8; ID],
+    states: u32,
+    wanted: u16,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
     out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     out.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
     out.extend_from_slice(&number.to_ne_bytes());
     out.extend_from_slice(&0u32.to_ne_bytes());
-    let extensions = u8::from(info) << (INET_DIAG_INFO - 1);
-    out.extend_from_slice(&[family as u8, IPPROTO_TCP, extensions, 0]);
+    let extensions = if wanted > 0 { 1u8 << (wanted - 1) } else { 0 };
+    out.extend_from_slice(&[family as u8, protocol as u8, extensions, 0]);
     out.extend_from_slice(&states.to_ne_bytes());
     out.extend_from_slice(id);
 }
@@ -104,6 +131,8 @@ pub(super) struct SocketReport {
     pub unacknowledged: u32,
     /// TCP_INFO. `None` if it was not requested, or if the socket only waits for late packets.
     pub info: Option<TcpInfo>,
+    /// Datagrams that found the receive buffer full, modulo 2^32. `None` if it was not requested.
+    pub drops: Option<u32>,
 }
 
 /// A message from the kernel.
@@ -157,6 +186,7 @@ fn socket_report(body: &[u8]) -> Option<SocketReport> {
         unacknowledged: u32_at(fixed, 60)?,
         inode: u32_at(fixed, 68)?,
         info: attribute(attributes, INET_DIAG_INFO).and_then(TcpInfo::parse),
+        drops: attribute(attributes, INET_DIAG_SKMEMINFO).and_then(|memory| u32_at(memory, DROPS)),
     })
 }
 

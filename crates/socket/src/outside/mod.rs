@@ -4,6 +4,7 @@
 mod cgroup;
 mod diag;
 mod message;
+pub mod namespace;
 mod pace;
 mod processes;
 mod remote;
@@ -129,6 +130,12 @@ pub enum Error {
         path: PathBuf,
         /// Error of the system.
         io: io::Error,
+    },
+    /// A cgroup has no process.
+    #[error("no process is in the cgroup '{}', nor in one below it; what it holds may have ended", path.display())]
+    NoMembers {
+        /// Path of the cgroup.
+        path: PathBuf,
     },
     /// Options cannot be set on a process's sockets.
     #[error("cannot set options on the connections of process {pid} (pidfd_getfd): {io}{}", remedy(io))]

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Error, Scope,
-    cgroup::{members, namespace},
+    namespace::{members, number_of},
     remote,
 };
 
@@ -33,10 +33,10 @@ enum Selection {
     Scope(Scope),
     /// All processes whose descriptors may be read.
     All,
-    /// The processes of a cgroup that are in the network namespace of this number.
+    /// The processes of a cgroup, all or those in the network namespace of this number.
     Cgroup {
         path: PathBuf,
-        namespace: u64,
+        namespace: Option<u64>,
     },
 }
 
@@ -56,15 +56,9 @@ impl Scope {
     ///
     /// If there is no such process, its descriptors may not be read, or it is in another network namespace.
     pub fn check(&self) -> Result<(), Error> {
+        self.check_readable()?;
         let pid = self.pid();
-        if started(pid).is_none() {
-            return Err(Error::NoProcess { pid });
-        }
-        let refused = |io: io::Error| match io.kind() {
-            ErrorKind::NotFound => Error::NoProcess { pid },
-            _ => Error::Denied { pid, io },
-        };
-        fs::read_dir(descriptors(pid)).map_err(refused)?;
+        let refused = |io| refused(pid, io);
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
         let own = namespace("thread-self").map_err(refused)?;
         match namespace(&pid.to_string()).map_err(refused)? {
@@ -73,9 +67,27 @@ impl Scope {
         }
     }
 
+    /// Checks whether the process exists, and its descriptors may be read.
+    pub(super) fn check_readable(&self) -> Result<(), Error> {
+        let pid = self.pid();
+        if started(pid).is_none() {
+            return Err(Error::NoProcess { pid });
+        }
+        fs::read_dir(descriptors(pid)).map_err(|io| refused(pid, io))?;
+        Ok(())
+    }
+
     fn pid(&self) -> u32 {
         let (Scope::Tree(pid) | Scope::Process(pid)) = *self;
         pid
+    }
+}
+
+/// Why the files of a process cannot be read.
+fn refused(pid: u32, io: io::Error) -> Error {
+    match io.kind() {
+        ErrorKind::NotFound => Error::NoProcess { pid },
+        _ => Error::Denied { pid, io },
     }
 }
 
@@ -94,7 +106,7 @@ impl Processes {
         Processes { selection: Selection::All, known: BTreeMap::new(), denied: Vec::new(), has_grown: false }
     }
 
-    pub(super) fn of_cgroup(path: PathBuf, namespace: u64) -> Processes {
+    pub(super) fn of_cgroup(path: PathBuf, namespace: Option<u64>) -> Processes {
         Processes {
             selection: Selection::Cgroup { path, namespace },
             known: BTreeMap::new(),
@@ -138,6 +150,11 @@ impl Processes {
         &self.denied
     }
 
+    /// Returns the processes as of the last update.
+    pub(super) fn known(&self) -> impl Iterator<Item = u32> {
+        self.known.keys().copied()
+    }
+
     /// Updates the set of processes.
     pub(super) fn refresh(&mut self) {
         self.known.retain(|&pid, &mut began| started(pid) == Some(began));
@@ -150,7 +167,7 @@ impl Processes {
             }
             Selection::Cgroup { path, namespace: wanted } => {
                 let members = members(path).unwrap_or_default().into_iter();
-                let members = members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
+                let members = members.filter(|pid| wanted.is_none() || number_of(&pid.to_string()).ok() == *wanted);
                 self.known = members.filter_map(|pid| Some((pid, started(pid)?))).collect();
                 return;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_testbed::{BitsPerSecond, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Topology};
+use dwell_testbed::{BitsPerSecond, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology};
 
 /// A fault, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,13 @@ pub enum Fault {
     Loss,
     SlowService,
     SlowAnswer,
+    Disk,
+    TailLoss,
+    StalledPeer,
+    Reordering,
+    Nagle,
+    SlowStart,
+    SlowSetUp,
 }
 
 /// The half of the settings to which one belongs: thresholds are chosen on one half, and reported on the other.
@@ -36,6 +43,12 @@ pub enum Pattern {
     Send { bytes: usize, pause: Duration },
     /// Requests of 100 bytes, one after the other. The server works on each, and the client pauses after each answer.
     Ask { work: Duration, pause: Duration },
+    /// The same, but each request is written in two pieces, and TCP_NODELAY is not set.
+    Pieces { pause: Duration },
+    /// The same with requests of `bytes`.
+    Burst { bytes: usize, pause: Duration },
+    /// The same with a connection for each request.
+    Connect { pause: Duration },
 }
 
 /// One run.
@@ -53,6 +66,12 @@ pub struct Setting {
     pub receive_buffer: Option<usize>,
     /// The pause of the server after each read of 4096 bytes.
     pub read_pause: Duration,
+    /// The server writes what it has read to a file, and waits until the disk has it.
+    pub syncs: bool,
+    /// The server's host sends nothing any more from when dwell begins to look.
+    pub is_cut: bool,
+    /// The shortest look, in seconds.
+    pub least_seconds: u64,
     /// The client's own queueing discipline, in arguments of `tc qdisc`.
     pub qdisc: Option<String>,
     /// Whether dwell runs at the server; otherwise at the client.
@@ -61,7 +80,7 @@ pub struct Setting {
 
 impl Fault {
     /// All faults, healthy ones first.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 18] = [
         Fault::Healthy,
         Fault::SlowApplication,
         Fault::SmallSendBuffer,
@@ -73,6 +92,13 @@ impl Fault {
         Fault::Loss,
         Fault::SlowService,
         Fault::SlowAnswer,
+        Fault::Disk,
+        Fault::TailLoss,
+        Fault::StalledPeer,
+        Fault::Reordering,
+        Fault::Nagle,
+        Fault::SlowStart,
+        Fault::SlowSetUp,
     ];
 
     /// The name of the cause in `why.verdict`, or of the outcome without one.
@@ -89,6 +115,13 @@ impl Fault {
             Fault::Loss => "loss",
             Fault::SlowService => "slow-service",
             Fault::SlowAnswer => "slow-answer",
+            Fault::Disk => "disk",
+            Fault::TailLoss => "tail-loss",
+            Fault::StalledPeer => "stalled-peer",
+            Fault::Reordering => "reordering",
+            Fault::Nagle => "nagle",
+            Fault::SlowStart => "slow-start",
+            Fault::SlowSetUp => "slow-set-up",
         }
     }
 
@@ -105,6 +138,9 @@ impl Fault {
             send_buffer: None,
             receive_buffer: None,
             read_pause: Duration::ZERO,
+            syncs: false,
+            is_cut: false,
+            least_seconds: 1,
             qdisc: None,
             at_server: false,
         };
@@ -186,6 +222,58 @@ impl Fault {
                     ..base(format!("{work} ms"))
                 })
                 .to_vec(),
+            Fault::Disk => pick([256, 64, 16], [128, 32, 8])
+                .map(|kib| Setting {
+                    pattern: Pattern::Send { bytes: WRITE, pause: Duration::ZERO },
+                    receive_buffer: Some(kib as usize * 1024),
+                    syncs: true,
+                    at_server: true,
+                    ..base(format!("fsync of each read, buffer of {kib} KiB"))
+                })
+                .to_vec(),
+            Fault::TailLoss => pick([40, 80, 160], [60, 120, 200])
+                .map(|permille| Setting {
+                    topology: path(if is_tuning { 10 } else { 16 }, 100, 200, permille as f64 / 1e3),
+                    pattern: ask(0, 5),
+                    ..base(format!("{:.0} % of messages", permille as f64 / 10.0))
+                })
+                .to_vec(),
+            Fault::StalledPeer => pick([10, 30, 60], [16, 40, 80])
+                .map(|rtt| Setting {
+                    topology: path(rtt, 100, 200, 0.0),
+                    is_cut: true,
+                    ..base(format!("cut off, {rtt} ms"))
+                })
+                .to_vec(),
+            Fault::Reordering => pick([20, 50, 100], [30, 70, 150])
+                .map(|permille| Setting {
+                    topology: reordering(if is_tuning { 20 } else { 30 }, permille as f64 / 1e3),
+                    ..base(format!("{:.0} % of packets, by 30 ms", permille as f64 / 10.0))
+                })
+                .to_vec(),
+            Fault::Nagle => pick([2, 10, 20], [4, 14, 24])
+                .map(|rtt| Setting {
+                    topology: path(rtt, 1_000, 1_000, 0.0),
+                    pattern: Pattern::Pieces { pause: ms(5) },
+                    ..base(format!("requests in two writes, {rtt} ms"))
+                })
+                .to_vec(),
+            Fault::SlowStart => pick([40, 80, 160], [60, 100, 200])
+                .map(|rtt| Setting {
+                    topology: path(rtt, 100, 1_000, 0.0),
+                    pattern: Pattern::Burst { bytes: 1 << 20, pause: ms(1_500) },
+                    least_seconds: 8,
+                    ..base(format!("1 MiB after 1.5 s each, {rtt} ms"))
+                })
+                .to_vec(),
+            Fault::SlowSetUp => pick([100, 200, 300], [150, 250, 350])
+                .map(|permille| Setting {
+                    topology: path(if is_tuning { 20 } else { 26 }, 100, 200, permille as f64 / 1e3),
+                    pattern: Pattern::Connect { pause: ms(5) },
+                    least_seconds: 6,
+                    ..base(format!("{:.0} % of packets lost", permille as f64 / 10.0))
+                })
+                .to_vec(),
         }
     }
 }
@@ -201,6 +289,24 @@ fn path(rtt_ms: u64, megabits: u64, packets: usize, loss: f64) -> Topology {
         rate_bits_per_second: BitsPerSecond::new(megabits * 1_000_000),
         queue: Some(QueueLimit::Packets(packets)),
         loss: Probability::new(loss).unwrap_or_default(),
+        seed: 7,
+        ..LinkSpec::delay(one_way)
+    };
+    Topology::Line {
+        client: LinkPair { to_vantage: to_server, from_vantage: LinkSpec::delay(one_way) },
+        server: LinkPair::default(),
+    }
+}
+
+/// A path on which this share of packets is held for 30 ms, and overtaken.
+fn reordering(rtt_ms: u64, share: f64) -> Topology {
+    let one_way = Nanos::from_micros(rtt_ms * 500);
+    let reorder =
+        Reorder { probability: Probability::new(share).unwrap_or_default(), extra_ns: Nanos::from_micros(30_000) };
+    let to_server = LinkSpec {
+        rate_bits_per_second: BitsPerSecond::new(50_000_000),
+        queue: Some(QueueLimit::Packets(400)),
+        reorder: Some(reorder),
         seed: 7,
         ..LinkSpec::delay(one_way)
     };

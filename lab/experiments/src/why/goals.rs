@@ -36,7 +36,14 @@ mod tests {
     use super::*;
 
     fn outcome(fault: Fault, verdict: &str) -> Outcome {
-        Outcome { fault, strength: String::new(), verdict: verdict.to_owned(), certainty: None, share: None }
+        Outcome {
+            fault,
+            strength: String::new(),
+            verdict: verdict.to_owned(),
+            certainty: None,
+            share: None,
+            captured: None,
+        }
     }
 
     #[test]

@@ -8,13 +8,13 @@ pub(crate) mod verb;
 use std::{thread, time::Duration};
 
 use dwell_testbed::{
-    Emulation, Error, Lab, LabOptions, Namespace, Result, error::run, signals::Signals, workload::collect,
+    Emulation, Error, Lab, LabOptions, Namespace, Result, Role, error::run, signals::Signals, workload::collect,
 };
 use fault::{Fault, Setting};
 use serde_json::Value;
 use traffic::{Application, PORT};
 
-use crate::Programs;
+use crate::{Programs, loads::capture::Capture};
 
 /// The verdict on one setting.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,13 +26,15 @@ struct Outcome {
     certainty: Option<String>,
     /// The share of the time that the named cause explains.
     share: Option<f64>,
+    /// The same verdict from a capture that was taken meanwhile at the same host.
+    captured: Option<String>,
 }
 
 /// The time that TCP has to fill its window before dwell looks.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 
 /// Asks dwell why one setting is slow.
-fn measure(setting: &Setting, seconds: u64, programs: &Programs, signals: &Signals) -> Result<Outcome> {
+fn measure(setting: &Setting, seconds: u64, captures: bool, programs: &Programs, signals: &Signals) -> Result<Outcome> {
     let lab = Lab::start(&LabOptions {
         name: "why".to_owned(),
         topology: setting.topology.clone(),
@@ -46,19 +48,41 @@ fn measure(setting: &Setting, seconds: u64, programs: &Programs, signals: &Signa
     let application = Application::start(&lab, setting)?;
     thread::sleep(WARM_UP);
     let host: &Namespace = if setting.at_server { lab.server() } else { lab.client() };
-    let words = format!("why :{PORT} --duration {seconds}s --format jsonl");
-    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    let text = collect(host, programs.dwell.as_os_str(), &words, &signals.stop);
+    if setting.is_cut {
+        let client = Lab::address_v4(Role::Client).to_string();
+        run(lab.server().command("ip").args(["route", "add", "blackhole", &client]), "")?;
+    }
+    let seconds = seconds.max(setting.least_seconds);
+    let why = |arguments: &str| -> Result<Value> {
+        let words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let text = collect(host, programs.dwell.as_os_str(), &words, &signals.stop)?;
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    };
+    let folder = tempfile::tempdir().map_err(Error::io("make a folder for the capture"))?;
+    let file = folder.path().join("why.pcap");
+    let capture = captures.then(|| Capture::of_device(host, "vantage0", &file)).transpose()?;
+    let verdict = why(&format!("why :{PORT} --duration {seconds}s --format jsonl"));
+    capture.map(|capture| capture.finish(signals)).transpose()?;
     drop(application);
+    let captured = captures.then(|| why(&format!("why -r {} :{PORT} --format jsonl", file.display()))).transpose();
     lab.stop()?;
-    let wrong = |why: String| Error::invalid("output of dwell why", why);
-    let verdict: Value = serde_json::from_str(&text?).map_err(|error| wrong(error.to_string()))?;
-    let word = |key: &str| verdict[key].as_str().map(str::to_owned);
+    let verdict = verdict?;
     Ok(Outcome {
         fault: setting.fault,
         strength: setting.strength.clone(),
-        verdict: word("cause").or(word("outcome")).ok_or_else(|| wrong(format!("it has no outcome: {verdict}")))?,
-        certainty: word("certainty"),
+        verdict: named(&verdict)?,
+        captured: captured?.as_ref().map(named).transpose()?,
+        certainty: verdict["certainty"].as_str().map(str::to_owned),
         share: verdict["causes"][0]["share"].as_f64(),
     })
+}
+
+/// The cause that a verdict names, or its outcome without one.
+fn named(verdict: &Value) -> Result<String> {
+    let word = |key: &str| verdict[key].as_str().map(str::to_owned);
+    word("cause").or(word("outcome")).ok_or_else(|| wrong(format!("it has no outcome: {verdict}")))
+}
+
+fn wrong(why: String) -> Error {
+    Error::invalid("output of dwell why", why)
 }

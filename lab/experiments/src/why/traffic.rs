@@ -1,15 +1,20 @@
 //! The application of a setting: a client and a server on one connection, until they are stopped.
 
 use std::{
-    io::{Read, Result, Write},
+    fs::File,
+    io::{Read, Result, Seek, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
+    os::fd::{AsFd, AsRawFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use dwell_testbed::{Error, Lab, Role};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{setsockopt, shutdown, sockopt};
 
 use super::fault::{Pattern, Setting, WRITE};
 
@@ -17,6 +22,8 @@ use super::fault::{Pattern, Setting, WRITE};
 pub const PORT: u16 = 5201;
 /// The length of a request and of its answer.
 const MESSAGE: usize = 100;
+/// The longest time that a request on a connection of its own may take.
+const LONGEST_REQUEST: Duration = Duration::from_secs(5);
 /// Bytes per read of a server that reads slowly.
 const READ: usize = 4096;
 
@@ -24,8 +31,9 @@ const READ: usize = 4096;
 pub struct Application {
     ends: [TcpStream; 2],
     threads: Vec<JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
     /// The server's port has a listener, as that of any server.
-    _listener: TcpListener,
+    listener: TcpListener,
 }
 
 impl Application {
@@ -43,7 +51,8 @@ impl Application {
         let (server, _) = listener.accept().map_err(io("accept at"))?;
         for end in [&client, &server] {
             setsockopt(&end.as_fd(), sockopt::TcpCongestion, &"cubic".into()).map_err(os("congestion control"))?;
-            end.set_nodelay(true).map_err(io("set TCP_NODELAY at"))?;
+            let is_prompt = !matches!(setting.pattern, Pattern::Pieces { .. });
+            end.set_nodelay(is_prompt).map_err(io("set TCP_NODELAY at"))?;
         }
         if let Some(bytes) = setting.send_buffer {
             setsockopt(&client.as_fd(), sockopt::SndBuf, &bytes).map_err(os("send buffer"))?;
@@ -53,22 +62,43 @@ impl Application {
             return Err(Error::invalid("the ends of a connection", "they cannot be duplicated"));
         };
         let (pattern, read_pause) = (setting.pattern, setting.read_pause);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let file = setting.syncs.then(tempfile::tempfile).transpose().map_err(io("make a file for the server at"))?;
         let threads = match pattern {
             Pattern::Send { bytes, pause } => vec![
                 thread::spawn(move || drop(send(own_client, bytes, pause))),
-                thread::spawn(move || drop(receive(own_server, read_pause))),
+                thread::spawn(move || drop(receive(own_server, read_pause, file))),
             ],
             Pattern::Ask { work, pause } => vec![
-                thread::spawn(move || drop(ask(own_client, pause))),
-                thread::spawn(move || drop(answer(own_server, work))),
+                thread::spawn(move || drop(ask(own_client, &[MESSAGE], pause))),
+                thread::spawn(move || drop(answer(own_server, MESSAGE, work))),
             ],
+            Pattern::Pieces { pause } => vec![
+                thread::spawn(move || drop(ask(own_client, &[MESSAGE / 5, MESSAGE - MESSAGE / 5], pause))),
+                thread::spawn(move || drop(answer(own_server, MESSAGE, Duration::ZERO))),
+            ],
+            Pattern::Burst { bytes, pause } => vec![
+                thread::spawn(move || drop(ask(own_client, &[bytes], pause))),
+                thread::spawn(move || drop(answer(own_server, bytes, Duration::ZERO))),
+            ],
+            Pattern::Connect { pause } => {
+                let (server_over, client_over) = (Arc::clone(&is_over), Arc::clone(&is_over));
+                let accepting = listener.try_clone().map_err(io("accept at"))?;
+                // A thread stays in the namespace in which it was started.
+                let asking =
+                    lab.client().enter(|| thread::spawn(move || connect_each(address, pause, &client_over)))?;
+                vec![thread::spawn(move || serve_each(&accepting, &server_over)), asking]
+            }
         };
-        Ok(Application { ends: [client, server], threads, _listener: listener })
+        Ok(Application { ends: [client, server], threads, is_over, listener })
     }
 }
 
 impl Drop for Application {
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Ends a thread that accepts.
+        let _ = shutdown(self.listener.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         for end in &self.ends {
             // It may be closed already.
             let _ = end.shutdown(Shutdown::Both);
@@ -90,28 +120,68 @@ fn send(mut socket: TcpStream, bytes: usize, pause: Duration) -> Result<()> {
     }
 }
 
-fn receive(mut socket: TcpStream, pause: Duration) -> Result<()> {
-    let mut buffer = vec![0; if pause.is_zero() { 1 << 20 } else { READ }];
-    while socket.read(&mut buffer)? > 0 {
+fn receive(mut socket: TcpStream, pause: Duration, mut file: Option<File>) -> Result<()> {
+    let is_slow = !pause.is_zero() || file.is_some();
+    let mut buffer = vec![0; if is_slow { READ } else { 1 << 20 }];
+    loop {
+        let bytes = socket.read(&mut buffer)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if let Some(file) = &mut file {
+            file.rewind()?;
+            file.write_all(&buffer[..bytes])?;
+            file.sync_all()?;
+        }
         thread::sleep(pause);
     }
-    Ok(())
 }
 
-fn ask(mut socket: TcpStream, pause: Duration) -> Result<()> {
+/// Writes requests in pieces of these lengths.
+fn ask(mut socket: TcpStream, pieces: &[usize], pause: Duration) -> Result<()> {
+    let data = vec![1; pieces.iter().copied().max().unwrap_or(0)];
     let mut message = [0; MESSAGE];
     loop {
-        socket.write_all(&message)?;
+        for length in pieces {
+            socket.write_all(&data[..*length])?;
+        }
         socket.read_exact(&mut message)?;
         thread::sleep(pause);
     }
 }
 
-fn answer(mut socket: TcpStream, work: Duration) -> Result<()> {
-    let mut message = [0; MESSAGE];
+fn answer(mut socket: TcpStream, request: usize, work: Duration) -> Result<()> {
+    let mut data = vec![0; request];
     loop {
-        socket.read_exact(&mut message)?;
+        socket.read_exact(&mut data)?;
         thread::sleep(work);
-        socket.write_all(&message)?;
+        socket.write_all(&[1; MESSAGE])?;
+    }
+}
+
+/// Connects for each request.
+fn connect_each(address: SocketAddr, pause: Duration, is_over: &AtomicBool) {
+    let mut message = [0; MESSAGE];
+    while !is_over.load(Ordering::Relaxed) {
+        let asked = TcpStream::connect_timeout(&address, LONGEST_REQUEST).and_then(|mut socket| {
+            socket.set_read_timeout(Some(LONGEST_REQUEST))?;
+            socket.write_all(&message)?;
+            socket.read_exact(&mut message)
+        });
+        // One that fails is followed by another.
+        drop(asked);
+        thread::sleep(pause);
+    }
+}
+
+/// Answers one request on each connection.
+fn serve_each(listener: &TcpListener, is_over: &AtomicBool) {
+    let mut message = [0; MESSAGE];
+    while let Ok((mut socket, _)) = listener.accept() {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let _ = socket.set_read_timeout(Some(LONGEST_REQUEST));
+        let _ = socket.read_exact(&mut message).and_then(|()| socket.write_all(&message));
     }
 }

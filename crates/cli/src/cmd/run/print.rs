@@ -1,22 +1,13 @@
 //! Writes figures to standard error or a file, after each interval or at the end.
 
-use std::{
-    fs::File,
-    io::{self, ErrorKind, Write, stderr},
-    os::fd::AsFd,
-    time::Duration,
-};
+use std::time::Duration;
 
 use dwell_engine::histogram::Figure;
 use dwell_records::{
-    Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, SocketTotal, Sockets, Source, Status,
-    Verb, Verdict, entry,
+    Output, Record, SinkError, Socket, SocketEnd, SocketSummary, SocketTotal, Sockets, Source, Status, Verb, Verdict,
+    entry,
 };
 use dwell_socket::clock::monotonic_ns;
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-};
 
 use super::{Args, live_line::LiveLine};
 use crate::{
@@ -59,10 +50,7 @@ impl Printer {
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
         let format = entry(args.format.name()).expect("a format of this name");
-        let sink = match args.write.file()? {
-            Some(file) => file,
-            None => standard_error()?,
-        };
+        let sink = args.write.open_beside_program()?;
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let now_ns = monotonic_ns();
         Ok(Printer {
@@ -177,63 +165,4 @@ fn subject(all: &SocketTotal, name: Option<&str>) -> Subject {
     let known = [(Figure::Count, Some(sum.samples)), (Figure::Mean, sum.mean_ns()), (Figure::Max, max_ns)];
     let figures = known.into_iter().filter_map(|(figure, value)| Some((figure, value?))).collect();
     Subject { of: Some(name.to_owned()), figures }
-}
-
-fn standard_error() -> Result<Sink, Failure> {
-    let own = stderr().as_fd().try_clone_to_owned();
-    let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
-    let write = Box::new(WaitingFile(File::from(own)));
-    Ok(Sink::new("standard error", write, Flush::Full))
-}
-
-/// A file that the program shares and may have set to non-blocking: writes wait until it is ready.
-struct WaitingFile(File);
-
-impl Write for WaitingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.0.write(bytes) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
-                    match poll(&mut wanted, PollTimeout::NONE) {
-                        Ok(_) | Err(Errno::EINTR) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                written => return written,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io::{Read, pipe},
-        os::fd::OwnedFd,
-        thread,
-    };
-
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
-
-    use super::*;
-
-    #[test]
-    fn a_full_pipe_that_does_not_block_is_waited_for() {
-        let (mut reader, writer) = pipe().unwrap();
-        fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
-        let sent = vec![7; 1 << 20];
-        let reading = thread::spawn(move || {
-            let mut read = Vec::new();
-            reader.read_to_end(&mut read).map(|_| read)
-        });
-        let mut file = WaitingFile(File::from(OwnedFd::from(writer)));
-        file.write_all(&sent).unwrap();
-        drop(file);
-        assert_eq!(reading.join().unwrap().unwrap(), sent);
-    }
 }

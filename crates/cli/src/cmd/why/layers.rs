@@ -2,7 +2,9 @@
 
 use std::{
     collections::hash_map::RandomState,
+    fs::File,
     hash::BuildHasher,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,12 +22,15 @@ use dwell_probes::{
     Error,
     stack::{self, Interval, Monitor, Observer, Options, PROFILES},
 };
-use dwell_socket::outside::Selected;
+use dwell_socket::outside::{Selected, namespace};
+use nix::sched::{CloneFlags, setns};
 
 /// One byte in so many is stamped, unless that costs more than the budget.
 const SAMPLE_BYTES: u32 = 1024;
 /// The share of the host's processor time that stamping may use.
 const CPU_BUDGET: f64 = 0.02;
+/// The most processes of a cgroup of version 1 whose bytes are stamped.
+const MAX_PROCESSES: usize = 1024;
 /// Longer than any look: there is one interval.
 const INTERVAL: Duration = Duration::from_secs(1 << 30);
 
@@ -65,9 +70,14 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("stamping bytes needs privilege".into());
     }
+    go_to(selected)?;
     let mut options = Options::new(config(selected)?, &PROFILES[0]);
-    if let Selected::Process(pid) = selected {
-        options.processes.push(*pid);
+    match selected {
+        Selected::Ends { .. } => {}
+        Selected::Process(pid) => options.processes.push(*pid),
+        Selected::Cgroup(path) if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),
+        // The kernel's programs know no cgroups of version 1.
+        Selected::Cgroup(path) => options.processes = members(path)?,
     }
     let mut monitor = Monitor::attach(&options, Some(CPU_BUDGET)).map_err(|error| error.to_string())?;
     let mut means = Means::default();
@@ -75,6 +85,27 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
     monitor.detach();
     run.and_then(|()| monitor.end_interval(&mut means)).map_err(|error| error.to_string())?;
     Ok(means.0)
+}
+
+/// Moves this thread into the network namespace of the target's processes; of the first one's where there are several.
+fn go_to(selected: &Selected) -> Result<(), String> {
+    let pid = match selected {
+        Selected::Ends { .. } => return Ok(()),
+        Selected::Process(pid) => *pid,
+        Selected::Cgroup(path) => *members(path)?.first().ok_or("the cgroup has no process")?,
+    };
+    let number = |process: &str| namespace::number_of(process).map_err(|error| error.to_string());
+    if number(&pid.to_string())? == number("thread-self")? {
+        return Ok(());
+    }
+    let namespace = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| error.to_string())?;
+    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|error| format!("its network namespace: {error}"))
+}
+
+fn members(cgroup: &Path) -> Result<Vec<u32>, String> {
+    let mut members = namespace::members(cgroup).map_err(|error| error.to_string())?;
+    members.truncate(MAX_PROCESSES);
+    Ok(members)
 }
 
 fn config(selected: &Selected) -> Result<Config, String> {

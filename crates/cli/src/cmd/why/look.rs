@@ -2,16 +2,14 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::stderr,
-    os::fd::AsFd,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
 use dwell_app::progress::Bar;
-use dwell_engine::why::Evidence;
+use dwell_engine::why::{Evidence, Target};
 use dwell_socket::{
     clock::monotonic_ns,
     outside::{self, Selected, Survey},
@@ -28,7 +26,7 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// Looks at the connections of a target.
 pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> Result<Evidence, Failure> {
-    let mut survey = start(selected.clone())?;
+    let mut survey = Survey::start(selected.clone()).map_err(refused)?;
     let stamping = Stamping::start(selected);
     let bar = Bar::new(duration.as_millis() as u64, "ms");
     let begun = Instant::now();
@@ -45,8 +43,7 @@ pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> R
 /// Runs a program and looks at its connections. It runs on when the time is over, and this waits for its end.
 pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Result<Evidence, Failure> {
     let shown = program.display();
-    let output = stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::new(Exit::Host, error))?;
-    let child = Command::new(program).args(arguments).stdout(Stdio::from(output)).spawn();
+    let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| Failure::usage(anyhow!("cannot run {shown}: {error}")))?;
     let looked = watch(&mut child, &shown.to_string(), stop);
     // A program that is not waited for would be a zombie.
@@ -56,7 +53,14 @@ pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Resul
 
 fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure> {
     let selected = Selected::Process(child.id());
-    let mut survey = start(selected.clone())?;
+    let mut survey = match Survey::start(selected.clone()) {
+        // It has ended before anything could be seen.
+        Err(outside::Error::NoProcess { .. }) => {
+            let target = Target { name: name.to_owned(), ..Target::default() };
+            return Ok(Evidence { target, ..Evidence::default() });
+        }
+        started => started.map_err(refused)?,
+    };
     let stamping = Stamping::start(&selected);
     while !stop.is_asked() && !has_ended(child)? {
         turn(&mut survey)?;
@@ -70,17 +74,16 @@ fn has_ended(child: &mut Child) -> Result<bool, Failure> {
     child.try_wait().map(|status| status.is_some()).map_err(|error| Failure::new(Exit::Host, error))
 }
 
-fn start(selected: Selected) -> Result<Survey, Failure> {
-    Survey::start(selected).map_err(|error| match error {
-        outside::Error::NoProcess { .. } => Failure::usage(error),
+/// Why a target cannot be looked at.
+fn refused(error: outside::Error) -> Failure {
+    match error {
+        outside::Error::NoProcess { .. } | outside::Error::NoMembers { .. } => Failure::usage(error),
         outside::Error::Namespace { pid } => Failure::new(
             Exit::Host,
-            anyhow!(
-                "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell why {pid}`"
-            ),
+            anyhow!("process {pid} is in another network namespace, which only root may look into; run dwell as root"),
         ),
         error => Failure::new(Exit::Host, error),
-    })
+    }
 }
 
 fn turn(survey: &mut Survey) -> Result<(), Failure> {

@@ -2,21 +2,22 @@
 
 mod layers;
 mod look;
+mod replay;
 mod target;
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
 use dwell_engine::why::{Outcome, decide};
-use dwell_records::{Output, Record, Sink, Source, Why, entry};
+use dwell_records::{Output, Record, Source, Why, entry};
 use dwell_socket::clock::monotonic_ns;
 
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
-    source::{clock, host_name},
-    stop::Stop,
+    source::{clock, filter, host_name},
+    written::WriteArgs,
 };
 
 /// Say why connections are slow, with the evidence, and what to do about it
@@ -24,30 +25,53 @@ use crate::{
 /// Looks at the TCP connections of a target for a while: what they wait for, and for how long. Prints
 /// one sentence, where the time went, the facts for and against, what could not be seen, and commands
 /// that help. Changes nothing, and needs no privilege; as root it also sees the layers of this host.
-/// Watches the network namespace that it is run in.
+/// Ports and hosts are those of the network namespace that it is run in; processes, units and
+/// containers are looked at where they are.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "dwell why [OPTIONS] TARGET\n       dwell why [OPTIONS] -- PROGRAM [ARGUMENTS]",
+    override_usage = "dwell why [OPTIONS] TARGET\n       dwell why [OPTIONS] -- PROGRAM [ARGUMENTS]\n       dwell why [OPTIONS] -r FILE [TARGET]",
     after_help = "\
 Examples:
   dwell why example.org:443             connections to a service
   dwell why :5432                       connections of which one end has this port
   dwell why $(pidof -s nginx)           those of a process and its descendants
+  sudo dwell why nginx.service          those of a unit of systemd
+  sudo dwell why web                    those of a container, by its name or ID, in its own network
+                                        namespace
   dwell why -- curl -o FILE https://example.org/
                                         those of a program, until it ends
+  dwell why -r slow.pcap :443           those in a capture of tcpdump
   dwell why :443 --duration 30s --format jsonl
 
 Exit status: 0 a verdict, also that all is well; 4 no traffic, or not enough evidence."
 )]
 #[group(skip)]
 pub struct Args {
-    /// HOST, HOST:PORT, :PORT or a process ID
-    #[arg(value_name = "TARGET", required_unless_present = "command")]
+    /// HOST, HOST:PORT, :PORT, a process ID, a unit such as nginx.service, the name or ID of a container, or the path of
+    /// a cgroup
+    #[arg(value_name = "TARGET", required_unless_present_any = ["command", "read"])]
     target: Option<String>,
 
-    /// A program to run and look at; its standard output goes to standard error
+    /// A program to run and look at; its input and output pass through, and the verdict goes to standard error
     #[arg(value_name = "PROGRAM", last = true, conflicts_with = "target")]
     command: Vec<OsString>,
+
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "duration"])]
+    read: Option<PathBuf>,
+
+    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
+    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
+    /// several times, with 16 terms in all
+    #[arg(
+        short,
+        long,
+        value_name = "FILTER",
+        allow_hyphen_values = true,
+        requires = "read",
+        conflicts_with = "target"
+    )]
+    filter: Vec<String>,
 
     /// End after this time; a program may end earlier [default: 10s; with a program, until it ends]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
@@ -56,6 +80,9 @@ pub struct Args {
     /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,18 +96,40 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let evidence = match (&args.target, args.command.split_first()) {
-        (_, Some((program, arguments))) => {
-            let stop = Stop::listen(args.duration)?;
+    let sink = match args.command.is_empty() {
+        true => args.write.open()?,
+        false => args.write.open_beside_program()?,
+    };
+    let mut is_complete = Ok(Exit::Done);
+    let evidence = match (&args.read, &args.target, args.command.split_first()) {
+        (Some(path), target, _) => {
+            let stop = args.write.listen(None)?;
+            let texts = match target {
+                None => args.filter.clone(),
+                Some(text) => replay::filter(&target::parse(text).map_err(Failure::usage)?).ok_or_else(|| {
+                    Failure::usage(anyhow!(
+                        "'{text}' is a process, and a capture has none: name HOST:PORT, :PORT or HOST"
+                    ))
+                })?,
+            };
+            let name = target.clone().unwrap_or_else(|| path.display().to_string());
+            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, &stop)?;
+            is_complete = exit;
+            evidence
+        }
+        (None, _, Some((program, arguments))) => {
+            let stop = args.write.listen(args.duration)?;
             look::at_program(program, arguments, &stop)?
         }
-        (Some(text), None) => {
+        (None, Some(text), None) => {
             let selected = target::parse(text).map_err(Failure::usage)?;
             let duration = args.duration.unwrap_or(DURATION);
-            let stop = Stop::listen(Some(duration))?;
+            let stop = args.write.listen(Some(duration))?;
             look::at(&selected, text, duration, &stop)?
         }
-        (None, None) => return Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`"))),
+        (None, None, None) => {
+            return Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`")));
+        }
     };
     let verdict = decide(&evidence);
     let format = match args.format {
@@ -88,12 +137,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Jsonl => "jsonl",
     };
     let format = entry(format).expect("a format of this name");
-    let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
-    let mut output = Output::new((format.new)(), Sink::stdout()?, source);
-    output.write(&Record::Why(&Why { end_ns: monotonic_ns(), evidence: &evidence, verdict: &verdict }))?;
+    let source = match args.read {
+        Some(_) => Source::default(),
+        None => Source { clock: clock(), host: Some(host_name()), ..Source::default() },
+    };
+    let end_ns = if args.read.is_some() { evidence.ended_ns } else { monotonic_ns() };
+    let mut output = Output::new((format.new)(), sink, source);
+    output.write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict }))?;
     output.flush()?;
     Ok(match verdict.outcome {
-        Outcome::Slow(_) | Outcome::Healthy => Exit::Done,
+        Outcome::Slow(_) | Outcome::Healthy => is_complete?,
         Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,
     })
 }

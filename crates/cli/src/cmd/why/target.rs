@@ -5,9 +5,13 @@ use std::net::{IpAddr, ToSocketAddrs};
 use anyhow::{Context, Result, bail};
 use dwell_socket::outside::Selected;
 
-/// Interprets a target: a process ID, `:PORT`, `HOST:PORT` or `HOST`.
+use crate::cgroups;
+
+/// Interprets a target: a process ID, `:PORT`, `HOST:PORT`, a unit of systemd, the path of a cgroup, the name or ID of a
+/// container, or `HOST`.
 pub fn parse(text: &str) -> Result<Selected> {
-    if let Ok(pid) = text.parse::<u32>() {
+    // An ID of a container may consist of digits alone.
+    if let Some(pid) = text.parse::<u32>().ok().filter(|_| text.len() <= u32::MAX.ilog10() as usize + 1) {
         return Ok(Selected::Process(pid));
     }
     // IPv6 addresses may begin with a colon.
@@ -18,23 +22,27 @@ pub fn parse(text: &str) -> Result<Selected> {
     if let Some(port) = text.strip_prefix(':') {
         return Ok(Selected::Ends { addresses: Vec::new(), port: Some(parse_port(port, text)?) });
     }
-    if let Some(path) = text.strip_prefix('/') {
-        bail!("'/{path}' is a path: name a process of the cgroup instead, as in `dwell why $(pidof -s nginx)`");
+    if text.starts_with('/') {
+        return cgroups::at_path(text).map(Selected::Cgroup);
     }
-    if text.ends_with(".service") || text.ends_with(".scope") {
-        bail!(
-            "'{text}' is a unit of systemd: name its process, as in \
-             `dwell why $(systemctl show -p MainPID --value {text})`"
-        );
+    if cgroups::is_unit(text) {
+        return cgroups::of_unit(text).map(Selected::Cgroup);
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(parse_port(port, text)?)),
-        None => (text, None),
+        None => match cgroups::of_container(text)? {
+            Some(cgroup) => return Ok(Selected::Cgroup(cgroup)),
+            None => (text, None),
+        },
     };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found = (host, port.unwrap_or(0)).to_socket_addrs();
     let found = found.with_context(|| {
-        format!("cannot find the host '{host}'; a target is HOST:PORT, :PORT, HOST or a process ID")
+        let container = if port.is_none() { ", and no container has this name or ID" } else { "" };
+        format!(
+            "cannot find the host '{host}'{container}; a target is HOST:PORT, :PORT, HOST, a process ID, a unit such as \
+             nginx.service, a container, or the path of a cgroup"
+        )
     })?;
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
     addresses.sort_unstable();
@@ -70,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_with_what_to_write_instead() {
+    fn what_is_not_there_is_refused_with_what_to_write_instead() {
         for (text, wanted) in [
             (":0", "65535"),
             (":http", "65535"),
             ("192.0.2.1:99999", "65535"),
-            ("nginx.service", "MainPID"),
-            ("/sys/fs/cgroup/x", "pidof"),
+            ("no-such-unit-of-dwell.service", "systemctl status"),
+            ("/no/such/cgroup", "/proc/PID/cgroup"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(wanted), "{error}");

@@ -1,6 +1,6 @@
 //! Packets are lost although no queue is full: TCP repairs them, and sends less.
 
-use super::{super::Part, *};
+use super::{super::Part, reordering::is_overtaking, *};
 
 /// The share of segments that are sent again, from which losses decide how fast TCP sends: with 1 % it has about 12
 /// segments in flight (Mathis et al., 1997).
@@ -23,9 +23,14 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("segments sent again", loss, "tcp_info total_retrans"),
         share("TCP was repairing losses", Some(repair), "tcp_info ca_state"),
         unless(is_overflow, share("round trips beyond the shortest, under load", Some(queue), "tcp_info rtt, min_rtt")),
+        unless(
+            is_overtaking(evidence),
+            share("of these, the peer had already", evidence.needless(), "tcp_info dsack_dups"),
+        ),
         share("segments received out of order", evidence.out_of_order(), "tcp_info rcv_ooopack"),
     ];
-    Assessment { share: explained, holds: explained >= MIN_SHARE && reaches(loss, MIN_LOSS), facts }
+    let holds = explained >= MIN_SHARE && reaches(loss, MIN_LOSS) && !is_overtaking(evidence);
+    Assessment { share: explained, holds, facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

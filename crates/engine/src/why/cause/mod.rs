@@ -1,15 +1,24 @@
 //! The causes: each a file with what it means, which evidence speaks for and against it, and its remedies.
 
 mod application;
+mod datagrams;
+mod disk;
 mod distance;
+mod held;
 mod local_queue;
 mod loss;
+mod names;
 mod path_queue;
 mod peer;
 mod reader;
 mod receiver_window;
+mod reordering;
 mod send_buffer;
 mod service;
+mod set_up;
+mod slow_start;
+mod stalled_peer;
+mod timeout;
 
 use super::{Evidence, Fact, Remedy, Value};
 
@@ -39,6 +48,24 @@ pub enum Cause {
     SlowService,
     /// The peer takes long to answer.
     SlowAnswer,
+    /// The local application waits for a disk.
+    Disk,
+    /// The last packets of messages are lost, which only a timeout shows.
+    TailLoss,
+    /// The peer acknowledges nothing.
+    StalledPeer,
+    /// Packets overtake each other.
+    Reordering,
+    /// Small writes wait for acknowledgements.
+    Nagle,
+    /// The congestion window is small after idleness.
+    SlowStart,
+    /// Connections open slowly.
+    SlowSetUp,
+    /// Name servers answer late.
+    SlowNames,
+    /// Datagrams are dropped at a full receive buffer of this host.
+    DatagramDrops,
 }
 
 /// What the evidence says of one cause.
@@ -63,7 +90,7 @@ struct Rule {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 10] = [
+    pub const ALL: [Cause; 19] = [
         Cause::SlowApplication,
         Cause::SmallSendBuffer,
         Cause::ReceiverWindow,
@@ -74,6 +101,15 @@ impl Cause {
         Cause::Loss,
         Cause::SlowService,
         Cause::SlowAnswer,
+        Cause::Disk,
+        Cause::TailLoss,
+        Cause::StalledPeer,
+        Cause::Reordering,
+        Cause::Nagle,
+        Cause::SlowStart,
+        Cause::SlowSetUp,
+        Cause::SlowNames,
+        Cause::DatagramDrops,
     ];
 
     fn rule(self) -> &'static Rule {
@@ -88,12 +124,34 @@ impl Cause {
             Cause::Loss => &loss::RULE,
             Cause::SlowService => &service::RULE,
             Cause::SlowAnswer => &peer::RULE,
+            Cause::Disk => &disk::RULE,
+            Cause::TailLoss => &timeout::RULE,
+            Cause::StalledPeer => &stalled_peer::RULE,
+            Cause::Reordering => &reordering::RULE,
+            Cause::Nagle => &held::RULE,
+            Cause::SlowStart => &slow_start::RULE,
+            Cause::SlowSetUp => &set_up::RULE,
+            Cause::SlowNames => &names::RULE,
+            Cause::DatagramDrops => &datagrams::RULE,
         }
     }
 
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         self.rule().name
+    }
+
+    /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a slow service
+    /// lets its client wait, a peer that is gone causes timeouts, and a program that waits for a disk is slow.
+    pub(super) fn is_explained_by(self, others: &[Cause]) -> bool {
+        let nearer: &[Cause] = match self {
+            Cause::ReceiverWindow => &[Cause::SlowReader, Cause::Disk],
+            Cause::SlowAnswer => &[Cause::SlowService],
+            Cause::TailLoss | Cause::Loss => &[Cause::StalledPeer],
+            Cause::SlowReader | Cause::SlowService | Cause::SlowApplication => &[Cause::Disk],
+            _ => &[],
+        };
+        others.iter().any(|other| nearer.contains(other))
     }
 
     /// Returns the verdict, where the cause explains this share of the time.
@@ -156,6 +214,19 @@ fn round_trips(evidence: &Evidence, and: &str) -> String {
     let peer = peer_address(evidence);
     let device = format!("$(ip -o route get {peer} | grep -oP ' dev \\K\\S+')");
     format!("sudo dwell rtt -i {device} --filter 'host {peer}{and}' --duration 10s")
+}
+
+/// What sockets of UDP show.
+pub(super) fn datagram_facts(evidence: &Evidence) -> Vec<Fact> {
+    let Some(figures) = &evidence.datagrams else {
+        return Vec::new();
+    };
+    vec![
+        fact("sockets of UDP", Some(Value::Count(figures.sockets)), "sock_diag"),
+        fact("datagrams dropped at a full receive buffer", Some(Value::Count(figures.dropped)), "sock_diag"),
+        share("datagrams waited to be read", Some(figures.waiting), "sock_diag, looks"),
+        fact("longest receive queue", Some(Value::Bytes(figures.longest_queue_bytes)), "sock_diag, looks"),
+    ]
 }
 
 /// What a process did, in the facts of causes that lie in the application.

@@ -15,7 +15,8 @@ pub(super) struct VerdictObject<'a> {
     /// "slow", "healthy", "no-traffic" or "not-enough".
     outcome: &'a str,
     /// The cause: "slow-application", "small-send-buffer", "receiver-window", "slow-reader", "local-queue", "path-queue",
-    /// "distance", "loss", "slow-service" or "slow-answer". Null unless the outcome is "slow".
+    /// "distance", "loss", "slow-service", "slow-answer", "disk", "tail-loss", "stalled-peer", "reordering", "nagle",
+    /// "slow-start", "slow-set-up", "slow-names" or "datagram-drops". Null unless the outcome is "slow".
     cause: Option<&'a str>,
     /// How sure the verdict is: "sure", "likely" or "possible". Null without a verdict.
     certainty: Option<&'a str>,
@@ -55,8 +56,9 @@ struct CauseObject<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "why-part")]
 struct PartObject<'a> {
-    /// The part: "application", "service", "reader", "send-buffer", "local-queue", "distance", "transfer", "path-queue",
-    /// "loss", "receive-window", "answer", "peer-pause" or "unexplained".
+    /// The part: "names", "set-up", "application", "service", "reader", "send-buffer", "held-back", "local-queue",
+    /// "distance", "slow-start", "transfer", "path-queue", "loss", "timeout", "receive-window", "answer", "peer-pause" or
+    /// "unexplained".
     part: &'a str,
     /// Its time.
     ns: u64,

@@ -1,0 +1,59 @@
+//! The connections of a capture.
+
+use std::{cell::RefCell, path::Path};
+
+use dwell_engine::{
+    filter::Filter,
+    rtt::Counters,
+    why::{Evidence, Replay},
+};
+use dwell_socket::outside::Selected;
+
+use crate::{
+    exit::{Exit, Failure},
+    source::{Capture, NoInput, interrupted},
+    stop::Stop,
+};
+
+/// Reads a capture. Returns what its connections show, and how complete the capture is.
+pub fn read(
+    path: &Path,
+    filter: Filter,
+    name: &str,
+    stop: &Stop,
+) -> Result<(Evidence, Result<Exit, Failure>), Failure> {
+    let mut capture = match Capture::open(path, stop, || true) {
+        Ok(capture) => capture,
+        Err(NoInput::Failed(error)) => return Err(error.into()),
+        Err(NoInput::Stopped) => return Err(interrupted(path, 0)),
+    };
+    let replay = RefCell::new(Replay::new(filter));
+    let read = capture.read(
+        stop,
+        |_| {},
+        |packet| {
+            replay.borrow_mut().observe(packet);
+            true
+        },
+    );
+    let replay = replay.into_inner();
+    let counters: Counters = replay.counters();
+    let exit = capture.verdict(read, &counters);
+    Ok((replay.evidence(name), exit))
+}
+
+/// Returns the filter that admits the connections of a target, as of `--filter`.
+pub fn filter(selected: &Selected) -> Option<Vec<String>> {
+    let Selected::Ends { addresses, port } = selected else {
+        return None;
+    };
+    let port = port.map_or_else(String::new, |port| format!(":{port}"));
+    if addresses.is_empty() {
+        return Some(vec![port]);
+    }
+    let of = |address: &std::net::IpAddr| match address {
+        std::net::IpAddr::V4(_) => format!("{address}{port}"),
+        std::net::IpAddr::V6(_) => format!("[{address}]{port}"),
+    };
+    Some(addresses.iter().map(of).collect())
+}

@@ -1,0 +1,154 @@
+//! The verdict from a capture: the time of its connections, divided by what the packets show.
+//!
+//! A capture has no counters of the kernel and no process. It has what both ends said to each other, so what limited a
+//! sender can often be told at either end or between them. The decision is the same as of live connections.
+
+mod conversation;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use self::conversation::Conversation;
+use super::{Evidence, Role, Source, Target, Unseen};
+use crate::{
+    abi,
+    filter::Filter,
+    layers::Ends,
+    measure::{Endpoint, Event, Method},
+    observe::Observation,
+    rtt::{Config, Counters, Tracker, native::Segment},
+};
+
+/// Connections that are followed at once; others are counted.
+const MAX_CONNECTIONS: usize = 4096;
+/// A connection without a packet for so long makes room for another.
+const SILENT_NS: u64 = 60_000_000_000;
+
+/// Follows the connections of a capture.
+pub struct Replay {
+    config: Box<abi::dwell_rtt_config>,
+    /// Measures answers to questions of DNS.
+    names: Tracker,
+    conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
+    evidence: Evidence,
+    /// The connection on which most time was spent: that time, its ends and role.
+    worst: Option<(f64, Ends, Role)>,
+    span_ns: Option<(u64, u64)>,
+    /// Connections of which the capture has the packets of one end.
+    one_way: u64,
+}
+
+impl Replay {
+    /// Follows the connections that a filter admits.
+    pub fn new(filter: Filter) -> Replay {
+        let config =
+            Config { filter: filter.clone(), methods: vec![Method::TcpSeq, Method::TcpTimestamp], ..Config::default() };
+        let names = Config { filter, methods: vec![Method::Dns], max_flows: 1024, ..Config::default() };
+        Replay {
+            config: Box::new(config.to_core()),
+            names: Tracker::new(&names),
+            conversations: HashMap::new(),
+            evidence: Evidence { source: Source::Capture, ..Evidence::default() },
+            worst: None,
+            span_ns: None,
+            one_way: 0,
+        }
+    }
+
+    /// Takes a packet.
+    pub fn observe(&mut self, packet: &Observation<'_>) {
+        let (first, last) = self.span_ns.unwrap_or((packet.time_ns, packet.time_ns));
+        self.span_ns = Some((first.min(packet.time_ns), last.max(packet.time_ns)));
+        let evidence = &mut self.evidence;
+        self.names.observe(packet, |event| {
+            if let Event::Sample(sample) = event {
+                evidence.add_name(sample.rtt_ns);
+            }
+        });
+        let Some(segment) = Segment::read(packet, &self.config) else {
+            return;
+        };
+        let (low, high) = match (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port) {
+            true => (segment.src, segment.dst),
+            false => (segment.dst, segment.src),
+        };
+        let key = (segment.interface, low, high);
+        let is_new = segment.has(Segment::SYN) && !segment.has(Segment::ACK);
+        if is_new && self.conversations.get(&key).is_some_and(Conversation::is_over) {
+            let over = self.conversations.remove(&key).expect("it was just there");
+            self.add(over);
+        }
+        if !self.conversations.contains_key(&key) {
+            if self.conversations.len() >= MAX_CONNECTIONS {
+                self.make_room(segment.time_ns);
+            }
+            if self.conversations.len() >= MAX_CONNECTIONS {
+                self.evidence.omitted += u64::from(is_new);
+                return;
+            }
+        }
+        self.conversations.entry(key).or_insert_with(|| Conversation::new(&segment)).observe(&segment);
+    }
+
+    /// Returns what was counted of all packets so far.
+    pub fn counters(&self) -> Counters {
+        self.names.counters()
+    }
+
+    /// Ends the replay. Returns what it found of the target that the user called `name`.
+    pub fn evidence(mut self, name: &str) -> Evidence {
+        let left: Vec<Conversation> = self.conversations.drain().map(|(_, conversation)| conversation).collect();
+        left.into_iter().for_each(|conversation| self.add(conversation));
+        let mut evidence = self.evidence;
+        evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
+        evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
+        evidence.target = Target { name: name.to_owned(), ..Target::default() };
+        if let Some((_, ends, role)) = &self.worst {
+            evidence.target.seen_from = Some(ends.src.address);
+            evidence.target.peer = Some(ends.dst.address);
+            evidence.target.port = Some(if *role == Role::Client { ends.dst.port } else { ends.src.port });
+        }
+        evidence.unseen.push(Unseen {
+            what: "programs, processors, disks, buffers of sockets and queues of devices: no capture has them".into(),
+            remedy: format!("run `dwell why{}` at one of the hosts", evidence.target.port_of()),
+        });
+        if self.one_way > 0 {
+            evidence.unseen.push(Unseen {
+                what: format!("what one end of {} connections sent", self.one_way),
+                remedy: "capture where both directions pass, without a filter on the source".into(),
+            });
+        }
+        if evidence.omitted > 0 {
+            evidence.unseen.push(Unseen {
+                what: format!(
+                    "{} connections beyond the {MAX_CONNECTIONS} that are followed at once",
+                    evidence.omitted
+                ),
+                remedy: "name fewer of them, as by HOST:PORT".into(),
+            });
+        }
+        evidence
+    }
+
+    /// Adds the connections that are over or have been silent for long.
+    fn make_room(&mut self, now_ns: u64) {
+        let is_done = |conversation: &Conversation| {
+            conversation.is_over() || now_ns.saturating_sub(conversation.last_ns()) > SILENT_NS
+        };
+        let done = self.conversations.extract_if(|_, conversation| is_done(conversation));
+        let done: Vec<Conversation> = done.map(|(_, conversation)| conversation).collect();
+        done.into_iter().for_each(|conversation| self.add(conversation));
+    }
+
+    fn add(&mut self, conversation: Conversation) {
+        let (figures, ends) = conversation.finish();
+        self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
+        self.evidence.add_figures(&figures);
+        let spent = figures.times.total();
+        if figures.polls >= 2 && self.worst.as_ref().is_none_or(|(most, ..)| spent > *most) {
+            self.worst = Some((spent, ends, figures.role));
+        }
+    }
+}

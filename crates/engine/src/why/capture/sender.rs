@@ -1,0 +1,427 @@
+//! One end of a connection in a capture, as a sender of data: what limited it, from the packets that passed.
+//!
+//! A capture shows an acknowledgement before the sender has it. So an acknowledgement counts only when what it causes can
+//! pass: after the way from the place of the capture to the sender and back. With it, bytes in flight are those that the
+//! sender knew of, wherever the capture was taken.
+
+use std::collections::VecDeque;
+
+use super::super::{Part, Times, evidence::Silences};
+use crate::rtt::native::Segment;
+
+/// Entries that are remembered of packets under way; older ones give no round trip.
+const MAX_SENT: usize = 1024;
+/// Acknowledgements that have passed and not arrived; beyond, they arrive at once.
+const MAX_PENDING: usize = 1024;
+/// Gaps in the sequence that are remembered.
+const MAX_HOLES: usize = 64;
+/// Up to this many segments in flight are a message; more are a transfer.
+const MESSAGE_SEGMENTS: u32 = 2;
+/// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
+const FEW_SEGMENTS: u32 = 4;
+/// The largest segment where nothing states it.
+const MSS: u32 = 1460;
+/// A packet that is late by less was overtaken and not lost, where no round trip is known.
+const OVERTAKEN_NS: u64 = 3_000_000;
+/// A sender waits at least this long before it takes silence for a loss, however short the round trip.
+const SHORTEST_TIMEOUT_NS: u64 = 5_000_000;
+/// The least timeout of Linux beside duplicate acknowledgements (TCP_RTO_MIN is 200 ms).
+const RTO_NS: u64 = 180_000_000;
+/// Receivers delay an acknowledgement by 40 ms and more (TCP_DELACK_MIN).
+const DELAYED_NS: u64 = 25_000_000;
+/// After this much silence Linux shrinks the congestion window, at least.
+const IDLE_NS: u64 = 200_000_000;
+/// Round trips of a burst in which slow start shows.
+const SLOW_START_ROUNDS: u64 = 10;
+
+/// One end as a sender.
+#[derive(Debug, Default)]
+pub(super) struct Sender {
+    pub(super) mss: Option<u32>,
+    /// The shift of the windows that this end offers; `None` where its SYN was not captured, so that only a window of 0 can
+    /// be read.
+    pub(super) scale: Option<u8>,
+    /// The sequence number after the last byte that was sent.
+    next: Option<u32>,
+    /// The first byte that is not acknowledged, as far as the sender knows.
+    acked: Option<u32>,
+    /// The sequence number after the last byte that the peer has room for, as far as the sender knows.
+    edge: Option<u32>,
+    pending: VecDeque<Ack>,
+    sent: VecDeque<Sent>,
+    holes: VecDeque<Hole>,
+    /// What must be acknowledged until a loss is repaired.
+    recovery: Option<u32>,
+    /// Acknowledgements since the last progress that report a gap.
+    duplicates: u32,
+    last_sent_ns: Option<u64>,
+    last_small: bool,
+    progress_ns: u64,
+    /// When the data in flight began to be sent.
+    flight_ns: u64,
+    /// Times, but for those since the last progress.
+    times: Times,
+    since_progress: Times,
+    /// A wait for a delayed acknowledgement: when it passed, and how long it took.
+    delayed: Option<(u64, u64)>,
+    burst: Option<Burst>,
+    peak_bytes: u32,
+    pub(super) figures: SenderFigures,
+}
+
+/// What was counted of a sender.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SenderFigures {
+    pub(super) bytes: u64,
+    pub(super) segments: u64,
+    /// Segments that were sent again, or filled a gap too late to have been overtaken.
+    pub(super) again: u64,
+    /// Segments that the peer had already.
+    pub(super) spurious: u64,
+    /// Segments that were overtaken by later ones.
+    pub(super) overtaken: u64,
+    pub(super) timeouts: Silences,
+    pub(super) held: Silences,
+    pub(super) slow_starts: Silences,
+    pub(super) busy_ns: u64,
+    pub(super) closed_ns: u64,
+    /// The longest time without any acknowledgement of data that was sent several times.
+    pub(super) stalled_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ack {
+    arrives_ns: u64,
+    number: u32,
+    edge: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    end: u32,
+    time_ns: u64,
+    /// Part of it was sent again, so that its acknowledgement tells no round trip.
+    again: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    from: u32,
+    to: u32,
+    seen_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    start_ns: u64,
+    first_bytes: u32,
+    bytes: u32,
+    /// The time in transfer when it began.
+    transfer_ns: f64,
+}
+
+/// The round trip of the whole path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Path {
+    pub(super) base_ns: u64,
+    pub(super) current_ns: u64,
+}
+
+impl Sender {
+    pub(super) fn mss(&self) -> u32 {
+        self.mss.unwrap_or(MSS).max(64)
+    }
+
+    /// Bytes that are sent and not acknowledged, as far as the sender knows.
+    pub(super) fn in_flight(&self) -> u32 {
+        match (self.next, self.acked) {
+            (Some(next), Some(acked)) => distance(next, acked),
+            _ => 0,
+        }
+    }
+
+    /// What counts as room for a segment: devices may take larger ones and divide them.
+    fn least_room(&self) -> u32 {
+        self.mss().min(MSS)
+    }
+
+    /// Whether the peer has no room for a segment.
+    fn is_closed(&self) -> bool {
+        let (Some(edge), Some(acked)) = (self.edge, self.acked) else {
+            return false;
+        };
+        distance(edge, acked) < self.least_room() && self.figures.bytes > 0
+    }
+
+    fn is_window_limited(&self) -> bool {
+        let (Some(edge), Some(next)) = (self.edge, self.next) else {
+            return false;
+        };
+        distance(edge, next) < self.least_room()
+    }
+
+    /// Whether anything is under way, or would be if the peer had room.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight() > 0 || self.is_closed()
+    }
+
+    /// Whether it is busy with more than a message.
+    pub(super) fn is_transferring(&self) -> bool {
+        self.in_flight() > MESSAGE_SEGMENTS * self.mss() || self.recovery.is_some() || self.is_closed()
+    }
+
+    /// Returns when the next acknowledgement arrives.
+    pub(super) fn next_arrival(&self) -> Option<u64> {
+        self.pending.front().map(|ack| ack.arrives_ns)
+    }
+
+    /// Attributes the time from `from_ns` to `to_ns`, in which it was busy.
+    pub(super) fn spend(&mut self, from_ns: u64, to_ns: u64, path: Path) {
+        let time = to_ns.saturating_sub(from_ns);
+        self.figures.busy_ns += time;
+        if self.is_closed() {
+            self.figures.closed_ns += time;
+        }
+        if self.recovery.is_some() {
+            self.since_progress.add(Part::Loss, time as f64);
+        } else if self.is_closed() || (self.is_window_limited() && self.in_flight() > 0) {
+            self.since_progress.add(Part::ReceiverWindow, time as f64);
+        } else if self.in_flight() <= MESSAGE_SEGMENTS * self.mss() {
+            let due_ns = self.flight_ns.saturating_add(path.base_ns).clamp(from_ns, to_ns);
+            self.since_progress.add(Part::Distance, (due_ns - from_ns) as f64);
+            self.since_progress.add(Part::Answer, (to_ns - due_ns) as f64);
+        } else {
+            let base = path.base_ns as f64 / path.current_ns.max(path.base_ns).max(1) as f64;
+            self.since_progress.add(Part::Transfer, time as f64 * base);
+            self.since_progress.add(Part::RemoteQueue, time as f64 * (1.0 - base));
+        }
+    }
+
+    /// Applies the acknowledgements that have arrived.
+    pub(super) fn arrive(&mut self, now_ns: u64) {
+        while let Some(ack) = self.pending.front().copied().filter(|ack| ack.arrives_ns <= now_ns) {
+            self.pending.pop_front();
+            if self.acked.is_none_or(|acked| !is_after(acked, ack.number)) {
+                self.edge = ack.edge;
+            }
+            if self.acked.is_none_or(|acked| is_after(ack.number, acked)) {
+                self.progress(ack.number, now_ns);
+            }
+        }
+    }
+
+    fn progress(&mut self, acked: u32, now_ns: u64) {
+        self.settle_stall(now_ns);
+        self.acked = Some(acked);
+        self.duplicates = 0;
+        self.progress_ns = now_ns;
+        self.flight_ns = now_ns;
+        let spent = std::mem::take(&mut self.since_progress);
+        self.times.plus(&spent);
+        if self.recovery.is_some_and(|recovery| !is_after(recovery, acked)) {
+            self.recovery = None;
+        }
+        if self.next.is_none_or(|next| is_after(acked, next)) {
+            // Data passed that was not captured.
+            self.next = Some(acked);
+        }
+        self.holes.retain(|hole| is_after(hole.to, acked));
+    }
+
+    /// Data that was sent again without any answer stalled until now.
+    pub(super) fn settle_stall(&mut self, now_ns: u64) {
+        if self.in_flight() > 0 && self.since_progress.get(Part::Timeout) > 0.0 {
+            let since = self.progress_ns.max(self.flight_ns);
+            self.figures.stalled_ns = self.figures.stalled_ns.max(now_ns.saturating_sub(since));
+        }
+    }
+
+    /// Takes a segment with data. Returns true if it carries new data.
+    pub(super) fn send(&mut self, segment: &Segment, path: Path, own_reach_ns: u64) -> bool {
+        let (now_ns, bytes) = (segment.time_ns, segment.payload_bytes);
+        let end = segment.seq.wrapping_add(bytes);
+        let next = *self.next.get_or_insert(segment.seq);
+        self.acked.get_or_insert(segment.seq);
+        let is_probe = bytes <= 1 && (self.is_closed() || (segment.seq.wrapping_add(1) == next && !self.is_sending()));
+        if is_probe {
+            return false;
+        }
+        self.mss.get_or_insert(bytes.clamp(536, MSS));
+        let segments = u64::from(bytes.div_ceil(self.mss()));
+        self.figures.segments += segments;
+        if !is_after(end, next) {
+            self.send_again(segment, end, path, own_reach_ns, segments);
+            self.last_sent_ns = Some(now_ns);
+            return false;
+        }
+        if !self.is_sending() {
+            self.begin_flight(now_ns, path);
+        }
+        if is_after(segment.seq, next) {
+            if self.holes.len() == MAX_HOLES {
+                self.holes.pop_front();
+            }
+            self.holes.push_back(Hole { from: next, to: segment.seq, seen_ns: now_ns });
+        }
+        self.settle_held(segment, own_reach_ns);
+        self.next = Some(end);
+        self.figures.bytes += u64::from(distance(end, next).min(bytes));
+        self.last_small = bytes < self.mss();
+        if self.sent.len() == MAX_SENT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(Sent { end, time_ns: now_ns, again: false });
+        if let Some(burst) = &mut self.burst {
+            burst.bytes = burst.bytes.saturating_add(bytes);
+            if now_ns.saturating_sub(burst.start_ns) < path.base_ns * 4 / 5 {
+                burst.first_bytes = burst.first_bytes.saturating_add(bytes);
+            }
+        }
+        self.last_sent_ns = Some(now_ns);
+        true
+    }
+
+    fn is_sending(&self) -> bool {
+        self.in_flight() > 0
+    }
+
+    fn begin_flight(&mut self, now_ns: u64, path: Path) {
+        self.flight_ns = now_ns;
+        let idle_ns = self.last_sent_ns.map(|last| now_ns.saturating_sub(last));
+        if idle_ns.is_some_and(|idle| idle >= IDLE_NS.max(2 * path.base_ns)) {
+            self.settle_burst(now_ns, path);
+            let transfer_ns = self.times.get(Part::Transfer) + self.since_progress.get(Part::Transfer);
+            self.burst = Some(Burst { start_ns: now_ns, first_bytes: 0, bytes: 0, transfer_ns });
+        }
+    }
+
+    fn send_again(&mut self, segment: &Segment, end: u32, path: Path, own_reach_ns: u64, segments: u64) {
+        let now_ns = segment.time_ns;
+        let hole = self.holes.iter().position(|hole| !is_after(hole.from, segment.seq) && !is_after(end, hole.to));
+        if let Some(hole) = hole.and_then(|index| self.holes.remove(index)) {
+            let overtaken_ns = if own_reach_ns > 0 { own_reach_ns * 9 / 10 } else { OVERTAKEN_NS };
+            if now_ns.saturating_sub(hole.seen_ns) < overtaken_ns.max(OVERTAKEN_NS) {
+                self.figures.overtaken += segments;
+                return;
+            }
+        }
+        self.figures.again += segments;
+        self.sent.iter_mut().filter(|sent| is_after(sent.end, segment.seq)).for_each(|sent| sent.again = true);
+        let last = self.last_sent_ns.unwrap_or(now_ns).max(self.progress_ns);
+        let silent_ns = now_ns.saturating_sub(last);
+        let least = SHORTEST_TIMEOUT_NS.max(path.current_ns.max(path.base_ns) * 3 / 2);
+        if silent_ns >= least && (self.duplicates == 0 || silent_ns >= RTO_NS) {
+            self.figures.timeouts.add(silent_ns);
+            // More in flight would have shown the loss sooner, had more of it arrived.
+            let few = FEW_SEGMENTS * self.mss();
+            let into = if self.in_flight() <= few { Part::Timeout } else { Part::Loss };
+            let mut left = silent_ns.saturating_sub(path.base_ns) as f64;
+            for part in
+                [Part::Answer, Part::Loss, Part::RemoteQueue, Part::Transfer, Part::Distance, Part::ReceiverWindow]
+            {
+                let some = self.since_progress.get(part).min(left);
+                self.since_progress.shift(part, into, some);
+                left -= some;
+            }
+        }
+        self.recovery = self.next;
+    }
+
+    /// Takes an acknowledgement that passes, with the window that it offers. Returns the round trip from here to the
+    /// acknowledging end and back, if it tells one.
+    pub(super) fn acknowledge(
+        &mut self,
+        segment: &Segment,
+        scale: Option<u8>,
+        reach_ns: u64,
+        peer_ns: u64,
+    ) -> Option<u64> {
+        let (now_ns, number) = (segment.time_ns, segment.ack);
+        match segment.sack {
+            // The receiver reports data that it had already (RFC 2883).
+            Some((left, right)) if !is_after(right, number) => {
+                let bytes = distance(right, left);
+                self.figures.spurious += u64::from(bytes.div_ceil(self.mss()).clamp(1, 64));
+            }
+            Some(_) => self.duplicates += 1,
+            None => {}
+        }
+        let mut round_trip = None;
+        while let Some(sent) = self.sent.front().copied().filter(|sent| !is_after(sent.end, number)) {
+            self.sent.pop_front();
+            round_trip = (!sent.again).then(|| now_ns.saturating_sub(sent.time_ns));
+        }
+        let edge = match (scale, segment.window) {
+            (Some(scale), window) => Some(number.wrapping_add(u32::from(window) << scale)),
+            (None, 0) => Some(number),
+            (None, _) => None,
+        };
+        let is_whole = self.next == Some(number);
+        if segment.payload_bytes == 0 && is_whole && self.last_small && round_trip.is_some() {
+            let waited = round_trip.unwrap_or(0).saturating_sub(peer_ns);
+            if waited >= DELAYED_NS {
+                self.delayed = Some((now_ns, waited));
+            }
+        }
+        self.peak_bytes = self.peak_bytes.max(self.in_flight());
+        if self.pending.len() >= MAX_PENDING {
+            self.arrive(u64::MAX);
+        }
+        // Acknowledgements stay in order, though the estimate of the way becomes shorter.
+        let after = self.pending.back().map_or(0, |ack| ack.arrives_ns);
+        self.pending.push_back(Ack { arrives_ns: now_ns.saturating_add(reach_ns).max(after), number, edge });
+        round_trip
+    }
+
+    /// A small segment that follows a delayed acknowledgement at once was held back for it (Nagle).
+    fn settle_held(&mut self, segment: &Segment, own_reach_ns: u64) {
+        let Some((passed_ns, waited_ns)) = self.delayed.take() else {
+            return;
+        };
+        let soon_ns = own_reach_ns + own_reach_ns / 2 + 2_000_000;
+        if segment.time_ns.saturating_sub(passed_ns) <= soon_ns && segment.payload_bytes < self.mss() {
+            self.figures.held.add(waited_ns);
+            self.times.shift(Part::Answer, Part::Held, waited_ns as f64);
+        }
+    }
+
+    /// Judges a burst after idleness: slow start, if each round trip carried more than the one before, and before the
+    /// idleness more was in flight than at its beginning.
+    fn settle_burst(&mut self, now_ns: u64, path: Path) {
+        let Some(burst) = self.burst.take() else {
+            return;
+        };
+        let mss = self.mss();
+        let grew = burst.first_bytes >= 3 * mss
+            && burst.first_bytes <= 16 * mss
+            && burst.bytes >= burst.first_bytes.saturating_mul(5) / 2
+            && self.peak_bytes >= burst.first_bytes.saturating_mul(3) / 2;
+        if !grew {
+            return;
+        }
+        let spent = self.times.get(Part::Transfer) - burst.transfer_ns;
+        let most = (path.base_ns * SLOW_START_ROUNDS).min(now_ns.saturating_sub(burst.start_ns)) as f64;
+        // One round trip is the distance.
+        let slow = (spent.min(most) - path.base_ns as f64).max(0.0);
+        self.times.shift(Part::Transfer, Part::SlowStart, slow);
+        self.figures.slow_starts.add(slow as u64);
+    }
+
+    /// Ends the observation. Returns the times in which it was busy.
+    pub(super) fn finish(&mut self, now_ns: u64, path: Path) -> Times {
+        self.settle_stall(now_ns);
+        let spent = std::mem::take(&mut self.since_progress);
+        self.times.plus(&spent);
+        self.settle_burst(now_ns, path);
+        self.times
+    }
+}
+
+/// How far `later` is after `earlier` in the sequence; 0 if it is not.
+fn distance(later: u32, earlier: u32) -> u32 {
+    if is_after(later, earlier) { later.wrapping_sub(earlier) } else { 0 }
+}
+
+fn is_after(later: u32, earlier: u32) -> bool {
+    later.wrapping_sub(earlier) as i32 > 0
+}

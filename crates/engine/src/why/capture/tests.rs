@@ -1,0 +1,224 @@
+//! Captures that are written by hand: what was the limit is known, and where the capture was taken.
+
+use etherparse::{PacketBuilder, TcpOptionElement};
+
+use super::{super::*, Replay};
+use crate::{filter::Filter, observe::Observation};
+
+const MS: u64 = 1_000_000;
+const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 40_000);
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 2], 80);
+
+/// What one end sends: its bytes so far, and how many of the other's it has.
+#[derive(Clone, Copy)]
+enum End {
+    Client,
+    Server,
+}
+
+struct Wire {
+    replay: Replay,
+    now_ns: u64,
+    sent: [u32; 2],
+}
+
+impl Wire {
+    fn new() -> Wire {
+        Wire { replay: Replay::new(Filter::default()), now_ns: 1_000_000 * MS, sent: [1_000, 5_000] }
+    }
+
+    /// A packet `after` the one before.
+    fn packet(&mut self, after_ns: u64, end: End, seq: u32, flags: &str, window: u16, payload: usize) {
+        self.now_ns += after_ns;
+        let (src, dst, peer) = match end {
+            End::Client => (CLIENT, SERVER, 1),
+            End::Server => (SERVER, CLIENT, 0),
+        };
+        let builder = PacketBuilder::ipv4(src.0, dst.0, 64).tcp(src.1, dst.1, seq, window);
+        let is_syn = flags.contains('S');
+        let builder = if flags.contains('A') { builder.ack(self.sent[peer]) } else { builder };
+        let builder = if is_syn {
+            let options = [TcpOptionElement::MaximumSegmentSize(1_000), TcpOptionElement::WindowScale(7)];
+            builder.syn().options(&options).unwrap()
+        } else {
+            builder
+        };
+        let mut data = Vec::new();
+        builder.write(&mut data, &vec![b'x'; payload]).unwrap();
+        let wire_len = data.len() as u32;
+        self.replay.observe(&Observation { time_ns: self.now_ns, interface: 0, link: 101, data: &data, wire_len });
+    }
+
+    fn data(&mut self, after_ns: u64, end: End, payload: usize) {
+        let sent = &mut self.sent[end as usize];
+        let seq = *sent;
+        *sent += payload as u32;
+        self.packet(after_ns, end, seq, "A", 1_000, payload);
+    }
+
+    /// The last bytes once more.
+    fn again(&mut self, after_ns: u64, end: End, payload: usize) {
+        let seq = self.sent[end as usize] - payload as u32;
+        self.packet(after_ns, end, seq, "A", 1_000, payload);
+    }
+
+    fn ack(&mut self, after_ns: u64, end: End) {
+        self.packet(after_ns, end, self.sent[end as usize], "A", 1_000, 0);
+    }
+
+    /// At the client, with a round trip of this length to the server.
+    fn handshake(&mut self, round_trip_ns: u64) {
+        self.packet(0, End::Client, self.sent[0], "S", 1_000, 0);
+        self.sent[0] += 1;
+        self.packet(round_trip_ns, End::Server, self.sent[1], "SA", 1_000, 0);
+        self.sent[1] += 1;
+        self.ack(10_000, End::Client);
+    }
+
+    fn verdict(self) -> Verdict {
+        decide(&self.replay.evidence("test"))
+    }
+}
+
+fn cause(verdict: &Verdict) -> Option<Cause> {
+    match verdict.outcome {
+        Outcome::Slow(cause) => Some(cause),
+        _ => None,
+    }
+}
+
+#[test]
+fn answers_that_come_late_are_the_peers_at_the_client_and_the_services_at_the_server() {
+    let mut wire = Wire::new();
+    wire.handshake(2 * MS);
+    for _ in 0..10 {
+        wire.data(5 * MS, End::Client, 100);
+        wire.ack(2 * MS, End::Server);
+        wire.data(50 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let at_client = wire.verdict();
+    assert_eq!(cause(&at_client), Some(Cause::SlowAnswer), "{at_client:?}");
+    assert!(at_client.sentence.starts_with("Seen from 192.0.2.1"), "{}", at_client.sentence);
+    let mut wire = Wire::new();
+    wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
+    wire.sent[0] += 1;
+    wire.packet(10_000, End::Server, wire.sent[1], "SA", 1_000, 0);
+    wire.sent[1] += 1;
+    wire.ack(2 * MS, End::Client);
+    for _ in 0..10 {
+        wire.data(5 * MS, End::Client, 100);
+        wire.data(50 * MS, End::Server, 200);
+        wire.ack(2 * MS, End::Client);
+    }
+    let at_server = wire.verdict();
+    assert_eq!(cause(&at_server), Some(Cause::SlowService), "{at_server:?}");
+}
+
+#[test]
+fn a_lost_message_that_waits_for_a_timeout_is_a_tail_loss() {
+    let mut wire = Wire::new();
+    wire.handshake(10 * MS);
+    for _ in 0..5 {
+        wire.data(5 * MS, End::Client, 100);
+        wire.again(220 * MS, End::Client, 100);
+        wire.data(10 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::TailLoss), "{verdict:?}");
+}
+
+#[test]
+fn a_second_small_write_that_waits_for_a_delayed_acknowledgement_is_nagles() {
+    let mut wire = Wire::new();
+    wire.handshake(2 * MS);
+    for _ in 0..10 {
+        wire.data(5 * MS, End::Client, 20);
+        wire.ack(42 * MS, End::Server);
+        wire.data(20_000, End::Client, 80);
+        wire.data(2 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::Nagle), "{verdict:?}");
+}
+
+#[test]
+fn a_first_packet_that_is_lost_makes_the_set_up_slow() {
+    let mut wire = Wire::new();
+    wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
+    wire.packet(1_000 * MS, End::Client, wire.sent[0], "S", 1_000, 0);
+    wire.sent[0] += 1;
+    wire.packet(10 * MS, End::Server, wire.sent[1], "SA", 1_000, 0);
+    wire.sent[1] += 1;
+    wire.ack(10_000, End::Client);
+    for _ in 0..8 {
+        wire.data(MS, End::Client, 100);
+        wire.data(11 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SlowSetUp), "{verdict:?}");
+    let retries = verdict.facts.iter().find(|fact| fact.what.contains("sent again")).unwrap();
+    assert_eq!(retries.value, Some(Value::Count(1)));
+}
+
+#[test]
+fn without_the_handshake_a_window_is_not_taken_for_small() {
+    let transfer = |wire: &mut Wire, window: u16| {
+        for _ in 0..100 {
+            for _ in 0..4 {
+                wire.data(100_000, End::Client, 1_000);
+            }
+            wire.packet(10 * MS, End::Server, wire.sent[1], "A", window, 0);
+        }
+    };
+    // 32 × 128 bytes is a full window; 32 bytes would be, if the scale of 7 were not known.
+    let mut known = Wire::new();
+    known.handshake(10 * MS);
+    transfer(&mut known, 32);
+    let verdict = known.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::ReceiverWindow), "{verdict:?}");
+    let mut unknown = Wire::new();
+    transfer(&mut unknown, 32);
+    let verdict = unknown.verdict();
+    assert_eq!(cause(&verdict), None, "{verdict:?}");
+}
+
+#[test]
+fn quick_requests_are_healthy_and_cut_packets_are_no_panic() {
+    let mut wire = Wire::new();
+    wire.handshake(MS);
+    for _ in 0..50 {
+        wire.data(MS, End::Client, 100);
+        wire.data(MS + 100_000, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+    let mut data = Vec::new();
+    PacketBuilder::ipv4(CLIENT.0, SERVER.0, 64).tcp(1, 2, 3, 4).syn().write(&mut data, &[]).unwrap();
+    let mut replay = Replay::new(Filter::default());
+    for length in 0..=data.len() {
+        let data = &data[..length];
+        replay.observe(&Observation { time_ns: 5, interface: 0, link: 101, data, wire_len: 40 });
+    }
+    assert_eq!(decide(&replay.evidence("cut")).outcome, Outcome::NoTraffic);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_counted() {
+    let mut replay = Replay::new(Filter::default());
+    for number in 0..super::MAX_CONNECTIONS as u32 + 10 {
+        let mut data = Vec::new();
+        let source = (number >> 8).to_be_bytes();
+        let builder = PacketBuilder::ipv4([10, source[1], source[2], source[3]], SERVER.0, 64);
+        builder.tcp(30_000 + (number & 0xff) as u16, 80, 1, 100).syn().write(&mut data, &[]).unwrap();
+        let wire_len = data.len() as u32;
+        replay.observe(&Observation { time_ns: 5, interface: 0, link: 101, data: &data, wire_len });
+    }
+    let evidence = replay.evidence("flood");
+    assert_eq!(evidence.omitted, 10);
+    assert!(evidence.unseen.iter().any(|unseen| unseen.what.starts_with("10 connections beyond")));
+}

@@ -1,0 +1,41 @@
+//! Nagle's algorithm meets delayed acknowledgements: a small write waits until the one before is acknowledged, and the
+//! peer delays that in the hope of data of its own.
+
+use super::{super::Part, *};
+
+/// Shorter waits cost little.
+const MIN_WAIT_NS: f64 = 5e6;
+const MIN_WAITS: u64 = 3;
+
+pub(super) const RULE: Rule = Rule {
+    name: "nagle",
+    sentence: "Small writes wait for the acknowledgement of the one before (Nagle's algorithm): they were held back",
+    assess,
+    remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let held = evidence.times.share(Part::Held);
+    let mean = evidence.held.mean_ns();
+    let facts = vec![
+        share("less than a segment waited though the windows had room", Some(held), "tcp_info notsent_bytes, unacked"),
+        time("mean wait", mean, "polls"),
+        fact("waits", Some(Value::Count(evidence.held.count)), "polls"),
+        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+    ];
+    let holds = held >= MIN_SHARE && reaches(mean, MIN_WAIT_NS) && evidence.held.count >= MIN_WAITS;
+    Assessment { share: held, holds, facts }
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    vec![
+        remedy(
+            format!("sudo strace -f -e trace=write,send,sendto,sendmsg,writev,setsockopt -p {}", pid(evidence)),
+            "shows the small writes: let the program write a message with one call (writev), or set TCP_NODELAY",
+        ),
+        remedy(
+            format!("ssh {} sudo ip route change ROUTE quickack 1", peer_address(evidence)),
+            "lets the peer acknowledge at once, if the program cannot be changed; `ip route get` there shows the route",
+        ),
+    ]
+}

@@ -1,0 +1,34 @@
+//! Name servers answer late.
+
+use super::{super::Part, *};
+
+const MIN_WAIT_NS: f64 = 20e6;
+
+pub(super) const RULE: Rule =
+    Rule { name: "slow-names", sentence: "Name servers answer late: names were being looked up", assess, remedies };
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let waited = evidence.times.share(Part::Names);
+    let mean = evidence.names.mean_ns();
+    let facts = vec![
+        share("names were being looked up", Some(waited), "sock_diag, looks"),
+        time("mean wait for a name server", mean, "looks"),
+        time("longest", Some(evidence.names.longest_ns as f64), "looks"),
+        fact("questions", Some(Value::Count(evidence.names.count)), "looks"),
+    ];
+    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_WAIT_NS), facts }
+}
+
+fn remedies(_: &Evidence) -> Vec<Remedy> {
+    vec![
+        remedy(
+            "cat /etc/resolv.conf; getent ahosts NAME".to_owned(),
+            "shows which servers are asked, and repeats a look-up",
+        ),
+        remedy("dig @SERVER NAME".to_owned(), "asks one of them alone: take those out that answer late or not at all"),
+        remedy(
+            "sudo systemctl enable --now systemd-resolved".to_owned(),
+            "a cache on this host answers repeated questions at once",
+        ),
+    ]
+}

@@ -1,0 +1,49 @@
+//! Opening connections takes long: packets of the handshake are lost or answered late, or each request opens one.
+
+use super::{super::Part, *};
+
+/// The mean time to open a connection that a user notices.
+const MIN_SET_UP_NS: f64 = 30e6;
+
+pub(super) const RULE: Rule = Rule {
+    name: "slow-set-up",
+    sentence: "Opening connections takes long: the handshake was under way",
+    assess,
+    remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let opening = evidence.times.share(Part::SetUp);
+    let mean = evidence.set_ups.mean_ns();
+    let facts = vec![
+        share("connections were being opened", Some(opening), "sock_diag state, polls"),
+        time("mean time to open one", mean, "polls"),
+        time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
+        fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+        fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
+        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+    ];
+    Assessment { share: opening, holds: opening >= MIN_SHARE && reaches(mean, MIN_SET_UP_NS), facts }
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    let peer = peer_address(evidence);
+    let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let full = remedy(
+        format!("ssh {peer} \"nstat -az TcpExtListenOverflows TcpExtListenDrops; ss -ltn 'sport = :{port}'\""),
+        "shows whether the server's queue of new connections overflows (Recv-Q at Send-Q): accept sooner, or listen with \
+         a longer queue and a larger net.core.somaxconn",
+    );
+    let reach =
+        remedy(format!("mtr --tcp --port {port} -rwc 20 {peer}"), "shows where on the path packets are lost or slow");
+    let keep = remedy(
+        format!(
+            "curl -so /dev/null -w '%{{time_namelookup}} %{{time_connect}} %{{time_appconnect}}\\n' https://{peer}:{port}/"
+        ),
+        "shows the steps of one; keep connections open for several requests, which saves all of them",
+    );
+    match evidence.set_up_retries {
+        0 => vec![keep, full, reach],
+        _ => vec![full, reach, keep],
+    }
+}

@@ -1,0 +1,42 @@
+//! The peer acknowledges nothing any more: it is gone, or the path to it is cut.
+
+use super::{super::Part, *};
+
+/// Shorter interruptions are those of timeouts.
+const MIN_STALL_NS: u64 = 900_000_000;
+
+pub(super) const RULE: Rule = Rule {
+    name: "stalled-peer",
+    sentence: "The peer does not answer at all: data was sent again and again, and nothing acknowledged it",
+    assess,
+    remedies,
+};
+
+fn assess(evidence: &Evidence) -> Assessment {
+    let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
+    let facts = vec![
+        time(
+            "longest time without any acknowledgement",
+            Some(evidence.stalled_ns as f64),
+            "tcp_info bytes_acked, polls",
+        ),
+        share("data waited to be sent again", Some(repaired), "tcp_info ca_state, total_retrans"),
+        share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
+    ];
+    Assessment { share: repaired, holds: repaired >= MIN_SHARE && evidence.stalled_ns >= MIN_STALL_NS, facts }
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    let peer = peer_address(evidence);
+    vec![
+        remedy(format!("ping -c 5 {peer}"), "shows whether the host can be reached at all"),
+        remedy(
+            format!("mtr -rwc 20 {peer}"),
+            "shows up to which hop: beyond it is a broken link, or a firewall that has forgotten the connection",
+        ),
+        remedy(
+            "sudo sysctl -w net.ipv4.tcp_keepalive_time=60".to_owned(),
+            "lets idle connections of programs that ask for it keep their place in firewalls and NAT",
+        ),
+    ]
+}

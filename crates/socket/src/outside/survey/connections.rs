@@ -1,0 +1,247 @@
+//! The connections of one network namespace.
+
+use std::collections::{HashMap, HashSet};
+
+use dwell_engine::{
+    layers::Ends,
+    socket::{Reading, TcpInfo},
+    why::{Connection, Role},
+};
+
+use super::{
+    super::{
+        Error, before_first_byte,
+        diag::Diag,
+        message::{SocketId, SocketReport},
+    },
+    MAX_CONNECTIONS, Wanted,
+    tally::Tally,
+};
+use crate::clock::monotonic_ns;
+
+/// The connections of a network namespace that are followed.
+pub(super) struct Connections {
+    pub(super) diag: Diag,
+    /// By cookie.
+    followed: HashMap<u64, Followed>,
+    /// Their cookies, by their ends.
+    by_ends: HashMap<Ends, u64>,
+    /// Connections that are being opened, by cookie: when they were first and last seen, with packets sent again.
+    opening: HashMap<u64, Opening>,
+    /// Cookies of connections that are not of the target.
+    others: HashSet<u64>,
+    omitted: HashSet<u64>,
+    /// Local ports at which programs listen.
+    listening: HashSet<u16>,
+    dumped_ns: Option<u64>,
+}
+
+struct Opening {
+    inode: u32,
+    first_ns: u64,
+    last_ns: u64,
+    retries: u32,
+}
+
+/// A connection that is followed.
+pub(super) struct Followed {
+    key: SocketId,
+    pub(super) inode: u32,
+    pub(super) ends: Ends,
+    pub(super) role: Role,
+    /// Whether the other end is followed too.
+    pub(super) is_paired: bool,
+    pub(super) connection: Connection,
+}
+
+impl Connections {
+    /// Prepares to look into the network namespace of the calling thread.
+    pub(super) fn open() -> Result<Connections, Error> {
+        Ok(Connections {
+            diag: Diag::open()?,
+            followed: HashMap::new(),
+            by_ends: HashMap::new(),
+            opening: HashMap::new(),
+            others: HashSet::new(),
+            omitted: HashSet::new(),
+            listening: HashSet::new(),
+            dumped_ns: None,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.followed.len()
+    }
+
+    pub(super) fn inodes(&self) -> impl Iterator<Item = u32> {
+        self.followed.values().map(|followed| followed.inode)
+    }
+
+    /// Finds the ports at which programs listen.
+    pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
+        let mut listening = HashSet::new();
+        self.diag.dump_listening(&mut |_, report| {
+            listening.insert(report.key.ends().src.port);
+        })?;
+        self.listening = listening;
+        // A process may have been given a connection of another one.
+        self.others.clear();
+        Ok(())
+    }
+
+    /// Looks for new connections and those that have ended, and polls all. New ones are followed while there is `room`.
+    pub(super) fn dump(&mut self, target: &mut Wanted, tally: &mut Tally, room: &mut usize) -> Result<(), Error> {
+        let begun_ns = monotonic_ns();
+        let mut seen = HashSet::with_capacity(self.followed.len());
+        let mut new = Vec::new();
+        let (followed, opening) = (&mut self.followed, &mut self.opening);
+        let (others, omitted) = (&self.others, &self.omitted);
+        self.diag.dump_connected_and_opening(&mut |time_ns, report| {
+            let cookie = report.key.cookie();
+            if let Some(info) = report.info.filter(TcpInfo::is_opening) {
+                if opening.len() < MAX_CONNECTIONS && target.selected.matches(&report.key.ends()) {
+                    let (inode, first_ns) = (report.inode, time_ns);
+                    let new = Opening { inode, first_ns, last_ns: first_ns, retries: 0 };
+                    let seen = opening.entry(cookie).or_insert(new);
+                    (seen.last_ns, seen.retries) = (time_ns, info.retransmissions);
+                }
+                return;
+            }
+            seen.insert(cookie);
+            match (followed.get_mut(&cookie), report.info) {
+                (Some(followed), Some(info)) => followed.connection.observe(&reading(time_ns, report, info)),
+                (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
+                    let ends = report.key.ends();
+                    if target.selected.matches(&ends) {
+                        new.push((ends, *report, reading(time_ns, report, info)));
+                    }
+                }
+                _ => {}
+            }
+        })?;
+        self.others.retain(|cookie| seen.contains(cookie));
+        self.end(tally, |cookie, followed| !seen.contains(cookie) && followed.connection.last_ns() < begun_ns);
+        let is_unowned = |opening: &Opening| !target.owners.contains_key(&opening.inode);
+        if (!new.is_empty() || self.opening.values().any(is_unowned)) && target.selected.is_of_processes() {
+            target.find_owners();
+        }
+        for (ends, report, now) in new {
+            self.admit(ends, &report, &now, target, room);
+        }
+        self.end_opening(target, tally, begun_ns);
+        self.dumped_ns = Some(begun_ns);
+        Ok(())
+    }
+
+    /// Adds the time that connections took to open, or until opening them was given up: from the search before the first
+    /// that found them. Those that took less than the time between two searches are not seen.
+    fn end_opening(&mut self, target: &Wanted, tally: &mut Tally, begun_ns: u64) {
+        let before_ns = self.dumped_ns.unwrap_or(begun_ns);
+        for (_, opened) in self.opening.extract_if(|_, opening| opening.last_ns < begun_ns) {
+            if !target.selected.is_of_processes() || target.owners.contains_key(&opened.inode) {
+                let until_ns = begun_ns.min(opened.last_ns.saturating_add(begun_ns.saturating_sub(before_ns)));
+                tally.evidence.add_set_up(until_ns.saturating_sub(opened.first_ns), opened.retries.into());
+            }
+        }
+    }
+
+    fn admit(&mut self, ends: Ends, report: &SocketReport, now: &Reading, target: &mut Wanted, room: &mut usize) {
+        let cookie = report.key.cookie();
+        if target.selected.is_of_processes() {
+            let Some(owner) = target.owners.get(&report.inode).copied() else {
+                // One that is not accepted yet may be the target's later.
+                if report.inode != 0 {
+                    self.others.insert(cookie);
+                }
+                return;
+            };
+            target.watch(owner.pid);
+        }
+        if *room == 0 {
+            // Of those beyond the limit, as many are told apart.
+            if self.omitted.len() < MAX_CONNECTIONS {
+                self.omitted.insert(cookie);
+            }
+            return;
+        }
+        *room -= 1;
+        let role = self.role(&ends);
+        let connection = match self.dumped_ns.filter(|_| is_new(&now.info)) {
+            Some(dumped_ns) => {
+                let mut connection = Connection::new(role, &before_first_byte(dumped_ns));
+                connection.observe(now);
+                connection
+            }
+            None => Connection::new(role, now),
+        };
+        let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
+        let other = other.and_then(|cookie| self.followed.get_mut(cookie));
+        let is_paired = other.is_some();
+        if let Some(other) = other {
+            other.is_paired = true;
+        }
+        self.by_ends.insert(ends, cookie);
+        let (key, inode) = (report.key, report.inode);
+        self.followed.insert(cookie, Followed { key, inode, ends, role, is_paired, connection });
+    }
+
+    /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
+    /// the kernel gives to clients.
+    fn role(&self, ends: &Ends) -> Role {
+        const FIRST_OF_CLIENTS: u16 = 32768;
+        let is_server = self.listening.contains(&ends.src.port)
+            || (ends.src.port < FIRST_OF_CLIENTS && ends.dst.port >= FIRST_OF_CLIENTS);
+        if is_server { Role::Server } else { Role::Client }
+    }
+
+    /// Polls each connection that is followed.
+    pub(super) fn query(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        let keys: Vec<SocketId> = self.followed.values().map(|followed| followed.key).collect();
+        let mut ended = HashSet::new();
+        let followed = &mut self.followed;
+        self.diag.query(&keys, &mut |time_ns, key, report| {
+            let cookie = key.cookie();
+            let info = report.and_then(|report| Some((report, report.info?)));
+            match (followed.get_mut(&cookie), info.filter(|(_, info)| info.is_connected())) {
+                (Some(followed), Some((report, info))) => {
+                    followed.connection.observe(&reading(time_ns, report, info));
+                }
+                _ => {
+                    ended.insert(cookie);
+                }
+            }
+        })?;
+        self.end(tally, |cookie, _| ended.contains(cookie));
+        Ok(())
+    }
+
+    /// Adds what all connections have shown, and follows none any more. Returns how many were not followed.
+    pub(super) fn end_all(&mut self, target: &Wanted, tally: &mut Tally) -> u64 {
+        self.end_opening(target, tally, u64::MAX);
+        self.end(tally, |_, _| true);
+        std::mem::take(&mut self.omitted).len() as u64
+    }
+
+    /// Adds what the connections that have ended have shown.
+    fn end(&mut self, tally: &mut Tally, has_ended: impl Fn(&u64, &Followed) -> bool) {
+        for (_, followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
+            self.by_ends.remove(&followed.ends);
+            tally.add(&followed);
+        }
+    }
+}
+
+/// Whether a connection that was not there before has just begun: what it sent can only be counted from its first byte.
+fn is_new(info: &TcpInfo) -> bool {
+    const RECENT_US: u64 = 1_000_000;
+    info.busy_us.is_some_and(|us| us < RECENT_US)
+}
+
+fn reading(time_ns: u64, report: &SocketReport, info: TcpInfo) -> Reading {
+    Reading {
+        time_ns,
+        info,
+        unacknowledged: Some(report.unacknowledged.into()),
+        readable: Some(report.readable.into()),
+    }
+}

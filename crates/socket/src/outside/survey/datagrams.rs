@@ -1,0 +1,129 @@
+//! What can be told of UDP, and so of QUIC: how full the receive queues of sockets are, and what they dropped.
+
+use std::collections::{HashMap, HashSet};
+
+use dwell_engine::why;
+
+use super::{
+    super::{diag::Diag, message::SocketReport},
+    Wanted,
+};
+use crate::clock::monotonic_ns;
+
+/// Sockets that are kept apart; others are not counted.
+const MAX_SOCKETS: usize = 1024;
+/// Questions to name servers of which the time is kept.
+const MAX_NAMES: usize = 4096;
+/// The port of name servers.
+const NAMES: u16 = 53;
+
+/// The sockets of UDP of a target.
+#[derive(Default)]
+pub(super) struct Datagrams {
+    /// By network namespace and cookie: the first and the last number of dropped datagrams.
+    drops: HashMap<(u64, u64), (u32, u32)>,
+    /// Those of other targets, by inode.
+    others: HashSet<u32>,
+    /// Sockets that ask name servers, by network namespace and cookie: when they were first and last seen. Programs open
+    /// one for each question, or a few.
+    asking: HashMap<(u64, u64), (u64, u64)>,
+    /// How long each question took.
+    names_ns: Vec<u64>,
+    last_look_ns: u64,
+    looks: u64,
+    /// Looks at which a queue held bytes, and the most that one held.
+    waiting: u64,
+    longest_queue: u32,
+    /// The owner of a socket, that with the longest queue if one had any.
+    owner: Option<u32>,
+}
+
+impl Datagrams {
+    /// Looks at the sockets of a network namespace. Where the kernel does not report them, none is seen.
+    pub(super) fn look(&mut self, namespace: u64, diag: &mut Diag, target: &mut Wanted) {
+        self.looks += 1;
+        let mut seen = Vec::new();
+        let (selected, others) = (&target.selected, &self.others);
+        let dumped = diag.dump_datagrams(&mut |_, report| {
+            let is_candidate = !others.contains(&report.inode) && selected.matches(&report.key.ends());
+            if seen.len() < MAX_SOCKETS && is_candidate {
+                seen.push(*report);
+            }
+        });
+        let now_ns = monotonic_ns();
+        if dumped.is_ok() {
+            self.end_questions(namespace, &seen, now_ns);
+        }
+        if dumped.is_err() || seen.is_empty() {
+            return;
+        }
+        let is_of_processes = target.selected.is_of_processes();
+        if is_of_processes && seen.iter().any(|report| !self.drops.contains_key(&(namespace, report.key.cookie()))) {
+            target.find_owners();
+        }
+        let mut queued = 0;
+        for report in &seen {
+            let owner = target.owners.get(&report.inode).map(|owner| owner.pid);
+            if is_of_processes && owner.is_none() {
+                if self.others.len() < MAX_SOCKETS {
+                    self.others.insert(report.inode);
+                }
+                continue;
+            }
+            if report.key.ends().dst.port == NAMES {
+                // One that was there from the beginning may be kept open for later questions.
+                if self.looks > 0 && self.asking.len() < MAX_SOCKETS {
+                    let began_ns = now_ns - now_ns.saturating_sub(self.last_look_ns) / 2;
+                    self.asking.entry((namespace, report.key.cookie())).or_insert((began_ns, now_ns)).1 = now_ns;
+                }
+                continue;
+            }
+            let drops = report.drops.unwrap_or(0);
+            if self.drops.len() < MAX_SOCKETS {
+                self.drops.entry((namespace, report.key.cookie())).or_insert((drops, drops));
+            }
+            if let Some(counted) = self.drops.get_mut(&(namespace, report.key.cookie())) {
+                counted.1 = drops;
+            }
+            if self.owner.is_none() || report.readable > self.longest_queue {
+                self.owner = owner.or(self.owner);
+            }
+            queued = queued.max(report.readable);
+            self.longest_queue = self.longest_queue.max(report.readable);
+        }
+        if let Some(pid) = self.owner {
+            target.watch(pid);
+        }
+        self.waiting += u64::from(queued > 0);
+        self.last_look_ns = now_ns;
+    }
+
+    /// Adds the questions whose sockets are gone.
+    fn end_questions(&mut self, namespace: u64, seen: &[SocketReport], now_ns: u64) {
+        let is_over = |of: &(u64, u64)| of.0 == namespace && !seen.iter().any(|report| report.key.cookie() == of.1);
+        for (_, (first_ns, last_ns)) in self.asking.extract_if(|of, _| is_over(of)) {
+            if self.names_ns.len() < MAX_NAMES {
+                self.names_ns.push((last_ns + now_ns) / 2 - first_ns);
+            }
+        }
+    }
+
+    /// Returns how long questions to name servers took.
+    pub(super) fn names(&self) -> impl Iterator<Item = u64> {
+        self.names_ns.iter().copied()
+    }
+
+    pub(super) fn owner(&self) -> Option<u32> {
+        self.owner
+    }
+
+    /// Returns what was seen; `None` if there was no socket.
+    pub(super) fn figures(&self) -> Option<why::Datagrams> {
+        (!self.drops.is_empty()).then(|| why::Datagrams {
+            sockets: self.drops.len() as u64,
+            dropped: self.drops.values().map(|(first, last)| u64::from(last.wrapping_sub(*first))).sum(),
+            longest_queue_bytes: self.longest_queue.into(),
+            waiting: self.waiting as f64 / self.looks.max(1) as f64,
+        })
+    }
+}

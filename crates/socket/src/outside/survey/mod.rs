@@ -1,0 +1,349 @@
+//! A look at the connections of one target, for `dwell why`: polled as often as the budget allows, whoever has them, in
+//! whatever network namespace its processes are.
+
+mod connections;
+mod datagrams;
+mod tally;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use dwell_engine::{
+    layers::Ends,
+    why::{Evidence, Role, Target, Unseen},
+};
+
+use self::{connections::Connections, datagrams::Datagrams, tally::Tally};
+use super::{
+    Error, FEW, Scope, namespace,
+    pace::Pace,
+    processes::{Owner, Processes},
+    tasks::Tasks,
+};
+use crate::clock::{monotonic_ns, thread_cpu_ns};
+
+/// Connections that are followed at once; others are counted.
+const MAX_CONNECTIONS: usize = 4096;
+/// Processes that are watched; those with the most connections are found first.
+const MAX_PROCESSES: usize = 16;
+/// Network namespaces that are looked into; others are counted.
+const MAX_NAMESPACES: usize = 64;
+/// Time between two polls, between two searches for connections, between two looks at processes, and between two looks at
+/// sockets of UDP, if the budget allows it.
+const POLL: Duration = Duration::from_millis(1);
+const DISCOVERY: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(20);
+const DATAGRAMS: Duration = Duration::from_millis(10);
+/// Time between two searches for the processes that have the connections.
+const SEARCH_NS: u64 = 500_000_000;
+/// The share of a core that a survey may use.
+const BUDGET: f64 = 0.1;
+
+/// Whose connections are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selected {
+    /// Connections of which one end has one of these addresses (any if there are none) and this port, in the network
+    /// namespace of the thread that looks.
+    Ends {
+        /// The addresses.
+        addresses: Vec<IpAddr>,
+        /// The port; `None` for any.
+        port: Option<u16>,
+    },
+    /// Connections of a process and its descendants, in whatever network namespace.
+    Process(u32),
+    /// Connections of the processes of a cgroup and of those below it, in whatever network namespace.
+    Cgroup(PathBuf),
+}
+
+impl Selected {
+    fn matches(&self, ends: &Ends) -> bool {
+        let Selected::Ends { addresses, port } = self else {
+            return true;
+        };
+        [&ends.src, &ends.dst].into_iter().any(|end| {
+            (addresses.is_empty() || addresses.contains(&end.address)) && port.is_none_or(|port| port == end.port)
+        })
+    }
+
+    /// Whether sockets belong to the target by their processes, and not by their ends.
+    fn is_of_processes(&self) -> bool {
+        !matches!(self, Selected::Ends { .. })
+    }
+}
+
+/// Looks at the connections of a target.
+pub struct Survey {
+    target: Wanted,
+    /// By the number of the network namespace.
+    namespaces: HashMap<u64, Connections>,
+    /// Network namespaces that cannot be looked into, with a process of each, and how many are beyond the limit.
+    inaccessible: BTreeMap<u64, u32>,
+    datagrams: Datagrams,
+    tally: Tally,
+    start_ns: u64,
+    next_search_ns: u64,
+    polls: Pace,
+    discovery: Pace,
+    looks: Pace,
+    datagram_looks: Pace,
+}
+
+/// The target, and the processes that have its sockets.
+struct Wanted {
+    selected: Selected,
+    processes: Processes,
+    /// By the inode of the socket, which is one of the whole host.
+    owners: HashMap<u32, Owner>,
+    tasks: BTreeMap<u32, Tasks>,
+}
+
+impl Wanted {
+    fn watch(&mut self, pid: u32) {
+        if self.tasks.len() < MAX_PROCESSES {
+            self.tasks.entry(pid).or_insert_with(|| Tasks::new(pid));
+        }
+    }
+
+    fn find_owners(&mut self) {
+        self.owners.extend(self.processes.sockets());
+    }
+}
+
+impl Survey {
+    /// Starts to look.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not report its sockets, or the process or the cgroup cannot be watched.
+    pub fn start(selected: Selected) -> Result<Survey, Error> {
+        let processes = match &selected {
+            Selected::Process(pid) => {
+                Scope::Tree(*pid).check_readable()?;
+                Processes::new(Scope::Tree(*pid))
+            }
+            Selected::Cgroup(path) => {
+                let members = namespace::members(path).map_err(|io| Error::Cgroup { path: path.clone(), io })?;
+                if members.is_empty() {
+                    return Err(Error::NoMembers { path: path.clone() });
+                }
+                Processes::of_cgroup(path.clone(), None)
+            }
+            Selected::Ends { .. } => Processes::of_all(),
+        };
+        let mut survey = Survey {
+            target: Wanted { selected, processes, owners: HashMap::new(), tasks: BTreeMap::new() },
+            namespaces: HashMap::new(),
+            inaccessible: BTreeMap::new(),
+            datagrams: Datagrams::default(),
+            tally: Tally::default(),
+            start_ns: monotonic_ns(),
+            next_search_ns: 0,
+            polls: Pace::new(POLL, BUDGET * 0.6),
+            discovery: Pace::new(DISCOVERY, BUDGET * 0.2),
+            looks: Pace::new(LOOK, BUDGET * 0.1),
+            datagram_looks: Pace::new(DATAGRAMS, BUDGET * 0.1),
+        };
+        survey.poll()?;
+        match survey.inaccessible.first_key_value() {
+            Some((_, pid)) if survey.namespaces.is_empty() => Err(Error::Namespace { pid: *pid }),
+            _ => Ok(survey),
+        }
+    }
+
+    /// Does whatever is due. Returns the time of the next call, on CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel no longer answers.
+    pub fn poll(&mut self) -> Result<u64, Error> {
+        let now_ns = monotonic_ns();
+        if now_ns >= self.next_search_ns {
+            self.next_search_ns = now_ns + SEARCH_NS;
+            self.search()?;
+        }
+        let is_dump_cheaper = self.connections() >= FEW;
+        if self.discovery.is_due(now_ns) || (is_dump_cheaper && self.polls.is_due(now_ns)) {
+            let begun = thread_cpu_ns();
+            let has_new = self.dump()?;
+            let took = thread_cpu_ns() - begun;
+            self.discovery.record(now_ns, took);
+            if is_dump_cheaper {
+                self.polls.record(now_ns, took);
+            } else if has_new {
+                self.polls.make_due();
+            }
+        }
+        if !is_dump_cheaper && self.polls.is_due(now_ns) {
+            let begun = thread_cpu_ns();
+            for connections in self.namespaces.values_mut() {
+                connections.query(&mut self.tally)?;
+            }
+            self.polls.record(now_ns, thread_cpu_ns() - begun);
+        }
+        if self.looks.is_due(now_ns) {
+            let begun = thread_cpu_ns();
+            self.target.tasks.values_mut().for_each(Tasks::look);
+            self.looks.record(now_ns, thread_cpu_ns() - begun);
+        }
+        if self.datagram_looks.is_due(now_ns) {
+            let begun = thread_cpu_ns();
+            for (number, connections) in &mut self.namespaces {
+                self.datagrams.look(*number, &mut connections.diag, &mut self.target);
+            }
+            self.datagram_looks.record(now_ns, thread_cpu_ns() - begun);
+        }
+        let looks_ns = self.looks.due_ns().min(self.datagram_looks.due_ns());
+        Ok(self.polls.due_ns().min(self.discovery.due_ns()).min(looks_ns))
+    }
+
+    /// Returns true if the process of the target has ended, or its cgroup was removed.
+    pub fn has_ended(&self) -> bool {
+        match &self.target.selected {
+            Selected::Ends { .. } => false,
+            Selected::Process(_) => self.target.processes.has_ended(),
+            Selected::Cgroup(path) => !path.join("cgroup.procs").exists(),
+        }
+    }
+
+    /// Returns the number of connections that are followed.
+    pub fn connections(&self) -> usize {
+        self.namespaces.values().map(Connections::len).sum()
+    }
+
+    /// Ends the survey. Returns what it found of the target that the user called `name`.
+    pub fn evidence(mut self, name: &str) -> Evidence {
+        let has_ended = match &self.target.selected {
+            // A cgroup may outlive its processes.
+            Selected::Cgroup(path) => namespace::members(path).map_or(true, |members| members.is_empty()),
+            _ => self.has_ended(),
+        };
+        let mut omitted = self.tally.omitted;
+        for connections in self.namespaces.values_mut() {
+            omitted += connections.end_all(&self.target, &mut self.tally);
+        }
+        let Tally { mut evidence, worst, .. } = self.tally;
+        evidence.observed_ns = monotonic_ns().saturating_sub(self.start_ns);
+        evidence.omitted = omitted;
+        evidence.target = Target { name: name.to_owned(), ..Target::default() };
+        evidence.datagrams = self.datagrams.figures();
+        self.datagrams.names().for_each(|ns| evidence.add_name(ns));
+        let mut owner = None;
+        if let Some((_, ends, role, inode)) = &worst {
+            owner = self.target.owners.get(inode).map(|owner| owner.pid);
+            evidence.target.peer = Some(ends.dst.address);
+            evidence.target.port = Some(match role {
+                Role::Client => ends.dst.port,
+                Role::Server => ends.src.port,
+            });
+        }
+        owner = owner.or(match self.target.selected {
+            Selected::Process(pid) => Some(pid),
+            _ => self.datagrams.owner(),
+        });
+        evidence.target.pid = owner;
+        evidence.process = owner.and_then(|pid| self.target.tasks.get(&pid)).and_then(Tasks::figures);
+        let own = namespace::number_of("thread-self").ok();
+        evidence.target.namespace_of =
+            owner.filter(|pid| namespace::number_of(&pid.to_string()).ok().is_some_and(|there| Some(there) != own));
+        unseen(&mut evidence, &self.inaccessible, has_ended);
+        evidence
+    }
+
+    /// Finds namespaces, listeners, and the processes of connections.
+    fn search(&mut self) -> Result<(), Error> {
+        self.find_namespaces()?;
+        for connections in self.namespaces.values_mut() {
+            connections.find_listeners()?;
+        }
+        let owners = &self.target.owners;
+        if self.namespaces.values().any(|connections| connections.inodes().any(|inode| !owners.contains_key(&inode))) {
+            self.target.find_owners();
+            let found = self.namespaces.values().flat_map(Connections::inodes);
+            let owners: BTreeSet<u32> = found.filter_map(|inode| Some(self.target.owners.get(&inode)?.pid)).collect();
+            owners.into_iter().for_each(|pid| self.target.watch(pid));
+        }
+        Ok(())
+    }
+
+    /// Opens the namespaces of the target's processes, and leaves those in which none is any more.
+    fn find_namespaces(&mut self) -> Result<(), Error> {
+        let own = namespace::number_of("thread-self").map_err(Error::Open)?;
+        if !self.target.selected.is_of_processes() {
+            if self.namespaces.is_empty() {
+                self.namespaces.insert(own, Connections::open()?);
+            }
+            return Ok(());
+        }
+        self.target.processes.refresh();
+        let mut present = BTreeSet::new();
+        for pid in self.target.processes.known() {
+            let Ok(number) = namespace::number_of(&pid.to_string()) else {
+                continue;
+            };
+            if !present.insert(number) || self.namespaces.contains_key(&number) {
+                continue;
+            }
+            let opened = match number == own {
+                true => Connections::open(),
+                _ if self.namespaces.len() >= MAX_NAMESPACES => Err(Error::Namespace { pid }),
+                false => namespace::enter(pid, Connections::open),
+            };
+            match opened {
+                Ok(connections) => drop(self.namespaces.insert(number, connections)),
+                Err(Error::Namespace { pid }) => drop(self.inaccessible.insert(number, pid)),
+                Err(error) => return Err(error),
+            }
+        }
+        // A netlink socket keeps its namespace alive. It goes with the last process there.
+        for (_, mut gone) in self.namespaces.extract_if(|number, _| !present.contains(number)) {
+            self.tally.omitted += gone.end_all(&self.target, &mut self.tally);
+        }
+        Ok(())
+    }
+
+    /// Looks for new connections and those that have ended, and polls all. Returns true if there are new ones.
+    fn dump(&mut self) -> Result<bool, Error> {
+        let mut room = MAX_CONNECTIONS.saturating_sub(self.connections());
+        let before = room;
+        for connections in self.namespaces.values_mut() {
+            connections.dump(&mut self.target, &mut self.tally, &mut room)?;
+        }
+        Ok(room < before)
+    }
+}
+
+/// Adds what could not be seen.
+fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, has_ended: bool) {
+    if evidence.omitted > 0 {
+        evidence.unseen.push(Unseen {
+            what: format!("{} connections beyond the {MAX_CONNECTIONS} that are followed at once", evidence.omitted),
+            remedy: "name fewer of them, as by HOST:PORT".into(),
+        });
+    }
+    if let Some(pid) = inaccessible.values().next() {
+        evidence.unseen.push(Unseen {
+            what: format!(
+                "connections in {} other network namespaces, such as that of process {pid}",
+                inaccessible.len()
+            ),
+            remedy: format!("run dwell as root, or in that namespace: `sudo nsenter -t {pid} -n dwell why {pid}`"),
+        });
+    }
+    if has_ended {
+        evidence.unseen.push(Unseen {
+            what: format!("more than {:.1} s of the target, which then ended", evidence.observed_ns as f64 / 1e9),
+            remedy: "name what took its place, or the port, which outlives processes: `dwell why :PORT`".into(),
+        });
+    }
+    if evidence.connections > 0 && evidence.process.is_none() {
+        evidence.unseen.push(Unseen {
+            what: "what the process that has the connections did".into(),
+            remedy: "run dwell as root, or as the user of that process".into(),
+        });
+    }
+}
