@@ -10,6 +10,7 @@ mod identity;
 #[cfg(test)]
 mod pages;
 mod ranking;
+mod screen;
 mod served;
 mod set;
 mod source;

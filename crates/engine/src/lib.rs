@@ -23,6 +23,7 @@ pub mod socket;
 pub mod stats;
 pub mod steer;
 mod table;
+pub mod top;
 pub mod units;
 pub mod why;
 

@@ -17,6 +17,7 @@ mod sink;
 mod sockets;
 mod source;
 mod summary;
+mod top;
 
 pub use clock::{Clock, Timestamps};
 pub use file::Rotation;
@@ -35,3 +36,4 @@ pub use sink::{Flush, Sink, SinkError, print};
 pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
 pub use source::{Interfaces, Source};
 pub use summary::{FlowKey, FlowLine, Summary};
+pub use top::{Top, TopRow};

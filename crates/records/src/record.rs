@@ -17,7 +17,7 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{SocketEnd, Sockets, Summary};
+use crate::{SocketEnd, Sockets, Summary, Top};
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
@@ -71,6 +71,8 @@ records! {
     Sockets(&'a Sockets<'a>),
     /// The end of `dwell run`.
     SocketEnd(&'a SocketEnd<'a>),
+    /// The rows of `dwell top`.
+    Top(&'a Top<'a>),
     /// The answer of `dwell why`.
     Why(&'a Why<'a>),
 }
@@ -370,6 +372,8 @@ pub enum Verb {
     Collect,
     /// `dwell lb`.
     Lb,
+    /// `dwell top`.
+    Top,
 }
 
 /// The processor time that dwell used since it was started.

@@ -4,6 +4,7 @@
 //! - `inside`: the code that libdwell runs in these processes. [`Session`] is for a program that watches its own
 //!   sockets.
 //! - `outside`: reports of netlink about the sockets of other processes.
+//! - `names`: names of processes, services and hosts for the ends of a flow.
 //! - `clock`, `deadline`, `acceptor`: for every part of dwell that has sockets of its own. Of these, code that runs in
 //!   the processes of others uses only the clock.
 
@@ -12,6 +13,7 @@ mod api;
 pub mod clock;
 pub mod deadline;
 pub mod inside;
+pub mod names;
 pub mod outside;
 mod sys;
 pub mod table;

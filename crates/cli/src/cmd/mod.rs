@@ -14,6 +14,7 @@ mod run;
 mod schema;
 mod sim;
 mod stack;
+mod top;
 mod why;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ use crate::exit::Failure;
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Why(why::Args),
+    Top(Box<top::Args>),
     Rtt(Box<rtt::Args>),
     Response(Box<response::Args>),
     Stack(Box<stack::Args>),
@@ -48,6 +50,7 @@ impl Verb {
         let exit = match self {
             Verb::Run(args) => return run::run(&args),
             Verb::Why(args) => why::run(&args),
+            Verb::Top(args) => top::run(&args),
             Verb::Rtt(args) => rtt::run(&args),
             Verb::Response(args) => response::run(&args),
             Verb::Stack(args) => stack::run(&args),

@@ -60,7 +60,7 @@ fn a_verb_is_answered_for_alone() {
     assert!(!page.stdout.contains("rtt") && !page.stdout.contains("CAP_BPF"), "{page}");
     insta::assert_snapshot!(dwell(&["doctor", "lab"]), @r#"
     exit 2
-    stderr: dwell: "lab" needs nothing to try; what does: rtt, response, stack, agent, collect, report, run, why, lb, sim; `dwell-lab doctor` reports on the laboratory
+    stderr: dwell: "lab" needs nothing to try; what does: rtt, response, stack, agent, collect, report, run, why, top, lb, sim; `dwell-lab doctor` reports on the laboratory
     "#);
 }
 

@@ -40,6 +40,11 @@ fn stack_help() {
 }
 
 #[test]
+fn top_help() {
+    insta::assert_snapshot!(help(&["top", "--help"]));
+}
+
+#[test]
 fn why_help() {
     insta::assert_snapshot!(help(&["why", "--help"]));
 }

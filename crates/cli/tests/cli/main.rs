@@ -38,6 +38,7 @@ mod stack_devices;
 mod stack_faults;
 mod summary;
 mod support;
+mod top;
 mod why;
 mod wire;
 mod written;

@@ -7,7 +7,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::abi;
+use crate::{
+    abi,
+    measure::{self, Endpoint},
+};
 
 /// How many terms a filter may have.
 pub const MAX_TERMS: usize = abi::DWELL_FILTER_RULES as usize;
@@ -162,6 +165,14 @@ impl Filter {
         self.clauses.push(Clause { excludes: true, terms });
     }
 
+    /// Returns whether a flow is followed, as the core decides it per packet.
+    pub fn admits(&self, src: &Endpoint, dst: &Endpoint, protocol: measure::Protocol) -> bool {
+        let holds = |clause: &&Clause| clause.terms.iter().all(|term| term.holds(src, dst, protocol));
+        let (excluding, including): (Vec<_>, Vec<_>) = self.clauses.iter().partition(|clause| clause.excludes);
+        let is_included = including.is_empty() || including.iter().any(holds);
+        is_included && !excluding.iter().any(holds)
+    }
+
     /// Converts to the core's format.
     pub(crate) fn to_core(&self) -> abi::dwell_filter {
         let mut core = abi::dwell_filter {
@@ -183,6 +194,27 @@ impl Filter {
 }
 
 impl Term {
+    fn holds(&self, src: &Endpoint, dst: &Endpoint, protocol: measure::Protocol) -> bool {
+        let is_of = match self.protocol {
+            Protocol::Any => true,
+            Protocol::TcpOrUdp => [Protocol::Tcp as u8, Protocol::Udp as u8].contains(&protocol.0),
+            one => one as u8 == protocol.0,
+        };
+        (is_of && (self.covers(src) || self.covers(dst))) != self.negated
+    }
+
+    fn covers(&self, end: &Endpoint) -> bool {
+        let is_within = match (self.prefix, end.address) {
+            (None, _) => true,
+            (Some(IpNet::V6(net)), IpAddr::V4(address)) => {
+                let is_mapped = net.prefix_len() >= 96 && net.network().to_ipv4_mapped().is_some();
+                is_mapped && net.contains(&address.to_ipv6_mapped())
+            }
+            (Some(net), address) => net.contains(&address),
+        };
+        is_within && (self.ports.0..=self.ports.1).contains(&end.port)
+    }
+
     fn to_core(&self) -> abi::dwell_filter_rule {
         let (family, address, mask) = match self.prefix {
             None => (0, Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
@@ -319,6 +351,41 @@ mod tests {
         ] {
             assert_eq!(alternatives(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn flows_are_admitted_as_rules_and_expressions_say() {
+        let end = |text: &str| {
+            let (address, port) = text.rsplit_once(' ').unwrap();
+            Endpoint { address: address.parse().unwrap(), port: port.parse().unwrap() }
+        };
+        let admits = |texts: &[&str], a: &str, b: &str, protocol| {
+            let filter = Filter::parse(texts).unwrap();
+            let both = [(end(a), end(b)), (end(b), end(a))];
+            let [there, back] = both.map(|(a, b)| filter.admits(&a, &b, measure::Protocol(protocol)));
+            assert_eq!(there, back, "{texts:?}");
+            there
+        };
+        let (client, server) = ("10.1.0.5 40000", "192.0.2.1 443");
+        for (texts, expected) in [
+            (&[][..], true),
+            (&["10.0.0.0/8"], true),
+            (&["10.0.0.0/8:443"], false),
+            (&[":443"], true),
+            (&["!:443"], false),
+            (&["10.0.0.0/8", "!10.1.0.0/16"], false),
+            (&["!10.2.0.0/16"], true),
+            (&["udp port 443"], false),
+            (&["port 443 and not net 10.1.0.0/16"], false),
+            (&["::/0"], false),
+            (&["::ffff:192.0.2.0/120"], true),
+            (&["2001:db8::/32", ":400-500"], true),
+        ] {
+            assert_eq!(admits(texts, client, server, 6), expected, "{texts:?}");
+        }
+        assert!(admits(&["udp port 443"], client, server, 17));
+        assert!(admits(&["[2001:db8::/32]:443"], "2001:db8::1 443", "2001:db9::1 5", 6));
+        assert!(!admits(&["192.0.2.1"], "2001:db8::1 443", "2001:db9::1 5", 6));
     }
 
     #[test]

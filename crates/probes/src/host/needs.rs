@@ -152,6 +152,7 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
         Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
         Verb { name: "why", needs: &[WHY], obstacles: &[] },
+        Verb { name: "top", needs: &[TOP], obstacles: &[] },
         Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
         Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
         Verb { name: "lb check", needs: &[], obstacles: &[] },
@@ -279,6 +280,13 @@ const FROM_OUTSIDE: &[Need] = &[
 const WHY: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of the target", otherwise: Impossible("cannot see connections") },
     Need { any_of: &[Fact::StackProgram], serves: "stamps bytes at the layers of this host", otherwise: Degraded("does not see the layers of this host") },
+];
+
+/// The screen of connections.
+#[rustfmt::skip]
+const TOP: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees the connections of this host", otherwise: Impossible("cannot see connections") },
+    Need { any_of: &[Fact::CapSysPtrace], serves: "names the processes of other users", otherwise: Degraded("names only processes of this user") },
 ];
 
 #[rustfmt::skip]

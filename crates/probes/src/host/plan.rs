@@ -275,7 +275,7 @@ mod tests {
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "report" | "lb check" | "sim" => State::Works,
-                "run" | "run --pid" | "run --congestion bbr" => State::Works,
+                "run" | "run --pid" | "run --congestion bbr" | "top" => State::Works,
                 "collect" | "why" | "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };

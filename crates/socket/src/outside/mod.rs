@@ -1,11 +1,12 @@
 //! Sockets of other processes, watched by sock_diag: without privilege, and whatever language the programs are written
 //! in.
 
+mod census;
 mod cgroup;
 mod diag;
 mod message;
 pub mod namespace;
-mod pace;
+pub(crate) mod pace;
 mod processes;
 mod remote;
 mod survey;
@@ -39,6 +40,7 @@ use crate::{
 };
 
 pub use self::{
+    census::{Census, Polled},
     cgroup::Cgroup,
     processes::{has_library, maps},
     remote::remedy,
@@ -167,6 +169,12 @@ pub fn established(mut each: impl FnMut(&Ends, &TcpInfo)) -> Result<(), Error> {
             each(&report.key.ends(), info);
         }
     })
+}
+
+/// Returns the process that has each socket, by the inode of the socket: for those whose descriptors may be read. Of several
+/// processes that share one, the one with the lowest ID.
+pub fn owners() -> HashMap<u32, u32> {
+    Processes::of_all().sockets().into_iter().map(|(inode, owner)| (inode, owner.pid)).collect()
 }
 
 /// Watches the connections of some processes in the network namespace in which it was started.
@@ -479,12 +487,7 @@ impl WatchedSocket {
     }
 
     fn record(&mut self, time_ns: u64, report: &SocketReport, info: TcpInfo) {
-        let reading = Reading {
-            time_ns,
-            info,
-            unacknowledged: Some(report.unacknowledged.into()),
-            readable: Some(report.readable.into()),
-        };
+        let reading = census::reading(time_ns, report, info);
         // For a period without change the first and the last reading suffice: most of many connections are quiet.
         if same_bytes(&self.reading, &reading) {
             self.is_unchanged = true;

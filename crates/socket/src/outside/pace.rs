@@ -9,7 +9,7 @@ const LONGEST_NS: u64 = 10_000_000_000;
 
 /// Repeats a task at an interval that keeps within a share of a core, judged by the recent cost.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     wanted_ns: u64,
     budget: f64,
     /// Moving mean of the cost.
@@ -19,25 +19,25 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Creates a task that is done every `wanted`, or less often if the budget demands it.
-    pub(super) fn new(wanted: Duration, budget: f64) -> Pace {
+    pub(crate) fn new(wanted: Duration, budget: f64) -> Pace {
         Pace { wanted_ns: nanos(wanted), budget, cost_ns: None, due_ns: 0 }
     }
 
     /// Changes the wanted interval.
-    pub(super) fn set_interval(&mut self, wanted_ns: u64) {
+    pub(crate) fn set_interval(&mut self, wanted_ns: u64) {
         self.wanted_ns = wanted_ns;
     }
 
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }
 
-    pub(super) fn due_ns(&self) -> u64 {
+    pub(crate) fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
     /// Records that the task was done, starting at `now_ns`.
-    pub(super) fn record(&mut self, now_ns: u64, cost_ns: u64) {
+    pub(crate) fn record(&mut self, now_ns: u64, cost_ns: u64) {
         let cost = cost_ns as f64;
         let mean = self.cost_ns.map_or(cost, |mean| mean + (cost - mean) / 4.0);
         // A sudden rise of the cost counts at once.
@@ -46,11 +46,11 @@ impl Pace {
     }
 
     /// Makes the task due now.
-    pub(super) fn make_due(&mut self) {
+    pub(crate) fn make_due(&mut self) {
         self.due_ns = 0;
     }
 
-    pub(super) fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval_ns())
     }
 

@@ -13,6 +13,7 @@ mod shift;
 mod sockets;
 mod stack;
 mod status;
+mod top;
 mod why;
 
 use super::Format;
@@ -45,6 +46,7 @@ impl Format for Jsonl {
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
+            Record::Top(top) => top::rows(top, objects),
             Record::Why(verdict) => why::verdict(verdict, objects),
         }
     }
@@ -65,6 +67,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();
     schema.add::<status::StatusObject<'_>>();
+    schema.add::<top::RowObject<'_>>();
     schema.add::<why::VerdictObject<'_>>();
 }
 

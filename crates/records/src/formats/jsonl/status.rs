@@ -28,7 +28,7 @@ pub(super) struct StatusObject<'a> {
 
 impl Object for StatusObject<'_> {
     const KINDS: &'static [&'static str] =
-        &["rtt.status", "response.status", "stack.status", "run.status", "collect.status", "lb.status"];
+        &["rtt.status", "response.status", "stack.status", "run.status", "collect.status", "lb.status", "top.status"];
 
     fn kind(&self) -> &'static str {
         Self::KINDS[self.verb as usize]

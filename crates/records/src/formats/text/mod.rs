@@ -11,6 +11,7 @@ mod socket_summary;
 mod sockets;
 mod stack;
 mod table;
+mod top;
 mod why;
 
 use std::{
@@ -81,6 +82,10 @@ impl Format for Text {
             }
             Record::Sockets(sockets) => self.sockets.write(sockets, &mut self.times, source, out),
             Record::SocketEnd(end) => socket_summary::write(end, out),
+            Record::Top(top) => {
+                self.time(top.end_ns, source, out);
+                top::rows(top, out);
+            }
             Record::Why(verdict) => why::verdict(verdict, out),
         }
     }

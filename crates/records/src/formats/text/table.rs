@@ -111,24 +111,29 @@ impl Table {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let heads: Vec<String> = self.heads.iter().map(|head| head.to_string()).collect();
-        let lines = || std::iter::once(&heads).chain(&self.rows);
-        let width = |column: usize| {
-            let widths = lines().map(|line| line[column].chars().count());
-            widths.max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-        for line in lines() {
-            let mut text = String::new();
-            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                if column > 0 {
-                    text += "  ";
-                }
-                text += &if column < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+        columns(&self.heads, self.names, &self.rows, out);
+    }
+}
+
+/// Writes headings and rows in columns: the first `names` flush left, the others flush right.
+pub(super) fn columns(heads: &[&str], names: usize, rows: &[Vec<String>], out: &mut Vec<u8>) {
+    let heads: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
+    let lines = || std::iter::once(&heads).chain(rows);
+    let width = |column: usize| {
+        let widths = lines().map(|line| line[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    for line in lines() {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            if column > 0 {
+                text += "  ";
             }
-            out.extend_from_slice(text.trim_end().as_bytes());
-            out.push(b'\n');
+            text += &if column < names { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
         }
+        out.extend_from_slice(text.trim_end().as_bytes());
+        out.push(b'\n');
     }
 }
 

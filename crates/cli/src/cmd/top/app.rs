@@ -1,0 +1,197 @@
+//! The state of the screen, and what keys do to it.
+
+use dwell_engine::top::{Metric, Row, RowKey, View};
+use ratatui_crossterm::crossterm::event::KeyCode;
+
+use super::{look::Look, shown::Shown};
+
+/// What is on the screen.
+pub struct App {
+    pub view: View,
+    pub by: Metric,
+    /// The rows of the view, the worst first.
+    pub rows: Vec<Row>,
+    /// The number of the row at the cursor.
+    pub cursor: usize,
+    /// The row at the cursor, once the cursor was moved: it stays with the row.
+    followed: Option<RowKey>,
+    /// The number of the first row on the screen.
+    pub first: usize,
+    /// Rows that fit the screen, as it was drawn last.
+    pub height: usize,
+    pub is_frozen: bool,
+    pub page: Page,
+    /// A line for the user, until the next key.
+    pub message: Option<String>,
+    /// The filter that was typed last.
+    pub filter: String,
+}
+
+/// What takes up the screen.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum Page {
+    Table,
+    Help,
+    /// A row, what `dwell why` says of it, and the first line of that on the screen.
+    Detail {
+        row: Row,
+        look: Look,
+        scroll: usize,
+    },
+    /// A filter that is being typed.
+    Filter(String),
+}
+
+/// What a key asks for, beyond the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Nothing,
+    /// The rows are to be ranked or grouped anew.
+    Update,
+    Save,
+    Filter(String),
+    ToggleNames,
+    Quit,
+}
+
+/// The longest filter that can be typed.
+const MAX_FILTER: usize = 500;
+
+impl App {
+    pub fn new(view: View, by: Metric) -> App {
+        App {
+            view,
+            by,
+            rows: Vec::new(),
+            cursor: 0,
+            followed: None,
+            first: 0,
+            height: 0,
+            is_frozen: false,
+            page: Page::Table,
+            message: None,
+            filter: String::new(),
+        }
+    }
+
+    /// Takes the rows as they are now.
+    pub fn update(&mut self, shown: &Shown) {
+        self.set_rows(shown.rows(self.view, self.by));
+        if let Page::Detail { row, .. } = &mut self.page
+            && let Some(now) = shown.row(&row.key)
+        {
+            *row = now;
+        }
+    }
+
+    /// Takes these rows. The cursor stays with its row, once it was moved.
+    pub fn set_rows(&mut self, rows: Vec<Row>) {
+        self.rows = rows;
+        let found = self.followed.and_then(|key| self.rows.iter().position(|row| row.key == key));
+        self.cursor = found.unwrap_or(self.cursor).min(self.rows.len().saturating_sub(1));
+    }
+
+    /// The first row on a screen with room for so many, such that the cursor is on it.
+    pub fn scroll(&mut self, height: usize) -> usize {
+        self.height = height;
+        let last = self.cursor.saturating_sub(height.saturating_sub(1));
+        self.first = self.first.clamp(last, self.cursor).min(self.rows.len().saturating_sub(height));
+        self.first
+    }
+
+    /// Does what a key stands for. Returns what is to be done beyond the screen.
+    pub fn key(&mut self, key: KeyCode) -> Action {
+        self.message = None;
+        match &mut self.page {
+            Page::Table => self.table_key(key),
+            Page::Filter(_) => self.filter_key(key),
+            Page::Help => {
+                self.page = Page::Table;
+                Action::Nothing
+            }
+            Page::Detail { scroll, .. } => {
+                match key {
+                    KeyCode::Char('q') => return Action::Quit,
+                    KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
+                    KeyCode::Down | KeyCode::Char('j') => *scroll += 1,
+                    KeyCode::PageUp => *scroll = scroll.saturating_sub(self.height),
+                    KeyCode::PageDown => *scroll += self.height,
+                    KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
+                    _ => self.page = Page::Table,
+                }
+                Action::Nothing
+            }
+        }
+    }
+
+    fn table_key(&mut self, key: KeyCode) -> Action {
+        match key {
+            KeyCode::Char('q') | KeyCode::F(10) => return Action::Quit,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.page = Page::Help,
+            KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
+            KeyCode::Char('s') => return Action::Save,
+            KeyCode::Char('n') => return Action::ToggleNames,
+            KeyCode::Char('f' | '/') | KeyCode::F(4) => self.page = Page::Filter(self.filter.clone()),
+            KeyCode::Char(digit @ '1'..='4') => return self.show(View::ALL[digit as usize - '1' as usize]),
+            KeyCode::Tab => return self.show(after(&View::ALL, self.view, 1)),
+            KeyCode::BackTab => return self.show(after(&View::ALL, self.view, View::ALL.len() - 1)),
+            KeyCode::Right | KeyCode::Char('>') | KeyCode::F(6) => return self.rank(after(&Metric::ALL, self.by, 1)),
+            KeyCode::Left | KeyCode::Char('<') => {
+                return self.rank(after(&Metric::ALL, self.by, Metric::ALL.len() - 1));
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.move_to(self.cursor.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.move_to(self.cursor + 1),
+            KeyCode::PageUp => self.move_to(self.cursor.saturating_sub(self.height)),
+            KeyCode::PageDown => self.move_to(self.cursor + self.height),
+            KeyCode::Home | KeyCode::Char('g') => self.move_to(0),
+            KeyCode::End | KeyCode::Char('G') => self.move_to(usize::MAX),
+            KeyCode::Enter => {
+                if let Some(row) = self.rows.get(self.cursor) {
+                    self.page = Page::Detail { row: *row, look: Look::at(row), scroll: 0 };
+                }
+            }
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    fn filter_key(&mut self, key: KeyCode) -> Action {
+        let Page::Filter(text) = &mut self.page else {
+            return Action::Nothing;
+        };
+        match key {
+            KeyCode::Char(letter) if text.len() < MAX_FILTER => text.push(letter),
+            KeyCode::Backspace => drop(text.pop()),
+            KeyCode::Esc => self.page = Page::Table,
+            KeyCode::Enter => {
+                self.filter = std::mem::take(text);
+                self.page = Page::Table;
+                return Action::Filter(self.filter.clone());
+            }
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    fn show(&mut self, view: View) -> Action {
+        self.view = view;
+        (self.cursor, self.first, self.followed) = (0, 0, None);
+        Action::Update
+    }
+
+    fn rank(&mut self, by: Metric) -> Action {
+        self.by = by;
+        Action::Update
+    }
+
+    fn move_to(&mut self, row: usize) {
+        self.cursor = row.min(self.rows.len().saturating_sub(1));
+        // At the top it stays there: what is worst then is followed.
+        self.followed = (self.cursor > 0).then(|| self.rows.get(self.cursor).map(|row| row.key)).flatten();
+    }
+}
+
+fn after<T: Copy + PartialEq>(all: &[T], one: T, by: usize) -> T {
+    let at = all.iter().position(|other| *other == one).unwrap_or(0);
+    all[(at + by) % all.len()]
+}

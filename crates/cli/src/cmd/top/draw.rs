@@ -1,0 +1,211 @@
+//! The pages of the screen.
+
+use dwell_engine::top::View;
+use dwell_records::counted;
+use ratatui_core::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Modifier, Style},
+    terminal::Frame,
+};
+
+use super::{
+    app::{App, Page},
+    columns::{Column, Columns, cell, fit, sparkline},
+    detail,
+    label::Label,
+    shown::Shown,
+};
+
+const PLAIN: Style = Style::new();
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+const KEYS: &[(&str, &str)] = &[
+    ("1 2 3 4, Tab", "flows, peers, prefixes, processes"),
+    ("< >, ← →", "rank by another column"),
+    ("↑ ↓, j k, PgUp PgDn", "move the cursor; g and G: to the first and last row"),
+    ("Enter", "where the time of a row goes, and why"),
+    ("f, /", "only flows of a filter, as with --filter"),
+    ("p, Space", "freeze the screen, and go on"),
+    ("s", "save the rows as JSON Lines, in this directory"),
+    ("n", "names on and off"),
+    ("?, h", "this page"),
+    ("q, Ctrl-C", "quit"),
+];
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("RTT", "round trip; grey: of an earlier interval"),
+    ("RESP", "how long the server took to respond"),
+    ("SNDBUF", "wait of bytes in the send buffer"),
+    ("RETR", "segments that were sent again"),
+    ("BIT/S", "rate in both directions"),
+    ("TREND", "the column that rows are ranked by, newest last"),
+];
+
+/// Draws the screen.
+pub fn page(app: &mut App, shown: &Shown, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let mut canvas = Canvas { area, buffer: frame.buffer_mut() };
+    draw(app, shown, &mut canvas);
+}
+
+/// A part of the screen to write lines on. What does not fit is cut.
+pub struct Canvas<'a> {
+    area: Rect,
+    buffer: &'a mut Buffer,
+}
+
+impl Canvas<'_> {
+    pub fn width(&self) -> usize {
+        self.area.width.into()
+    }
+
+    pub fn height(&self) -> usize {
+        self.area.height.into()
+    }
+
+    /// Writes a text from a column of a line on.
+    pub fn write(&mut self, column: usize, line: usize, text: &str, style: Style) {
+        if column < self.width() && line < self.height() {
+            let (x, y) = (self.area.x + column as u16, self.area.y + line as u16);
+            self.buffer.set_stringn(x, y, text, self.width() - column, style);
+        }
+    }
+
+    /// Writes a line in bold.
+    pub fn heading(&mut self, line: usize, text: &str) {
+        self.write(0, line, text, BOLD);
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: usize, text: &str) {
+        self.write(0, line, text, PLAIN);
+    }
+
+    /// Marks a whole line.
+    fn reverse(&mut self, line: usize) {
+        if line < self.height() {
+            let row = Rect { y: self.area.y + line as u16, height: 1, ..self.area };
+            self.buffer.set_style(row, REVERSED);
+        }
+    }
+}
+
+fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
+    let last = canvas.height().saturating_sub(1);
+    if matches!(app.page, Page::Help) {
+        return help(canvas);
+    }
+    title(app, shown, canvas);
+    if let Page::Detail { .. } = app.page {
+        app.height = canvas.height().saturating_sub(3);
+        detail::draw(app, shown, canvas);
+        canvas.write(0, last, "Esc back  ↑↓ scroll  p freeze  q quit", DIM);
+        return;
+    }
+    table(app, shown, canvas);
+    match (&app.page, &app.message) {
+        (Page::Filter(text), _) => {
+            let room = canvas.width().saturating_sub(9);
+            let start = text.chars().count().saturating_sub(room);
+            let shown: String = text.chars().skip(start).collect();
+            canvas.write(0, last, &format!("Filter: {shown}█"), BOLD);
+        }
+        (_, Some(message)) => canvas.write(0, last, message, BOLD),
+        _ => canvas.write(0, last, "? keys  Enter why  </> rank  f filter  p freeze  s save  q quit", DIM),
+    }
+}
+
+/// The first two lines: what is watched, and the views.
+fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
+    let flows = counted(shown.table.flows() as u64, "flow", "flows");
+    let mut title =
+        format!("dwell top  {}  {}  {flows}", shown.source.host.as_deref().unwrap_or("capture"), shown.time());
+    if shown.table.omitted() > 0 {
+        title.push_str(&format!(", {} beyond --max-flows", shown.table.omitted()));
+    }
+    if !shown.filter_text().is_empty() {
+        title.push_str(&format!("  of {}", shown.filter_text()));
+    }
+    canvas.write(0, 0, &fit(&title, canvas.width()), BOLD);
+    let mut column = 0;
+    for (number, view) in View::ALL.into_iter().enumerate() {
+        let tab = format!(" {} {} ", number + 1, view.name());
+        canvas.write(column, 1, &tab, if view == app.view { REVERSED } else { DIM });
+        column += tab.chars().count();
+    }
+    if app.is_frozen {
+        canvas.write(column.min(canvas.width().saturating_sub(8)), 1, " FROZEN ", REVERSED);
+    }
+}
+
+fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
+    const ABOVE: usize = 3;
+    let columns = Columns::of(canvas.width(), app.view, app.by);
+    headings(app, &columns, canvas);
+    let height = canvas.height().saturating_sub(ABOVE + 1);
+    let first = app.scroll(height);
+    for (at, row) in app.rows.iter().enumerate().skip(first).take(height) {
+        let line = ABOVE + at - first;
+        let label = Label::of(row, shown.names());
+        canvas.write(0, line, &fit(&label.line(row), columns.name), PLAIN);
+        let mut end = columns.name;
+        for column in &columns.others {
+            end += column.width();
+            let (text, style) = match column {
+                Column::Flows => (row.flows.to_string(), PLAIN),
+                Column::Metric(metric) => {
+                    let (text, is_old) = cell(row, *metric);
+                    (text, if is_old { DIM } else { PLAIN })
+                }
+                Column::Trend => {
+                    let past = shown.past(&row.key).map(|past| past.of(app.by));
+                    (sparkline(past.into_iter().flatten(), column.width() - 1), PLAIN)
+                }
+            };
+            canvas.write(end.saturating_sub(text.chars().count()), line, &text, style);
+        }
+        if at == app.cursor {
+            canvas.reverse(line);
+        }
+    }
+    if app.rows.is_empty() && height > 0 {
+        canvas.write(0, ABOVE, "No TCP connections; those of other network namespaces are seen from there.", DIM);
+    }
+}
+
+fn headings(app: &App, columns: &Columns, canvas: &mut Canvas<'_>) {
+    let name = match app.view {
+        View::Flows => "FLOW",
+        View::Peers => "PEER",
+        View::Prefixes => "PREFIX",
+        View::Processes => "PROCESS",
+    };
+    canvas.heading(2, name);
+    let mut end = columns.name;
+    for column in &columns.others {
+        end += column.width();
+        let is_rank = *column == Column::Metric(app.by);
+        let text = if is_rank { format!("▼{}", column.heading()) } else { column.heading().to_owned() };
+        canvas.write(end.saturating_sub(text.chars().count()), 2, &text, BOLD);
+    }
+}
+
+fn help(canvas: &mut Canvas<'_>) {
+    canvas.heading(0, "dwell top: keys");
+    let mut line = 1;
+    for (keys, what) in KEYS {
+        canvas.write(1, line, keys, BOLD);
+        canvas.write(22, line, what, PLAIN);
+        line += 1;
+    }
+    canvas.heading(line, "Columns; - is unknown");
+    for (name, what) in COLUMNS {
+        line += 1;
+        canvas.write(1, line, name, BOLD);
+        canvas.write(10, line, what, PLAIN);
+    }
+    canvas.write(0, canvas.height().saturating_sub(1), "any key: back", DIM);
+}

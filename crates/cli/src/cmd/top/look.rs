@@ -1,0 +1,110 @@
+//! What `dwell why` says of a row: the verb runs as a program of its own, so that it ends with the page.
+
+use std::{
+    io::{self, Read},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use dwell_engine::top::{Row, RowKey};
+
+/// How long it looks.
+const DURATION: &str = "5s";
+/// The most that is kept of what it says.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// A run of `dwell why`.
+pub struct Look {
+    /// What was asked about; `None` if nothing can be.
+    target: Option<String>,
+    child: Option<Child>,
+    said: Arc<Mutex<Said>>,
+}
+
+#[derive(Default)]
+struct Said {
+    text: String,
+    is_over: bool,
+}
+
+impl Look {
+    /// Prepares to ask about a row; [`text`](Self::text) asks.
+    pub fn at(row: &Row) -> Look {
+        Look { target: target(&row.key), child: None, said: Arc::default() }
+    }
+
+    /// Returns what was said so far, or why nothing can be. Asks at the first call, if the row is `live`.
+    pub fn text(&mut self, live: bool) -> String {
+        let Some(target) = &self.target else {
+            return "Choose a flow, a peer or a process to ask why it is slow.".into();
+        };
+        if !live {
+            return "In a capture there are no sockets to ask why they wait.".into();
+        }
+        if self.child.is_none() {
+            match start(target, &self.said) {
+                Ok(child) => self.child = Some(child),
+                Err(error) => return format!("cannot start dwell why {target}: {error}"),
+            }
+        }
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        match said.is_over {
+            true => format!("dwell why {target}\n\n{}", said.text),
+            false => format!("dwell why {target}: looking for {DURATION} ..."),
+        }
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn start(target: &str, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
+    let mut child = Command::new("/proc/self/exe")
+        .args(["why", "--duration", DURATION, target])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let said = Arc::clone(said);
+    thread::spawn(move || {
+        let errors = thread::spawn(move || text(errors));
+        let output = text(output);
+        let errors = errors.join().unwrap_or_default();
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.text = output + &errors;
+        said.is_over = true;
+    });
+    Ok(child)
+}
+
+/// Reads to the end, and keeps the beginning.
+fn text(from: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        let _ = from.by_ref().take(MAX_BYTES).read_to_end(&mut bytes);
+        let _ = io::copy(&mut from, &mut io::sink());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What to ask `dwell why` about. The client's end of a connection names this connection alone.
+fn target(key: &RowKey) -> Option<String> {
+    match key {
+        RowKey::Flow(flow) if flow.protocol.0 == 6 => {
+            let ends = &flow.ends;
+            Some(if ends.src.port > ends.dst.port { ends.src } else { ends.dst }.to_string())
+        }
+        RowKey::Peer(address) => Some(address.to_string()),
+        RowKey::Process(Some(pid)) => Some(pid.to_string()),
+        RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(None) => None,
+    }
+}

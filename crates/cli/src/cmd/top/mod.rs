@@ -1,0 +1,205 @@
+//! `dwell top`: flows, peers, prefixes and processes on a live screen, the worst first.
+
+mod app;
+mod columns;
+mod detail;
+mod draw;
+mod label;
+mod look;
+mod print;
+mod shown;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use dwell_engine::top::{Metric, Settings, View};
+
+use self::{
+    app::{Action, App},
+    print::Format,
+    sources::Sources,
+};
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    screen::{Input, Screen},
+    source::filter,
+    stop::Stop,
+};
+
+/// Show flows, peers, prefixes and processes live, the slowest first
+///
+/// A screen of the TCP connections of this host with their round trips, waits in the send buffer, retransmissions and
+/// rates, updated until q. `?` shows the keys: Enter asks `dwell why` about a row. Watches the network namespace that it
+/// is run in, changes nothing, and needs no privilege; as root it also names the processes of other users.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell top                             all connections, those with the longest round trip first
+  dwell top --view peers --sort rate    who moves the most
+  dwell top -f 10.0.0.0/8 -f '!:22'     some of them
+  dwell top --once --format jsonl       one table, for scripts
+  dwell top --once --view processes --sort send-buffer --top 5
+
+More: docs/guide/top.md in the source.")]
+#[group(skip)]
+pub struct Args {
+    /// What a row stands for
+    #[arg(long, value_enum, value_name = "VIEW", default_value_t = ViewName::Flows)]
+    view: ViewName,
+
+    /// What is worst: the rows with the most of it come first
+    #[arg(long, value_enum, value_name = "METRIC", default_value_t = MetricName::Rtt)]
+    sort: MetricName,
+
+    /// Only flows with this port at one end
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
+    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
+    /// several times, with 16 terms in all
+    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
+    filter: Vec<String>,
+
+    /// Length of an interval, after which the screen is drawn again
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
+    interval: Duration,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+
+    /// Show no names, but numbers: of processes, services and hosts
+    #[arg(short, long)]
+    no_names: bool,
+
+    /// Print one table of one interval instead of a screen
+    #[arg(long)]
+    once: bool,
+
+    /// Output format: text or jsonl
+    #[arg(long, value_enum, default_value_t = Format::Text, requires = "once")]
+    format: Format,
+
+    /// Only the first N rows of --once; how many others there are is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "once")]
+    top: Option<u32>,
+
+    /// Prefix length of IPv4 groups
+    #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
+    prefix4: u8,
+
+    /// Prefix length of IPv6 groups
+    #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
+    prefix6: u8,
+
+    /// Maximum number of flows to keep apart at once; those of others are counted
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
+    max_flows: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ViewName {
+    Flows,
+    Peers,
+    Prefixes,
+    Processes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MetricName {
+    Rtt,
+    Response,
+    SendBuffer,
+    Retransmissions,
+    Rate,
+}
+
+/// The time until the first figures are shown, if an interval is longer.
+const FIRST: Duration = Duration::from_millis(500);
+/// The longest time between two checks whether to end.
+const TURN: Duration = Duration::from_millis(200);
+/// Time without a packet after which a flow without a socket is forgotten.
+const IDLE_NS: u64 = 30_000_000_000;
+
+impl Args {
+    fn view(&self) -> View {
+        View::ALL[self.view as usize]
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::ALL[self.sort as usize]
+    }
+
+    fn settings(&self) -> Settings {
+        let max_flows = self.max_flows as usize;
+        Settings { max_flows, idle_ns: IDLE_NS, prefix4: self.prefix4, prefix6: self.prefix6 }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let filter = filter(&args.filter, args.port)?;
+    let stop = Stop::listen(args.duration)?;
+    if args.once {
+        return once(args, Sources::open(args.settings(), filter, !args.no_names)?, &stop);
+    }
+    // A wrong terminal is known before anything is attached.
+    let mut screen = Screen::open("print one table with --once")?;
+    let mut sources = Sources::open(args.settings(), filter, !args.no_names)?;
+    watch(args, &mut screen, &mut sources, &stop)
+}
+
+/// Prints the table of one interval.
+fn once(args: &Args, mut sources: Sources, stop: &Stop) -> Result<Exit, Failure> {
+    sources.end_interval()?;
+    let end = Instant::now() + args.interval;
+    while Instant::now() < end && !stop.is_asked() {
+        thread::sleep(TURN.min(end.saturating_duration_since(Instant::now())));
+    }
+    sources.end_interval()?;
+    let limit = args.top.map_or(usize::MAX, |top| top as usize);
+    print::once(&sources.shown, args.view(), args.metric(), limit, args.format)
+}
+
+fn watch(args: &Args, screen: &mut Screen, sources: &mut Sources, stop: &Stop) -> Result<Exit, Failure> {
+    let mut app = App::new(args.view(), args.metric());
+    sources.end_interval()?;
+    let mut next = Instant::now() + FIRST.min(args.interval);
+    app.update(&sources.shown);
+    while !stop.is_asked() {
+        screen.draw(|frame| draw::page(&mut app, &sources.shown, frame))?;
+        let timeout = next.saturating_duration_since(Instant::now()).min(TURN);
+        let action = match screen.wait(timeout) {
+            Input::Key(key) => app.key(key),
+            Input::Interrupt | Input::Closed => Action::Quit,
+            Input::Resized | Input::Nothing => Action::Nothing,
+        };
+        match action {
+            Action::Quit => break,
+            Action::Nothing => {}
+            Action::Update => app.update(&sources.shown),
+            Action::Save => app.message = Some(print::save(&sources.shown, &app)),
+            Action::Filter(text) => {
+                app.message = sources.shown.set_filter(&text).err();
+                app.update(&sources.shown);
+            }
+            Action::ToggleNames => sources.shown.toggle_names(),
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + args.interval;
+            if !app.is_frozen {
+                sources.end_interval()?;
+                app.update(&sources.shown);
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,112 @@
+//! What the screen shows: flows and their names, whatever they come from.
+
+use dwell_engine::{
+    filter::Filter,
+    layers::Ends,
+    measure::Protocol,
+    top::{FlowKey, Limits, Metric, Past, Row, RowKey, Settings, Table, View},
+};
+use dwell_records::Source;
+use dwell_socket::names::Names;
+
+/// Flows and names, and the interval that they are of.
+pub struct Shown {
+    pub table: Table,
+    pub names: Names,
+    /// The filter of the command line, and the one that was typed: both must admit a flow.
+    filters: [Filter; 2],
+    /// The host and the clock; a capture has no host.
+    pub source: Source,
+    /// Whether sockets can be asked about the flows.
+    pub is_live: bool,
+    /// The end of the last interval and its length.
+    pub interval: (u64, u64),
+    shows_names: bool,
+    filter_text: String,
+}
+
+impl Shown {
+    /// Shows nothing yet.
+    pub fn new(settings: Settings, filter: Filter, shows_names: bool, source: Source) -> Shown {
+        Shown {
+            table: Table::new(settings),
+            names: Names::load(),
+            filters: [filter, Filter::default()],
+            is_live: source.host.is_some(),
+            source,
+            interval: (0, 0),
+            shows_names,
+            filter_text: String::new(),
+        }
+    }
+
+    /// Whether the filters admit a flow.
+    pub fn admits(&self, ends: &Ends, protocol: Protocol) -> bool {
+        self.filters.iter().all(|filter| filter.admits(&ends.src, &ends.dst, protocol))
+    }
+
+    /// Ends an interval.
+    pub fn end_interval(&mut self, now_ns: u64) {
+        self.table.end_interval(now_ns);
+        let (last_ns, _) = self.interval;
+        let length_ns = if last_ns == 0 { 0 } else { now_ns.saturating_sub(last_ns) };
+        self.interval = (now_ns, length_ns);
+    }
+
+    /// Shows only flows of a filter as on the command line, in addition to that one, or all of those if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a filter: what to write instead. The filter stays as it was.
+    pub fn set_filter(&mut self, text: &str) -> Result<(), String> {
+        let text = text.trim();
+        let rules: &[&str] = if text.is_empty() { &[] } else { &[text] };
+        self.filters[1] = Filter::parse(rules).map_err(|error| error.to_string())?;
+        text.clone_into(&mut self.filter_text);
+        let filter = &self.filters[1];
+        self.table.retain(|flow| filter.admits(&flow.ends.src, &flow.ends.dst, flow.protocol));
+        Ok(())
+    }
+
+    /// The filter that was typed.
+    pub fn filter_text(&self) -> &str {
+        &self.filter_text
+    }
+
+    /// Names are shown if they were not, and the other way round.
+    pub fn toggle_names(&mut self) {
+        self.shows_names = !self.shows_names;
+    }
+
+    /// Names, if they are to be shown.
+    pub fn names(&self) -> Option<&Names> {
+        self.shows_names.then_some(&self.names)
+    }
+
+    /// The rows of a view, the worst first.
+    pub fn rows(&self, view: View, by: Metric) -> Vec<Row> {
+        self.table.rows(view, by)
+    }
+
+    /// A row as it is now; `None` if it has ended.
+    pub fn row(&self, key: &RowKey) -> Option<Row> {
+        self.table.row(key)
+    }
+
+    /// The last intervals of a row.
+    pub fn past(&self, key: &RowKey) -> Option<&Past> {
+        self.table.past(key)
+    }
+
+    /// What limited a flow.
+    pub fn limits(&self, key: &FlowKey) -> Option<Limits> {
+        self.table.limits(key)
+    }
+
+    /// The time of day at the end of the last interval, in UTC.
+    pub fn time(&self) -> String {
+        let unix_ns = self.source.clock.unix_ns(self.interval.0);
+        let time = i64::try_from(unix_ns / 1_000_000_000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+        time.map_or_else(|| "-".into(), |time| time.strftime("%H:%M:%SZ").to_string())
+    }
+}

@@ -1,0 +1,77 @@
+//! Where flows come from: the sockets of this host.
+
+use dwell_engine::{
+    filter::Filter,
+    measure::Protocol,
+    top::{Settings, SocketReading},
+};
+use dwell_records::Source;
+use dwell_socket::{
+    clock::monotonic_ns,
+    outside::{self, Census},
+};
+
+use super::shown::Shown;
+use crate::{
+    exit::{Exit, Failure},
+    source::{clock, host_name},
+};
+
+const TCP: Protocol = Protocol(6);
+
+/// Sources of flows, and what they have shown.
+pub struct Sources {
+    census: Census,
+    pub shown: Shown,
+}
+
+impl Sources {
+    /// Opens the sources. Nothing is attached to the kernel.
+    pub fn open(settings: Settings, filter: Filter, shows_names: bool) -> Result<Sources, Failure> {
+        let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
+        let census = Census::open().map_err(host_cannot)?;
+        let mut sources = Sources { census, shown: Shown::new(settings, filter, shows_names, source) };
+        sources.find_processes()?;
+        Ok(sources)
+    }
+
+    /// Finds the processes of the connections that are there.
+    fn find_processes(&mut self) -> Result<(), Failure> {
+        let names = &mut self.shown.names;
+        names.begin_interval();
+        self.census
+            .poll(|polled| {
+                let _ = names.pid(polled.inode);
+            })
+            .map_err(host_cannot)?;
+        names.search(monotonic_ns());
+        Ok(())
+    }
+
+    /// Polls everything, and ends the interval.
+    pub fn end_interval(&mut self) -> Result<(), Failure> {
+        let shown = &mut self.shown;
+        shown.source.clock = clock();
+        shown.names.begin_interval();
+        self.census
+            .poll(|polled| {
+                if shown.admits(&polled.ends, TCP) {
+                    shown.table.socket(&SocketReading {
+                        ends: polled.ends,
+                        cookie: polled.cookie,
+                        pid: shown.names.pid(polled.inode),
+                        reading: &polled.reading,
+                    });
+                }
+            })
+            .map_err(host_cannot)?;
+        let now_ns = monotonic_ns();
+        shown.names.search(now_ns);
+        shown.end_interval(now_ns);
+        Ok(())
+    }
+}
+
+fn host_cannot(error: outside::Error) -> Failure {
+    Failure::new(Exit::Host, error)
+}

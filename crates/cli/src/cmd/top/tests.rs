@@ -1,0 +1,284 @@
+use dwell_engine::{
+    filter::Filter,
+    layers::Ends,
+    measure::{Endpoint, Protocol},
+    socket::{Reading, TcpInfo},
+    top::{Metric, SocketReading, View},
+};
+use dwell_records::{Clock, Source};
+use ratatui_core::{backend::TestBackend, terminal::Terminal};
+use ratatui_crossterm::crossterm::event::KeyCode;
+
+use super::{
+    Settings,
+    app::{Action, App},
+    columns::{Column, Columns, fit, sparkline},
+    draw,
+    shown::Shown,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The second interval of four connections.
+fn shown() -> Shown {
+    let settings = Settings { max_flows: 100, idle_ns: SECOND, prefix4: 24, prefix6: 48 };
+    let clock = Clock::with_offset(1_795_237_800_000_000_000);
+    let source = Source { clock, host: Some("web1".into()), ..Source::default() };
+    let mut shown = Shown::new(settings, Filter::default(), false, source);
+    let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
+    let server = end("192.0.2.1", 443);
+    let connections = [
+        (server, end("198.51.100.7", 51_234), 95_000, 12, 40_000_000),
+        (server, end("198.51.100.9", 40_001), 20_000, 0, 900_000),
+        (end("192.0.2.1", 40_000), end("203.0.113.80", 5432), 800, 0, 12_000),
+        (end("2001:db8::1", 443), end("2001:db8:1234:5678:9abc:def0:1234:5678", 60_000), 4_000, 1, 7_000),
+    ];
+    for second in 1..=2u64 {
+        for (cookie, (src, dst, rtt_us, again, bytes)) in (1..).zip(connections) {
+            let sent = (second - 1) * bytes;
+            let info = TcpInfo {
+                rtt_us,
+                bytes_acked: Some(sent + 1),
+                bytes_received: Some(0),
+                bytes_sent: Some(sent),
+                bytes_retransmitted: Some(0),
+                notsent_bytes: Some((bytes / 10) as u32),
+                data_segments_out: Some(100),
+                retransmissions: again * second as u32,
+                busy_us: Some(second * 500_000),
+                receiver_limited_us: Some(second * 100_000),
+                buffer_limited_us: Some(0),
+                ..TcpInfo::default()
+            };
+            let reading = Reading { time_ns: second * SECOND, info, ..Reading::default() };
+            let pid = Some(4242 + u32::from(dst.port == 5432));
+            shown.table.socket(&SocketReading { ends: Ends { src, dst }, cookie, pid, reading: &reading });
+        }
+        shown.end_interval(second * SECOND);
+    }
+    shown
+}
+
+fn app(shown: &Shown, view: View, by: Metric) -> App {
+    let mut app = App::new(view, by);
+    app.update(shown);
+    app
+}
+
+/// The screen as text, without the spaces at the ends of lines.
+fn picture(app: &mut App, shown: &Shown, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw::page(app, shown, frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let lines = buffer.content().chunks(width.into()).map(|cells| {
+        let line: String = cells.iter().map(|cell| cell.symbol()).collect();
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn flows_at_80_columns() {
+    let shown = shown();
+    insta::assert_snapshot!(picture(&mut app(&shown, View::Flows, Metric::Rtt), &shown, 80, 10), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 processes
+    FLOW                              ▼RTT    RESP  SNDBUF  RETR  BIT/S        TREND
+    4242:443 ← 198.51.100.7:51234  95.0 ms       -  100 ms    12  320 M            █
+    4242:443 ← 198.51.100.9:40001  20.0 ms       -  100 ms     0 7.20 M            █
+    4242:443 ← [2001:db8:1234:567… 4.00 ms       -  100 ms     1 56.0 k            █
+    4243 → 203.0.113.80:5432        800 µs       -  100 ms     0 96.0 k            █
+
+
+    ? keys  Enter why  </> rank  f filter  p freeze  s save  q quit
+    ");
+}
+
+#[test]
+fn flows_at_40_columns() {
+    let shown = shown();
+    insta::assert_snapshot!(picture(&mut app(&shown, View::Flows, Metric::SendBuffer), &shown, 40, 9), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 process
+    FLOW                  RTT ▼SNDBUF  BIT/S
+    4242:443 ← 198.5… 95.0 ms  100 ms  320 M
+    4242:443 ← 198.5… 20.0 ms  100 ms 7.20 M
+    4243 → 203.0.113…  800 µs  100 ms 96.0 k
+    4242:443 ← [2001… 4.00 ms  100 ms 56.0 k
+
+    ? keys  Enter why  </> rank  f filter  p
+    ");
+}
+
+#[test]
+fn processes_by_rate_at_80_columns() {
+    let shown = shown();
+    insta::assert_snapshot!(picture(&mut app(&shown, View::Processes, Metric::Rate), &shown, 80, 8), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 processes
+    PROCESS                          FLOWS     RTT  SNDBUF  RETR ▼BIT/S        TREND
+    4242                                 3 39.7 ms  100 ms    13  327 M            █
+    4243                                 1  800 µs  100 ms     0 96.0 k            █
+
+
+    ? keys  Enter why  </> rank  f filter  p freeze  s save  q quit
+    ");
+}
+
+#[test]
+fn every_size_can_be_drawn_and_shows_what_rows_are_ranked_by() {
+    let shown = shown();
+    for width in 1..=200 {
+        for height in [1, 2, 3, 4, 5, 24] {
+            for view in View::ALL {
+                picture(&mut app(&shown, view, Metric::Rtt), &shown, width, height);
+            }
+        }
+    }
+    for by in Metric::ALL {
+        for width in [40, 60, 80, 120] {
+            for view in View::ALL {
+                let columns = Columns::of(width, view, by);
+                let sum: usize = columns.others.iter().map(|column| column.width()).sum();
+                assert_eq!(columns.name + sum, width);
+                assert!(columns.others.contains(&Column::Metric(by)), "{by:?} at {width}");
+                assert!(columns.others.contains(&Column::Metric(Metric::Rtt)), "{by:?} at {width}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
+    let mut shown = shown();
+    // Nothing is asked of this host.
+    shown.is_live = false;
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    app.key(KeyCode::Enter);
+    insta::assert_snapshot!(picture(&mut app, &shown, 80, 20), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 processes
+    4242:443 ← 198.51.100.7:51234
+    from 192.0.2.1:443 to 198.51.100.7:51234
+    process 4242
+
+      rtt                95.0 ms                         █
+      response                 -
+      send-buffer         100 ms                         █
+      retransmissions         12                         █
+      rate                 320 M                         █
+
+    Where its time went since dwell saw it, by the kernel's clocks
+      ████████████████████████▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+      █ network 40 %  ▒ receive window 10 %  ▓ send buffer 0 %  ░ idle 50 %
+
+    In a capture there are no sockets to ask why they wait.
+
+
+    Esc back  ↑↓ scroll  p freeze  q quit
+    ");
+}
+
+#[test]
+fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
+    let shown = shown();
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    app.key(KeyCode::Char('?'));
+    insta::assert_snapshot!(picture(&mut app, &shown, 80, 24), @"
+    dwell top: keys
+     1 2 3 4, Tab         flows, peers, prefixes, processes
+     < >, ← →             rank by another column
+     ↑ ↓, j k, PgUp PgDn  move the cursor; g and G: to the first and last row
+     Enter                where the time of a row goes, and why
+     f, /                 only flows of a filter, as with --filter
+     p, Space             freeze the screen, and go on
+     s                    save the rows as JSON Lines, in this directory
+     n                    names on and off
+     ?, h                 this page
+     q, Ctrl-C            quit
+    Columns; - is unknown
+     RTT      round trip; grey: of an earlier interval
+     RESP     how long the server took to respond
+     SNDBUF   wait of bytes in the send buffer
+     RETR     segments that were sent again
+     BIT/S    rate in both directions
+     TREND    the column that rows are ranked by, newest last
+
+
+
+
+
+    any key: back
+    ");
+    assert_eq!(app.key(KeyCode::Esc), Action::Nothing);
+    assert!(picture(&mut app, &shown, 80, 24).contains("FLOW"));
+}
+
+#[test]
+fn the_cursor_stays_with_its_row_once_it_was_moved() {
+    let shown = shown();
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    app.key(KeyCode::Down);
+    let row = app.rows[1];
+    let mut rows = app.rows.clone();
+    rows.reverse();
+    app.set_rows(rows);
+    assert_eq!(app.rows[app.cursor], row);
+    app.key(KeyCode::Home);
+    app.set_rows(shown.rows(View::Flows, Metric::Rtt));
+    assert_eq!(app.cursor, 0, "the worst row, whichever it is");
+    for key in [KeyCode::End, KeyCode::PageDown, KeyCode::Down] {
+        app.key(key);
+        assert_eq!(app.cursor, app.rows.len() - 1);
+    }
+    app.set_rows(Vec::new());
+    app.key(KeyCode::Down);
+    app.key(KeyCode::Enter);
+    assert_eq!(app.cursor, 0);
+}
+
+#[test]
+fn keys_choose_views_and_ranks_and_a_filter_is_typed() {
+    let shown = shown();
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    assert_eq!(app.key(KeyCode::Char('4')), Action::Update);
+    assert_eq!(app.view, View::Processes);
+    app.key(KeyCode::Tab);
+    assert_eq!(app.view, View::Flows);
+    app.key(KeyCode::BackTab);
+    assert_eq!(app.view, View::Processes);
+    app.key(KeyCode::Char('<'));
+    assert_eq!(app.by, Metric::Rate);
+    app.key(KeyCode::Char('f'));
+    for letter in ":443q".chars() {
+        assert_eq!(app.key(KeyCode::Char(letter)), Action::Nothing);
+    }
+    app.key(KeyCode::Backspace);
+    assert_eq!(app.key(KeyCode::Enter), Action::Filter(":443".into()));
+    assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
+}
+
+#[test]
+fn a_filter_hides_flows_and_a_wrong_one_is_explained() {
+    let mut shown = shown();
+    shown.set_filter("net 198.51.100.0/24").unwrap();
+    assert_eq!(shown.table.flows(), 2);
+    assert!(shown.set_filter(":99999").unwrap_err().contains("65535"));
+    assert_eq!(shown.filter_text(), "net 198.51.100.0/24");
+    let ends = |address: &str| {
+        let end = |address: &str| Endpoint { address: address.parse().unwrap(), port: 1 };
+        Ends { src: end("192.0.2.1"), dst: end(address) }
+    };
+    assert!(shown.admits(&ends("198.51.100.1"), Protocol(6)) && !shown.admits(&ends("203.0.113.1"), Protocol(6)));
+    shown.set_filter(" ").unwrap();
+    assert!(shown.admits(&ends("203.0.113.1"), Protocol(6)));
+}
+
+#[test]
+fn bars_are_as_high_as_values_and_unknown_ones_are_gaps() {
+    let values = [None, Some(0.0), Some(4.0), Some(8.0)];
+    assert_eq!(sparkline(values.into_iter(), 10), " ▁▅█");
+    assert_eq!(sparkline(values.into_iter(), 2), "▅█");
+    assert_eq!(sparkline([Some(0.0); 3].into_iter(), 5), "▁▁▁");
+    assert_eq!((fit("abc", 3), fit("abcd", 3), fit("abc", 0)), ("abc".into(), "ab…".into(), String::new()));
+}

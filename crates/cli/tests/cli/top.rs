@@ -1,0 +1,272 @@
+//! `dwell top` on connections of this test: in a terminal (tmux), and as one table.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use dwell_testbed::skip::lacks_program;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    records::objects,
+    support::{DWELL, dwell},
+};
+
+/// Connections of which one has small requests, and one sends as much as it can. They end with the test.
+struct Traffic {
+    port: u16,
+    _listener: TcpListener,
+}
+
+impl Traffic {
+    fn start() -> Traffic {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || {
+            let client = TcpStream::connect(address).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let (mut client, mut server) = connect();
+        thread::spawn(move || {
+            let mut request = [0; 100];
+            while server.read_exact(&mut request).is_ok() && server.write_all(&request).is_ok() {}
+        });
+        thread::spawn(move || {
+            let mut answer = [0; 100];
+            while client.write_all(&answer).is_ok() && client.read_exact(&mut answer).is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let (mut sender, mut reader) = connect();
+        thread::spawn(move || while sender.write_all(&[0; 65536]).is_ok() {});
+        thread::spawn(move || {
+            while reader.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Traffic { port: address.port(), _listener: listener }
+    }
+}
+
+/// A terminal with a program in it, and its end.
+struct Terminal {
+    folder: TempDir,
+}
+
+impl Terminal {
+    fn start(width: u16, height: u16, command: &str) -> Terminal {
+        let terminal = Terminal { folder: tempfile::tempdir().unwrap() };
+        // What is printed after the screen shows that the terminal is as it was.
+        let command = format!("cd {}; {command}; echo \"status=$?\"; stty -a; cat", terminal.folder.path().display());
+        let (width, height) = (width.to_string(), height.to_string());
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, "sh", "-c", &command]);
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let socket = self.folder.path().join("tmux");
+        let run = Command::new("tmux").arg("-S").arg(socket).args(["-u"]).args(arguments).output().unwrap();
+        assert!(run.status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap()
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// Waits until the screen is as it must be.
+    fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_there(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "never {what}:\n{screen}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn shows(&self, text: &str) -> String {
+        self.wait(text, |screen| screen.contains(text))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let socket = self.folder.path().join("tmux");
+        let _ = Command::new("tmux").arg("-S").arg(socket).arg("kill-server").output();
+    }
+}
+
+fn top(port: u16, options: &str) -> String {
+    format!("{DWELL} top --port {port} --interval 500ms {options}")
+}
+
+#[test]
+fn a_table_for_scripts_has_the_processes_and_figures_of_connections() {
+    let traffic = Traffic::start();
+    let port = traffic.port.to_string();
+    let arguments = ["top", "--once", "--port", &port, "--sort", "rate", "--format", "jsonl"];
+    let run = dwell(&arguments);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    let rows = objects(&run.stdout);
+    assert_eq!(rows.len(), 5, "both ends of two connections, and a status: {run}");
+    for (rank, row) in (1..=4).zip(&rows) {
+        assert_eq!((&row["type"], &row["rank"]), (&"top.row".into(), &Value::from(rank)), "{row}");
+        assert_eq!(row["pid"], std::process::id(), "{row}");
+        assert!(row["process"].is_string() && row["rate_bps"].as_u64().is_some_and(|bps| bps > 0), "{row}");
+    }
+    let rates: Vec<_> = rows[..4].iter().map(|row| row["rate_bps"].as_u64().unwrap()).collect();
+    assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
+    // The sender's buffer is full, and the reader is slow.
+    assert!(rows[..4].iter().any(|row| row["send_buffer_ns"].as_u64().is_some_and(|ns| ns > 1_000_000)), "{run}");
+    assert_eq!(rows[4]["type"], "top.status");
+    assert_eq!(rows[4]["counters"]["flows"], 4);
+
+    let run = dwell(&["top", "--once", "--port", &port, "--view", "processes", "--no-names", "--format", "jsonl"]);
+    let row = &objects(&run.stdout)[0];
+    assert_eq!((&row["flows"], &row["pid"]), (&4.into(), &Value::from(std::process::id())), "{run}");
+    assert_eq!((&row["process"], &row["flow"]), (&Value::Null, &Value::Null), "{run}");
+
+    let run = dwell(&["top", "--once", "--port", &port, "--top", "1"]);
+    assert!(run.stdout.contains("3 rows not shown"), "{run}");
+}
+
+#[test]
+fn without_a_terminal_it_names_the_option_for_scripts() {
+    let run = dwell(&["top"]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
+    assert!(run.stderr.contains("--once"), "{run}");
+}
+
+#[test]
+fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let traffic = Traffic::start();
+    let terminal = Terminal::start(80, 24, &top(traffic.port, ""));
+    let screen = terminal.shows("4 flows");
+    assert!(screen.contains("▼RTT") && screen.contains("TREND"), "{screen}");
+    // Names of processes are cut by the kernel.
+    let own = fs::read_to_string("/proc/self/comm").unwrap();
+    assert!(screen.contains(own.trim()), "{screen}");
+
+    terminal.keys(&["?"]);
+    terminal.shows("dwell top: keys");
+    terminal.keys(&["Escape"]);
+    terminal.shows("▼RTT");
+    terminal.keys(&["2"]);
+    terminal.wait("the view of peers", |screen| screen.contains("PEER") && screen.contains("localhost"));
+    terminal.keys(&["n"]);
+    terminal.shows("127.0.0.1");
+    terminal.keys(&["1", "Right"]);
+    terminal.shows("▼RESP");
+    terminal.keys(&["Left", "Left"]);
+    terminal.shows("▼BIT/S");
+    terminal.keys(&["f", ":1", "Enter"]);
+    terminal.shows("0 flows");
+    terminal.keys(&["f", "BSpace", "BSpace", "x", "Enter"]);
+    terminal.shows("filter 'x'");
+    terminal.keys(&["f", "BSpace", "BSpace", "Enter"]);
+    terminal.shows("4 flows");
+    terminal.keys(&["s"]);
+    terminal.shows("4 rows are in dwell-top-flows-");
+    let saved = fs::read_dir(terminal.folder.path()).unwrap().flatten().map(|entry| entry.path());
+    let saved = saved.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    let saved: Vec<_> = saved.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert_eq!((saved.len(), objects(&saved[0]).len()), (1, 5));
+
+    terminal.keys(&["p"]);
+    terminal.shows("FROZEN");
+    let time = |screen: &str| screen.lines().next().unwrap().to_owned();
+    let frozen = time(&terminal.screen());
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(time(&terminal.screen()), frozen);
+    terminal.keys(&["p"]);
+    terminal.wait("going on", |screen| time(screen) != frozen);
+
+    terminal.keys(&["Enter"]);
+    terminal.shows("Where its time went");
+    let screen =
+        terminal.wait("an answer of dwell why", |screen| screen.contains("\ndwell why") && screen.contains("  █"));
+    assert!(screen.contains("send-buffer"), "{screen}");
+    terminal.keys(&["Escape"]);
+    terminal.shows("▼BIT/S");
+    terminal.keys(&["q"]);
+    let screen = terminal.shows("status=0");
+    assert!(!screen.contains("BIT/S"), "the screen is gone: {screen}");
+    let screen = terminal.shows("isig");
+    assert!(screen.contains(" icanon") && screen.contains(" echo ") && !screen.contains("-isig"), "{screen}");
+}
+
+#[test]
+fn a_narrow_screen_that_changes_its_size_is_drawn_anew() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let traffic = Traffic::start();
+    let terminal = Terminal::start(40, 12, &top(traffic.port, ""));
+    let screen = terminal.shows("▼RTT");
+    assert!(!screen.contains("TREND") && screen.contains("BIT/S"), "{screen}");
+    for (width, height, wanted) in [("120", "30", "TREND"), ("20", "5", "▼RTT"), ("100", "24", "TREND")] {
+        terminal.tmux(&["resize-window", "-x", width, "-y", height]);
+        terminal.shows(wanted);
+    }
+    terminal.keys(&["C-c"]);
+    terminal.shows("status=0");
+}
+
+#[test]
+fn signals_end_it_and_restore_the_terminal() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let traffic = Traffic::start();
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        let command = format!("sh -c 'echo $$ > pid; exec {}'", top(traffic.port, ""));
+        let terminal = Terminal::start(80, 24, &command);
+        terminal.shows("▼RTT");
+        let pid = fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
+        kill(Pid::from_raw(pid.trim().parse().unwrap()), signal).unwrap();
+        let screen = terminal.shows("status=0");
+        assert!(!screen.contains("▼RTT"), "{screen}");
+    }
+}
+
+/// With SIGHUP ignored, as under nohup, only the terminal itself tells that it is gone.
+#[test]
+fn a_terminal_that_is_closed_ends_it() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let traffic = Traffic::start();
+    for ignored in ["", "trap \"\" HUP; "] {
+        let command = format!("sh -c '{ignored}echo $$ > pid; exec {}'", top(traffic.port, ""));
+        let terminal = Terminal::start(80, 24, &command);
+        terminal.shows("▼RTT");
+        let pid = fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
+        terminal.tmux(&["kill-server"]);
+        let begun = Instant::now();
+        let is_there = || fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty());
+        while is_there() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it goes on without its terminal");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}

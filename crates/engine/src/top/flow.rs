@@ -1,0 +1,238 @@
+//! The state of one flow.
+
+use super::{Figures, Past, figures::Mean};
+use crate::{layers::Ends, measure::Sample, socket::Reading};
+
+/// A poll of a TCP socket of this host.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketReading<'a> {
+    /// The connection, from this host.
+    pub ends: Ends,
+    /// The kernel's number of the socket (SO_COOKIE).
+    pub cookie: u64,
+    /// The process that has the socket, if known.
+    pub pid: Option<u32>,
+    /// What the kernel reported.
+    pub reading: &'a Reading,
+}
+
+/// What limited a connection since dwell has seen it first, as shares of that time from 0 to 1, by the kernel's own clocks.
+/// The rest was idle.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Data was under way, limited by the congestion window or the path.
+    pub network: f64,
+    /// Limited by the receive window of the other end.
+    pub receiver: f64,
+    /// Limited by the size of the send buffer.
+    pub buffer: f64,
+}
+
+/// What a socket has counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    time_ns: u64,
+    acked: Option<u64>,
+    received: Option<u64>,
+    /// Bytes that were sent at least once.
+    left: Option<u64>,
+    waiting: Option<u64>,
+    segments: Option<u32>,
+    again: u32,
+    busy_us: Option<u64>,
+    receiver_us: Option<u64>,
+    buffer_us: Option<u64>,
+}
+
+impl Counts {
+    fn new(reading: &Reading) -> Counts {
+        let info = &reading.info;
+        Counts {
+            time_ns: reading.time_ns,
+            acked: info.bytes_acked,
+            received: info.bytes_received,
+            left: info.bytes_sent.zip(info.bytes_retransmitted).map(|(sent, again)| sent.saturating_sub(again)),
+            waiting: info.notsent_bytes.map(u64::from),
+            segments: info.data_segments_out,
+            again: info.retransmissions,
+            busy_us: info.busy_us,
+            receiver_us: info.receiver_limited_us,
+            buffer_us: info.buffer_limited_us,
+        }
+    }
+}
+
+/// What packets have shown of a flow since the last interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Packets {
+    /// Round trips from the point where they were seen, to `dst` and to `src`.
+    to: [Mean; 2],
+    sent: u64,
+    again: u64,
+    /// Bytes of the flow so far: at the last interval, and now.
+    bytes: (Option<u64>, u64),
+    samples: u64,
+}
+
+/// The state of one flow.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flow {
+    /// 0 where the flow has no socket here.
+    cookie: u64,
+    pub(super) pid: Option<u32>,
+    first: Counts,
+    last: Counts,
+    /// The last reading of this interval.
+    now: Option<(Counts, u64, Option<u64>)>,
+    packets: Packets,
+    response: Mean,
+    /// When it was seen last, on the source's clock.
+    pub(super) seen_ns: u64,
+    pub(super) last_rtt_ns: Option<u64>,
+    pub(super) figures: Figures,
+    pub(super) past: Past,
+}
+
+impl Flow {
+    /// Returns true if a socket of this host has it.
+    pub(super) fn has_socket(&self) -> bool {
+        self.cookie != 0
+    }
+
+    /// Returns true if its socket was polled in this interval.
+    pub(super) fn is_polled(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Adds a poll of its socket.
+    pub(super) fn poll(&mut self, socket: &SocketReading<'_>) {
+        let reading = socket.reading;
+        let counts = Counts::new(reading);
+        if self.cookie != socket.cookie {
+            // The first one, or another connection with the same ends.
+            self.cookie = socket.cookie;
+            self.first = counts;
+            self.last = Counts::default();
+        }
+        self.pid = socket.pid.or(self.pid);
+        self.seen_ns = reading.time_ns;
+        let silence_ns = u64::from(reading.info.last_data_sent_ms) * 1_000_000;
+        let rtt_ns = (reading.info.rtt_us > 0).then(|| u64::from(reading.info.rtt_us) * 1_000);
+        self.now = Some((counts, silence_ns, rtt_ns));
+    }
+
+    /// Adds a round trip to `dst`, or to `src`.
+    pub(super) fn sample(&mut self, sample: &Sample, to_src: bool) {
+        let packets = &mut self.packets;
+        packets.to[usize::from(to_src)].add(sample.rtt_ns);
+        packets.sent += sample.path.sent;
+        packets.again += sample.path.retransmitted;
+        packets.bytes.1 = packets.bytes.1.max(sample.bytes);
+        packets.samples += 1;
+        self.seen_ns = self.seen_ns.max(sample.time_ns);
+    }
+
+    /// Adds an estimate of how long the server took to respond.
+    pub(super) fn respond(&mut self, time_ns: u64, response_ns: u64) {
+        self.response.add(response_ns);
+        self.seen_ns = self.seen_ns.max(time_ns);
+    }
+
+    /// Takes over what packets have shown of the same flow, seen from the other end.
+    pub(super) fn adopt(&mut self, other: &Flow) {
+        self.packets = other.packets;
+        self.packets.to.swap(0, 1);
+        self.response = other.response;
+        self.past = other.past.clone();
+    }
+
+    /// Ends an interval of `length_ns`.
+    pub(super) fn end_interval(&mut self, length_ns: u64) {
+        self.figures = match self.now.take() {
+            Some((counts, silence_ns, rtt_ns)) => self.by_socket(counts, silence_ns, rtt_ns),
+            None => self.by_packets(length_ns),
+        };
+        self.figures.response_ns = std::mem::take(&mut self.response).get();
+        let packets = std::mem::take(&mut self.packets);
+        // Where no packet was seen, there was no sample either, and the count of bytes stays.
+        self.packets.bytes = match packets.samples {
+            0 => packets.bytes,
+            _ => (Some(packets.bytes.1), packets.bytes.1),
+        };
+        self.last_rtt_ns = self.figures.rtt_ns.or(self.last_rtt_ns);
+        self.past.push(&self.figures);
+    }
+
+    fn by_socket(&mut self, now: Counts, silence_ns: u64, rtt_ns: Option<u64>) -> Figures {
+        let last = std::mem::replace(&mut self.last, now);
+        // Round trips as packets show them are of this interval; that of the socket is smoothed.
+        let seen = self.packets.to[0].get();
+        if last.time_ns == 0 {
+            self.last_rtt_ns = rtt_ns;
+            return Figures { rtt_ns: seen, ..Figures::default() };
+        }
+        let length_ns = now.time_ns.saturating_sub(last.time_ns).max(1);
+        let since = |of: fn(&Counts) -> Option<u64>| of(&now).zip(of(&last)).map(|(b, a)| b.saturating_sub(a));
+        let (acked, received) = (since(|counts| counts.acked), since(|counts| counts.received));
+        let bps = |bytes: Option<u64>| bytes.map(|bytes| bps(bytes, length_ns));
+        let is_fresh = acked.is_some_and(|bytes| bytes > 0);
+        Figures {
+            rtt_ns: seen.or(rtt_ns.filter(|_| is_fresh)),
+            response_ns: None,
+            send_buffer_ns: wait(&last, &now, silence_ns),
+            segments_sent: now.segments.zip(last.segments).map(|(b, a)| b.wrapping_sub(a).into()),
+            retransmissions: Some(now.again.wrapping_sub(last.again).into()),
+            sent_bps: bps(acked),
+            received_bps: bps(received),
+            rate_bps: bps(acked.zip(received).map(|(a, b)| a.saturating_add(b))),
+        }
+    }
+
+    /// Round trips of both sides add up to that from end to end.
+    fn by_packets(&self, length_ns: u64) -> Figures {
+        let packets = &self.packets;
+        if packets.samples == 0 {
+            return Figures::default();
+        }
+        let [there, here] = packets.to.map(|mean| mean.get());
+        let (before, bytes) = packets.bytes;
+        Figures {
+            rtt_ns: there.map_or(here, |there| Some(there.saturating_add(here.unwrap_or(0)))),
+            segments_sent: Some(packets.sent),
+            retransmissions: Some(packets.again),
+            rate_bps: before.map(|before| bps(bytes.saturating_sub(before), length_ns)),
+            ..Figures::default()
+        }
+    }
+
+    /// Returns what limited it. `None` without two polls of a socket, or where the kernel keeps no such clocks.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        let length = self.last.time_ns.checked_sub(self.first.time_ns).filter(|ns| *ns > 0)? as f64;
+        let share = |of: fn(&Counts) -> Option<u64>| {
+            let us = of(&self.last)?.saturating_sub(of(&self.first)?);
+            Some((us as f64 * 1e3 / length).min(1.0))
+        };
+        let busy = share(|counts| counts.busy_us)?;
+        let receiver = share(|counts| counts.receiver_us)?.min(busy);
+        let buffer = share(|counts| counts.buffer_us)?.min(busy - receiver);
+        Some(Limits { network: busy - receiver - buffer, receiver, buffer })
+    }
+}
+
+/// The mean wait of the bytes that left between two polls: the mean of the bytes that waited at the polls, divided by
+/// the rate at which they left. If none left, those that wait have done so for the silence at least.
+fn wait(last: &Counts, now: &Counts, silence_ns: u64) -> Option<u64> {
+    let (before, waiting) = (last.waiting?, now.waiting?);
+    let left = now.left?.saturating_sub(last.left?);
+    if left == 0 {
+        return (waiting > 0).then_some(silence_ns);
+    }
+    let length_ns = now.time_ns.saturating_sub(last.time_ns);
+    let wait = u128::from(before + waiting) * u128::from(length_ns) / (2 * u128::from(left));
+    Some(u64::try_from(wait).unwrap_or(u64::MAX))
+}
+
+fn bps(bytes: u64, length_ns: u64) -> u64 {
+    let bps = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(length_ns.max(1));
+    u64::try_from(bps).unwrap_or(u64::MAX)
+}

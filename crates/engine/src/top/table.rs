@@ -1,0 +1,228 @@
+//! All flows of the screen, and the rows that they make.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, hash_map::Entry},
+};
+
+use super::{Figures, FlowKey, Limits, Metric, Past, RowKey, SocketReading, View, figures::Sums, flow::Flow};
+use crate::{
+    layers::Ends,
+    measure::{Endpoint, Protocol, Sample},
+    rtt::Prefix,
+};
+
+const TCP: Protocol = Protocol(6);
+
+/// How flows are kept and grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Flows that are kept apart at once; each takes about 1.2 KB.
+    pub max_flows: usize,
+    /// Time without a packet after which a flow without a socket is forgotten.
+    pub idle_ns: u64,
+    /// Prefix length of IPv4 groups.
+    pub prefix4: u8,
+    /// Prefix length of IPv6 groups.
+    pub prefix6: u8,
+}
+
+/// A line of the screen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// What it is about.
+    pub key: RowKey,
+    /// The number of its flows.
+    pub flows: u64,
+    /// The process that has the flow; `None` for several flows, but those of one process.
+    pub pid: Option<u32>,
+    /// The figures of the last interval.
+    pub figures: Figures,
+    /// The round trip that was measured last, maybe in an earlier interval. `None` of several flows.
+    pub last_rtt_ns: Option<u64>,
+}
+
+/// Several flows.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    flows: u64,
+    sums: Sums,
+    figures: Figures,
+    past: Past,
+}
+
+/// Flows in bounded memory.
+#[derive(Debug, Clone)]
+pub struct Table {
+    settings: Settings,
+    flows: HashMap<FlowKey, Flow>,
+    groups: HashMap<RowKey, Group>,
+    end_ns: Option<u64>,
+    /// Readings and samples of flows beyond the limit, in this interval and in the last.
+    omitted: (u64, u64),
+}
+
+impl Table {
+    /// Creates a table without flows.
+    pub fn new(settings: Settings) -> Table {
+        Table { settings, flows: HashMap::new(), groups: HashMap::new(), end_ns: None, omitted: (0, 0) }
+    }
+
+    /// Returns the number of flows.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Returns the number of readings and samples of the last interval whose flows found no room.
+    pub fn omitted(&self) -> u64 {
+        self.omitted.1
+    }
+
+    /// Adds a poll of a socket.
+    pub fn socket(&mut self, socket: &SocketReading<'_>) {
+        let key = FlowKey { ends: socket.ends, protocol: TCP };
+        let is_new = !self.flows.contains_key(&key);
+        let other = if is_new { self.take_without_socket(&key.reversed()) } else { None };
+        let Some(flow) = self.flow(key) else {
+            return;
+        };
+        if let Some(other) = other {
+            flow.adopt(&other);
+        }
+        flow.poll(socket);
+    }
+
+    /// Adds a round trip that packets have shown.
+    pub fn sample(&mut self, sample: &Sample) {
+        let ends = Ends { src: sample.src, dst: sample.dst };
+        let (key, is_reversed) = self.known(FlowKey { ends, protocol: sample.protocol });
+        if let Some(flow) = self.flow(key) {
+            flow.sample(sample, is_reversed);
+        }
+    }
+
+    /// Adds an estimate of how long `server` took to respond to `client`.
+    pub fn response(&mut self, time_ns: u64, client: Endpoint, server: Endpoint, protocol: Protocol, response_ns: u64) {
+        let (key, _) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol });
+        if let Some(flow) = self.flow(key) {
+            flow.respond(time_ns, response_ns);
+        }
+    }
+
+    /// Forgets flows that are no longer wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&FlowKey) -> bool) {
+        self.flows.retain(|key, _| is_wanted(key));
+    }
+
+    /// Ends an interval: computes all figures, and forgets the flows that have ended. Sockets must have been polled since
+    /// the last interval; those that were not have ended.
+    pub fn end_interval(&mut self, now_ns: u64) {
+        let last_ns = self.end_ns.replace(now_ns);
+        let length_ns = now_ns.saturating_sub(last_ns.unwrap_or(now_ns));
+        let idle_since_ns = now_ns.saturating_sub(self.settings.idle_ns);
+        self.flows.retain(|_, flow| if flow.has_socket() { flow.is_polled() } else { flow.seen_ns >= idle_since_ns });
+        self.groups.values_mut().for_each(|group| (group.flows, group.sums) = (0, Sums::default()));
+        for (key, flow) in &mut self.flows {
+            flow.end_interval(length_ns);
+            let peer = key.ends.dst.address;
+            let bits = if peer.is_ipv4() { self.settings.prefix4 } else { self.settings.prefix6 };
+            let prefix = Prefix::of(peer, bits);
+            for key in [RowKey::Peer(peer), RowKey::Prefix(prefix), RowKey::Process(flow.pid)] {
+                let group = self.groups.entry(key).or_default();
+                group.flows += 1;
+                group.sums.add(&flow.figures);
+            }
+        }
+        self.groups.retain(|_, group| group.flows > 0);
+        for group in self.groups.values_mut() {
+            group.figures = group.sums.figures();
+            group.past.push(&group.figures);
+        }
+        self.omitted = (0, self.omitted.0);
+    }
+
+    /// Returns the rows of a view, the worst first by a metric; rows for which it is unknown are last.
+    pub fn rows(&self, view: View, by: Metric) -> Vec<Row> {
+        let mut rows: Vec<Row> = match view {
+            View::Flows => self.flows.iter().map(|(key, flow)| flow_row(key, flow)).collect(),
+            View::Peers | View::Prefixes | View::Processes => {
+                let groups = self.groups.iter().filter(|(key, _)| view_of(key) == view);
+                groups.map(|(key, group)| group_row(key, group)).collect()
+            }
+        };
+        let rank = |row: &Row| (row.figures.value(by), row.figures.rate_bps);
+        rows.sort_unstable_by(|a, b| Reverse(rank(a)).cmp(&Reverse(rank(b))).then_with(|| a.key.cmp(&b.key)));
+        rows
+    }
+
+    /// Returns a row as it is now; `None` if it has ended.
+    pub fn row(&self, key: &RowKey) -> Option<Row> {
+        match key {
+            RowKey::Flow(flow) => self.flows.get(flow).map(|found| flow_row(flow, found)),
+            other => self.groups.get(other).map(|group| group_row(other, group)),
+        }
+    }
+
+    /// Returns the last intervals of a row.
+    pub fn past(&self, key: &RowKey) -> Option<&Past> {
+        match key {
+            RowKey::Flow(flow) => self.flows.get(flow).map(|flow| &flow.past),
+            other => self.groups.get(other).map(|group| &group.past),
+        }
+    }
+
+    /// Returns what limited a flow; `None` where that is not known.
+    pub fn limits(&self, key: &FlowKey) -> Option<Limits> {
+        self.flows.get(key)?.limits()
+    }
+
+    /// Returns the flow that stands in the table for this one, and whether it is the other way round there.
+    fn known(&self, key: FlowKey) -> (FlowKey, bool) {
+        let reversed = key.reversed();
+        if self.flows.contains_key(&key) {
+            (key, false)
+        } else if self.flows.contains_key(&reversed) || key.ends.src.port < key.ends.dst.port {
+            // Servers have the lower ports.
+            (reversed, true)
+        } else {
+            (key, false)
+        }
+    }
+
+    fn take_without_socket(&mut self, key: &FlowKey) -> Option<Flow> {
+        match self.flows.entry(*key) {
+            Entry::Occupied(entry) if !entry.get().has_socket() => Some(entry.remove()),
+            _ => None,
+        }
+    }
+
+    fn flow(&mut self, key: FlowKey) -> Option<&mut Flow> {
+        let is_full = self.flows.len() >= self.settings.max_flows;
+        match self.flows.entry(key) {
+            Entry::Occupied(entry) => Some(entry.into_mut()),
+            Entry::Vacant(entry) if !is_full => Some(entry.insert(Flow::default())),
+            Entry::Vacant(_) => {
+                self.omitted.0 += 1;
+                None
+            }
+        }
+    }
+}
+
+fn view_of(key: &RowKey) -> View {
+    match key {
+        RowKey::Flow(_) => View::Flows,
+        RowKey::Peer(_) => View::Peers,
+        RowKey::Prefix(_) => View::Prefixes,
+        RowKey::Process(_) => View::Processes,
+    }
+}
+
+fn flow_row(key: &FlowKey, flow: &Flow) -> Row {
+    Row { key: RowKey::Flow(*key), flows: 1, pid: flow.pid, figures: flow.figures, last_rtt_ns: flow.last_rtt_ns }
+}
+
+fn group_row(key: &RowKey, group: &Group) -> Row {
+    let pid = if let RowKey::Process(pid) = key { *pid } else { None };
+    Row { key: *key, flows: group.flows, pid, figures: group.figures, last_rtt_ns: None }
+}

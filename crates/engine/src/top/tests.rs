@@ -1,0 +1,219 @@
+use std::net::IpAddr;
+
+use super::*;
+use crate::{
+    measure::{Endpoint, Method, PathCounts, Sample, Tunnel},
+    socket::{Reading, TcpInfo},
+};
+
+const SECOND: u64 = 1_000_000_000;
+const SETTINGS: Settings = Settings { max_flows: 100, idle_ns: 5 * SECOND, prefix4: 24, prefix6: 48 };
+
+fn end(address: &str, port: u16) -> Endpoint {
+    Endpoint { address: address.parse().unwrap(), port }
+}
+
+fn to(address: &str, port: u16) -> Ends {
+    Ends { src: end("192.0.2.1", 443), dst: end(address, port) }
+}
+
+fn tcp(ends: Ends) -> RowKey {
+    RowKey::Flow(FlowKey { ends, protocol: Protocol(6) })
+}
+
+/// A socket that has sent this many bytes in segments of 1000, and now holds some that wait.
+fn reading(time_ns: u64, sent: u64, waiting: u32, rtt_us: u32) -> Reading {
+    let info = TcpInfo {
+        rtt_us,
+        bytes_acked: Some(sent + 1),
+        bytes_received: Some(0),
+        bytes_sent: Some(sent),
+        bytes_retransmitted: Some(0),
+        notsent_bytes: Some(waiting),
+        data_segments_out: Some((sent / 1000) as u32),
+        busy_us: Some(time_ns / 2000),
+        receiver_limited_us: Some(time_ns / 8000),
+        buffer_limited_us: Some(0),
+        last_data_sent_ms: 700,
+        ..TcpInfo::default()
+    };
+    Reading { time_ns, info, ..Reading::default() }
+}
+
+fn poll(table: &mut Table, ends: Ends, pid: u32, reading: &Reading) {
+    let cookie = u64::from(ends.dst.port) + 1;
+    table.socket(&SocketReading { ends, cookie, pid: Some(pid), reading });
+}
+
+fn sample(src: Endpoint, dst: Endpoint, time_ns: u64, rtt_ns: u64, bytes: u64) -> Sample {
+    Sample {
+        time_ns,
+        rtt_ns,
+        min_rtt_ns: rtt_ns,
+        base_ns: rtt_ns,
+        method: Method::TcpTimestamp,
+        handshake: false,
+        src,
+        dst,
+        protocol: Protocol(6),
+        interface: 1,
+        tunnel: Tunnel(0),
+        path: PathCounts { sent: 10, retransmitted: 1, ..PathCounts::default() },
+        packets: 1,
+        bytes,
+    }
+}
+
+fn figures(table: &Table, key: &RowKey) -> Figures {
+    table.row(key).unwrap().figures
+}
+
+#[test]
+fn an_interval_has_what_changed_between_two_polls() {
+    let mut table = Table::new(SETTINGS);
+    let ends = to("198.51.100.7", 5000);
+    poll(&mut table, ends, 9, &reading(SECOND, 1_000_000, 50_000, 20_000));
+    table.end_interval(SECOND);
+    let first = figures(&table, &tcp(ends));
+    assert_eq!(first, Figures::default(), "one poll shows no change");
+    assert_eq!(table.row(&tcp(ends)).unwrap().last_rtt_ns, Some(20_000_000));
+
+    let mut second = reading(2 * SECOND, 1_500_000, 150_000, 25_000);
+    second.info.retransmissions = 7;
+    poll(&mut table, ends, 9, &second);
+    table.end_interval(2 * SECOND);
+    let now = figures(&table, &tcp(ends));
+    assert_eq!(now.rtt_ns, Some(25_000_000));
+    assert_eq!((now.segments_sent, now.retransmissions), (Some(500), Some(7)));
+    assert_eq!((now.sent_bps, now.received_bps, now.rate_bps), (Some(4_000_000), Some(0), Some(4_000_000)));
+    // 100 KB wait on average, and 500 KB leave in a second.
+    assert_eq!(now.send_buffer_ns, Some(200_000_000));
+    let limits = table.limits(&FlowKey { ends, protocol: Protocol(6) }).unwrap();
+    assert!((limits.network - 0.375).abs() < 1e-6 && (limits.receiver - 0.125).abs() < 1e-6, "{limits:?}");
+}
+
+#[test]
+fn a_connection_without_traffic_has_an_old_round_trip_and_one_that_is_stuck_waits() {
+    let mut table = Table::new(SETTINGS);
+    let ends = to("198.51.100.7", 5000);
+    for second in 1..=2 {
+        poll(&mut table, ends, 9, &reading(second * SECOND, 1_000, 800, 20_000));
+        table.end_interval(second * SECOND);
+    }
+    let row = table.row(&tcp(ends)).unwrap();
+    assert_eq!((row.figures.rtt_ns, row.last_rtt_ns), (None, Some(20_000_000)));
+    assert_eq!(row.figures.send_buffer_ns, Some(700_000_000), "since the last byte was sent");
+    assert_eq!(row.figures.rate_bps, Some(0));
+}
+
+#[test]
+fn a_socket_that_is_not_polled_again_has_ended_and_one_with_its_ends_is_another() {
+    let mut table = Table::new(SETTINGS);
+    let ends = to("198.51.100.7", 5000);
+    poll(&mut table, ends, 9, &reading(SECOND, 1_000_000, 0, 20_000));
+    table.end_interval(SECOND);
+    let other = reading(2 * SECOND, 10, 0, 1_000);
+    table.socket(&SocketReading { ends, cookie: 77, pid: Some(9), reading: &other });
+    table.end_interval(2 * SECOND);
+    assert_eq!(figures(&table, &tcp(ends)), Figures::default(), "nothing is known of its past");
+    table.end_interval(3 * SECOND);
+    assert_eq!(table.flows(), 0);
+    assert!(table.rows(View::Peers, Metric::Rtt).is_empty());
+}
+
+#[test]
+fn rows_are_grouped_and_the_worst_is_first() {
+    let mut table = Table::new(SETTINGS);
+    let flows = [
+        (to("198.51.100.7", 5000), 9, 20_000),
+        (to("198.51.100.7", 5001), 10, 40_000),
+        (to("198.51.100.9", 5002), 9, 90_000),
+        (to("2001:db8::1", 5003), 9, 1_000),
+    ];
+    for second in 1..=2 {
+        for (ends, pid, rtt_us) in flows {
+            poll(&mut table, ends, pid, &reading(second * SECOND, second * 1_000, 0, rtt_us));
+        }
+        // It stays idle, so that its round trip is not known.
+        poll(&mut table, to("203.0.113.1", 5004), 9, &reading(second * SECOND, 1, 0, 900_000));
+        table.end_interval(second * SECOND);
+    }
+    let rtts = |view| {
+        let rows = table.rows(view, Metric::Rtt);
+        rows.iter().map(|row| (row.flows, row.figures.rtt_ns.map(|ns| ns / 1_000_000))).collect::<Vec<_>>()
+    };
+    assert_eq!(rtts(View::Flows), [(1, Some(90)), (1, Some(40)), (1, Some(20)), (1, Some(1)), (1, None)]);
+    assert_eq!(rtts(View::Peers), [(1, Some(90)), (2, Some(30)), (1, Some(1)), (1, None)]);
+    assert_eq!(rtts(View::Prefixes), [(3, Some(50)), (1, Some(1)), (1, None)]);
+    assert_eq!(rtts(View::Processes), [(1, Some(40)), (4, Some(37))]);
+    let peer: IpAddr = "198.51.100.7".parse().unwrap();
+    assert_eq!(figures(&table, &RowKey::Peer(peer)).rate_bps, Some(16_000));
+}
+
+#[test]
+fn packets_of_a_socket_s_flow_count_for_it_whichever_way_they_went() {
+    let ends = to("198.51.100.7", 5000);
+    let (here, there) = (ends.src, ends.dst);
+    for packets_first in [false, true] {
+        let mut table = Table::new(SETTINGS);
+        for second in 1..=2 {
+            let time_ns = second * SECOND;
+            let samples = |table: &mut Table| {
+                // This host is the server: it answers at once, and the client is 30 ms away.
+                table.sample(&sample(there, here, time_ns, 100_000, 0));
+                table.sample(&sample(here, there, time_ns, 30_000_000, 0));
+            };
+            if packets_first {
+                samples(&mut table);
+            }
+            poll(&mut table, ends, 9, &reading(time_ns, second * 1_000, 0, 20_000));
+            if !packets_first {
+                samples(&mut table);
+            }
+            table.end_interval(time_ns);
+        }
+        assert_eq!(table.flows(), 1);
+        assert_eq!(figures(&table, &tcp(ends)).rtt_ns, Some(30_000_000));
+    }
+}
+
+#[test]
+fn a_flow_of_others_has_the_round_trips_of_both_sides_and_is_forgotten_when_idle() {
+    let mut table = Table::new(SETTINGS);
+    let (client, server) = (end("10.0.0.1", 40_000), end("10.0.1.1", 80));
+    for second in 1..=2 {
+        table.sample(&sample(server, client, second * SECOND, 5_000_000, second * 500_000));
+        table.sample(&sample(client, server, second * SECOND, 20_000_000, second * 1_000_000));
+        table.response(second * SECOND, client, server, Protocol(6), 3_000_000);
+        table.end_interval(second * SECOND);
+    }
+    let key = tcp(Ends { src: client, dst: server });
+    let now = figures(&table, &key);
+    assert_eq!((now.rtt_ns, now.response_ns, now.rate_bps), (Some(25_000_000), Some(3_000_000), Some(8_000_000)));
+    assert_eq!((now.segments_sent, now.retransmissions), (Some(20), Some(2)));
+    table.end_interval(6 * SECOND);
+    assert_eq!(figures(&table, &key), Figures::default());
+    table.end_interval(8 * SECOND);
+    assert_eq!(table.flows(), 0);
+}
+
+#[test]
+fn flows_beyond_the_limit_are_counted() {
+    let mut table = Table::new(Settings { max_flows: 2, ..SETTINGS });
+    for port in 1..=5 {
+        poll(&mut table, to("198.51.100.7", port), 9, &reading(SECOND, 1_000, 0, 20_000));
+    }
+    table.end_interval(SECOND);
+    assert_eq!((table.flows(), table.omitted()), (2, 3));
+}
+
+#[test]
+fn the_past_has_the_newest_value_last_and_gaps_where_nothing_was_known() {
+    let mut past = Past::default();
+    for rtt_ns in [None, Some(1), Some(2)].into_iter().chain((3..=30).map(Some)) {
+        past.push(&Figures { rtt_ns, ..Figures::default() });
+    }
+    let values: Vec<_> = past.of(Metric::Rtt).collect();
+    assert_eq!((values.len(), values[0], values[PAST - 1]), (PAST, Some(7.0), Some(30.0)));
+    assert!(past.of(Metric::Rate).all(|value| value.is_none()));
+}

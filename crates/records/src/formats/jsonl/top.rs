@@ -1,0 +1,107 @@
+//! Objects of `dwell top`.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use dwell_engine::top::RowKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{FlowObject, Object, Objects};
+use crate::{Top, TopRow};
+
+/// A row of the screen in an interval: one flow, or all flows of a peer, a prefix or a process.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RowObject<'a> {
+    /// The length of the interval, which ended at `time`.
+    interval_ns: u64,
+    /// What the row stands for: "flows", "peers", "prefixes" or "processes".
+    view: &'a str,
+    /// The place of the row, from 1, the worst.
+    rank: u64,
+    /// What the rows are ranked by: "rtt", "response", "send-buffer", "retransmissions" or "rate".
+    rank_by: &'a str,
+    /// The flow, from the end in this host. Null for several flows.
+    flow: Option<FlowObject>,
+    /// The address at the other end. Null for flows of several peers.
+    peer: Option<IpAddr>,
+    /// The name of that address in /etc/hosts. Null where it has none, or with `--no-names`.
+    peer_name: Option<&'a str>,
+    /// The prefix of such addresses. Null unless rows stand for prefixes.
+    prefix: Option<Cow<'a, str>>,
+    /// The process that has the flow. Null where it is not known, and for flows of several processes.
+    pid: Option<u32>,
+    /// The name of that process. Null where it is not known, or with `--no-names`.
+    process: Option<&'a str>,
+    /// The name of the server's port in /etc/services. Null where it has none, or with `--no-names`.
+    service: Option<&'a str>,
+    /// The number of flows.
+    flows: u64,
+    /// The round trip in the interval; of several flows the mean. Null if nothing was acknowledged.
+    rtt_ns: Option<u64>,
+    /// The last round trip that was measured, maybe before the interval. Null for several flows.
+    last_rtt_ns: Option<u64>,
+    /// How long the server took to respond; of several flows the mean.
+    response_ns: Option<u64>,
+    /// How long bytes waited in the send buffer; of several flows the mean.
+    send_buffer_ns: Option<u64>,
+    /// Segments with data that were sent, including those sent again.
+    segments_sent: Option<u64>,
+    /// Segments that were sent again.
+    retransmissions: Option<u64>,
+    /// Acknowledged bits per second.
+    sent_bps: Option<u64>,
+    /// Received bits per second.
+    received_bps: Option<u64>,
+    /// Bits per second in both directions.
+    rate_bps: Option<u64>,
+}
+
+impl Object for RowObject<'_> {
+    const KINDS: &'static [&'static str] = &["top.row"];
+}
+
+/// Writes one object per row.
+pub(super) fn rows(top: &Top<'_>, objects: &mut Objects<'_>) {
+    for (rank, row) in (1..).zip(top.rows) {
+        objects.write(Some(top.end_ns), &object(top, rank, row));
+    }
+}
+
+fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
+    let TopRow { row, process, service, peer: peer_name, .. } = named;
+    let (mut flow, mut peer, mut prefix) = (None, None, None);
+    match &row.key {
+        RowKey::Flow(key) => {
+            let ends = &key.ends;
+            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None));
+            peer = Some(ends.dst.address);
+        }
+        RowKey::Peer(address) => peer = Some(*address),
+        RowKey::Prefix(found) => prefix = Some(found.to_string().into()),
+        RowKey::Process(_) => {}
+    }
+    let figures = &row.figures;
+    RowObject {
+        interval_ns: top.length_ns,
+        view: top.view.name(),
+        rank,
+        rank_by: top.by.name(),
+        flow,
+        peer,
+        peer_name: peer_name.as_deref(),
+        prefix,
+        pid: row.pid,
+        process: process.as_deref(),
+        service: service.as_deref(),
+        flows: row.flows,
+        rtt_ns: figures.rtt_ns,
+        last_rtt_ns: row.last_rtt_ns,
+        response_ns: figures.response_ns,
+        send_buffer_ns: figures.send_buffer_ns,
+        segments_sent: figures.segments_sent,
+        retransmissions: figures.retransmissions,
+        sent_bps: figures.sent_bps,
+        received_bps: figures.received_bps,
+        rate_bps: figures.rate_bps,
+    }
+}
