@@ -1,6 +1,9 @@
 //! Values that several verbs take.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 /// A length of time as people write it: "100ms", "1s", "2m", "0".
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -34,6 +37,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// Where to listen.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned())
+}
+
+/// An address to serve at; a port alone is one of this host, which no other host can reach.
+pub fn served_at(text: &str) -> Result<SocketAddr, String> {
+    match text.parse() {
+        Ok(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        Err(_) => socket(text).map_err(|error| format!("{error}, or a port alone for 127.0.0.1")),
+    }
 }
 
 /// Nanoseconds, as the engine counts.

@@ -1,23 +1,23 @@
 //! Options by which agents and collectors know each other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use dwell_fleet::{Identity, Key};
+use dwell_fleet::{Identity, Key, wire::AgentName};
 
-use crate::exit::Failure;
+use crate::{exit::Failure, tell::tell};
 
-/// A shared key, or certificates.
+/// A key, or certificates.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct IdentityArgs {
-    /// The key that agents and collector share: a file that others cannot read, as
-    /// `dwell collect --new-key FILE` makes it
+    /// Key file that others cannot read: of an agent, as `dwell collect --new-agent NAME` makes it; of a collector, as
+    /// `dwell collect --new-key FILE` does. An agent may have a copy of the latter, for trying out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cert", "key", "ca"])]
     key_file: Option<PathBuf>,
 
-    /// Own certificate in PEM form, instead of a shared key; a collector's must be for the name by
-    /// which its agents connect
+    /// Own certificate in PEM form, instead of a key; a collector's must be for the host name by which its agents
+    /// connect, an agent's for the agent's name
     #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
     cert: Option<PathBuf>,
 
@@ -31,15 +31,43 @@ pub struct IdentityArgs {
 }
 
 impl IdentityArgs {
-    /// Reads the files.
-    pub fn identity(&self) -> Result<Identity, Failure> {
+    /// Reads the files. An agent's key tells its name too.
+    pub fn identity(&self) -> Result<(Identity, Option<AgentName>), Failure> {
         let IdentityArgs { key_file, cert, key, ca } = self;
         match (key_file, cert, key, ca) {
-            (Some(file), ..) => Ok(Identity::from_key(&Key::read(file)?)),
-            (None, Some(cert), Some(key), Some(ca)) => Ok(Identity::from_certificates(cert, key, ca)?),
+            (Some(file), ..) => {
+                let key = Key::read(file)?;
+                Ok((Identity::from_key(&key), key.agent().cloned()))
+            }
+            (None, Some(cert), Some(key), Some(ca)) => Ok((Identity::from_certificates(cert, key, ca)?, None)),
             _ => Err(Failure::usage(anyhow!(
-                "agents and collector must know each other: give both the same --key-file, or \
-                 --cert, --key and --ca"
+                "agents and collector must know each other: give each a --key-file, or --cert, --key and --ca"
+            ))),
+        }
+    }
+
+    /// Reads the files of a collector. With a list of agents, each has a key of its own; without one, they share the
+    /// collector's.
+    pub fn of_collector(&self, agents: Option<&Path>) -> Result<Identity, Failure> {
+        let Some(agents) = agents else {
+            let (identity, _) = self.identity()?;
+            if identity.is_shared() {
+                tell(format_args!(
+                    "agents share the collector's key: each host that has it can act as any agent, and as a collector; give \
+                     each a key of its own with --new-agent and --agents"
+                ));
+            }
+            return Ok(identity);
+        };
+        Ok(Identity::from_agents(&self.collector_key()?, agents)?)
+    }
+
+    /// Reads the collector's key.
+    pub fn collector_key(&self) -> Result<Key, Failure> {
+        match &self.key_file {
+            Some(file) => Ok(Key::read(file)?),
+            None => Err(Failure::usage(anyhow!(
+                "the keys of agents are made from that of the collector: name its --key-file"
             ))),
         }
     }

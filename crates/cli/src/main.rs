@@ -3,6 +3,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic where the output is closed or full")]
 
 mod cgroups;
+mod clock_mode;
 mod cmd;
 mod exit;
 mod fail_if;

@@ -14,7 +14,7 @@ use std::{
 use dwell_app::tell::tell;
 use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best};
 use dwell_fleet::{Agent, Secret, clock_session};
-use dwell_probes::clock::{Method, Prober, Round, Station};
+use dwell_probes::clock::{ClockMode, Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
 
 /// Agents whose clocks can be compared by XDP. Those of further agents are compared by sockets, or not at all.
@@ -84,10 +84,11 @@ struct Shared {
 }
 
 impl Clocks {
-    /// Loads what probers need. `pause` is the time between two rounds, `boot` the boot_id of our kernel.
-    pub fn new(pause: Duration, boot: String) -> Clocks {
+    /// Loads what probers need to stamp packets as `mode` says. `pause` is the time between two rounds, `boot` the boot_id
+    /// of our kernel.
+    pub fn new(pause: Duration, boot: String, mode: ClockMode) -> Clocks {
         Clocks(Arc::new(Shared {
-            station: Station::open(PROBERS),
+            station: Station::open(PROBERS, mode),
             pause,
             boot,
             by_host: Mutex::default(),
@@ -101,6 +102,11 @@ impl Clocks {
             ClockSource::Same => Some(BoundedTime { ns: host_ns, bound_ns: 0 }),
             ClockSource::Compared(clock) => clock.convert(host_ns),
         }
+    }
+
+    /// Forgets the clock of a host whose agent left long ago.
+    pub fn forget(&self, host: &str) {
+        self.clocks().remove(host);
     }
 
     /// Compares an agent's clock now and regularly from now on, and hands each sample to `report`. Waits for the first
@@ -274,7 +280,7 @@ mod tests {
 
     #[test]
     fn only_an_agent_on_our_kernel_has_our_clock() {
-        let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
+        let clocks = Clocks::new(FIRST_PAUSE, "ours".into(), ClockMode::Generic);
         let own = [192, 0, 2, 9];
         assert_eq!(watch(&clocks, &agent("ours", own)), ["same"]);
         let same = clocks.convert("web", 5).unwrap();
@@ -289,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_clock_is_known_until_its_host_starts_anew() {
-        let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
+        let clocks = Clocks::new(FIRST_PAUSE, "ours".into(), ClockMode::Generic);
         let there = [192, 0, 2, 1];
         watch(&clocks, &agent("first", there));
         let sample = clocks.add_round("web", &round(1_000_000)).unwrap();

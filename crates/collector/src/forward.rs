@@ -28,7 +28,8 @@ const MAX_WAITING: u64 = 4_000_000;
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// A spool that was full takes batches again when this share of its limit is free.
 const FREE: u64 = 10;
-/// One host's agent may fill this share of the spool; as long as less than half of it is taken, it may have more.
+/// Parts of the spool, of which one host's agent may fill one; fewer and larger ones while fewer hosts have rows in it. As
+/// long as less than half of it is taken, an agent may have more.
 const SHARE: u64 = 8;
 
 /// Hands rows to the thread that sends them.
@@ -154,7 +155,11 @@ impl Forward {
     /// Returns the hosts that have more than their share of a spool of which at least half is taken.
     pub fn crowding(&self, store: &Store) -> Result<Vec<String>, Error> {
         match store.spool_size().bytes >= self.limit_bytes / 2 {
-            true => Ok(store.hosts_beyond(self.limit_bytes / SHARE)?),
+            true => {
+                // One part is left for a host that has nothing there yet.
+                let parts = (store.spool_hosts() + 1).min(SHARE);
+                Ok(store.hosts_beyond(self.limit_bytes / parts)?)
+            }
             false => Ok(Vec::new()),
         }
     }

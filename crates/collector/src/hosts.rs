@@ -9,11 +9,19 @@ const MAX_HOSTS: usize = 1 << 16;
 /// Names of hooks of one host at most.
 const MAX_HOOKS: usize = 256;
 
+/// A host whose agent left this long ago may be forgotten: nothing of it waits any more.
+const FORGET_NS: u64 = 10 * 60 * 1_000_000_000;
+
 /// Numbers for the names of hosts, and what their agents named.
 #[derive(Debug, Default)]
 pub struct Hosts {
+    /// Empty where a host was forgotten.
     names: Vec<String>,
     numbers: HashMap<String, u32>,
+    /// Numbers of hosts that were forgotten.
+    free: Vec<u32>,
+    /// Hosts without an agent, and since when.
+    left: HashMap<u32, u64>,
     /// Of hosts whose agent is connected.
     by_number: HashMap<u32, AgentNames>,
 }
@@ -41,8 +49,11 @@ impl Hosts {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_owned());
+        let number = self.free.pop().unwrap_or(self.names.len() as u32);
+        match self.names.get_mut(number as usize) {
+            Some(free) => name.clone_into(free),
+            None => self.names.push(name.to_owned()),
+        }
         self.numbers.insert(name.to_owned(), number);
         number
     }
@@ -52,9 +63,26 @@ impl Hosts {
         &self.names[number as usize]
     }
 
-    /// Returns false for a new name when there are too many already.
-    pub fn may_come(&self, name: &str) -> bool {
-        self.names.len() < MAX_HOSTS || self.numbers.contains_key(name)
+    /// Returns false for a new name when there are too many already, and nothing can be forgotten. Calls `forget` with each
+    /// name that is.
+    pub fn may_come(&mut self, name: &str, now_ns: u64, mut forget: impl FnMut(&str)) -> bool {
+        if self.numbers.len() < MAX_HOSTS || self.numbers.contains_key(name) {
+            return true;
+        }
+        let is_old = |since_ns: &u64| now_ns.saturating_sub(*since_ns) > FORGET_NS;
+        for (number, _) in self.left.extract_if(|_, since_ns| is_old(since_ns)) {
+            let name = std::mem::take(&mut self.names[number as usize]);
+            self.numbers.remove(&name);
+            self.free.push(number);
+            forget(&name);
+        }
+        self.numbers.len() < MAX_HOSTS
+    }
+
+    /// Notes that a host's agent is there.
+    pub fn arrive(&mut self, name: &str) {
+        let number = self.number(name);
+        self.left.remove(&number);
     }
 
     /// Notes the value of a host's counter.
@@ -78,11 +106,11 @@ impl Hosts {
         hooks.contains(hook) || hooks.len() < MAX_HOOKS && hooks.insert(hook.to_owned())
     }
 
-    /// Forgets the names of an agent that has left, but for the host's own.
-    pub fn leave(&mut self, host: &str) {
-        if let Some(number) = self.numbers.get(host) {
-            self.by_number.remove(number);
-        }
+    /// Notes that a host has no agent any more, and forgets what that named.
+    pub fn leave(&mut self, host: &str, now_ns: u64) {
+        let number = self.number(host);
+        self.by_number.remove(&number);
+        self.left.insert(number, now_ns);
     }
 }
 
@@ -105,17 +133,25 @@ mod tests {
         assert!(hosts.note_hook(web, "0"));
         // Others have their own.
         assert_eq!(hosts.note_counter(db, "one more", 1), CounterValue::Changed);
-        hosts.leave("web");
+        hosts.leave("web", 0);
         assert_eq!(hosts.by_number.len(), 1);
         assert_eq!(hosts.number("web"), web);
     }
 
     #[test]
-    fn names_of_hosts_have_a_bound() {
+    fn names_of_hosts_have_a_bound_and_old_ones_are_forgotten() {
+        let may_come = |hosts: &mut Hosts, name, now_ns| hosts.may_come(name, now_ns, |_| {});
         let mut hosts = Hosts::default();
-        (0..MAX_HOSTS).for_each(|number| {
-            hosts.number(&number.to_string());
-        });
-        assert!(hosts.may_come("0") && !hosts.may_come("one more"));
+        (0..MAX_HOSTS).for_each(|number| hosts.arrive(&number.to_string()));
+        assert!(may_come(&mut hosts, "0", 0) && !may_come(&mut hosts, "one more", 0));
+        let number = hosts.number("5");
+        hosts.leave("5", 1_000);
+        assert!(!may_come(&mut hosts, "one more", FORGET_NS), "bytes of it may wait");
+        hosts.leave("6", 2_000);
+        hosts.arrive("6");
+        assert!(may_come(&mut hosts, "one more", FORGET_NS + 1_001));
+        hosts.arrive("one more");
+        assert_eq!((hosts.number("one more"), hosts.name(number)), (number, "one more"));
+        assert!(!may_come(&mut hosts, "5", FORGET_NS * 9) && may_come(&mut hosts, "6", FORGET_NS * 9));
     }
 }

@@ -30,6 +30,7 @@ use dwell_app::{stop::Stop, tell::tell};
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
+use dwell_probes::clock::ClockMode;
 use dwell_records::Output;
 use dwell_socket::clock::boot_id;
 use dwell_store::{Address, Login, Server as ClickHouse, Store};
@@ -60,6 +61,8 @@ pub struct Options {
     pub join: Config,
     /// Time between two comparisons of a host's clock; the first ones follow faster.
     pub sync_interval: Duration,
+    /// What may take the timestamps at devices.
+    pub clock_mode: ClockMode,
     /// Bytes per second that each agent may send, and ten times as many at once.
     pub agent_rate: u64,
     /// Where tables of paths are printed, if they are.
@@ -105,9 +108,10 @@ fn run_within(
     stop: &Stop,
     on_listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let Options { listen, identity, destination, join, sync_interval, agent_rate, print, registry } = options;
+    let Options { listen, identity, destination, join, sync_interval, clock_mode, agent_rate, print, registry } =
+        options;
     let (store, forward) = open(destination)?;
-    let clocks = Clocks::new(sync_interval, boot_id().map_err(Error::Boot)?);
+    let clocks = Clocks::new(sync_interval, boot_id().map_err(Error::Boot)?, clock_mode);
     let (front, jobs, gate) = queue(clocks.clone(), agent_rate);
     let gate_of_collector = Arc::clone(&gate);
     let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    net::IpAddr,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_fleet::{Agent, Busy, Handler, wire::Batch};
+use dwell_fleet::{Agent, Busy, Handler, peer_host, wire::Batch};
 
 use crate::{
     clocks::{ClockSample, Clocks},
-    quota::{Quotas, cost},
+    quota::{Quotas, cost, cost_of_rows},
 };
 
 /// Jobs that may wait, among them batches of up to 8 MiB each on the wire; agents wait beyond.
@@ -40,9 +41,15 @@ pub enum Job {
     Clock(ClockSample),
 }
 
+/// Agents at one address may send this many times as much together as one agent: a holder of a shared key may choose as
+/// many names as it likes.
+const AGENTS_PER_ADDRESS: u64 = 8;
+
 /// What the writing thread lets the threads of agents know, and what these have counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gate {
+    by_agent: Quotas<String>,
+    by_address: Quotas<IpAddr>,
     is_full: AtomicBool,
     /// Hosts that have more than their share of the spool.
     crowding: Mutex<HashSet<String>>,
@@ -60,6 +67,37 @@ enum Deferral {
 }
 
 impl Gate {
+    /// Lets each agent send this many bytes per second.
+    pub fn new(agent_rate: u64) -> Gate {
+        Gate {
+            by_agent: Quotas::new(agent_rate),
+            by_address: Quotas::new(agent_rate.saturating_mul(AGENTS_PER_ADDRESS)),
+            is_full: AtomicBool::default(),
+            crowding: Mutex::default(),
+            deferred: Default::default(),
+            samples_dropped: AtomicU64::default(),
+        }
+    }
+
+    /// Counts rows that are written because of what a host's agent sent before.
+    pub fn charge_rows(&self, host: &str, rows: usize) {
+        self.by_agent.charge(&host.to_owned(), cost_of_rows(rows), Instant::now());
+    }
+
+    fn take_quota(&self, agent: &Agent, bytes: usize) -> Result<(), Busy> {
+        let now = Instant::now();
+        let address = peer_host(agent.address.ip());
+        let busy = |wait, reason| self.busy(Deferral::Quota, wait, reason);
+        self.by_address
+            .take(&address, 0, now)
+            .map_err(|wait| busy(wait, "agents at this address send more than --agent-rate allows"))?;
+        self.by_agent
+            .take(&agent.name.as_str().to_owned(), bytes, now)
+            .map_err(|wait| busy(wait, "this agent sends more than --agent-rate allows"))?;
+        self.by_address.charge(&address, bytes, now);
+        Ok(())
+    }
+
     /// Sets whether the spool takes nothing, and which hosts have more than their share of it.
     pub fn set(&self, is_full: bool, crowding: Vec<String>) {
         self.is_full.store(is_full, Ordering::Relaxed);
@@ -141,7 +179,6 @@ impl Room {
 pub struct Front {
     jobs: Entrance,
     clocks: Clocks,
-    quotas: Quotas,
     gate: Arc<Gate>,
 }
 
@@ -162,9 +199,9 @@ pub struct Jobs {
 pub fn queue(clocks: Clocks, agent_rate: u64) -> (Arc<Front>, Jobs, Arc<Gate>) {
     let (sender, receiver) = mpsc::channel();
     let room = Arc::new(Room { left: Mutex::new(QUEUE), returned: Condvar::new() });
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(Gate::new(agent_rate));
     let jobs = Entrance { jobs: sender, room: Arc::clone(&room) };
-    let front = Front { jobs, clocks, quotas: Quotas::new(agent_rate), gate: Arc::clone(&gate) };
+    let front = Front { jobs, clocks, gate: Arc::clone(&gate) };
     (Arc::new(front), Jobs { jobs: receiver, room }, gate)
 }
 
@@ -218,12 +255,12 @@ impl Handler for Front {
 
     fn ready(&self, agent: &Agent) -> Result<(), Busy> {
         self.gate.check(agent.name.as_str())?;
-        self.take_quota(agent, 0)
+        self.gate.take_quota(agent, 0)
     }
 
     fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy> {
         self.gate.check(agent.name.as_str())?;
-        self.take_quota(agent, cost(&batch, bytes))?;
+        self.gate.take_quota(agent, cost(&batch, bytes))?;
         let (to_answer, answered) = mpsc::sync_channel(1);
         let sent = self.jobs.send(Job::Store(agent.clone(), batch, to_answer));
         // A batch that is stored later than this is recognized when it comes again.
@@ -234,14 +271,6 @@ impl Handler for Front {
     fn disconnected(&self, agent: &Agent, reason: &str) {
         self.clocks.leave(agent);
         let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
-    }
-}
-
-impl Front {
-    fn take_quota(&self, agent: &Agent, bytes: usize) -> Result<(), Busy> {
-        self.quotas
-            .take(&agent.name, bytes, Instant::now())
-            .map_err(|wait| self.gate.busy(Deferral::Quota, wait, "this agent sends more than --agent-rate allows"))
     }
 }
 

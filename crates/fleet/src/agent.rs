@@ -6,15 +6,13 @@ use dwell_engine::layers::ByteTrace;
 
 use crate::{
     Backlog, Uplink,
-    wire::{ByteTraces, Content, FlowReport, FlowRtt, IntervalReport},
+    wire::{ByteTraces, Content, FlowReport, FlowRtt, IntervalReport, MAX_FLOWS},
 };
 
 /// Time that traces wait for others, so that a batch is worth its cost.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 /// Maximum number of traces in a batch, some 60 bytes each.
 const MAX_TRACES: usize = 8192;
-/// Maximum number of flows in a batch, at most 30 KB each.
-const MAX_FLOWS: usize = 128;
 /// Name of the counter of batches that were dropped because the outbox was full.
 const BATCHES_DROPPED: &str = "batches_dropped";
 

@@ -39,6 +39,26 @@ pub enum Error {
         /// Maximum length, in bytes.
         max: usize,
     },
+    /// The file of an agent's key is malformed.
+    #[error("{} is not the key of an agent: make a new one with `dwell collect --new-agent NAME`", path.display())]
+    AgentKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The list of agents is malformed.
+    #[error("line {line} of {} is not the name of an agent, and the number of its key if that is not the first", path.display())]
+    Agents {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// An agent's key was given to a collector.
+    #[error("this is the key of an agent, which cannot act as a collector: name the collector's --key-file")]
+    NotCollector,
+    /// A collector's credentials were given to an agent.
+    #[error("these are the credentials of a collector, which cannot act as an agent")]
+    NotAgent,
     /// A certificate or its private key is malformed, or the two do not belong together.
     #[error("cannot use {}: {reason}", path.display())]
     Certificate {

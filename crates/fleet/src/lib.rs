@@ -24,6 +24,6 @@ pub use error::Error;
 pub use identity::{Identity, Key};
 pub use link::Secret;
 pub use outbox::{Backlog, BufferError, Outbox};
-pub use server::{Agent, Busy, Handler, Limits, Refusals, Server};
+pub use server::{Agent, Busy, Handler, Limits, Refusals, Server, peer_host};
 pub use session::clock_session;
 pub use uplink::{CollectorAddress, Event, Uplink};

@@ -7,7 +7,10 @@ use std::{
 };
 
 use dwell_socket::deadline::DeadlineStream;
-use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
+use rustls::{
+    ClientConnection, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, ServerName},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -23,10 +26,15 @@ const SECRET_LABEL: &[u8] = b"EXPORTER-dwell-fleet-1";
 /// Deadline for authentication and the agent's hello.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Deadline for each piece of a frame, of at most 64 KiB: some 17 kbit/s.
+pub(crate) const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Frames over TLS.
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
     pub(crate) secret: Secret,
+    /// The certificate or public key of an agent.
+    pub(crate) presented: Option<CertificateDer<'static>>,
 }
 
 impl Link {
@@ -36,18 +44,22 @@ impl Link {
         identity: &Identity,
         collector: ServerName<'static>,
     ) -> Result<Link, FrameError> {
-        let mut tls = ClientConnection::new(identity.client.clone(), collector).map_err(tls)?;
+        let mut tls = ClientConnection::new(identity.client().map_err(io::Error::other)?, collector).map_err(tls)?;
         let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream)?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
+        Ok(Link {
+            secret: secret.map_err(self::tls)?,
+            presented: None,
+            stream: Box::new(StreamOwned::new(tls, stream)),
+        })
     }
 
     /// Authenticates as a collector.
     pub(crate) fn accept(stream: TcpStream, identity: &Identity) -> Result<Link, FrameError> {
-        let mut tls = ServerConnection::new(identity.server.clone()).map_err(tls)?;
+        let mut tls = ServerConnection::new(identity.server().map_err(io::Error::other)?).map_err(tls)?;
         let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|io| {
@@ -59,12 +71,12 @@ impl Link {
             })?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
+        let presented = tls.peer_certificates().and_then(|all| all.first()).map(|first| first.clone().into_owned());
+        Ok(Link { secret: secret.map_err(self::tls)?, presented, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
-    /// Replaces the deadline by an idle timeout: from now on the other side may pause for at most `timeout`, between
-    /// messages and within one, which may be long and arrive over a slow path. Before the first call, everything must
-    /// be over within [`HANDSHAKE_TIMEOUT`].
+    /// Replaces the deadline by an idle timeout: from now on the other side may pause for at most `timeout` between
+    /// messages. Before the first call, everything must be over within [`HANDSHAKE_TIMEOUT`].
     pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
         self.stream.socket().set_idle_timeout(timeout);
     }
@@ -79,13 +91,16 @@ impl Link {
     }
 
     /// Receives the content of a frame, for whose memory `may_take` is asked as it arrives. Returns `None` for a frame
-    /// that had to be skipped.
+    /// that had to be skipped. Each piece of it must arrive within [`PIECE_TIMEOUT`], however its bytes are spread.
     pub(crate) fn receive_frame(
         &mut self,
         max_bytes: usize,
-        may_take: impl FnMut(usize) -> bool,
+        mut may_take: impl FnMut(usize) -> bool,
     ) -> Result<Option<Vec<u8>>, FrameError> {
-        wire::read_within(&mut self.stream, max_bytes, may_take)
+        wire::read_within(&mut self.stream, max_bytes, |stream, bytes| {
+            stream.socket().set_deadline(Instant::now() + PIECE_TIMEOUT);
+            bytes == 0 || may_take(bytes)
+        })
     }
 
     pub(crate) fn receive<M: DeserializeOwned>(&mut self, max_bytes: usize) -> Result<M, FrameError> {

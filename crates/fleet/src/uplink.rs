@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_socket::privilege::{self, Capability};
+
 use crate::{
     Backlog, Error, Identity, Outbox, Secret,
     link::{HANDSHAKE_TIMEOUT, Link},
@@ -124,7 +126,7 @@ impl Uplink {
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`], if the thread cannot be started.
+    /// [`Error::NotAgent`], if these are not the credentials of an agent; [`Error::Thread`], if the thread cannot be started.
     pub fn start(
         collector: CollectorAddress,
         identity: Identity,
@@ -132,6 +134,7 @@ impl Uplink {
         outbox: Outbox,
         on_event: impl FnMut(Event) + Send + 'static,
     ) -> Result<Uplink, Error> {
+        identity.client()?;
         let (stop, stopped) = mpsc::channel();
         let (running, ended) = mpsc::channel();
         let uplink = Uplink { outbox: Arc::new(outbox), stream: Arc::default(), stop, ended };
@@ -147,6 +150,8 @@ impl Uplink {
         thread::Builder::new()
             .name("uplink".into())
             .spawn(move || {
+                // It speaks to the network. On kernels before 5.19, whoever admits the collector to a map needs this one.
+                let _ = privilege::keep(&[Capability::Bpf]);
                 worker.run();
                 drop(running);
             })

@@ -1,8 +1,8 @@
-//! Exports of the intercepted calls that open connections.
+//! Exports of the intercepted calls that open connections, or change the rights of the program.
 #![allow(unsafe_code)]
 
 use dwell_socket::inside::{hooks, preload};
-use libc::{c_int, sockaddr, socklen_t};
+use libc::{c_char, c_int, c_long, c_ulong, gid_t, size_t, sockaddr, socklen_t, uid_t};
 
 /// Constructor, which the dynamic linker calls before main.
 #[used]
@@ -52,4 +52,59 @@ pub unsafe extern "C-unwind" fn accept4(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { hooks::accept4(fd, address, length, flags) }
+}
+
+macro_rules! changes {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// # Safety
+        /// As the call of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: the caller's promise.
+            unsafe { hooks::$name($($argument),*) }
+        }
+    )*};
+}
+
+changes! {
+    setuid(user: uid_t);
+    seteuid(user: uid_t);
+    setreuid(real: uid_t, effective: uid_t);
+    setresuid(real: uid_t, effective: uid_t, saved: uid_t);
+    setgid(group: gid_t);
+    setegid(group: gid_t);
+    setregid(real: gid_t, effective: gid_t);
+    setresgid(real: gid_t, effective: gid_t, saved: gid_t);
+    setgroups(count: size_t, groups: *const gid_t);
+    chroot(path: *const c_char);
+    unshare(flags: c_int);
+    setns(fd: c_int, kind: c_int);
+}
+
+/// prctl(2). Its variable arguments are passed as others are; those that the caller has left out are not read.
+///
+/// # Safety
+/// As prctl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { hooks::prctl(option, [a, b, c, d]) }
+}
+
+/// syscall(2), as prctl(2).
+///
+/// # Safety
+/// As the call of this number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+    e: c_ulong,
+    f: c_ulong,
+) -> c_long {
+    // SAFETY: the caller's promise.
+    unsafe { hooks::syscall(number, [a, b, c, d, e, f]) }
 }

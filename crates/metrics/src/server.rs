@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_socket::{acceptor, deadline::DeadlineStream};
+use dwell_socket::{acceptor, deadline::DeadlineStream, privilege};
 
 use crate::Registry;
 
@@ -80,7 +80,11 @@ pub fn serve(address: SocketAddr, metrics: Arc<Registry>) -> Result<Server, Serv
     let for_thread = Arc::clone(&shared);
     let thread = thread::Builder::new()
         .name("metrics".into())
-        .spawn(move || accept(&listener, &metrics, &for_thread))
+        .spawn(move || {
+            // Whoever can reach it can send it anything.
+            let _ = privilege::keep(&[]);
+            accept(&listener, &metrics, &for_thread);
+        })
         .map_err(ServeError::Thread)?;
     Ok(Server { address, shared, thread: Some(thread) })
 }

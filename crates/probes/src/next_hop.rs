@@ -7,7 +7,7 @@ use dwell_engine::balance::{Mac, NextHop};
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
-    link::{InfoKind, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage},
+    link::{LinkAttribute, LinkLayerType, LinkMessage},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
@@ -29,8 +29,6 @@ pub(crate) struct Device {
     pub name: String,
     /// The Ethernet address.
     pub mac: Mac,
-    /// Whether it is one end of a pair of virtual devices.
-    pub is_veth: bool,
     /// The size of the largest IP packet in bytes.
     pub mtu: u32,
 }
@@ -90,20 +88,17 @@ pub(crate) fn device(index: u32) -> io::Result<Device> {
     let RouteNetlinkMessage::NewLink(link) = request(RouteNetlinkMessage::GetLink(message))? else {
         return Err(unexpected());
     };
-    let (mut name, mut mac, mut is_veth, mut mtu) = (String::new(), None, false, 0);
+    let (mut name, mut mac, mut mtu) = (String::new(), None, 0);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = text,
             LinkAttribute::Mtu(bytes) => mtu = bytes,
             LinkAttribute::Address(bytes) => mac = Mac::try_from(bytes).ok(),
-            LinkAttribute::LinkInfo(infos) => {
-                is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));
-            }
             _ => {}
         }
     }
     match mac {
-        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device { name, mac, is_veth, mtu }),
+        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device { name, mac, mtu }),
         _ => Err(io::Error::other(format!("'{name}' has no Ethernet frames"))),
     }
 }

@@ -14,7 +14,7 @@ use dwell_engine::{
 };
 use dwell_probes::{
     Hook, Interface,
-    clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station},
+    clock::{ClockMode, Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station, driver_obstacle},
 };
 use dwell_socket::clock::monotonic_ns;
 use dwell_testbed::{Namespace, skip::lacks_root};
@@ -55,7 +55,7 @@ impl Pair {
         let session = session(1 + family as u64);
         reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
         let agent = SocketAddr::new(ip(AGENT[family]), reflector.port());
-        let make = || Station::open(4).prober(session, None, agent).unwrap();
+        let make = || Station::open(4, ClockMode::Generic).prober(session, None, agent).unwrap();
         self.left.enter(make).unwrap()
     }
 
@@ -145,6 +145,37 @@ fn root_clocks_of_two_namespaces_are_one() {
     });
 }
 
+/// Only on demand is a driver given a program, which may reset its device.
+#[test]
+fn root_a_driver_gets_a_program_on_demand_and_never_beside_a_default_route_unless_forced() {
+    if lacks_root() {
+        return;
+    }
+    let pair = Pair::start("clock-mode");
+    let modes = |mode| {
+        let options = ReflectorOptions { mode, ..ReflectorOptions::default() };
+        let attach = || Reflector::attach(&options).unwrap();
+        let reflector = pair.right.enter(attach).unwrap();
+        // A veth whose peer has no program loses what its driver's program sends, and so the socket answers.
+        let round = pair.round(&mut pair.prober(&reflector, 0), 10);
+        holds(&round, 0);
+        let devices: Vec<_> = reflector.devices().into_iter().map(|device| device.mode.unwrap()).collect();
+        // Another program cannot come while this one is there.
+        drop(reflector);
+        eventually("nothing is attached", || !run(&pair.right, "ip -d link").contains("xdp"));
+        devices
+    };
+    let obstacle = || pair.right.enter(|| driver_obstacle(ip(COLLECTOR[0]))).unwrap();
+    assert_eq!(modes(ClockMode::Socket), []);
+    assert_eq!(modes(ClockMode::default()), [Mode::Generic]);
+    assert_eq!(modes(ClockMode::Driver), [Mode::Native]);
+    assert_eq!(obstacle(), None);
+    run(&pair.right, &format!("ip route add default via {}", COLLECTOR[0]));
+    assert_eq!(modes(ClockMode::Driver), [Mode::Generic]);
+    assert_eq!(obstacle().as_deref(), Some("'right0' carries a default route"));
+    assert_eq!(modes(ClockMode::DriverForced), [Mode::Native]);
+}
+
 #[test]
 fn root_a_way_over_a_router_is_found() {
     if lacks_root() {
@@ -172,7 +203,7 @@ fn root_a_way_over_a_router_is_found() {
         reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
         wait_for(&pair.left, agent);
         let agent = SocketAddr::new(ip(agent), reflector.port());
-        let round = || Station::open(1).prober(session, None, agent).unwrap().round(10).unwrap();
+        let round = || Station::open(1, ClockMode::Generic).prober(session, None, agent).unwrap().round(10).unwrap();
         let round = pair.left.enter(round).unwrap();
         assert_eq!(round.method, Method::Xdp, "{round:?}");
         holds(&round, 0);
@@ -187,7 +218,7 @@ fn root_probers_share_the_programs() {
     let pair = Pair::start("clock-share");
     let reflector = pair.reflector(Experiment::default());
     let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
-    let station = Station::open(8);
+    let station = Station::open(8, ClockMode::Generic);
     thread::scope(|scope| {
         for number in 0..8 {
             let session = session(number);
@@ -220,7 +251,7 @@ fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
     let reflector = pair.reflector(Experiment::default());
     reflector.admit(&session(1), ip(AGENT[0])).unwrap();
     let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
-    let round = || Station::open(1).prober(session(1), None, agent).unwrap().round(5).unwrap();
+    let round = || Station::open(1, ClockMode::Generic).prober(session(1), None, agent).unwrap().round(5).unwrap();
     let round = pair.right.enter(round).unwrap();
     assert_eq!(round.method, Method::Socket);
     assert!(round.reason.as_ref().unwrap().contains("of this host"), "{round:?}");

@@ -40,6 +40,12 @@ impl DeadlineStream {
         self.idle_timeout = Some(timeout);
     }
 
+    /// Replaces deadline and idle timeout by a new deadline, which bytes do not move.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+        self.idle_timeout = None;
+    }
+
     /// The stream itself, whose own reads and writes have no deadline.
     pub fn get_ref(&self) -> &TcpStream {
         &self.stream
@@ -147,6 +153,16 @@ mod tests {
         stream.set_idle_timeout(Duration::from_millis(1_500));
         let mut received = Vec::new();
         assert_eq!(stream.read_to_end(&mut received).unwrap(), 10);
+    }
+
+    #[test]
+    fn a_new_deadline_ends_the_idle_timeout() {
+        let mut stream = slow_peer(Duration::from_millis(100));
+        stream.set_idle_timeout(Duration::from_millis(1_500));
+        stream.set_deadline(Instant::now() + Duration::from_millis(700));
+        let mut received = Vec::new();
+        assert_eq!(stream.read_to_end(&mut received).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(received.len() < 10);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!   sockets.
 //! - `outside`: reports of netlink about the sockets of other processes.
 //! - `names`: names of processes, services and hosts for the ends of a flow.
+//! - `privilege`: capabilities that a thread gives up.
 //! - `clock`, `deadline`, `acceptor`: for every part of dwell that has sockets of its own. Of these, code that runs in
 //!   the processes of others uses only the clock.
 
@@ -15,6 +16,7 @@ pub mod deadline;
 pub mod inside;
 pub mod names;
 pub mod outside;
+pub mod privilege;
 mod sys;
 pub mod table;
 

@@ -138,7 +138,7 @@ fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
 pub(crate) struct Row<'a> {
     pub(crate) table: &'static Table,
     pub(crate) time_ns: i64,
-    /// The host whose agent caused the row, if a single one did.
+    /// The host whose agent caused the row; of two hosts, the one that sent the bytes.
     pub(crate) owner: Option<&'a str>,
     /// The cells, in the order of the table's columns.
     pub(crate) cells: Vec<Cell<'a>>,
@@ -227,7 +227,7 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
             plain(signed(row.clamped)),
             plain(signed(row.doubtful)),
         ]);
-        Row { table: &PATHS, time_ns: row.time_ns, owner: row.tx_host.xor(row.rx_host), cells }
+        Row { table: &PATHS, time_ns: row.time_ns, owner: row.tx_host.or(row.rx_host), cells }
     }
 }
 

@@ -169,6 +169,11 @@ impl Store {
         self.spooled().map_or(SpoolSize::default(), |spooled| spooled.all)
     }
 
+    /// Returns how many hosts have rows that wait.
+    pub fn spool_hosts(&self) -> u64 {
+        self.spooled().map_or(0, |spooled| spooled.by_host.len() as u64)
+    }
+
     /// Returns how many of the rows that the server did not take are kept.
     pub fn refused_size(&self) -> SpoolSize {
         self.spooled().map_or(SpoolSize::default(), |spooled| spooled.refused)

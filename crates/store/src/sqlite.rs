@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::{File, TryLockError},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -40,6 +41,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Flows, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
 const MAX_CACHED: usize = 100_000;
 
+/// Runs of one host that are remembered, the newest.
+const MAX_RUNS: i64 = 1_000;
+
 /// A store that is open for writing, which only one process can have at a time.
 #[derive(Debug)]
 pub struct Store {
@@ -75,14 +79,18 @@ impl RowIds {
 }
 
 impl Store {
-    /// Opens a store, or creates one.
+    /// Opens a store, or creates one that only its owner can read: it holds names and addresses of hosts.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the file cannot be written, is not a store, or has another writer.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let file = |io| StoreError::File { path: path.into(), io };
-        let lock = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(file)?;
+        let lock = {
+            // What SQLite puts beside it gets the same mode.
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(file)?
+        };
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => StoreError::Taken { path: path.into() },
             TryLockError::Error(io) => file(io),
@@ -309,6 +317,12 @@ impl Writing<'_> {
         let sql = "INSERT INTO run (host_id, run, begun_ns, last_batch, last_ns) VALUES (?1, ?2, ?3, ?4, ?3)
             ON CONFLICT (host_id, run) DO UPDATE SET last_batch = ?4, last_ns = ?3";
         self.db.prepare_cached(sql)?.execute(params![host, run, now_ns, through.cast_signed()])?;
+        if known.is_none() {
+            // A run that is forgotten is new if it comes again; agents have one at a time.
+            let sql = "DELETE FROM run WHERE host_id = ?1 AND run_id <= (SELECT run_id FROM run WHERE host_id = ?1
+                ORDER BY run_id DESC LIMIT 1 OFFSET ?2)";
+            self.db.prepare_cached(sql)?.execute(params![host, MAX_RUNS])?;
+        }
         let expected = last + 1;
         let gap = (from > expected).then(|| (expected, from - 1));
         Ok(BatchState::New { first: from.max(expected), gap, since_ns: known.map(|(_, at_ns)| at_ns) })

@@ -153,6 +153,38 @@ fn numbers_that_are_missing_and_runs_that_took_no_leave_are_found() {
         .unwrap();
 }
 
+#[test]
+fn runs_of_a_host_are_remembered_in_a_bounded_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    store
+        .write(|store| {
+            store.batch("b", &RUN, (1, 1), 5)?;
+            for run in 0..1_100_u128 {
+                store.batch("a", &run.to_be_bytes(), (1, 1), 5)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let last = |host, run: u128| store.last_batch(host, &run.to_be_bytes()).unwrap();
+    assert_eq!((last("a", 99), last("a", 100), last("a", 1_099)), (None, Some(1), Some(1)));
+    assert_eq!(store.last_batch("b", &RUN).unwrap(), Some(1));
+}
+
+#[test]
+fn only_the_owner_can_read_a_store_and_what_is_beside_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("store")).unwrap();
+    store.write(|store| store.batch("a", &RUN, (1, 1), 5)).unwrap();
+    let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+    assert!(files.len() >= 2, "{files:?}");
+    for file in files {
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
+}
+
 /// A file of version 3, which knew no losses.
 #[test]
 fn a_store_of_the_version_before_is_read_and_brought_up_to_date() {

@@ -21,6 +21,7 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
         wait_ns: 1_000_000,
         settle_ns: 1_000,
         max_waiting: 32,
+        max_paths: 64,
         doubt_ns: 1_000,
         flows: 4,
     };

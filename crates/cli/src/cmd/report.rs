@@ -158,15 +158,17 @@ fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes the page through a temporary file, so that there is never half of one.
+/// Writes the page through a temporary file, so that there is never half of one. A new file is for its owner alone: the page
+/// holds names and addresses of hosts.
 fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
     if path.exists() && !path.is_file() {
         // A pipe or a device is written to and not replaced.
         return Ok(fs::write(path, page)?);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let before = fs::metadata(path).map(|before| before.permissions());
     let mut file = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o644))
+        .permissions(before.unwrap_or(fs::Permissions::from_mode(0o600)))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(page)?;
     file.persist(path)?;

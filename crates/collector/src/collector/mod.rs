@@ -41,6 +41,8 @@ const COUNTED_NS: u64 = 10_000_000_000;
 
 /// How long a flow counts as matched after both hosts last saw it.
 const MATCHED_NS: u64 = 60_000_000_000;
+/// Flows that are remembered as matched at most, some 100 bytes each. Estimates are stored of further ones too.
+const MAX_MATCHED: usize = 1 << 18;
 
 /// Byte traces in one pending row of the store, at most 200 bytes each.
 const PASSAGES: usize = 1 << 14;
@@ -91,16 +93,19 @@ struct LeftOut {
     times_clamped: u64,
     /// Clock samples for which there was no room in the spool.
     clock_samples: u64,
+    /// Matched flows that could not be remembered as such.
+    matched_flows: u64,
 }
 
 impl LeftOut {
     fn add(&mut self, other: LeftOut) {
-        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples } = other;
+        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples, matched_flows } = other;
         self.counters += counters;
         self.hooks += hooks;
         self.misdated += misdated;
         self.times_clamped += times_clamped;
         self.clock_samples += clock_samples;
+        self.matched_flows += matched_flows;
     }
 }
 
@@ -180,10 +185,11 @@ impl Collector {
 
     /// Reads pending byte traces again, in the order in which they arrived.
     fn resume_pending(&mut self) -> Result<(), Error> {
-        let Collector { store, hosts, joiner, .. } = self;
-        let mut damaged = 0;
+        let Collector { store, hosts, joiner, time, .. } = self;
+        let (mut damaged, now_ns) = (0, time.now_ns());
         store.pending(|host, body| match wire::decode::<Aside>(&body) {
             Ok((arrived_ns, traces, edges)) => {
+                hosts.leave(&host, now_ns);
                 let host = hosts.number(&host);
                 halves(host, arrived_ns, &traces, &edges).for_each(|half| joiner.add(half));
             }
@@ -197,8 +203,10 @@ impl Collector {
 
     /// Greets an agent; returns the number of its last stored batch, 0 if there is none, or why it cannot come.
     pub fn hello(&mut self, agent: &Agent) -> Result<Result<u64, String>, Error> {
-        if !self.hosts.may_come(agent.name.as_str()) {
-            return Ok(Err("the collector knows too many names of agents: start it again to forget them".into()));
+        let now_ns = self.time.now_ns();
+        let clocks = &self.clocks;
+        if !self.hosts.may_come(agent.name.as_str(), now_ns, |name| clocks.forget(name)) {
+            return Ok(Err("the collector has had too many agents with different names in the last minutes".into()));
         }
         let name = agent.name.as_str();
         let last = self.store.last_batch(name, &agent.run)?;
@@ -208,8 +216,8 @@ impl Collector {
             None => "",
         };
         tell(format_args!("{name} is here{again}, from {}", agent.address));
-        self.hosts.number(name);
-        let (now_ns, mut losses) = (unix(self.time.now_ns(), self.time.to_unix_ns()), Vec::new());
+        self.hosts.arrive(name);
+        let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
         self.losses.add(name, &losses);
         Ok(Ok(last))
@@ -217,7 +225,7 @@ impl Collector {
 
     /// Notes that an agent has left.
     pub fn leave(&mut self, agent: &Agent, reason: &str) {
-        self.hosts.leave(agent.name.as_str());
+        self.hosts.leave(agent.name.as_str(), self.time.now_ns());
         tell(format_args!("{} is gone: {reason}", agent.name));
     }
 
@@ -406,16 +414,33 @@ impl Collector {
             to.progress(&progress)?;
             to.forget(needed_ns)
         })?;
+        self.charge(&windows);
         self.serve(&windows);
         self.print(&windows, to_unix_ns)
     }
 
     fn note_matched(&mut self, windows: &[Window], now_ns: u64) {
-        let paths = windows.iter().flat_map(|window| &window.paths);
-        let flows = paths.filter_map(|(key, _)| key.flow);
-        self.matched.extend(flows.map(|flow| (flow, now_ns)));
         let since_ns = now_ns.saturating_sub(MATCHED_NS);
         self.matched.retain(|_, seen_ns| *seen_ns > since_ns);
+        let paths = windows.iter().flat_map(|window| &window.paths);
+        for flow in paths.filter_map(|(key, _)| key.flow) {
+            if self.matched.len() < MAX_MATCHED || self.matched.contains_key(&flow) {
+                self.matched.insert(flow, now_ns);
+            } else {
+                self.left_out.matched_flows += 1;
+            }
+        }
+    }
+
+    /// Counts the rows of paths against both hosts whose agents caused them.
+    fn charge(&self, windows: &[Window]) {
+        let mut rows: HashMap<u32, usize> = HashMap::new();
+        for (key, _) in windows.iter().flat_map(|window| &window.paths) {
+            for host in [key.tx_host, key.rx_host] {
+                *rows.entry(host).or_default() += PathSegment::ALL.len();
+            }
+        }
+        rows.into_iter().for_each(|(host, rows)| self.gate.charge_rows(self.hosts.name(host), rows));
     }
 
     /// Updates the metrics of paths.
@@ -479,7 +504,7 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 13] {
+    fn outcomes(&self) -> [(&'static str, u64); 14] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -495,6 +520,7 @@ impl Collector {
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),
             ("flows_omitted", joined.flows_omitted),
+            ("paths_omitted", joined.paths_omitted),
         ]
     }
 
@@ -520,14 +546,15 @@ impl Collector {
     }
 
     /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 5] {
-        let LeftOut { counters, hooks, times_clamped, clock_samples, .. } = self.left_out;
+    fn left_out(&self) -> [(&'static str, u64); 6] {
+        let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, .. } = self.left_out;
         [
             ("counters_omitted", counters),
             ("hooks_omitted", hooks),
             ("estimates_omitted", self.estimates.omitted()),
             ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
             ("times_clamped", times_clamped),
+            ("matched_flows_omitted", matched_flows),
         ]
     }
 

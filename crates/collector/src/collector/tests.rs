@@ -1,3 +1,5 @@
+use dwell_probes::clock::ClockMode;
+
 use super::*;
 
 /// The time of that boot was ahead of ours.
@@ -17,9 +19,9 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
         written.unwrap();
     };
     let open = || {
-        let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
+        let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into(), ClockMode::Socket);
         let store = Store::open(&path).unwrap();
-        let gate = Arc::default();
+        let gate = Arc::new(Gate::new(1));
         Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap_or_else(|failure| {
             panic!("{failure:?}");
         })

@@ -20,6 +20,7 @@ use dwell_fleet::{
     wire::{Content, Hello},
 };
 use dwell_metrics::Registry;
+use dwell_probes::clock::ClockMode;
 use dwell_store::Login;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -59,6 +60,7 @@ impl Running {
             },
             join: Config::default(),
             sync_interval: Duration::from_secs(64),
+            clock_mode: ClockMode::Socket,
             agent_rate: 1 << 30,
             print: None,
             registry: Some(Arc::clone(&registry)),

@@ -7,7 +7,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::{ByteTrace, Direction, Ends, Layer, PathSegment, Segment};
+use super::{
+    ByteTrace, Direction, Ends, Layer, PathSegment, Segment,
+    room::{PARTS, Room},
+};
 use crate::histogram::Histogram;
 
 /// Limits of a [`Joiner`].
@@ -20,8 +23,12 @@ pub struct Config {
     /// The time after which a matched byte counts as complete: until then, the sender may still report that TCP
     /// retransmitted it.
     pub settle_ns: u64,
-    /// The number of bytes that may wait at once, at about 300 bytes of memory each.
+    /// The number of bytes that may wait at once, at about 300 bytes of memory each. When a quarter of them wait, a host has
+    /// at most its share, so that one that reports too many does not take the room of others.
     pub max_waiting: usize,
+    /// The number of paths in all intervals that are not reported yet, at about 3 KB of memory each. When half of them are
+    /// there, a host is at an end of at most an eighth.
+    pub max_paths: usize,
     /// A time between hosts whose error bound exceeds this counts as doubtful.
     pub doubt_ns: u64,
     /// The number of flows that are reported individually in an interval. The others are in the sums only.
@@ -35,6 +42,7 @@ impl Default for Config {
             wait_ns: 30_000_000_000,
             settle_ns: 1_000_000_000,
             max_waiting: 1 << 18,
+            max_paths: 1 << 15,
             doubt_ns: u64::MAX,
             flows: 1 << 12,
         }
@@ -134,8 +142,10 @@ pub struct Counters {
     pub unmatched_tx: u64,
     /// Read bytes that no other host reported.
     pub unmatched_rx: u64,
-    /// Unmatched bytes that were given up early because too many were waiting.
+    /// Unmatched bytes that were given up early because too many were waiting, in all or of their host.
     pub crowded: u64,
+    /// Matched bytes that are in no path because there were too many paths: [`Config::max_paths`].
+    pub paths_omitted: u64,
     /// Bytes of flows beyond [`Config::flows`]: they are in the sums only.
     pub flows_omitted: u64,
 }
@@ -154,6 +164,8 @@ type Key = (Ends, u32);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
+    /// The host that reported the byte first.
+    host: u32,
     tx: Option<HostTrace>,
     rx: Option<HostTrace>,
     resent: bool,
@@ -169,9 +181,14 @@ pub struct Joiner {
     /// The waiting bytes are in two generations, so that everything too old can be dropped at once.
     young: HashMap<Key, Waiting>,
     old: HashMap<Key, Waiting>,
+    /// Room in the younger generation, and how many hosts had bytes in the older one.
+    waiting: Room,
+    old_hosts: usize,
     turned_ns: u64,
     settling: VecDeque<(u64, Key)>,
     windows: BTreeMap<u64, HashMap<PathKey, Path>>,
+    /// Room for paths, each of which two hosts take.
+    paths: Room,
     counters: Counters,
 }
 
@@ -184,9 +201,12 @@ impl Joiner {
             checkpoint,
             young: HashMap::new(),
             old: HashMap::new(),
+            waiting: Room::new(config.max_waiting / 2),
+            old_hosts: 0,
             turned_ns: 0,
             settling: VecDeque::new(),
             windows: BTreeMap::new(),
+            paths: Room::new(config.max_paths * 2),
             counters: Counters::default(),
         }
     }
@@ -195,9 +215,22 @@ impl Joiner {
     pub fn add(&mut self, host_trace: HostTrace) {
         self.advance(host_trace.arrived_ns);
         let key = (host_trace.trace.ends, host_trace.trace.seq);
-        let mut waiting = self.old.remove(&key);
-        let waiting = self.young.entry(key).or_insert_with(|| waiting.take().unwrap_or_default());
         let trace = &host_trace.trace;
+        if self.waiting.is_full() {
+            self.counters.crowded += self.turn(host_trace.arrived_ns);
+        }
+        if !self.young.contains_key(&key) {
+            let host = host_trace.host;
+            let parts = self.waiting.hosts().max(self.old_hosts);
+            let waiting = match self.old.remove(&key) {
+                Some(waiting) => waiting,
+                None if self.waiting.has_room(host, parts) => Waiting { host, ..Waiting::default() },
+                None => return self.give_up(trace.direction),
+            };
+            self.waiting.take(waiting.host);
+            self.young.insert(key, waiting);
+        }
+        let waiting = self.young.get_mut(&key).expect("it was just inserted");
         match waiting.insert(host_trace, trace.again || trace.sent > 1) {
             Some(Direction::Tx) => self.counters.unmatched_tx += 1,
             Some(Direction::Rx) => self.counters.unmatched_rx += 1,
@@ -208,8 +241,14 @@ impl Joiner {
             waiting.settles_ns = Some(settles_ns);
             self.settling.push_back((settles_ns, key));
         }
-        if self.young.len() > self.config.max_waiting / 2 {
-            self.counters.crowded += self.turn(host_trace.arrived_ns);
+    }
+
+    /// Counts a trace for which there is no room: its host has its share of it.
+    fn give_up(&mut self, direction: Direction) {
+        self.counters.crowded += 1;
+        match direction {
+            Direction::Tx => self.counters.unmatched_tx += 1,
+            Direction::Rx => self.counters.unmatched_rx += 1,
         }
     }
 
@@ -220,7 +259,11 @@ impl Joiner {
                 break;
             }
             self.settling.pop_front();
-            let waiting = self.young.remove(&key).or_else(|| self.old.remove(&key));
+            let young = self.young.remove(&key);
+            if let Some(waiting) = &young {
+                self.waiting.give_back(waiting.host);
+            }
+            let waiting = young.or_else(|| self.old.remove(&key));
             // The byte may have been dropped to make room.
             if let Some(waiting) = waiting.filter(|it| it.settles_ns == Some(settles_ns)) {
                 self.count(&waiting);
@@ -239,6 +282,10 @@ impl Joiner {
         let ended = std::mem::replace(&mut self.windows, later);
         let ended = ended.into_iter().map(|(end_ns, paths)| {
             let mut paths: Vec<_> = paths.into_iter().collect();
+            for (key, _) in &paths {
+                self.paths.give_back(key.tx_host);
+                self.paths.give_back(key.rx_host);
+            }
             paths.sort_by_key(|(key, _)| *key);
             Window { end_ns, paths }
         });
@@ -253,6 +300,8 @@ impl Joiner {
     /// Drops the older generation. Returns the number of bytes in it that were still waiting for their counterpart.
     fn turn(&mut self, now_ns: u64) -> u64 {
         self.turned_ns = now_ns;
+        self.old_hosts = self.waiting.hosts();
+        self.waiting = Room::new(self.config.max_waiting / 2);
         let gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         let mut alone = 0;
         for waiting in gone.into_values() {
@@ -296,6 +345,15 @@ impl Joiner {
         let is_listed = paths.contains_key(&flow) || paths.len() < self.config.flows;
         self.counters.flows_omitted += u64::from(!is_listed);
         for key in [Some(sums), is_listed.then_some(flow)].into_iter().flatten() {
+            if !paths.contains_key(&key) {
+                let has_room = |host| self.paths.has_room(host, PARTS);
+                if !has_room(key.tx_host) || !has_room(key.rx_host) {
+                    self.counters.paths_omitted += u64::from(key.flow.is_none());
+                    continue;
+                }
+                self.paths.take(key.tx_host);
+                self.paths.take(key.rx_host);
+            }
             let path = paths.entry(key).or_default();
             path.bound_ns = path.bound_ns.max(bound_ns);
             path.clamped += u64::from(below_ns > 0);

@@ -295,6 +295,61 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
     assert_eq!(pairs.counters().crowded, 0);
 }
 
+/// One host reports far more than all others together.
+#[test]
+fn a_host_that_reports_too_much_does_not_take_the_room_of_others() {
+    const GREEDY: u32 = 7;
+    let config = Config { max_waiting: 1_000, ..Config::default() };
+    let mut joiner = Joiner::new(config, Checkpoint::default());
+    let mut seq = 1_000_000;
+    for round in 0..100 {
+        joiner.add(sent(round, MS));
+        for _ in 0..10_000 {
+            seq += 1;
+            joiner.add(HostTrace { host: GREEDY, ..sent(seq, MS) });
+        }
+        if round >= 10 {
+            // Its other half comes 100,000 traces later.
+            joiner.add(read(round - 10, 2 * MS));
+        }
+    }
+    joiner.advance(T + 5 * S);
+    // Until the first trace of another host arrived, there was nobody to leave room for.
+    let counters = joiner.counters();
+    assert!(counters.matched >= 85, "{counters:?}");
+    assert!(counters.crowded > 900_000, "{counters:?}");
+}
+
+/// A host may invent both ends of bytes, and times for them.
+#[test]
+fn paths_that_are_not_reported_yet_have_a_bound_and_one_host_leaves_room_for_others() {
+    let config = Config { max_paths: 1_000, ..Config::default() };
+    let mut joiner = Joiner::new(config, Checkpoint::default());
+    let add = |joiner: &mut Joiner, host: Option<u32>, seq: u32, at_ns| {
+        for mut trace in [sent(seq, at_ns), read(seq, at_ns + MS)] {
+            trace.host = host.unwrap_or(trace.host);
+            trace.arrived_ns = T + 90_000 * S;
+            joiner.add(trace);
+        }
+    };
+    // Each in an interval of its own.
+    (0..10_000).for_each(|seq| add(&mut joiner, Some(7), seq, u64::from(seq) * S));
+    (10_000..10_010).for_each(|seq| add(&mut joiner, None, seq, u64::from(seq) * S));
+    let windows = joiner.take_finished(T + 90_005 * S, T + 90_000 * S);
+    let of = |host| {
+        let keys = windows.iter().flat_map(|window| &window.paths).map(|(key, _)| key);
+        keys.filter(|key| key.tx_host == host).count()
+    };
+    assert!((490..=510).contains(&of(7)), "{}", of(7));
+    assert_eq!(of(A), 20, "of each byte the sums and its flow");
+    let counters = joiner.counters();
+    assert_eq!(counters.matched, 10_010);
+    assert!(counters.paths_omitted > 9_000, "{counters:?}");
+    // There is room again.
+    add(&mut joiner, Some(7), 20_000, 20_000 * S);
+    assert_eq!(joiner.take_finished(T + 90_010 * S, T + 90_000 * S).len(), 1);
+}
+
 #[test]
 fn flows_beyond_the_bound_are_in_the_sums() {
     let config = Config { flows: 4, ..Config::default() };

@@ -1,22 +1,28 @@
-//! The key that a collector and its agents share.
+//! Key files.
 
 use std::{
     fmt::Write as _,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use crate::Error;
+use super::agents::{self, AgentKey, HEADER};
+use crate::{Error, wire::AgentName};
 
 /// Minimum length of a key: 32 random bytes in base64.
 const MIN_BYTES: usize = 43;
 const MAX_BYTES: usize = 4096;
 
-/// A shared key: the content of a key file, without leading and trailing white space.
+/// The content of a key file.
 #[derive(Clone)]
-pub struct Key(pub(super) Vec<u8>);
+pub enum Key {
+    /// The key of a collector, which its agents may share: without leading and trailing white space.
+    Collector(Vec<u8>),
+    /// The key of one agent.
+    Agent(AgentKey),
+}
 
 impl Key {
     /// Reads a key file.
@@ -40,7 +46,32 @@ impl Key {
         let key = key.trim_ascii().to_vec();
         match key.len() {
             length if length < MIN_BYTES => Err(Error::KeyTooShort { path: path.into(), length, min: MIN_BYTES }),
-            _ => Ok(Key(key)),
+            _ if key.starts_with(HEADER.as_bytes()) => {
+                let parsed = str::from_utf8(&key).ok().and_then(AgentKey::parse);
+                parsed.map(Key::Agent).ok_or_else(|| Error::AgentKey { path: path.into() })
+            }
+            _ => Ok(Key::Collector(key)),
+        }
+    }
+
+    /// Returns the name of the agent whose key it is.
+    pub fn agent(&self) -> Option<&AgentName> {
+        match self {
+            Key::Collector(_) => None,
+            Key::Agent(key) => Some(&key.name),
+        }
+    }
+
+    /// Makes the key of an agent, as NAME.key beside a list of agents, and adds its name to that list. If it is there
+    /// already, its former key is good no longer. Returns the file of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`], if this is not the key of a collector, or a file cannot be read or written.
+    pub fn enroll(&self, name: &AgentName, list: &Path) -> Result<PathBuf, Error> {
+        match self {
+            Key::Collector(secret) => agents::enroll(secret, name, list),
+            Key::Agent(_) => Err(Error::NotCollector),
         }
     }
 
@@ -86,11 +117,18 @@ mod tests {
         Key::read(&path)
     }
 
+    fn secret(key: &Key) -> &[u8] {
+        match key {
+            Key::Collector(secret) => secret,
+            Key::Agent(_) => panic!("it is an agent's"),
+        }
+    }
+
     #[test]
     fn surrounding_white_space_is_not_part_of_a_key() {
         let text = "a".repeat(43);
         let key = file(&format!(" {text}\r\n"), 0o640).unwrap();
-        assert_eq!(key.0, text.as_bytes());
+        assert_eq!(secret(&key), text.as_bytes());
         assert_eq!(format!("{key:?}"), "Key", "no message contains a key");
     }
 
@@ -112,9 +150,9 @@ mod tests {
         let path = folder.path().join("key");
         Key::create(&path).unwrap();
         let key = Key::read(&path).unwrap();
-        assert_eq!(key.0.len(), 64);
+        assert_eq!(secret(&key).len(), 64);
         assert!(matches!(Key::create(&path), Err(Error::File { .. })));
-        assert_eq!(Key::read(&path).unwrap().0, key.0);
+        assert_eq!(secret(&Key::read(&path).unwrap()), secret(&key));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -30,6 +30,8 @@ pub struct Refusals {
     pub excess: u64,
     /// Agents whose name another connected agent has.
     pub duplicate_names: u64,
+    /// Agents whose key or certificate is not that of their name, or is not accepted any more.
+    pub false_names: u64,
     /// Agents for which there was no connection left.
     pub capacity: u64,
     /// Agents that the handler did not admit: it is overloaded, ends, or knows too many names.
@@ -38,13 +40,14 @@ pub struct Refusals {
 
 impl Refusals {
     /// Returns each count with the name of its reason, as metrics and the store use it.
-    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
         [
             ("stranger", self.unauthenticated),
             ("garbage", self.malformed),
             ("slow", self.slow),
             ("crowd", self.excess),
             ("name", self.duplicate_names),
+            ("impostor", self.false_names),
             ("capacity", self.capacity),
             ("busy", self.turned_away),
         ]
@@ -62,6 +65,7 @@ pub(super) struct Admission {
     slow: AtomicU64,
     excess: AtomicU64,
     duplicate_names: AtomicU64,
+    false_names: AtomicU64,
     capacity: AtomicU64,
     turned_away: AtomicU64,
 }
@@ -95,6 +99,7 @@ impl Admission {
             slow: AtomicU64::new(0),
             excess: AtomicU64::new(0),
             duplicate_names: AtomicU64::new(0),
+            false_names: AtomicU64::new(0),
             capacity: AtomicU64::new(0),
             turned_away: AtomicU64::new(0),
         }
@@ -117,7 +122,7 @@ impl Admission {
     /// Admits a connection to authentication, unless its host has too many already. `stream` is shut down if a later
     /// connection displaces this one.
     pub(super) fn enter(self: &Arc<Admission>, address: IpAddr, stream: TcpStream) -> Option<Permit> {
-        let host = host_of(address);
+        let host = peer_host(address);
         let mut pending = self.pending();
         if pending.by_number.values().filter(|(other, _)| *other == host).count() >= MAX_PENDING_PER_HOST {
             self.excess.fetch_add(1, Ordering::Relaxed);
@@ -152,6 +157,11 @@ impl Admission {
         self.duplicate_names.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an agent that may not have its name.
+    pub(super) fn count_false_name(&self) {
+        self.false_names.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts an agent that the handler did not admit.
     pub(super) fn count_turned_away(&self) {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -170,6 +180,7 @@ impl Admission {
             slow: read(&self.slow),
             excess: read(&self.excess),
             duplicate_names: read(&self.duplicate_names),
+            false_names: read(&self.false_names),
             capacity: read(&self.capacity),
             turned_away: read(&self.turned_away),
         }
@@ -194,7 +205,7 @@ impl Drop for Permit {
 
 /// Identifies the host of an address. An IPv6 host may own a whole /64 (RFC 4291, section 2.5.4), which counts as one
 /// host.
-fn host_of(address: IpAddr) -> IpAddr {
+pub fn peer_host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

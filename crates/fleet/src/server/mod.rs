@@ -5,17 +5,18 @@ mod budget;
 mod registry;
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use admission::{Admission, Permit};
-use budget::Budget;
+use budget::{Budget, BudgetShare};
 use dwell_socket::acceptor;
 use registry::Registry;
 
@@ -25,12 +26,15 @@ use crate::{
     wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId},
 };
 
-pub use admission::Refusals;
+pub use admission::{Refusals, peer_host};
 
 /// Maximum length of a hello. Longer frames are accepted only after it.
 const MAX_HELLO_BYTES: usize = 1024;
 /// Silence after which an agent counts as gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// Time between two checks that a connected agent's key is still accepted.
+const CHECK: Duration = Duration::from_secs(10);
 
 /// Batches of a connection that may be invalid; an agent with more of them is disconnected.
 const MAX_REJECTED: u32 = 16;
@@ -46,7 +50,7 @@ pub struct Limits {
     /// Connections that have not authenticated yet; one more displaces the oldest. Each has a thread and three
     /// descriptors.
     pub unauthenticated: usize,
-    /// Bytes of batches that are being received or wait to be stored, as they are on the wire.
+    /// Bytes of batches that are being received or wait to be stored, in memory.
     pub batch_bytes: usize,
 }
 
@@ -141,13 +145,14 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Listen`] or [`Error::Thread`].
+    /// [`Error::NotCollector`], [`Error::Listen`] or [`Error::Thread`].
     pub fn start(
         address: SocketAddr,
         identity: Identity,
         limits: Limits,
         handler: Arc<impl Handler>,
     ) -> Result<Server, Error> {
+        identity.server()?;
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -237,6 +242,10 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         Ok(greeted) => greeted,
         Err(error) => return shared.admission.count_failure(&permit, &error),
     };
+    if let Err(reason) = shared.identity.check_name(link.presented.as_ref(), &hello.name) {
+        shared.admission.count_false_name();
+        return refuse(&mut link, reason);
+    }
     let Some(_session) = shared.admission.begin_session() else {
         return refuse(&mut link, "the collector has no connection left for another agent".into());
     };
@@ -267,8 +276,9 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         }
     };
     let mut through = through;
-    let error = session(&mut link, &agent, &mut through, handler, &shared.admission, &shared.budget).err();
-    let is_garbage = |error: &FrameError| !matches!(error, FrameError::End | FrameError::Io(_));
+    let error = session(&mut link, &agent, &mut through, handler, shared).err();
+    let is_garbage =
+        |error: &FrameError| !matches!(error, FrameError::End | FrameError::Io(_) | FrameError::Unauthenticated(_));
     if error.as_ref().is_some_and(is_garbage) {
         shared.admission.count_malformed();
     }
@@ -283,6 +293,10 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         link.set_idle_timeout(IDLE_TIMEOUT);
         let _ = link.send(&CollectorMessage::Stored { through });
     }
+}
+
+fn no_memory() -> Busy {
+    Busy { reason: "the collector has no memory left for another batch".into(), retry: MEMORY_RETRY }
 }
 
 fn refuse(link: &mut Link, reason: String) {
@@ -307,26 +321,42 @@ fn session(
     agent: &Agent,
     through: &mut u64,
     handler: &impl Handler,
-    admission: &Admission,
-    budget: &Budget,
+    Shared { identity, admission, budget, .. }: &Shared,
 ) -> Result<(), FrameError> {
     // The handler may have taken longer to admit the agent than the handshake allows.
     link.set_idle_timeout(IDLE_TIMEOUT);
     link.send(&CollectorMessage::Welcome { through: *through })?;
     handler.welcomed(agent);
-    let mut rejected = 0;
+    let (mut rejected, address) = (0, peer_host(agent.address.ip()));
+    let mut checked = Instant::now();
     loop {
         link.set_idle_timeout(IDLE_TIMEOUT);
-        let mut share = budget.share();
-        let frame = link.receive_frame(MAX_FRAME_BYTES, |bytes| share.grow(bytes))?;
-        let handled = match frame {
-            Some(frame) => handle(&frame, agent, through, handler)?,
-            None => {
-                budget.count_skipped();
-                let reason = "the collector has no memory left for another batch".into();
-                Handled::Ready(Err(Busy { reason, retry: MEMORY_RETRY }))
+        let mut share = budget.share(address);
+        let (mut bytes, mut is_busy) = (0, None);
+        let frame = link.receive_frame(MAX_FRAME_BYTES, |more| {
+            // Only a batch is longer, and none is read further that will not be stored.
+            if bytes > 0 && is_busy.is_none() {
+                is_busy = Some(handler.ready(agent));
             }
+            bytes += more;
+            is_busy.as_ref().is_none_or(Result::is_ok) && share.grow(more)
+        })?;
+        if checked.elapsed() >= CHECK {
+            checked = Instant::now();
+            if let Err(reason) = identity.check_name(link.presented.as_ref(), &agent.name) {
+                admission.count_false_name();
+                refuse(link, reason.clone());
+                return Err(FrameError::Unauthenticated(io::Error::other(reason)));
+            }
+        }
+        let handled = match (frame, is_busy) {
+            (Some(frame), _) => handle(&frame, agent, through, handler, &mut share)?,
+            (None, Some(Err(busy))) => Handled::Ready(Err(busy)),
+            (None, _) => Handled::Ready(Err(no_memory())),
         };
+        if matches!(&handled, Handled::Ready(Err(busy)) if *busy == no_memory()) {
+            budget.count_skipped();
+        }
         let answer = match handled {
             Handled::Left => return Ok(()),
             Handled::Ready(Ok(())) => CollectorMessage::Stored { through: *through },
@@ -349,7 +379,13 @@ fn session(
 }
 
 /// Does what a message asks for. Fails if no agent would send it.
-fn handle(frame: &[u8], agent: &Agent, through: &mut u64, handler: &impl Handler) -> Result<Handled, FrameError> {
+fn handle(
+    frame: &[u8],
+    agent: &Agent,
+    through: &mut u64,
+    handler: &impl Handler,
+    share: &mut BudgetShare<'_>,
+) -> Result<Handled, FrameError> {
     let message = match wire::decode(frame) {
         Ok(message) => message,
         Err(error @ FrameError::Content(_)) => match wire::batch_number(frame) {
@@ -365,6 +401,10 @@ fn handle(frame: &[u8], agent: &Agent, through: &mut u64, handler: &impl Handler
         AgentMessage::KeepAlive => Ok(Handled::Ready(handler.ready(agent))),
         AgentMessage::Batch(batch) => {
             let number = batch.number;
+            // What is compact on the wire may be large in memory.
+            if !share.grow(batch.content.memory_bytes().saturating_sub(frame.len())) {
+                return Ok(Handled::Ready(Err(no_memory())));
+            }
             let stored = handler.store(agent, *batch, frame.len());
             if stored.is_ok() {
                 *through = number.max(*through);

@@ -12,8 +12,8 @@ pub const MAX_FRAME_BYTES: usize = 8 << 20;
 /// The place of [`Batch`](super::AgentMessage::Batch) among the messages of an agent.
 const BATCH_VARIANT: u32 = 1;
 
-/// Bytes of a frame for which memory is taken at once.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bytes of a frame for which memory is taken at once, at the beginning and later: a length alone costs the receiver little.
+const PIECE_BYTES: (usize, usize) = (4 << 10, 64 << 10);
 
 /// Why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -93,16 +93,16 @@ pub fn write(to: &mut impl Write, content: &[u8]) -> Result<(), FrameError> {
 ///
 /// [`FrameError`], if the stream ends or fails, or the frame has a length that is not valid.
 pub fn read(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FrameError> {
-    let content = read_within(from, max_bytes, |_| true)?;
+    let content = read_within(from, max_bytes, |_, _| true)?;
     Ok(content.expect("nothing is refused"))
 }
 
-/// As [`read`], but asks `may_take` for the memory of each piece as it arrives. If it is refused, the rest of the frame is
-/// skipped, and the result is `None`.
-pub fn read_within(
-    from: &mut impl Read,
+/// As [`read`], but asks `may_take` for the memory of each piece before it is read, and calls it with 0 before each piece
+/// that is skipped. If it is refused, the rest of the frame is skipped, and the result is `None`.
+pub fn read_within<R: Read>(
+    from: &mut R,
     max_bytes: usize,
-    mut may_take: impl FnMut(usize) -> bool,
+    mut may_take: impl FnMut(&mut R, usize) -> bool,
 ) -> Result<Option<Vec<u8>>, FrameError> {
     let mut length = [0; 4];
     match from.read(&mut length)? {
@@ -117,17 +117,28 @@ pub fn read_within(
     let mut content = Vec::new();
     while content.len() < length {
         let left = length - content.len();
-        let piece = left.min(PIECE_BYTES);
-        if !may_take(piece) {
+        let piece = left.min(if content.is_empty() { PIECE_BYTES.0 } else { PIECE_BYTES.1 });
+        if !may_take(from, piece) {
             drop(content);
-            let skipped = io::copy(&mut from.by_ref().take(left as u64), &mut io::sink())?;
-            return if skipped == left as u64 { Ok(None) } else { Err(cut_off()) };
+            return skip(from, left, may_take).map(|()| None);
         }
         if from.by_ref().take(piece as u64).read_to_end(&mut content)? < piece {
             return Err(cut_off());
         }
     }
     Ok(Some(content))
+}
+
+fn skip<R: Read>(from: &mut R, mut left: usize, mut next: impl FnMut(&mut R, usize) -> bool) -> Result<(), FrameError> {
+    while left > 0 {
+        next(from, 0);
+        let piece = left.min(PIECE_BYTES.1);
+        if io::copy(&mut from.by_ref().take(piece as u64), &mut io::sink())? < piece as u64 {
+            return Err(cut_off());
+        }
+        left -= piece;
+    }
+    Ok(())
 }
 
 fn cut_off() -> FrameError {

@@ -12,7 +12,7 @@ mod traces;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, SegmentFigures, SegmentHooks},
+    layers::{ByteTrace, Ends, Segment, SegmentFigures, SegmentHooks},
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,12 @@ pub use traces::ByteTraces;
 
 /// Version of these messages. Frames of any other version are refused.
 pub const VERSION: u8 = 3;
+
+/// Intervals in a batch at most. Agents send one.
+pub const MAX_INTERVALS: usize = 4;
+
+/// Flows in an interval of a batch at most; those of further flows come in further batches.
+pub const MAX_FLOWS: usize = 128;
 
 /// A random number that identifies one run of an agent.
 pub type RunId = [u8; 16];
@@ -103,7 +109,7 @@ pub struct Batch {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Content {
     /// Intervals that have ended.
-    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_INTERVALS>")]
     pub intervals: Vec<IntervalReport>,
     /// Traces of bytes that have passed all layers of one direction.
     pub traces: ByteTraces,
@@ -149,6 +155,27 @@ impl Content {
         let Content { intervals, traces, counters, lost, is_last } = self;
         intervals.is_empty() && traces.0.is_empty() && counters.is_empty() && lost.is_none() && !is_last
     }
+
+    /// Returns roughly how many bytes of memory the content takes; on the wire it may take a tenth.
+    pub fn memory_bytes(&self) -> usize {
+        /// A bucket of a histogram, as a tree keeps it.
+        const BUCKET_BYTES: usize = 24;
+        let of_histogram = |histogram: &Histogram| size_of::<Histogram>() + histogram.buckets().count() * BUCKET_BYTES;
+        let of_interval = |interval: &IntervalReport| -> usize {
+            let segments = interval.segments.iter();
+            let segments = segments.map(|report| {
+                let hooks = [&report.hooks.from, &report.hooks.to].into_iter().flatten().map(String::len);
+                of_histogram(&report.first.histogram) + of_histogram(&report.again) + hooks.sum::<usize>()
+            });
+            let figures = interval.flows.iter().flat_map(|flow| &flow.segments);
+            let figures = figures.map(|figures| of_histogram(&figures.histogram));
+            let flows = interval.flows.len() * size_of::<FlowReport>() + interval.rtts.len() * size_of::<FlowRtt>();
+            segments.sum::<usize>() + figures.sum::<usize>() + flows
+        };
+        let intervals: usize = self.intervals.iter().map(of_interval).sum();
+        let counters: usize = self.counters.iter().map(|(name, _)| size_of::<(String, u64)>() + name.len()).sum();
+        intervals + counters + self.traces.0.len() * size_of::<ByteTrace>()
+    }
 }
 
 /// The measurements of an interval: its segments, or some of its flows.
@@ -166,13 +193,13 @@ pub struct IntervalReport {
     /// Sampling distance: one byte in this many was traced.
     pub sample_bytes: u32,
     /// Segments over all flows; empty in a report that carries only flows.
-    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
+    #[serde(deserialize_with = "fields::list::<_, _, { Segment::ALL.len() }>")]
     pub segments: Vec<SegmentReport>,
     /// Segments of single flows.
-    #[serde(deserialize_with = "fields::list::<_, _, 1024>")]
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_FLOWS>")]
     pub flows: Vec<FlowReport>,
     /// Round-trip times of these flows, as measured by the host's TCP.
-    #[serde(deserialize_with = "fields::list::<_, _, 2048>")]
+    #[serde(deserialize_with = "fields::list::<_, _, { 2 * MAX_FLOWS }>")]
     pub rtts: Vec<FlowRtt>,
 }
 
@@ -194,7 +221,7 @@ pub struct FlowReport {
     /// The flow.
     pub ends: Ends,
     /// Segments of the directions in which bytes were traced.
-    #[serde(deserialize_with = "fields::list::<_, _, 64>")]
+    #[serde(deserialize_with = "fields::list::<_, _, { Segment::ALL.len() }>")]
     pub segments: Vec<SegmentFigures>,
 }
 

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::fields;
 
-/// Maximum number of traces in a message. Agents send far fewer.
-const MAX_TRACES: usize = 1 << 16;
+/// Maximum number of traces in a message. Agents send half as many, and collectors keep as many
+/// in a row of their store.
+const MAX_TRACES: usize = 1 << 14;
 
 /// Traces of bytes that have passed all layers of one direction, in the order in which the probe reported them.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -50,6 +50,11 @@ fn a_certificate_of_the_right_authority_is_accepted() {
     stranger.wait_for_failure("the collector does not accept our key");
     eventually("it is counted", || server.refusals().unauthenticated > 0);
 
+    // Its certificate is good, but for another agent.
+    let impostor = agent("a", 5, &at("localhost"), &ours.identity(folder, "ours", "e"));
+    impostor.wait_for_failure("its certificate is not for 'a'");
+    eventually("it is counted", || server.refusals().false_names > 0);
+
     // Trusts another authority.
     let wary = agent("c", 3, &at("localhost"), &ours.identity(folder, "theirs", "c"));
     wary.wait_for_failure("the collector's key does not match ours");

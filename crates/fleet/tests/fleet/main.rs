@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 mod certificates;
+mod keys;
 mod messages;
 mod refusals;
 mod sessions;

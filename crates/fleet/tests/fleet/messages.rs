@@ -10,7 +10,7 @@ use dwell_engine::{
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
     IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES,
-    SegmentReport, VERSION, decode, encode, read, write,
+    SegmentReport, VERSION, decode, encode, read, read_within, write,
 };
 use proptest::prelude::*;
 
@@ -145,8 +145,55 @@ fn more_traces_than_an_agent_sends_are_refused() {
         let bytes = encode(&ByteTraces(traces.collect())).unwrap();
         decode::<ByteTraces>(&bytes)
     };
-    assert_eq!(decoded(1 << 16).unwrap().0.len(), 1 << 16);
-    assert!(matches!(decoded((1 << 16) + 1), Err(FrameError::Content(_))));
+    assert_eq!(decoded(1 << 14).unwrap().0.len(), 1 << 14);
+    assert!(matches!(decoded((1 << 14) + 1), Err(FrameError::Content(_))));
+}
+
+/// Empty lists and histograms take a few bytes on the wire, and much more in memory and as rows.
+#[test]
+fn a_batch_that_would_be_large_in_memory_is_refused_or_counted_as_such() {
+    let flow = |segments| FlowReport { ends: ends(1), segments };
+    let empty = SegmentFigures { segment: Segment::Queueing, histogram: Histogram::default() };
+    let decoded = |intervals: usize, flows: usize, segments: usize| {
+        let mut batch = batch(Vec::new());
+        let interval = &mut batch.content.intervals[0];
+        interval.flows = vec![flow(vec![empty.clone(); segments]); flows];
+        batch.content.intervals = vec![interval.clone(); intervals];
+        decode::<Batch>(&encode(&batch).unwrap())
+    };
+    let largest = decoded(4, 128, Segment::ALL.len()).unwrap();
+    assert!((300_000..2_000_000).contains(&largest.content.memory_bytes()), "{}", largest.content.memory_bytes());
+    for (intervals, flows, segments) in [(5, 1, 1), (1, 129, 1), (1, 1, Segment::ALL.len() + 1)] {
+        assert!(matches!(decoded(intervals, flows, segments), Err(FrameError::Content(_))));
+    }
+}
+
+/// Whoever announces a long frame is asked about before each piece, and takes little memory for the announcement alone.
+#[test]
+fn memory_for_a_frame_is_asked_for_in_pieces() {
+    let mut bytes = Vec::new();
+    write(&mut bytes, &vec![1; 200_000]).unwrap();
+    let mut asked = Vec::new();
+    let read = read_within(&mut &bytes[..], MAX_FRAME_BYTES, |_, more| {
+        asked.push(more);
+        true
+    });
+    assert_eq!(read.unwrap().unwrap().len(), 200_000);
+    assert_eq!(asked, [4_096, 65_536, 65_536, 64_832]);
+    // What is refused is skipped, and the next frame follows.
+    write(&mut bytes, &[2]).unwrap();
+    let (mut from, mut skipped) = (&bytes[..], 0);
+    let read = read_within(&mut from, MAX_FRAME_BYTES, |_, more| {
+        skipped += usize::from(more == 0);
+        more == 4_096
+    });
+    assert!(read.unwrap().is_none());
+    assert_eq!(skipped, 3);
+    assert_eq!(wire_read(&mut from), [2]);
+}
+
+fn wire_read(from: &mut &[u8]) -> Vec<u8> {
+    read(from, MAX_FRAME_BYTES).unwrap()
 }
 
 #[test]

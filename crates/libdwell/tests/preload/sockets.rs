@@ -43,6 +43,16 @@ fn what_shuts_itself_in_is_left_alone() {
     assert!(outcome.accounts.is_empty());
 }
 
+/// A filter that comes when the poller runs must not kill the program for what the poller does.
+#[test]
+fn what_shuts_itself_in_while_it_has_connections_lives_on() {
+    for how in [&[][..], &["prctl"]] {
+        let outcome = run("shut_in_later", how, &Config::default()).succeeded();
+        assert_eq!(outcome.counts.no_poller, 1);
+        assert_eq!(outcome.socket("before").totals.written_bytes, 1000, "what was seen before is kept");
+    }
+}
+
 #[test]
 fn a_poller_does_not_outlive_the_user_that_it_was_begun_by() {
     let outcome = run("user", &[], &Config::default()).succeeded();

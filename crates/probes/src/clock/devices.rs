@@ -1,14 +1,15 @@
 //! How a program is attached to XDP of a device, and for how long.
 //!
-//! Where the driver runs XDP programs, it runs this one, which stays attached: attaching may reset the device. A veth is
-//! an exception: with a program in its driver, its peer no longer passes on large segments, at a fourth of the
-//! throughput. There, and where the driver cannot, the network stack runs the program, and copies large packets for it.
-//! It is therefore attached only while clocks are compared, some milliseconds per minute.
+//! By default the network stack runs it, and copies large packets for it. It is therefore attached only while clocks are
+//! compared, some milliseconds per minute. A driver that runs it may reset the device when it is attached or removed, so
+//! that happens on demand only, and it then stays attached. With a program in the driver of a veth, the peer no longer
+//! passes on large segments, at a fourth of the throughput.
 #![allow(unsafe_code)]
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    io,
+    fs, io,
+    net::IpAddr,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -29,12 +30,69 @@ pub enum Mode {
     Generic,
 }
 
-/// The preferred mode for a device, which its driver may still refuse.
-pub(super) fn mode_for(index: u32, device: &Device) -> Mode {
-    match native_xdp(index) {
-        Some(true) if !device.is_veth => Mode::Native,
-        _ => Mode::Generic,
+/// What may take the timestamps of clock requests at a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClockMode {
+    /// Sockets alone: nothing is attached to any device.
+    Socket,
+    /// A program that the network stack runs while clocks are compared; sockets where that is not possible.
+    #[default]
+    Generic,
+    /// A program in the driver, where that can run one and the device does not carry a default route.
+    Driver,
+    /// The same, whatever routes the device carries.
+    DriverForced,
+}
+
+impl ClockMode {
+    /// Returns what runs the program at a device, which its driver may still refuse; or why nothing does.
+    pub(super) fn at(self, index: u32, device: &Device) -> Result<Mode, String> {
+        let is_native = || native_xdp(index) == Some(true);
+        match self {
+            ClockMode::Socket => Err("only sockets are wanted".into()),
+            ClockMode::DriverForced if is_native() => Ok(Mode::Native),
+            ClockMode::Driver if is_native() && carries_default_route(&device.name) == Ok(false) => Ok(Mode::Native),
+            _ => Ok(Mode::Generic),
+        }
     }
+}
+
+/// Says why a program must not go into the driver of the device that leads to an address: it carries a default route, or
+/// that is not known. `None` if nothing speaks against it, or there is no route.
+pub fn driver_obstacle(to: IpAddr) -> Option<String> {
+    let route = next_hop::route(to.to_canonical(), None).ok()?;
+    let device = next_hop::device(route.interface).ok()?;
+    match carries_default_route(&device.name) {
+        Ok(false) => None,
+        Ok(true) => Some(format!("'{}' carries a default route", device.name)),
+        Err(error) => Some(format!("it is not known whether '{}' carries a default route: {error}", device.name)),
+    }
+}
+
+/// Whether a route to everywhere leaves by a device of this thread's network namespace. Fails if the routes cannot be read.
+fn carries_default_route(device: &str) -> Result<bool, String> {
+    let read = |path: &str| match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(format!("cannot read {path}: {error}")),
+    };
+    let v4 = read("/proc/thread-self/net/route")?;
+    let v6 = read("/proc/thread-self/net/ipv6_route")?;
+    Ok(has_default_route(&v4, &v6, device))
+}
+
+/// The same from the texts of /proc/net/route and /proc/net/ipv6_route.
+fn has_default_route(v4: &str, v6: &str, device: &str) -> bool {
+    let is_v4 = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words.first() == Some(&device) && words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000")
+    };
+    let is_v6 = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words.last() == Some(&device) && words.get(1) == Some(&"00") && words[0].bytes().all(|digit| digit == b'0')
+    };
+    v4.lines().any(is_v4) || v6.lines().any(is_v6)
 }
 
 /// A program that is attached to devices on request. Requests for the same device share it.
@@ -144,4 +202,27 @@ fn link(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_default_route;
+
+    #[test]
+    fn a_default_route_is_known_by_its_prefix_and_its_device() {
+        let v4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+            eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
+            eth1\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000080\t0\t0\t0\n\
+            eth2\t0002A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n";
+        let zeros = "0".repeat(32);
+        let route = |length: &str, device: &str| {
+            format!(
+                "{zeros} {length} {zeros} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 {device}\n"
+            )
+        };
+        let v6 = [route("00", "eth3"), route("60", "eth4")].concat();
+        let all = ["eth0", "eth1", "eth2", "eth3", "eth4", "eth"];
+        let with: Vec<_> = all.into_iter().filter(|device| has_default_route(v4, &v6, device)).collect();
+        assert_eq!(with, ["eth0", "eth3"]);
+    }
 }

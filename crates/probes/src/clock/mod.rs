@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 
 use crate::{Error, error::io_error, load, vantage::failed};
 
-pub use devices::Mode;
+pub use devices::{ClockMode, Mode, driver_obstacle};
 pub use prober::{Method, Prober, Round, Station};
 pub use reflector::{ReflectingDevice, Reflector, ReflectorOptions};
 

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     Mode, cannot, descriptor,
-    devices::{self, Lease, SharedProgram, mode_for},
+    devices::{self, ClockMode, Lease, SharedProgram},
     handle, load_programs,
     socket::{StampedSocket, looped},
 };
@@ -77,6 +77,7 @@ pub struct Station(Arc<Shared>);
 struct Shared {
     /// The programs, or why they could not be loaded.
     programs: Result<Programs, String>,
+    mode: ClockMode,
     /// The numbers that dropped probers have freed, and the next new one.
     free: Mutex<(Vec<u32>, u32)>,
     max_probers: u32,
@@ -91,11 +92,16 @@ struct Programs {
 }
 
 impl Station {
-    /// Loads the programs for at most `max_probers` probers at a time. Where they cannot be loaded, probers use sockets.
-    pub fn open(max_probers: u32) -> Station {
+    /// Loads the programs for at most `max_probers` probers at a time, to stamp packets as `mode` says. Where they cannot
+    /// be loaded, probers use sockets.
+    pub fn open(max_probers: u32, mode: ClockMode) -> Station {
         let max_probers = max_probers.max(1);
         Station(Arc::new(Shared {
-            programs: Programs::load(max_probers).map_err(|error| error.to_string()),
+            programs: match mode {
+                ClockMode::Socket => Err("only sockets are wanted".into()),
+                _ => Programs::load(max_probers).map_err(|error| error.to_string()),
+            },
+            mode,
             free: Mutex::default(),
             max_probers,
         }))
@@ -259,7 +265,7 @@ impl Prober {
         let lease = |program: &Arc<SharedProgram>, interface, mode| {
             program.lease(interface, mode).map_err(|error| devices::refusal(interface, &error))
         };
-        let mode = mode_for(route.interface, &device);
+        let mode = self.station.0.mode.at(route.interface, &device)?;
         let arrive = lease(&programs.arrive, route.interface, mode)?;
         let depart = lease(&programs.depart, LOOPBACK, Mode::Generic)?;
         Ok(Prepared { looped, _leases: [arrive, depart] })

@@ -16,13 +16,16 @@ use dwell_engine::{
     abi,
     clock::{Counters, Experiment, MESSAGE_BYTES, Session, Stamper, answer},
 };
-use dwell_socket::clock::monotonic_ns;
+use dwell_socket::{
+    clock::monotonic_ns,
+    privilege::{self, Capability},
+};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     Mode, cannot, descriptor,
-    devices::{self, SharedProgram, mode_for},
+    devices::{self, ClockMode, SharedProgram},
     handle, load_programs,
     socket::{Arrival, StampedSocket},
 };
@@ -49,6 +52,8 @@ pub struct ReflectorOptions {
     pub port: u16,
     /// The interfaces whose XDP may be used; if empty, any by which a valid request arrives.
     pub interfaces: Vec<Interface>,
+    /// What may take timestamps at these interfaces.
+    pub mode: ClockMode,
     /// The most sessions at a time.
     pub sessions: u32,
     /// Deviations of the reported clock, for tests and benchmarks.
@@ -57,7 +62,13 @@ pub struct ReflectorOptions {
 
 impl Default for ReflectorOptions {
     fn default() -> ReflectorOptions {
-        ReflectorOptions { port: 0, interfaces: Vec::new(), sessions: 256, experiment: Experiment::default() }
+        ReflectorOptions {
+            port: 0,
+            interfaces: Vec::new(),
+            mode: ClockMode::default(),
+            sessions: 256,
+            experiment: Experiment::default(),
+        }
     }
 }
 
@@ -106,6 +117,7 @@ impl Reflector {
             socket,
             experiment: options.experiment,
             allowed: options.interfaces.iter().map(|it| it.index).collect(),
+            mode: options.mode,
             program: SharedProgram::new(descriptor(&object, "reflect")?),
             counters: MapHandle::try_from(&counters).map_err(failed("share", "counters"))?,
             attached: HashMap::new(),
@@ -116,7 +128,11 @@ impl Reflector {
         }
         let responder = thread::Builder::new()
             .name("dwell-clock".into())
-            .spawn(move || responder.run())
+            .spawn(move || {
+                // What attaches a program to a device needs.
+                let _ = privilege::keep(&[Capability::Bpf, Capability::NetAdmin]);
+                responder.run();
+            })
             .map_err(cannot("start a thread"))?;
         Ok(Reflector { port, sessions: handle(&mut object, "sessions")?, counters, shared, responder: Some(responder) })
     }
@@ -187,6 +203,7 @@ struct Responder {
     experiment: Experiment,
     /// The interfaces whose XDP may be used; any if empty.
     allowed: Vec<u32>,
+    mode: ClockMode,
     program: Arc<SharedProgram>,
     counters: MapHandle,
     /// By interface.
@@ -256,7 +273,8 @@ impl Responder {
 
     /// Whether the next request may find a program at the device.
     fn may_attach(&self, interface: u32) -> bool {
-        if !self.allowed.is_empty() && !self.allowed.contains(&interface) {
+        let is_excluded = !self.allowed.is_empty() && !self.allowed.contains(&interface);
+        if is_excluded || self.mode == ClockMode::Socket {
             return false;
         }
         match self.attached.get(&interface) {
@@ -274,7 +292,9 @@ impl Responder {
         let Ok(device) = next_hop::device(interface) else {
             return;
         };
-        let mode = mode_for(interface, &device);
+        let Ok(mode) = self.mode.at(interface, &device) else {
+            return;
+        };
         let leased = self.program.lease(interface, mode);
         // Attaching may have taken longer than IDLE.
         let now = Instant::now();
@@ -293,7 +313,7 @@ impl Responder {
 
     fn attach_native(&mut self, interface: u32) {
         let device = next_hop::device(interface);
-        if device.is_ok_and(|device| mode_for(interface, &device) == Mode::Native) {
+        if device.is_ok_and(|device| self.mode.at(interface, &device) == Ok(Mode::Native)) {
             self.attach(interface);
         }
     }

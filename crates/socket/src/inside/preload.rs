@@ -50,6 +50,12 @@ pub struct State {
     uid: AtomicU32,
     /// 1 if the poller is to end.
     is_dismissed: AtomicU32,
+    /// The process whose poller it is; 0 if it has had none.
+    owner: AtomicU32,
+    /// Threads of the program that are about to change its rights: no poller is started meanwhile.
+    changing: AtomicU32,
+    /// 1 if a poller ended for such a change.
+    was_ended: AtomicU32,
     pending: Pending,
     /// Per descriptor: instructions for hooks of calls that write; see [`Mark`].
     marks: [AtomicU64; DESCRIPTORS],
@@ -79,6 +85,10 @@ static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// seccomp(2) mode of the process when the library was loaded.
 static SECCOMP: AtomicU32 = AtomicU32::new(0);
 
+/// 1 once the program has restricted itself by seccomp(2). From then on it is left alone: its filter might kill it for any
+/// system call of ours.
+static IS_SHUT_IN: AtomicU32 = AtomicU32::new(0);
+
 /// 1 once nobody reads the table any more.
 static IS_OVER: AtomicU32 = AtomicU32::new(0);
 
@@ -91,6 +101,10 @@ const IDLE_ROUNDS: u32 = 2;
 
 /// Time between two checks whether dwell still reads the table.
 const READER_NS: u64 = 1_000_000_000;
+
+/// How long a change of rights waits for the poller to end, in rounds of this length. It ends at once, unless it cannot run.
+const END_NS: u64 = 1_000_000;
+const END_ROUNDS: u32 = 5_000;
 
 /// Descriptors that are checked for inherited connections.
 const INHERITED: i32 = 64;
@@ -169,6 +183,9 @@ unsafe extern "C" fn forked() {
 impl State {
     /// Reports a connection that was established or is being established.
     pub fn connected(&'static self, fd: i32, opening: Opening) {
+        if IS_SHUT_IN.load(Relaxed) == 1 {
+            return self.count_failed();
+        }
         if !sys::is_tcp(fd) {
             return;
         }
@@ -230,9 +247,52 @@ impl State {
         }
     }
 
+    /// Ends the poller before the program changes its rights: the change would not reach a thread that libc does not know,
+    /// and a filter of system calls might not allow what it does. Call [`State::after_change`] with the result.
+    pub fn before_change(&self) -> bool {
+        let owner = self.owner.load(SeqCst);
+        if owner != 0 && owner != sys::pid() {
+            // A vforked child, which is about to execute another program.
+            return false;
+        }
+        self.changing.fetch_add(1, SeqCst);
+        for _ in 0..END_ROUNDS {
+            let poller = self.poller.load(SeqCst);
+            if poller == 0 {
+                break;
+            }
+            self.was_ended.store(1, SeqCst);
+            self.dismiss();
+            sys::wait(&self.poller, poller, END_NS);
+        }
+        true
+    }
+
+    /// Starts a poller with the new rights, if there was one before.
+    pub fn after_change(&'static self, is_begun: bool) {
+        if is_begun && self.changing.fetch_sub(1, SeqCst) == 1 && self.was_ended.swap(0, SeqCst) == 1 {
+            self.wake();
+        }
+    }
+
+    /// Leaves the program alone from now on: it has restricted itself by seccomp(2).
+    pub fn shut_in(&self) {
+        IS_SHUT_IN.store(1, SeqCst);
+        if self.was_ended.swap(0, SeqCst) == 1 {
+            self.count_failed();
+        }
+    }
+
     fn start(&'static self) {
         let is_mine = self.poller.compare_exchange(0, STARTING, SeqCst, Relaxed);
         if is_mine.is_err() {
+            return;
+        }
+        if self.changing.load(SeqCst) > 0 || IS_SHUT_IN.load(SeqCst) == 1 {
+            self.poller.store(0, SeqCst);
+            if IS_SHUT_IN.load(SeqCst) == 1 {
+                self.count_failed();
+            }
             return;
         }
         // The seccomp filter that the program has installed since might kill the process for the poller's system calls.
@@ -242,6 +302,7 @@ impl State {
             return;
         }
         self.uid.store(sys::effective_user(), Relaxed);
+        self.owner.store(sys::pid(), SeqCst);
         self.is_dismissed.store(0, SeqCst);
         let argument = std::ptr::from_ref(self) as usize;
         // SAFETY: `poll` ends by `leave`, makes only system calls, and its argument is mapped for good.
@@ -362,12 +423,17 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::ThreadMemory) -> 
     let number = state.poller.load(SeqCst);
     loop {
         state.run();
+        if state.is_dismissed.load(SeqCst) == 1 {
+            // The kernel clears the number when this thread makes no call any more: somebody may wait for that.
+            // SAFETY: the memory is this thread's.
+            unsafe { sys::leave(memory) }
+        }
         // From here on a hook starts another poller. The kernel must not clear that poller's number when this one ends.
         sys::clear_at_end(None);
         state.poller.store(0, SeqCst);
         let is_wanted = !state.pending.is_empty()
             && IS_OVER.load(Relaxed) == 0
-            && state.is_dismissed.load(SeqCst) == 0
+            && state.changing.load(SeqCst) == 0
             && state.poller.compare_exchange(0, number, SeqCst, Relaxed).is_ok();
         if !is_wanted {
             // SAFETY: the memory is this thread's.

@@ -83,6 +83,41 @@ pub fn clear_at_end(word: Option<&AtomicU32>) {
     let _ = unsafe { call(libc::SYS_set_tid_address, [address, 0, 0, 0, 0, 0]) };
 }
 
+/// Gives up all capabilities of the calling thread but these, for itself and whatever it starts. It gets none that it did
+/// not have, and cannot get them back, nor by executing another program.
+pub fn keep_capabilities(kept: &[u32]) -> Result<(), Errno> {
+    const VERSION_3: u32 = 0x2008_0522;
+    /// More than any kernel has.
+    const ALL: u32 = 64;
+    let is_kept = |capability: u32| kept.contains(&capability);
+    for capability in (0..ALL).filter(|capability| !is_kept(*capability)) {
+        // Needs CAP_SETPCAP, and fails for numbers that the kernel does not know. The sets below matter more.
+        let to = [libc::PR_CAPBSET_DROP as usize, capability as usize, 0, 0, 0, 0];
+        // SAFETY: it takes no pointer.
+        let _ = unsafe { call(libc::SYS_prctl, to) };
+    }
+    let to = [libc::PR_CAP_AMBIENT as usize, libc::PR_CAP_AMBIENT_CLEAR_ALL as usize, 0, 0, 0, 0];
+    // SAFETY: it takes no pointer.
+    let _ = unsafe { call(libc::SYS_prctl, to) };
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable ones, of 32 capabilities each time.
+    let mut sets = [[0_u32; 3]; 2];
+    let to = [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: it reads two words and writes six.
+    unsafe { call(libc::SYS_capget, to) }?;
+    for ([effective, permitted, inheritable], first) in sets.iter_mut().zip([0, 32]) {
+        let mask = (0..32).filter(|bit| is_kept(first + bit)).fold(0, |mask, bit| mask | 1 << bit);
+        *permitted &= mask;
+        *effective = *permitted;
+        *inheritable = 0;
+    }
+    // SAFETY: it reads two and six words.
+    unsafe { call(libc::SYS_capset, to) }?;
+    let to = [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0];
+    // SAFETY: it takes no pointer.
+    unsafe { call(libc::SYS_prctl, to) }.map(|_| ())
+}
+
 /// Gives up all capabilities of the calling thread.
 pub fn drop_capabilities() {
     const VERSION_3: u32 = 0x2008_0522;

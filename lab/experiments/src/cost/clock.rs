@@ -13,7 +13,7 @@ use super::{
 };
 use anyhow::{Context, Result, ensure};
 use dwell_engine::clock::{Clock, Exchange, Experiment, Fit, Key, Session, best, pause};
-use dwell_probes::clock::{Method, Prober, Reflector, ReflectorOptions, Round, Station};
+use dwell_probes::clock::{ClockMode, Method, Prober, Reflector, ReflectorOptions, Round, Station};
 use dwell_socket::clock::monotonic_ns;
 use dwell_testbed::Namespace;
 
@@ -143,7 +143,7 @@ impl Pair {
         let reflector = self.agent.enter(|| Reflector::attach(&options))??;
         let [mut by_xdp, mut by_socket] = [Figures::default(), Figures::default()];
         self.collector.enter(|| -> Result<()> {
-            let mut prober = prober(&Station::open(1), &reflector, 0)?;
+            let mut prober = prober(&Station::open(1, ClockMode::Generic), &reflector, 0)?;
             let mut clocks = [Clock::default(), Clock::default()];
             for number in 0..rounds {
                 stop.check()?;
@@ -173,7 +173,7 @@ impl Pair {
         let reflector = self.agent.enter(|| Reflector::attach(&options))??;
         let mut all = Figures::default();
         self.collector.enter(|| -> Result<()> {
-            let station = Station::open(SPARSE);
+            let station = Station::open(SPARSE, ClockMode::Generic);
             let mut agents = (0..SPARSE)
                 .map(|id| Ok((prober(&station, &reflector, id)?, Clock::default())))
                 .collect::<Result<Vec<_>>>()?;

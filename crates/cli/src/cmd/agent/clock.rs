@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_fleet::{Secret, clock_session};
-use dwell_probes::clock::{Reflector, ReflectorOptions};
+use dwell_probes::clock::{ClockMode, Reflector, ReflectorOptions};
 
 use crate::tell::tell;
 
@@ -14,9 +14,10 @@ pub struct ClockReflector {
 }
 
 impl ClockReflector {
-    /// Starts to answer. Where this is not possible, it logs why, and the agent works without it.
-    pub fn start() -> ClockReflector {
-        let reflector = Reflector::attach(&ReflectorOptions::default());
+    /// Starts to answer, with timestamps as `mode` says. Where this is not possible, it logs why, and the agent works
+    /// without it.
+    pub fn start(mode: ClockMode) -> ClockReflector {
+        let reflector = Reflector::attach(&ReflectorOptions { mode, ..ReflectorOptions::default() });
         let reflector = reflector.map_err(|error| {
             tell(format_args!(
                 "the collector cannot compare this host's clock: {error}; latency between hosts is not reported"

@@ -17,11 +17,15 @@ use dwell_fleet::{
     wire::{AgentName, Hello},
 };
 use dwell_records::counted;
-use dwell_socket::clock::boot_id;
+use dwell_socket::{
+    clock::boot_id,
+    privilege::{self, Capability},
+};
 
 use self::{clock::ClockReflector, send::Reporter};
 use crate::{
-    args::{positive_duration, sample_bytes, socket},
+    args::{positive_duration, sample_bytes, served_at},
+    clock_mode::ClockModeArgs,
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
@@ -41,7 +45,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell agent --collector collector.example:4790 --key-file fleet.key
+  dwell agent --collector collector.example:4790 --key-file web-1.key
   dwell agent --collector 192.0.2.9:4790 --key-file fleet.key --port 443 --name web-1
   dwell agent --collector collector.example:4790 --cert web-1.pem --key web-1.key --ca ca.pem")]
 #[group(skip)]
@@ -53,7 +57,7 @@ pub struct Args {
     #[command(flatten)]
     identity: IdentityArgs,
 
-    /// Name of the agent, different from that of any other agent of the collector [default: the host's]
+    /// Name of the agent, different from that of any other agent of the collector [default: that of its key, or the host's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -85,18 +89,22 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/dwell-agent")]
     buffer_dir: PathBuf,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket)]
+    #[command(flatten)]
+    clock_mode: ClockModeArgs,
+
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
     metrics: Option<SocketAddr>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let identity = args.identity.identity()?;
-    let name = args.name.clone().unwrap_or_else(host_name);
-    let mut reflector = ClockReflector::start();
+    let (identity, own_name) = args.identity.identity()?;
+    args.clock_mode.check(&args.collector)?;
+    let name = args.name(own_name)?;
+    let mut reflector = ClockReflector::start(args.clock_mode.mode());
     let hello = Hello {
-        name: AgentName::try_from(name)?,
+        name,
         run: rand::random(),
         boot: boot_id().map_err(|error| Failure::new(Exit::Host, error))?,
         sync_port: reflector.port(),
@@ -118,6 +126,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let served = args.metrics.map(Served::start).transpose()?;
     args.keep_on_disk(&outbox, &hello.name);
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
+    // Those of its unit; threads that speak to the network keep fewer.
+    privilege::keep(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon])
+        .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
     let collector = args.collector.clone();
     let on_event = move |event| match event {
         Event::Authenticated { collector, secret } => reflector.admit(collector, &secret),
@@ -155,6 +166,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Args {
+    /// Returns the agent's name. Its key may be good for one name only.
+    fn name(&self, own: Option<AgentName>) -> Result<AgentName, Failure> {
+        match (self.name.clone().map(AgentName::try_from).transpose()?, own) {
+            (Some(wanted), Some(own)) if wanted != own => Err(Failure::usage(anyhow!(
+                "the key is that of '{own}', and so the agent cannot be '{wanted}': leave out --name"
+            ))),
+            (Some(name), _) | (None, Some(name)) => Ok(name),
+            (None, None) => Ok(AgentName::try_from(host_name())?),
+        }
+    }
+
     /// Keeps results on disk too, if that is wanted and possible.
     fn keep_on_disk(&self, outbox: &Outbox, name: &AgentName) {
         if self.buffer_dir == Path::new("none") {

@@ -1,23 +1,30 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
-use std::{env, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, fs::File, io::Read, net::SocketAddr, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
 use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
-use dwell_fleet::Key;
+use dwell_fleet::{Key, wire::AgentName};
 use dwell_records::{Output, Sink, Source, entry};
 use dwell_store::{Address, Login};
 
 use crate::{
-    args::{nanos, positive_duration, socket},
+    args::{nanos, positive_duration, served_at, socket},
+    clock_mode::ClockModeArgs,
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
     source::host_name,
     stop::Stop,
+    tell::tell,
 };
+
+/// Longest file of a password, in bytes.
+const MAX_PASSWORD_BYTES: u64 = 4096;
 
 /// Collect the measurements of agents on many hosts
 ///
@@ -27,20 +34,24 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell collect --new-key fleet.key          a key for agents and collector
+  dwell collect --new-key fleet.key          the collector's key
+  dwell collect --new-agent web-1 --key-file fleet.key --agents agents
+                                             web-1.key, which names the agent and is good for no other
+  dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key --agents agents
   dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key
+                                             for trying out: agents share the key
   dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key --format text
   dwell collect --listen [::]:4790 --store clickhouse://db.example:8123/dwell \\
     --spool fleet.spool --key-file fleet.key")]
 #[group(skip)]
 pub struct Args {
     /// Address and port to listen on for agents
-    #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present = "new_key")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present_any = ["new_key", "new_agent"])]
     listen: Option<SocketAddr>,
 
     /// Store for the measurements: an SQLite file, created if it does not exist, or
     /// clickhouse://HOST:PORT/DATABASE
-    #[arg(long, value_name = "FILE", value_parser = place, required_unless_present = "new_key")]
+    #[arg(long, value_name = "FILE", value_parser = place, required_unless_present_any = ["new_key", "new_agent"])]
     store: Option<Place>,
 
     /// With ClickHouse, an SQLite file for acknowledged measurements that the server does not have yet
@@ -51,12 +62,25 @@ pub struct Args {
     #[arg(long, value_name = "MB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     spool_limit: u32,
 
+    /// File with the password of the ClickHouse user, which other users of this host cannot read
+    #[arg(long, value_name = "FILE")]
+    clickhouse_password_file: Option<PathBuf>,
+
     #[command(flatten)]
     identity: IdentityArgs,
+
+    /// List of agents that have keys of their own, one name per line; it may change at any time
+    #[arg(long, value_name = "FILE")]
+    agents: Option<PathBuf>,
 
     /// Create a file with a new key, and exit
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
+
+    /// Create the key of an agent, NAME.key beside the list of --agents, add it to that list, and exit; a former key of
+    /// that name is good no longer
+    #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"])]
+    new_agent: Option<String>,
 
     /// Megabytes per second that each agent may send; ten times as many at once
     #[arg(long, value_name = "MB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -69,6 +93,9 @@ pub struct Args {
     /// Time between two comparisons of a host's clock; the first ones follow faster
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = positive_duration)]
     sync_interval: Duration,
+
+    #[command(flatten)]
+    clock_mode: ClockModeArgs,
 
     /// Flag bytes whose time between two hosts may be wrong by more than this
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = positive_duration)]
@@ -86,8 +113,8 @@ pub struct Args {
     #[arg(long)]
     flows: bool,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket)]
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
     metrics: Option<SocketAddr>,
 }
 
@@ -119,10 +146,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Key::create(path)?;
         return Ok(Exit::Done);
     }
+    if let (Some(name), Some(list)) = (&args.new_agent, &args.agents) {
+        let path = args.identity.collector_key()?.enroll(&AgentName::try_from(name.clone())?, list)?;
+        tell(format_args!("the key of {name} is in {}: bring it to that host, and delete it here", path.display()));
+        return Ok(Exit::Done);
+    }
     let (Some(listen), Some(place)) = (args.listen, &args.store) else {
         unreachable!("clap requires both");
     };
-    let identity = args.identity.identity()?;
+    let identity = args.identity.of_collector(args.agents.as_deref())?;
     let destination = args.destination(place)?;
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
@@ -132,6 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         destination,
         join: args.join(),
         sync_interval: args.sync_interval,
+        clock_mode: args.clock_mode.mode(),
         agent_rate: u64::from(args.agent_rate) * 1_000_000,
         print: args.print()?,
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
@@ -148,7 +181,7 @@ impl Args {
                 address: address.clone(),
                 login: Login {
                     user: env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into()),
-                    password: env::var("CLICKHOUSE_PASSWORD").ok(),
+                    password: self.password()?,
                 },
                 spool: spool.clone(),
                 spool_bytes: u64::from(self.spool_limit) * 1_000_000,
@@ -160,6 +193,24 @@ impl Args {
                 Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
             }
         }
+    }
+
+    /// The password: an argument would be seen by every user of this host.
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.clickhouse_password_file else {
+            return Ok(env::var("CLICKHOUSE_PASSWORD").ok());
+        };
+        let failed = |error| Failure::usage(anyhow!("cannot read the password in {}: {error}", path.display()));
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.permissions().mode() & 0o007 != 0 {
+            return Err(Failure::usage(anyhow!(
+                "every user of this host can reach the password in {}: chmod 600 it",
+                path.display()
+            )));
+        }
+        let mut text = String::new();
+        file.take(MAX_PASSWORD_BYTES).read_to_string(&mut text).map_err(failed)?;
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
     fn join(&self) -> Config {

@@ -24,7 +24,7 @@ use dwell_probes::Chain;
 
 use self::constants::Constant;
 use crate::{
-    args::{epoch, nanos, positive_duration, socket},
+    args::{epoch, nanos, positive_duration, served_at},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     ranking::RankingArgs,
@@ -144,8 +144,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY=VALUE", value_parser = constants::constant)]
     set: Vec<Constant>,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = served_at)]
     metrics: Option<SocketAddr>,
 
     /// Prefix length of IPv4 groups: servers that share metrics, or a line of --summary=prefix [default: 24]

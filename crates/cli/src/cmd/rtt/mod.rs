@@ -17,7 +17,7 @@ use dwell_engine::{
 use dwell_probes::{Hook, TcHookKind};
 
 use crate::{
-    args::{duration, nanos, positive_duration, socket},
+    args::{duration, nanos, positive_duration, served_at},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     ranking::RankingArgs,
@@ -176,8 +176,8 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = served_at)]
     metrics: Option<SocketAddr>,
 }
 

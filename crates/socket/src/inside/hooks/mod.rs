@@ -7,6 +7,7 @@
 mod pieces;
 mod reads;
 mod real;
+mod rights;
 mod writes;
 
 use libc::{c_int, sockaddr, socklen_t};
@@ -15,6 +16,10 @@ use super::preload::{self, Opening};
 
 pub use reads::{read, readv, recv, recvfrom, recvmsg};
 pub use real::resolve;
+pub use rights::{
+    chroot, prctl, setegid, seteuid, setgid, setgroups, setns, setregid, setresgid, setresuid, setreuid, setuid,
+    syscall, unshare,
+};
 pub use writes::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 
 pub(crate) use writes::hold;

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    c_char, c_int, c_long, c_uint, c_ulong, gid_t, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
+    uid_t,
+};
 
 /// A function of the next library.
 struct Next {
@@ -52,6 +55,9 @@ macro_rules! next {
         /// Resolves all of them in advance, so that no call has to.
         pub fn resolve() {
             $(found::$name.get();)*
+            SYSCALL.get();
+            SETEUID.get();
+            SETEGID.get();
         }
 
         $(
@@ -86,5 +92,68 @@ next! {
     SYS_readv readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     SYS_recvmsg recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     SYS_recvfrom recvfrom(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
+    SYS_setuid setuid(user: uid_t) -> c_int;
+    SYS_setreuid setreuid(real: uid_t, effective: uid_t) -> c_int;
+    SYS_setresuid setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    SYS_setgid setgid(group: gid_t) -> c_int;
+    SYS_setregid setregid(real: gid_t, effective: gid_t) -> c_int;
+    SYS_setresgid setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    SYS_setgroups setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    SYS_chroot chroot(path: *const c_char) -> c_int;
+    SYS_unshare unshare(flags: c_int) -> c_int;
+    SYS_setns setns(fd: c_int, kind: c_int) -> c_int;
+    SYS_prctl prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
     SYS_sendto sendto(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int, to: *const sockaddr, length: socklen_t) -> ssize_t;
+}
+
+static SYSCALL: Next = Next::new(c"syscall");
+static SETEUID: Next = Next::new(c"seteuid");
+static SETEGID: Next = Next::new(c"setegid");
+
+/// syscall(2), whatever the number of its arguments is.
+///
+/// # Safety
+/// As the call of this number.
+pub unsafe fn syscall(number: c_long, [a, b, c, d, e, f]: [c_ulong; 6]) -> c_long {
+    let next = SYSCALL.get();
+    if next.is_null() {
+        // SAFETY: it points to the errno of this thread, which was started by libc.
+        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        return -1;
+    }
+    type Call = unsafe extern "C-unwind" fn(c_long, c_ulong, c_ulong, c_ulong, c_ulong, c_ulong, c_ulong) -> c_long;
+    // SAFETY: integers are passed to its variable arguments as to others.
+    let next: Call = unsafe { transmute_copy(&next) };
+    // SAFETY: the caller's promise.
+    unsafe { next(number, a, b, c, d, e, f) }
+}
+
+/// seteuid(2), which is not a system call.
+///
+/// # Safety
+/// As the call.
+pub unsafe fn seteuid(user: uid_t) -> c_int {
+    // SAFETY: as for the function.
+    unsafe { set_effective(&SETEUID, user).unwrap_or_else(|| setresuid(uid_t::MAX, user, uid_t::MAX)) }
+}
+
+/// setegid(2), which is not a system call.
+///
+/// # Safety
+/// As the call.
+pub unsafe fn setegid(group: gid_t) -> c_int {
+    // SAFETY: as for the function.
+    unsafe { set_effective(&SETEGID, group).unwrap_or_else(|| setresgid(gid_t::MAX, group, gid_t::MAX)) }
+}
+
+/// `None` if no library has the function.
+unsafe fn set_effective(next: &Next, number: u32) -> Option<c_int> {
+    let next = next.get();
+    if next.is_null() {
+        return None;
+    }
+    // SAFETY: both functions have this type in every libc.
+    let next: unsafe extern "C-unwind" fn(u32) -> c_int = unsafe { transmute_copy(&next) };
+    // SAFETY: the caller's promise.
+    Some(unsafe { next(number) })
 }

@@ -1,8 +1,7 @@
-//! Authentication by a shared key.
+//! Authentication by raw public keys (RFC 7250) instead of certificates.
 //!
-//! Both sides derive the same Ed25519 key pair from the shared key (HKDF, RFC 5869). Each presents the public half as a
-//! raw public key instead of a certificate (RFC 7250), signs the handshake with the private half, and accepts exactly
-//! this public key from the other side.
+//! Each side signs the handshake with an Ed25519 key, and accepts certain public keys from the other side. All private keys
+//! of a fleet are derived from one secret (HKDF, RFC 5869), under different labels.
 
 use std::sync::Arc;
 
@@ -22,61 +21,87 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Key, VERSIONS, provider};
+use super::{VERSIONS, agents::AgentKeys, provider};
 
 /// PKCS #8 header of an Ed25519 private key, whose 32 bytes follow (RFC 8410, section 7).
 const PKCS8_HEADER: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// TLS configurations of an agent and of a collector.
-pub(super) fn configs(key: &Key) -> (ClientConfig, ServerConfig) {
+/// An Ed25519 private key.
+pub(super) type Private = [u8; 32];
+
+/// The public keys that are accepted from the other side.
+#[derive(Debug, Clone)]
+pub(super) enum Accepted {
+    /// Exactly this one.
+    One(Vec<u8>),
+    /// Those of the agents that are listed.
+    Agents(Arc<AgentKeys>),
+}
+
+/// Returns the TLS configuration of the side that connects.
+pub(super) fn client(own: &Private, accepted: Accepted) -> ClientConfig {
     let provider = provider();
-    let own = Arc::new(certified_key(key, &provider));
-    let verifier = Arc::new(SharedKeyVerifier { spki: own.cert[0].to_vec(), provider: Arc::clone(&provider) });
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let own = Arc::new(certified_key(own, &provider));
+    ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(VERSIONS)
         .expect("the provider supports TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::<SharedKeyVerifier>::clone(&verifier))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&own))));
-    let server = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(VERSIONS)
-        .expect("the provider supports TLS 1.3")
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
-    (client, server)
+        .with_custom_certificate_verifier(Arc::new(RawKeyVerifier { accepted, provider }))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own)))
 }
 
-fn certified_key(key: &Key, provider: &CryptoProvider) -> CertifiedKey {
-    let mut private = PKCS8_HEADER.to_vec();
-    private.extend_from_slice(&derive(key));
-    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(private));
+/// Returns the TLS configuration of the side that is connected to.
+pub(super) fn server(own: &Private, accepted: Accepted) -> ServerConfig {
+    let provider = provider();
+    let own = Arc::new(certified_key(own, &provider));
+    ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(VERSIONS)
+        .expect("the provider supports TLS 1.3")
+        .with_client_cert_verifier(Arc::new(RawKeyVerifier { accepted, provider }))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)))
+}
+
+/// Returns the public half of a key, as a SubjectPublicKeyInfo.
+pub(super) fn public(private: &Private) -> Vec<u8> {
+    certified_key(private, &provider()).cert[0].to_vec()
+}
+
+/// Derives a private key from a secret; each label gives another.
+pub(super) fn derive(secret: &[u8], label: &[&[u8]]) -> Private {
+    let mut derived = [0; 32];
+    Salt::new(HKDF_SHA256, b"dwell fleet 1")
+        .extract(secret)
+        .expand(label, HKDF_SHA256)
+        .and_then(|okm| okm.fill(&mut derived))
+        .expect("the output is as long as the hash");
+    derived
+}
+
+fn certified_key(private: &Private, provider: &CryptoProvider) -> CertifiedKey {
+    let mut pkcs8 = PKCS8_HEADER.to_vec();
+    pkcs8.extend_from_slice(private);
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8));
     let signing = provider.key_provider.load_private_key(private);
     let signing = signing.expect("any 32 bytes are an Ed25519 key");
     let spki = signing.public_key().expect("an Ed25519 key has a public half");
     CertifiedKey::new(vec![CertificateDer::from(spki.to_vec())], signing)
 }
 
-fn derive(key: &Key) -> [u8; 32] {
-    let mut derived = [0; 32];
-    Salt::new(HKDF_SHA256, b"dwell fleet 1")
-        .extract(&key.0)
-        .expand(&[b"identity"], HKDF_SHA256)
-        .and_then(|okm| okm.fill(&mut derived))
-        .expect("the output is as long as the hash");
-    derived
-}
-
-/// Accepts exactly our own public key, whose private half only holders of the shared key can derive.
+/// Accepts public keys whose private half the other side has shown to have.
 #[derive(Debug)]
-struct SharedKeyVerifier {
-    spki: Vec<u8>,
+struct RawKeyVerifier {
+    accepted: Accepted,
     provider: Arc<CryptoProvider>,
 }
 
-impl SharedKeyVerifier {
+impl RawKeyVerifier {
     fn check(&self, presented: &CertificateDer<'_>) -> Result<(), rustls::Error> {
-        match presented.as_ref() == self.spki {
+        let is_accepted = match &self.accepted {
+            Accepted::One(public) => presented.as_ref() == public,
+            Accepted::Agents(agents) => agents.name_of(presented).is_some(),
+        };
+        match is_accepted {
             true => Ok(()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
@@ -116,7 +141,7 @@ macro_rules! verify_raw_public_key_signatures {
     };
 }
 
-impl ServerCertVerifier for SharedKeyVerifier {
+impl ServerCertVerifier for RawKeyVerifier {
     fn verify_server_cert(
         &self,
         presented: &CertificateDer<'_>,
@@ -131,7 +156,7 @@ impl ServerCertVerifier for SharedKeyVerifier {
     verify_raw_public_key_signatures!();
 }
 
-impl ClientCertVerifier for SharedKeyVerifier {
+impl ClientCertVerifier for RawKeyVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -156,9 +181,8 @@ mod tests {
     /// an older version.
     #[test]
     fn the_derived_key_agrees_with_rfc_5869() {
-        let key = Key(b"dwell ".repeat(8));
         assert_eq!(
-            derive(&key).map(|byte| format!("{byte:02x}")).concat(),
+            derive(&b"dwell ".repeat(8), &[b"identity"]).map(|byte| format!("{byte:02x}")).concat(),
             "95087856794f510b980f31eb387baf68c5a00e4b64058fc981c9b098aa7fe538"
         );
     }

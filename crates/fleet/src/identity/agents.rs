@@ -1,0 +1,205 @@
+//! Keys of single agents, which the collector derives from its own, and the list of agents that it accepts.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::raw_keys::{Private, derive, public};
+use crate::{Error, wire::AgentName};
+
+/// The first line of the file with an agent's key.
+pub(super) const HEADER: &str = "dwell-agent-key 1";
+/// Longest list of agents, in bytes, and most agents in it.
+const MAX_LIST_BYTES: u64 = 8 << 20;
+const MAX_AGENTS: usize = 1 << 16;
+
+/// The key of one agent: it cannot act as another agent, nor as a collector.
+#[derive(Clone)]
+pub struct AgentKey {
+    pub(super) name: AgentName,
+    pub(super) private: Private,
+    /// The public key of the collector.
+    pub(super) collector: Vec<u8>,
+}
+
+impl AgentKey {
+    /// Derives the key of an agent from the collector's. Another number gives another key, when one is to be replaced.
+    fn derive(secret: &[u8], name: &AgentName, number: u32) -> AgentKey {
+        AgentKey {
+            name: name.clone(),
+            private: derive_agent(secret, name, number),
+            collector: public(&derive_collector(secret)),
+        }
+    }
+
+    /// Parses the content of a file that [`AgentKeys::enroll`] has written.
+    pub(super) fn parse(text: &str) -> Option<AgentKey> {
+        let mut lines = text.lines();
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        value("dwell-agent-key").filter(|version| version == "1")?;
+        let name = AgentName::try_from(value("name")?).ok()?;
+        let private = from_hex(&value("private")?)?.try_into().ok()?;
+        Some(AgentKey { name, private, collector: from_hex(&value("collector")?)? })
+    }
+
+    fn text(&self) -> String {
+        format!("{HEADER}\nname {}\nprivate {}\ncollector {}\n", self.name, hex(&self.private), hex(&self.collector))
+    }
+}
+
+/// The agents of a list, by their public keys. The list is read again whenever it has changed.
+pub struct AgentKeys {
+    secret: Vec<u8>,
+    list: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Tells one version of the list from another.
+    version: Option<(i64, i64, u64, u64)>,
+    by_key: HashMap<Vec<u8>, Agent>,
+}
+
+/// An agent's name, and the number of its key.
+type Agent = (AgentName, u32);
+
+impl AgentKeys {
+    /// Reads a list of agents: a name per line, and the number of its key if it is not the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] or [`Error::Agents`], if the list cannot be read or is malformed.
+    pub(super) fn open(secret: &[u8], list: &Path) -> Result<AgentKeys, Error> {
+        let keys = AgentKeys { secret: secret.to_vec(), list: list.into(), known: Mutex::default() };
+        keys.refresh(&mut keys.known())?;
+        Ok(keys)
+    }
+
+    /// Returns the agent with a public key, unless it is not in the list any more.
+    pub(super) fn name_of(&self, public: &[u8]) -> Option<AgentName> {
+        let mut known = self.known();
+        // A list that cannot be read leaves the agents that were in it.
+        let _ = self.refresh(&mut known);
+        known.by_key.get(public).map(|(name, _)| name.clone())
+    }
+
+    fn refresh(&self, known: &mut Known) -> Result<(), Error> {
+        let metadata = fs::metadata(&self.list).map_err(|source| failed("read", &self.list, source))?;
+        let version = Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()));
+        if known.version == version {
+            return Ok(());
+        }
+        let agents = read(&self.list)?;
+        let mut before: HashMap<Agent, Vec<u8>> = known.by_key.drain().map(|(key, agent)| (agent, key)).collect();
+        let keys = agents.into_iter().map(|agent| {
+            let key = before.remove(&agent);
+            let (name, number) = &agent;
+            (key.unwrap_or_else(|| public(&derive_agent(&self.secret, name, *number))), agent)
+        });
+        known.by_key = keys.collect();
+        known.version = version;
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the key of an agent beside a list, as NAME.key, and its name into the list, which is created if it does not
+/// exist. If it was in the list before, its former key is good no longer. Returns the file of the key.
+///
+/// # Errors
+///
+/// [`Error::File`], also if the key's file exists, or [`Error::Agents`].
+pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<PathBuf, Error> {
+    let mut agents = if list.exists() { read(list)? } else { Vec::new() };
+    let number = match agents.iter_mut().find(|(known, _)| known == name) {
+        Some((_, number)) => {
+            *number = number.saturating_add(1);
+            *number
+        }
+        None => {
+            agents.push((name.clone(), 1));
+            1
+        }
+    };
+    let folder = list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let path = folder.join(format!("{name}.key"));
+    let text = AgentKey::derive(secret, name, number).text();
+    write_new(&path, &text, 0o600).map_err(|source| failed("create", &path, source))?;
+    let lines = agents.iter().map(|(name, number)| match number {
+        1 => format!("{name}\n"),
+        number => format!("{name} {number}\n"),
+    });
+    // Through a file of its own, so that there is never half a list.
+    let new = list.with_extension("new");
+    let _ = fs::remove_file(&new);
+    write_new(&new, &lines.collect::<String>(), 0o644)
+        .and_then(|()| fs::rename(&new, list))
+        .map_err(|source| failed("write", list, source))?;
+    Ok(path)
+}
+
+/// The collector's private key. Nobody who has only an agent's key can find it.
+pub(super) fn derive_collector(secret: &[u8]) -> Private {
+    derive(secret, &[b"collector"])
+}
+
+fn derive_agent(secret: &[u8], name: &AgentName, number: u32) -> Private {
+    derive(secret, &[b"agent", &number.to_be_bytes(), name.as_str().as_bytes()])
+}
+
+fn read(list: &Path) -> Result<Vec<Agent>, Error> {
+    let file = File::open(list).map_err(|source| failed("read", list, source))?;
+    let mut text = String::new();
+    file.take(MAX_LIST_BYTES).read_to_string(&mut text).map_err(|source| failed("read", list, source))?;
+    let mut agents = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let (name, key) = line.split_once(' ').unwrap_or((line, "1"));
+        match (AgentName::try_from(name.to_owned()), key.trim().parse()) {
+            (Ok(name), Ok(key)) if agents.len() < MAX_AGENTS => agents.push((name, key)),
+            _ => return Err(Error::Agents { path: list.into(), line: number }),
+        }
+    }
+    Ok(agents)
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::File { operation, path: path.into(), source }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2)).collect()
+}
+
+impl std::fmt::Debug for AgentKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentKeys").field("list", &self.list).finish_non_exhaustive()
+    }
+}

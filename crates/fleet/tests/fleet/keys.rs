@@ -1,0 +1,124 @@
+//! Agents with keys of their own.
+
+use std::{fs, path::Path, sync::Arc};
+
+use dwell_fleet::{Error, Identity, Key, wire::AgentName};
+
+use crate::support::{Memory, agent, collector, eventually};
+
+struct Office {
+    folder: tempfile::TempDir,
+    key: Key,
+}
+
+impl Office {
+    fn new() -> Office {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fleet.key");
+        Key::create(&path).unwrap();
+        Office { key: Key::read(&path).unwrap(), folder }
+    }
+
+    fn list(&self) -> std::path::PathBuf {
+        self.folder.path().join("agents")
+    }
+
+    /// Makes the key of an agent.
+    fn enroll(&self, name: &str) -> Key {
+        let name = AgentName::try_from(name.to_owned()).unwrap();
+        let path = self.key.enroll(&name, &self.list()).unwrap();
+        assert_eq!(path, self.folder.path().join(format!("{name}.key")));
+        let key = Key::read(&path).unwrap();
+        assert_eq!(key.agent(), Some(&name));
+        fs::remove_file(path).unwrap();
+        key
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_agents(&self.key, &self.list()).unwrap()
+    }
+}
+
+#[test]
+fn an_agents_key_is_good_for_its_name_alone() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let [web, db] = ["web", "db"].map(|name| Identity::from_key(&office.enroll(name)));
+    let server = collector(&office.identity(), &memory);
+    let address = server.address().to_string();
+    let friend = agent("web", 1, &address, &web);
+    friend.push(1);
+    eventually("it is stored", || memory.numbers(friend.run) == [1]);
+    drop(friend);
+    eventually("it is gone", || server.agents() == 0);
+    let impostor = agent("web", 2, &address, &db);
+    impostor.wait_for_failure("its key is that of 'db', not of 'web'");
+    assert!(server.refusals().false_names > 0);
+    // Neither the collector's own key nor that of another fleet makes an agent.
+    for key in [&office.key, &Office::new().enroll("web")] {
+        let stranger = agent("web", 3, &address, &Identity::from_key(key));
+        stranger.wait_for_failure("");
+    }
+    assert_eq!(server.agents(), 0);
+}
+
+#[test]
+fn an_agents_key_cannot_act_as_a_collector() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let [web, db] = ["web", "db"].map(|name| office.enroll(name));
+    let web = Identity::from_key(&web);
+    let start = |identity: &Identity| {
+        let address = "127.0.0.1:0".parse().unwrap();
+        dwell_fleet::Server::start(address, identity.clone(), dwell_fleet::Limits::default(), Arc::clone(&memory))
+    };
+    assert!(matches!(start(&web), Err(Error::NotCollector)));
+    assert!(matches!(Identity::from_agents(&db, &office.list()), Err(Error::NotCollector)));
+    assert!(matches!(
+        db.enroll(&AgentName::try_from("c".to_owned()).unwrap(), &office.list()),
+        Err(Error::NotCollector)
+    ));
+    // A collector with the secret of another fleet, or with the shared key of one that an agent's secret makes up.
+    let other = Office::new();
+    other.enroll("web");
+    let server = collector(&other.identity(), &memory);
+    let misled = agent("web", 1, &server.address().to_string(), &web);
+    misled.wait_for_failure("the collector's key does not match ours");
+}
+
+/// The list is what counts, at any time.
+#[test]
+fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_one() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let old = office.enroll("web");
+    let server = collector(&office.identity(), &memory);
+    let address = server.address().to_string();
+    let connected = agent("web", 1, &address, &Identity::from_key(&old));
+    connected.wait_until_connected();
+    let new = office.enroll("web");
+    assert_eq!(fs::read_to_string(office.list()).unwrap(), "web 2\n");
+    // At the latest with the next check.
+    connected.wait_for_failure("its key is not accepted any more");
+    drop(connected);
+    let renewed = agent("web", 2, &address, &Identity::from_key(&new));
+    renewed.wait_until_connected();
+    drop(renewed);
+    fs::write(office.list(), "# nobody\n").unwrap();
+    agent("web", 3, &address, &Identity::from_key(&new)).wait_for_failure("the collector does not accept our key");
+}
+
+#[test]
+fn files_that_are_no_keys_or_lists_are_named() {
+    let office = Office::new();
+    let path = office.folder.path().join("file");
+    let read = |text: &str| {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Key::read(&path)
+    };
+    let broken = format!("dwell-agent-key 1\nname web\nprivate {}\n", "zz".repeat(32));
+    assert!(matches!(read(&broken), Err(Error::AgentKey { .. })));
+    assert!(matches!(read(&broken.replace('1', "2")), Err(Error::AgentKey { .. }) | Ok(Key::Collector(_))));
+    fs::write(&path, "web\ndb 3 # in the cellar\n\nthree words here\n").unwrap();
+    let error = Identity::from_agents(&office.key, &path).unwrap_err();
+    assert!(error.to_string().starts_with("line 4 of /"), "{error}");
+    assert!(matches!(Identity::from_agents(&office.key, Path::new("/none")), Err(Error::File { .. })));
+}
