@@ -2,9 +2,10 @@
 
 pub use dwell_app::Exit;
 use dwell_balancer::{api::ClientError, config::ConfigError, control::ControlError};
-use dwell_probes::stack::BaselineError;
 use dwell_records::SinkError;
 use dwell_sim::study::StudyError;
+
+use crate::baseline::BaselineError;
 
 dwell_app::failure! {
     BaselineError: error => if error.is_usage() { Exit::Usage } else { Exit::Incomplete },

@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic where the output is closed or full")]
 
+mod baseline;
 mod cgroups;
 mod clock_mode;
 mod cmd;

@@ -6,6 +6,7 @@
 
 pub mod abi;
 pub mod balance;
+pub mod baseline;
 pub mod clock;
 mod counters;
 pub mod filter;

@@ -13,6 +13,7 @@ mod formats;
 mod output;
 mod record;
 mod schema;
+mod shift;
 mod sink;
 mod sockets;
 mod source;
@@ -29,9 +30,10 @@ pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
     ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record,
-    Response, Stack, StackHop, StackPlace, StackShift, Status, Verb, Verdict, Why,
+    Response, Stack, StackHop, StackPlace, Status, Verb, Verdict, Why,
 };
 pub use schema::Schema;
+pub use shift::{ResponseKey, RoundTripKey, Shift, ShiftKey};
 pub use sink::{Flush, Sink, SinkError, print};
 pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
 pub use source::{Interfaces, Source};

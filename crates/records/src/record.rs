@@ -4,11 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{
-        ByteTrace, Direction, Ends, PathSegment, Segment, SegmentFigures, SegmentHooks,
-        baseline::{Figure, SegmentComparison},
-        join::Path,
-    },
+    layers::{ByteTrace, Direction, Ends, PathSegment, Segment, SegmentFigures, SegmentHooks, join::Path},
     measure::{FlowEvent, Method, Sample},
     response,
     rtt::{Counter, Counters, Figures},
@@ -17,7 +13,7 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{SocketEnd, Sockets, Summary, Top};
+use crate::{Shift, SocketEnd, Sockets, Summary, Top};
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
@@ -65,8 +61,8 @@ records! {
     ByteTrace(&'a ByteTrace),
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
-    /// Segments of `dwell stack` compared with their baseline.
-    Shift(&'a StackShift<'a>),
+    /// Latencies compared with their baseline.
+    Shift(&'a Shift<'a>),
     /// An interval of `dwell run`.
     Sockets(&'a Sockets<'a>),
     /// The end of `dwell run`.
@@ -271,24 +267,6 @@ impl PathTable<'_> {
     pub(crate) fn share(&self, leg: PathSegment) -> Option<f64> {
         let whole = self.path.segment(PathSegment::EndToEnd).sum_ns();
         (whole > 0).then(|| self.path.segment(leg).sum_ns() as f64 / whole as f64)
-    }
-}
-
-/// Segments of `dwell stack` compared with their baseline.
-#[derive(Debug, Clone, Copy)]
-pub struct StackShift<'a> {
-    /// The time of the comparison on the source's clock.
-    pub end_ns: u64,
-    /// One comparison per segment, in the order in which bytes pass them.
-    pub compared: &'a [SegmentComparison],
-}
-
-/// The name of a compared figure in outputs.
-pub(crate) fn figure_name(figure: Figure) -> &'static str {
-    match figure {
-        Figure::Median => "p50",
-        Figure::P99 => "p99",
-        Figure::Mean => "mean",
     }
 }
 

@@ -201,8 +201,8 @@ fn a_format_that_has_no_place_for_what_was_asked() {
         let said = refused_with_capture(&["--format", "ppviz", option]);
         assert_eq!(
             said,
-            "dwell: the format ppviz has samples only: leave out --aggregate, --summary and \
-             --flow-events, or take --format text or jsonl\n"
+            "dwell: the format ppviz has samples only: leave out --aggregate, --summary, --flow-events and --baseline, \
+             or take --format text or jsonl\n"
         );
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod bad_input;
+mod baseline;
 mod clickhouse;
 mod doctor;
 mod errors;

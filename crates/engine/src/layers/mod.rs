@@ -1,6 +1,5 @@
 //! The path of a byte through the layers of a host: `core/stack/layers.h`.
 
-pub mod baseline;
 mod budget;
 mod byte_trace;
 mod config;

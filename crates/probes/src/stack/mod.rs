@@ -1,6 +1,5 @@
 //! How long bytes spend in the layers of this host.
 
-mod baseline;
 mod budget;
 mod devices;
 mod hooks;
@@ -40,7 +39,6 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
-pub use baseline::{Baseline, BaselineError, Comparison, Recording, Settings};
 pub use devices::Devices;
 pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, missing, names};
 pub use kernel::Lack;

@@ -149,6 +149,6 @@ impl Live<'_> {
         finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
         fail_if_lost(lost, "epochs", "choose a longer --interval, or follow fewer flows with --filter")
-            .map(|exit| self.report.exit(exit))
+            .and_then(|exit| self.report.exit(exit))
     }
 }

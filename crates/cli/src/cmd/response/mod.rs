@@ -1,5 +1,6 @@
 //! `dwell response`: response latency from the client's packets alone.
 
+mod baseline;
 mod constants;
 mod live;
 mod metrics;
@@ -21,10 +22,12 @@ use dwell_engine::{
     rtt::Prefix,
 };
 use dwell_probes::Chain;
+use dwell_records::Verb;
 
-use self::constants::Constant;
+use self::{baseline::Epochs, constants::Constant};
 use crate::{
     args::{epoch, nanos, positive_duration, served_at},
+    baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     ranking::RankingArgs,
@@ -48,6 +51,8 @@ Examples:
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
   dwell response -r clients.pcap --summary=server --by p99 --top 10
   dwell response -r clients.pcap --fail-if 'p99>200ms' --format none
+  dwell response -i eth0 --duration 2m --baseline FILE
+                                                 record by server; later, show which changed
   dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
 #[group(skip)]
@@ -132,6 +137,9 @@ pub struct Args {
 
     #[command(flatten)]
     ranking: RankingArgs,
+
+    #[command(flatten)]
+    baseline: BaselineArgs,
 
     /// Fail (exit status 1) if this holds for the responses of the run, or if there are none: [METHOD] FIGURE>TIME, as in
     /// 'p99>50ms' or 'turns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
@@ -264,6 +272,29 @@ impl Args {
             constant.apply(&mut config);
         }
         Ok(config)
+    }
+
+    /// Opens the baseline: of prefixes of servers where the summary has these, or else of servers. `host` is unknown for
+    /// captures.
+    fn baseline(&self, host: Option<String>) -> Result<Option<Epochs>, Failure> {
+        let prefixes = (self.summary == Some(SummaryBy::Prefix)).then(|| self.prefixes());
+        let constants: Vec<_> = self.set.iter().map(|constant| format!("{constant:?}")).collect();
+        let settings = Settings::new("response", host)
+            .with_time("--interval", self.interval)
+            .with_name("--estimator", &self.estimator)
+            .with_list("--set", &constants)
+            .with_name("--flow-key", &self.flow_key)
+            .with_list("--server", &self.server)
+            .with_option("--port", self.port)
+            .with_list("--filter", &self.filter)
+            .with("--mtu", self.mtu)
+            .with("--ack-size", self.ack_size)
+            .with("key", if prefixes.is_some() { "prefix" } else { "server" })
+            .with_option("--prefix4", prefixes.map(|lengths| lengths.v4))
+            .with_option("--prefix6", prefixes.map(|lengths| lengths.v6));
+        let epoch_ns = nanos(self.interval);
+        let baseline = self.baseline.open(Verb::Response, epoch_ns, settings)?;
+        Ok(baseline.map(|baseline| Epochs::new(baseline, prefixes, epoch_ns)))
     }
 
     fn prefixes(&self) -> PrefixLengths {

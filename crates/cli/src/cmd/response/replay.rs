@@ -40,7 +40,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         None => output.report.finish(last_ns, Some(&counters), cost(&[]))?,
         Some(error) => return Err(error.into()),
     }
-    capture.verdict(read, &counters).map(|exit| output.report.exit(exit))
+    capture.verdict(read, &counters).and_then(|exit| output.report.exit(exit))
 }
 
 /// Measures a packet. Returns false if results can no longer be written.

@@ -13,7 +13,7 @@ use dwell_records::{
     self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted, entry,
 };
 
-use super::{Args, Format, PrefixLengths, SummaryBy, metrics::Exporter};
+use super::{Args, Format, PrefixLengths, SummaryBy, baseline::Epochs, metrics::Exporter};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
@@ -33,6 +33,7 @@ pub struct Report {
     summary: Option<(SummaryBy, BTreeMap<Group, Line>)>,
     /// Responses by method.
     latencies: Latencies<Method>,
+    baseline: Option<Epochs>,
     ranking: RankingArgs,
     prefixes: PrefixLengths,
     /// Epochs for which the summary had no room.
@@ -79,6 +80,7 @@ impl Report {
         if args.summary.is_some() && args.format != Format::Text {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
+        let baseline = args.baseline(source.host.clone())?;
         let output = match entry(name) {
             Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
             None => None,
@@ -88,6 +90,7 @@ impl Report {
             output,
             summary: args.summary.map(|by| (by, BTreeMap::new())),
             latencies: Latencies::new(&args.fail_if),
+            baseline,
             ranking: args.ranking,
             prefixes: args.prefixes(),
             other: 0,
@@ -119,6 +122,10 @@ impl Report {
         let answers = Answers::of(&record.epoch, &estimate);
         if let Some(ns) = estimate.response_ns.filter(|_| estimate.is_valid()) {
             self.latencies.add(estimate.method, |histogram| add_responses(histogram, ns, estimate.batches, answers));
+            let ended = self.baseline.as_mut().and_then(|epochs| epochs.add(record, &estimate, ns));
+            if let (Some(end_ns), None) = (ended, &self.summary) {
+                self.write_shift(end_ns)?;
+            }
         }
         let response = Response {
             record,
@@ -143,6 +150,13 @@ impl Report {
             }
             (None, Some(output)) => output.write(&records::Record::Response(&response)),
             (None, None) => Ok(()),
+        }
+    }
+
+    fn write_shift(&mut self, end_ns: u64) -> Result<(), SinkError> {
+        match (&self.baseline, &mut self.output) {
+            (Some(epochs), Some(output)) => epochs.baseline.write(end_ns, |record| output.write(record)),
+            _ => Ok(()),
         }
     }
 
@@ -228,12 +242,22 @@ impl Report {
     }
 
     /// Returns the exit status of a run that has finished with `exit`.
-    pub fn exit(&self, exit: Exit) -> Exit {
-        fail_if::exit(self.latencies.verdict.as_ref(), exit)
+    pub fn exit(&mut self, exit: Exit) -> Result<Exit, Failure> {
+        let exit = match self.baseline.take() {
+            Some(epochs) if exit == Exit::Done => epochs.baseline.finish()?,
+            _ => exit,
+        };
+        Ok(fail_if::exit(self.latencies.verdict.as_ref(), exit))
     }
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
         self.write_summary()?;
+        if let Some(epochs) = &mut self.baseline {
+            epochs.finish();
+            if let Some(time_ns) = status.and_then(|status| status.time_ns) {
+                self.write_shift(time_ns)?;
+            }
+        }
         if let (Some(status), Some(output)) = (status, &mut self.output) {
             output.write(&records::Record::Status(status))?;
         }
@@ -287,7 +311,7 @@ impl Report {
 
 /// Adds the responses of an epoch whose estimate is valid: each with its own latency or, where the method does not know
 /// that, all with their mean.
-fn add_responses(histogram: &mut Histogram, mean_ns: u64, responses: u64, answers: Option<Answers<'_>>) {
+pub fn add_responses(histogram: &mut Histogram, mean_ns: u64, responses: u64, answers: Option<Answers<'_>>) {
     match answers {
         Some(answers) => answers.latencies().for_each(|(ns, count)| histogram.record_many(ns, count)),
         None => histogram.record_many(mean_ns, responses),

@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
         report: report.wants_samples(),
-        aggregate: (args.aggregate || metrics.is_some()).then(|| aggregate.clone()),
+        aggregate: (report.wants_groups() || metrics.is_some()).then(|| aggregate.clone()),
         ingress: args.ingress(),
         tc: args.tc_kind(),
         replay: false,
@@ -149,8 +149,7 @@ impl Live<'_> {
         if let Some(metrics) = &self.metrics {
             metrics.groups(&groups, &freed);
         }
-        let shown: &[_] = if self.args.aggregate { &groups } else { &[] };
-        self.report.interval(monotonic_ns(), nanos(length), shown)?;
+        self.report.interval(monotonic_ns(), nanos(length), &groups)?;
         Ok(groups.len())
     }
 
@@ -202,7 +201,7 @@ impl Live<'_> {
             "samples or flow events",
             "sample less with --rate-limit, or count in the kernel with --aggregate",
         )
-        .map(|exit| self.report.exit(exit))
+        .and_then(|exit| self.report.exit(exit))
     }
 
     /// Reports everything since the last interval. Every step is tried; returns the first failure.

@@ -15,9 +15,11 @@ use dwell_engine::{
     rtt::{Aggregate, Config, Prefixes, RateLimit},
 };
 use dwell_probes::{Hook, TcHookKind};
+use dwell_records::Verb;
 
 use crate::{
     args::{duration, nanos, positive_duration, served_at},
+    baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     ranking::RankingArgs,
@@ -41,6 +43,8 @@ Examples:
   dwell rtt -r capture.pcapng --summary          one line per flow and method
   dwell rtt -i eth0 -p 443 --summary --by p99 --top 10
   dwell rtt -r capture.pcapng --fail-if 'p99>50ms' --format none
+  dwell rtt -i eth0 --aggregate --duration 2m --baseline FILE
+                                                 record by prefix; later, show which changed
   tcpdump -i eth0 -w - | dwell rtt -r -
   dwell rtt -i eth0 -f 10.0.0.0/8 -f '!10.1.0.0/16:53'"
 )]
@@ -170,6 +174,9 @@ pub struct Args {
     #[command(flatten)]
     ranking: RankingArgs,
 
+    #[command(flatten)]
+    baseline: BaselineArgs,
+
     /// Fail (exit status 1) if this holds for the round trips of the run, or if there are none: [METHOD] FIGURE>TIME, as
     /// in 'p99>50ms' or 'dns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
     /// given several times
@@ -201,6 +208,14 @@ impl Choice {
                 let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
                 format!("unknown method; the methods are auto, tcp, {}", names.join(", "))
             }),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Tcp => "tcp",
+            Choice::One(method) => method.name(),
         }
     }
 
@@ -283,6 +298,27 @@ impl Args {
             max_groups: self.max_groups,
             idle_ns: nanos(self.group_timeout),
         })
+    }
+
+    /// Opens the baseline of groups. `host` is unknown for captures.
+    fn baseline(&self, host: Option<String>) -> Result<Option<Baseline>, Failure> {
+        let methods: Vec<_> = self.methods.iter().map(|choice| choice.name().to_owned()).collect();
+        let settings = Settings::new("rtt", host)
+            .with_time("--interval", self.interval)
+            .with_list("--methods", &methods)
+            .with_option("--port", self.port)
+            .with_list("--filter", &self.filter)
+            .with_time("--rate-limit", self.rate_limit)
+            .with_option("--rtt-rate", self.rtt_rate)
+            .with("--prefix4", self.prefix4)
+            .with("--prefix6", self.prefix6)
+            .with_option("--prefixes", self.prefixes.as_ref().map(|path| path.display().to_string()))
+            .with_flag("--ignore-tunnels", self.ignore_tunnels)
+            .with_flag("--include-handshake", self.include_handshake)
+            .with_flag("--include-acks", self.include_acks)
+            .with_time("--spin-floor", self.spin_floor)
+            .with_name("--hook", &self.hook);
+        self.baseline.open(Verb::Rtt, nanos(self.interval), settings)
     }
 
     fn ingress(&self) -> Hook {

@@ -37,7 +37,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
     let read = capture.read(&stop, |name| names.borrow_mut().report.set_source(name), |packet| replay.observe(packet));
     let counters = replay.finish()?;
-    capture.verdict(read, &counters).map(|exit| output.borrow().report.exit(exit))
+    capture.verdict(read, &counters).and_then(|exit| output.borrow_mut().report.exit(exit))
 }
 
 struct Replay {
@@ -52,9 +52,10 @@ struct Replay {
 
 impl Replay {
     fn new(args: &Args, config: &Config, aggregate: Aggregate, output: Rc<RefCell<ReplayOutput<Report>>>) -> Replay {
+        let wants_groups = output.borrow().report.wants_groups();
         Replay {
             tracker: Tracker::new(config),
-            groups: args.aggregate.then(|| Groups::new(aggregate)),
+            groups: wants_groups.then(|| Groups::new(aggregate)),
             intervals: Intervals::new(nanos(args.interval)),
             reports_closes: args.flow_events,
             last_ns: None,

@@ -3,12 +3,15 @@
 use anyhow::anyhow;
 use dwell_engine::{
     measure::{Event, Method},
-    rtt::{Counters, Group},
+    rtt::{Counters, Group, GroupKey},
 };
-use dwell_records::{Cost, Interval, Kind, Output, Record, SinkError, Source, Status, Summary, Text, Verb, entry};
+use dwell_records::{
+    Cost, Interval, Kind, Output, Record, RoundTripKey, ShiftKey, SinkError, Source, Status, Summary, Text, Verb, entry,
+};
 
 use super::{Args, Choice, Format};
 use crate::{
+    baseline::Baseline,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     tell::tell,
@@ -23,6 +26,9 @@ pub struct Report {
     summary: Option<Summary>,
     /// Round trips by method; `None` is the group of those for which there was no group left.
     latencies: Latencies<Option<Method>>,
+    baseline: Option<Baseline>,
+    /// The names of the interfaces and prefixes of groups.
+    source: Source,
     /// Whether round trips are counted in groups, so that single ones are not needed.
     aggregates: bool,
     /// Whether samples are written one by one.
@@ -44,23 +50,30 @@ impl Report {
             return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
         }
         if let Some(format) = format {
-            let wanted =
-                [(args.aggregate, Kind::Interval), (args.summary, Kind::Summary), (args.flow_events, Kind::Flow)];
+            let wanted = [
+                (args.aggregate, Kind::Interval),
+                (args.summary, Kind::Summary),
+                (args.flow_events, Kind::Flow),
+                (args.baseline.is_given(), Kind::Shift),
+            ];
             if wanted.into_iter().any(|(is_wanted, kind)| is_wanted && !(format.writes)(kind)) {
                 return Err(Failure::usage(anyhow!(
-                    "the format {name} has samples only: leave out --aggregate, --summary and \
-                     --flow-events, or take --format text or jsonl"
+                    "the format {name} has samples only: leave out --aggregate, --summary, --flow-events and \
+                     --baseline, or take --format text or jsonl"
                 )));
             }
         }
+        let baseline = args.baseline(source.host.clone())?;
         let output = match format {
-            Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
+            Some(format) => Some(Output::new((format.new)(), args.write.open()?, source.clone())),
             None => None,
         };
         Ok(Report {
             output,
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS).ranked(args.ranking.by(), args.ranking.top())),
             latencies: Latencies::new(&args.fail_if),
+            baseline,
+            source,
             aggregates: args.aggregate,
             writes_samples: !args.aggregate && !args.summary,
         })
@@ -73,7 +86,10 @@ impl Report {
     }
 
     /// Changes the source: the next interface of a capture, a fresh offset of the clock.
-    pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
+    pub fn set_source(&mut self, mut change: impl FnMut(&mut Source)) {
+        if self.baseline.is_some() {
+            change(&mut self.source);
+        }
         if let Some(output) = &mut self.output {
             change(output.source_mut());
         }
@@ -101,19 +117,38 @@ impl Report {
         }
     }
 
+    /// Returns true if groups are needed.
+    pub fn wants_groups(&self) -> bool {
+        self.aggregates || self.baseline.is_some()
+    }
+
     /// Reports the groups of a finished interval.
     pub fn interval(&mut self, end_ns: u64, length_ns: u64, groups: &[Group]) -> Result<(), SinkError> {
-        for group in groups {
-            let method = group.key.map(|key| key.method);
-            self.latencies.add(method, |histogram| histogram.merge(&group.figures.histogram));
+        if self.aggregates {
+            for group in groups {
+                let method = group.key.map(|key| key.method);
+                self.latencies.add(method, |histogram| histogram.merge(&group.figures.histogram));
+            }
+            if let (Some(output), false) = (&mut self.output, groups.is_empty()) {
+                output.write(&Record::Interval(&Interval { end_ns, length_ns, groups }))?;
+            }
         }
-        let Some(output) = &mut self.output else {
-            return Ok(());
-        };
-        if !groups.is_empty() {
-            output.write(&Record::Interval(&Interval { end_ns, length_ns, groups }))?;
+        if let Some(baseline) = &mut self.baseline {
+            let source = &self.source;
+            let keyed = groups.iter().filter_map(|group| Some((group.key.as_ref()?, &group.figures.histogram)));
+            baseline.add(keyed.map(|(key, histogram)| (shift_key(key, source), histogram)), length_ns);
         }
-        output.flush()
+        if self.summary.is_none() {
+            self.write_shift(end_ns)?;
+        }
+        self.flush()
+    }
+
+    fn write_shift(&mut self, end_ns: u64) -> Result<(), SinkError> {
+        match (&self.baseline, &mut self.output) {
+            (Some(baseline), Some(output)) => baseline.write(end_ns, |record| output.write(record)),
+            _ => Ok(()),
+        }
     }
 
     /// Writes what is still in the buffer.
@@ -151,13 +186,20 @@ impl Report {
     }
 
     /// Returns the exit status of a run that has finished with `exit`.
-    pub fn exit(&self, exit: Exit) -> Exit {
-        fail_if::exit(self.latencies.verdict.as_ref(), exit)
+    pub fn exit(&mut self, exit: Exit) -> Result<Exit, Failure> {
+        let exit = match self.baseline.take() {
+            Some(baseline) if exit == Exit::Done => baseline.finish()?,
+            _ => exit,
+        };
+        Ok(fail_if::exit(self.latencies.verdict.as_ref(), exit))
     }
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.write(&Record::Summary(summary))?;
+            if let Some(time_ns) = status.and_then(|status| status.time_ns) {
+                self.write_shift(time_ns)?;
+            }
         }
         if let Some(status) = status {
             self.write_status(status)?;
@@ -168,6 +210,18 @@ impl Report {
     fn write_status(&mut self, status: &Status) -> Result<(), SinkError> {
         self.output.as_mut().map_or(Ok(()), |output| output.write(&Record::Status(status)))
     }
+}
+
+/// Returns what a baseline knows a group by: numbers of interfaces are others after a restart.
+fn shift_key(key: &GroupKey, source: &Source) -> ShiftKey {
+    let prefix = key.prefix.to_string();
+    ShiftKey::RoundTrips(RoundTripKey {
+        name: source.prefixes.name(&key.prefix).filter(|name| *name != prefix).map(str::to_owned),
+        prefix,
+        method: key.method.name().to_owned(),
+        interface: source.interfaces.label(key.interface).map(|label| label.into_owned()),
+        tunnel: (!key.tunnel.is_none()).then(|| key.tunnel.to_string()),
+    })
 }
 
 /// Returns the methods that a name in a condition stands for, and without a name all that have round trips.

@@ -2,7 +2,7 @@
 
 mod print;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use dwell_engine::{
     histogram::Figure,
@@ -11,6 +11,7 @@ use dwell_engine::{
 
 use crate::{
     args::{Format, nanos, positive_duration, sample_bytes},
+    baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     source::StackArgs,
@@ -79,14 +80,8 @@ pub struct Args {
     #[arg(long)]
     include_retransmissions: bool,
 
-    /// Report segments that take longer or shorter than in an earlier run: record FILE if there is
-    /// none, otherwise compare with it (exit status 1 if a segment has shifted)
-    #[arg(long, value_name = "FILE")]
-    baseline: Option<PathBuf>,
-
-    /// Record the baseline even if FILE exists
-    #[arg(long, requires = "baseline")]
-    baseline_record: bool,
+    #[command(flatten)]
+    baseline: BaselineArgs,
 
     /// Fail (exit status 1) if this holds for the bytes of the run, or if there are none: [SEGMENT] FIGURE>TIME, as in
     /// 'queueing p99>5ms' or 'rx total max>=1s'; without SEGMENT for the total of either direction; FIGURE is count, mean,

@@ -1,14 +1,16 @@
 //! Prints interval by interval on standard output.
 
-use std::time::Duration;
-
-use dwell_engine::layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment};
-use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
-use dwell_records::{Output, Record, Source, Stack, StackHop, StackPlace, StackShift, Status, Verb, counted, entry};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment, SegmentFigures},
+};
+use dwell_probes::stack::{self, Devices, Hook, Interval, NamespaceNames, Observer};
+use dwell_records::{Output, Record, ShiftKey, Source, Stack, StackHop, StackPlace, Status, Verb, counted, entry};
 
 use super::{Args, name_with_direction};
 use crate::{
     args::nanos,
+    baseline::{Baseline, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     source::{clock, cost, host_name},
@@ -52,61 +54,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     ended.and(last)?;
-    let exit = printer.baseline.map_or(Ok(Exit::Done), finish)?;
+    let exit = printer.baseline.map_or(Ok(Exit::Done), Baseline::finish)?;
     Ok(fail_if::exit(printer.latencies.verdict.as_ref(), exit))
-}
-
-/// Writes what was recorded, or turns the last comparison into an exit status.
-fn finish(baseline: Baseline) -> Result<Exit, Failure> {
-    match baseline {
-        Baseline::Record(recording) => {
-            let path = recording.path().to_owned();
-            let count = recording.store()? as u64;
-            tell(format_args!(
-                "recorded a baseline of {} into {}",
-                counted(count, "interval", "intervals"),
-                path.display()
-            ));
-            Ok(Exit::Done)
-        }
-        Baseline::Compare(comparison) if comparison.has_shifted() => Ok(Exit::False),
-        Baseline::Compare(comparison) => {
-            let unknown = comparison.unknown();
-            if unknown.is_empty() {
-                return Ok(Exit::Done);
-            }
-            tell(format_args!(
-                "not compared with the baseline, because too few intervals had bytes there: {}",
-                unknown.join(", ")
-            ));
-            Ok(Exit::Incomplete)
-        }
-    }
 }
 
 impl Args {
     fn baseline(&self, hooks: &[&'static Hook]) -> Result<Option<Baseline>, Failure> {
-        let Some(path) = &self.baseline else {
-            return Ok(None);
-        };
-        let hooks = Layer::ALL.map(|layer| (layer.name().to_owned(), stack::names(hooks, layer)));
-        let settings = Settings {
-            host: host_name(),
-            interval_ns: nanos(self.interval),
-            sample_bytes: self.sample_bytes,
-            port: self.selection.port,
-            filter: self.selection.filter.clone(),
-            by_process: !self.selection.pid.is_empty(),
-            cgroup: self.selection.cgroup.clone(),
-            sample_interval_ns: self.sample_interval.map(nanos),
-            hooks: hooks.into(),
-        };
-        let baseline = Baseline::open(path, self.baseline_record, settings)?;
-        if let Baseline::Record(recording) = &baseline {
-            tell(format_args!("recording a baseline into {}", recording.path().display()));
-        }
-        Ok(Some(baseline))
+        // The numbers of processes are not kept: they are others in each run.
+        let settings = Settings::new("stack", Some(host_name()))
+            .with_time("--interval", self.interval)
+            .with("--sample-bytes", self.sample_bytes)
+            .with_option("--sample-interval", self.sample_interval.map(|time| format!("{time:?}")))
+            .with_option("--port", self.selection.port)
+            .with_list("--filter", &self.selection.filter)
+            .with_flag("--pid", !self.selection.pid.is_empty())
+            .with_option("--cgroup", self.selection.cgroup.as_ref().map(|path| path.display().to_string()));
+        let settings = Layer::ALL.into_iter().fold(settings, |settings, layer| {
+            settings.with_option(format!("hook of {}", layer.name()), stack::names(hooks, layer))
+        });
+        self.baseline.open(Verb::Stack, nanos(self.interval), settings)
     }
+}
+
+/// Returns the distributions that are compared with a baseline. What is in no segment is not.
+fn compared(segments: &[SegmentFigures]) -> impl Iterator<Item = (ShiftKey, &Histogram)> {
+    let explained = segments.iter().filter(|one| one.segment.name() != "unexplained");
+    explained.map(|one| (ShiftKey::Segment(one.segment), &one.histogram))
 }
 
 struct Printer {
@@ -207,10 +180,9 @@ impl Observer for Printer {
         }
         let verdict = if self.is_over { self.latencies.judge(segments).cloned() } else { None };
         self.output.write(&Record::Status(&Status { verdict, ..status(interval, self.is_over) }))?;
-        let length = Duration::from_nanos(interval.length_ns);
-        let baseline = self.baseline.as_mut();
-        if let Some(compared) = baseline.and_then(|it| it.add(&interval.segments, length)) {
-            self.output.write(&Record::Shift(&StackShift { end_ns: interval.end_ns, compared }))?;
+        if let Some(baseline) = &mut self.baseline {
+            baseline.add(compared(&interval.segments), interval.length_ns);
+            baseline.write(interval.end_ns, |record| self.output.write(record))?;
         }
         Ok(self.output.flush()?)
     }

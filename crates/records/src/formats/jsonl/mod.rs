@@ -17,7 +17,7 @@ mod top;
 mod why;
 
 use super::Format;
-use crate::{Record, Schema, Source, Timestamps};
+use crate::{Record, ResponseKey, RoundTripKey, Schema, Source, Timestamps};
 
 pub use flow::{End, FlowObject};
 pub use latency::{EstimateObject, LatencyObject};
@@ -62,7 +62,9 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<stack::SegmentObject<'_>>();
     schema.add::<stack::ByteObject<'_>>();
     schema.add::<stack::HopObject<'_>>();
-    schema.add::<shift::ShiftObject<'_>>();
+    schema.add::<shift::ShiftObject<'_, shift::SegmentKey>>();
+    schema.add::<shift::ShiftObject<'_, RoundTripKey>>();
+    schema.add::<shift::ShiftObject<'_, ResponseKey>>();
     schema.add::<path::PathObject<'_>>();
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();

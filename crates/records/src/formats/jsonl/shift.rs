@@ -1,22 +1,24 @@
-//! Objects of `dwell stack --baseline`.
+//! Objects of `--baseline`, the same for all verbs but for what is compared.
 
-use dwell_engine::layers::{Segment, baseline::Figure};
+use dwell_engine::{
+    baseline::{Comparison, Figure},
+    layers::{Direction, Segment},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Object, Objects, rounded};
-use crate::{StackShift, record::figure_name};
+use crate::{
+    Shift,
+    shift::{ResponseKey, RoundTripKey, ShiftKey, figure_name},
+};
 
-/// Whether a segment of the host has shifted, with `--baseline`. Pairs are the baseline and now.
+/// Whether latencies have shifted, with `--baseline`. Pairs are the baseline and now.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct ShiftObject<'a> {
-    /// The name of the segment.
-    segment: &'a str,
-    /// "tx" for bytes that this host sends, "rx" for bytes that it receives.
-    direction: &'a str,
-    /// The segment that contains this one. Null for those that are not part of another.
-    part_of: Option<&'a str>,
-    /// Whether the segment has shifted. Null where too few intervals had bytes there.
+pub(super) struct ShiftObject<'a, K> {
+    #[serde(flatten)]
+    key: &'a K,
+    /// Whether the latencies have shifted. Null where too few intervals had samples.
     shifted: Option<bool>,
     /// The figure with the least likely change: "p50", "p99" or "mean".
     by: Option<&'a str>,
@@ -26,8 +28,8 @@ pub(super) struct ShiftObject<'a> {
     chance: Option<f64>,
     /// The numbers of intervals.
     intervals: [usize; 2],
-    /// The numbers of stamped bytes.
-    bytes: [u64; 2],
+    /// The numbers of samples in the median interval: stamped bytes, round trips or responses.
+    samples: [u64; 2],
     /// The medians.
     p50_ns: Option<[u64; 2]>,
     /// The 99th percentiles.
@@ -36,28 +38,60 @@ pub(super) struct ShiftObject<'a> {
     mean_ns: Option<[u64; 2]>,
 }
 
-impl Object for ShiftObject<'_> {
+/// The segment of a host that is compared.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SegmentKey {
+    /// The name of the segment.
+    segment: &'static str,
+    /// "tx" for bytes that this host sends, "rx" for bytes that it receives.
+    direction: &'static str,
+    /// The segment that contains this one. Null for those that are not part of another.
+    part_of: Option<&'static str>,
+}
+
+impl Object for ShiftObject<'_, SegmentKey> {
     const KINDS: &'static [&'static str] = &["stack.shift"];
 }
 
-/// Writes one object per segment of the baseline.
-pub(super) fn comparison(shift: &StackShift<'_>, objects: &mut Objects<'_>) {
+impl Object for ShiftObject<'_, RoundTripKey> {
+    const KINDS: &'static [&'static str] = &["rtt.shift"];
+}
+
+impl Object for ShiftObject<'_, ResponseKey> {
+    const KINDS: &'static [&'static str] = &["response.shift"];
+}
+
+/// Writes one object per key of the baseline.
+pub(super) fn comparison(shift: &Shift<'_>, objects: &mut Objects<'_>) {
     for one in shift.compared {
-        let pair = |figure| one.changes.get(&figure).map(|change| [change.was_ns, change.is_ns]);
-        let body = ShiftObject {
-            segment: one.segment.name(),
-            direction: one.segment.direction().name(),
-            part_of: one.segment.part_of().map(Segment::name),
-            shifted: one.shifted,
-            by: one.by.map(figure_name),
-            ratio: one.change().map(|change| rounded(change.ratio())),
-            chance: one.chance,
-            intervals: one.intervals,
-            bytes: one.bytes,
-            p50_ns: pair(Figure::Median),
-            p99_ns: pair(Figure::P99),
-            mean_ns: pair(Figure::Mean),
-        };
-        objects.write(Some(shift.end_ns), &body);
+        let time_ns = Some(shift.end_ns);
+        match &one.key {
+            ShiftKey::Segment(segment) => {
+                let key = SegmentKey {
+                    segment: segment.name(),
+                    direction: Direction::name(segment.direction()),
+                    part_of: segment.part_of().map(Segment::name),
+                };
+                objects.write(time_ns, &object(&key, one));
+            }
+            ShiftKey::RoundTrips(key) => objects.write(time_ns, &object(key, one)),
+            ShiftKey::Responses(key) => objects.write(time_ns, &object(key, one)),
+        }
+    }
+}
+
+fn object<'a, K>(key: &'a K, one: &'a Comparison<ShiftKey>) -> ShiftObject<'a, K> {
+    let pair = |figure| one.changes.get(&figure).map(|change| [change.was_ns, change.is_ns]);
+    ShiftObject {
+        key,
+        shifted: one.shifted,
+        by: one.by.map(figure_name),
+        ratio: one.change().map(|change| rounded(change.ratio())),
+        chance: one.chance,
+        intervals: one.intervals,
+        samples: one.samples,
+        p50_ns: pair(Figure::Median),
+        p99_ns: pair(Figure::P99),
+        mean_ns: pair(Figure::Mean),
     }
 }

@@ -3,6 +3,7 @@
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::*;
+use crate::layers::Segment;
 
 /// Two independent values of the standard normal distribution (Box and Muller).
 fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
@@ -32,7 +33,7 @@ impl Process {
         random: &mut Xoshiro256PlusPlus,
         count: usize,
         (slowed, factor): (Segment, f64),
-    ) -> Vec<Interval> {
+    ) -> Vec<Interval<Segment>> {
         let own = (1.0 - self.likeness * self.likeness).sqrt();
         let mut states: BTreeMap<Segment, f64> = BTreeMap::new();
         let intervals = (0..count).map(|_| {
@@ -63,9 +64,9 @@ impl Process {
 
 const SAME: (Segment, f64) = (Segment::Queueing, 1.0);
 
-fn shifted(compared: &[SegmentComparison]) -> Vec<Segment> {
+fn shifted(compared: &[Comparison<Segment>]) -> Vec<Segment> {
     let shifted = compared.iter().filter(|segment| segment.shifted == Some(true));
-    shifted.map(|segment| segment.segment).collect()
+    shifted.map(|segment| segment.key).collect()
 }
 
 /// Returns the test's own error rate, without the least ratio, which would hide it: how often the least probability of
@@ -141,7 +142,7 @@ fn a_change_that_is_sure_and_small_is_none() {
     for (factor, is_named) in [(1.15, false), (1.35, true), (0.85, false), (0.7, true)] {
         let recent = steady.intervals(&mut random, 30, (Segment::TcpIp, factor));
         let compared = compare(&baseline, &recent);
-        let segment = compared.iter().find(|one| one.segment == Segment::TcpIp);
+        let segment = compared.iter().find(|one| one.key == Segment::TcpIp);
         assert_eq!(segment.unwrap().shifted, Some(is_named), "{factor}");
         assert!(segment.unwrap().chance.unwrap() < 1e-4, "{segment:?}");
     }
@@ -155,7 +156,7 @@ fn a_change_of_a_few_microseconds_is_none() {
         let baseline = short(scale).intervals(&mut random, 60, SAME);
         let recent = short(scale).intervals(&mut random, 30, (Segment::TcpIp, 3.0));
         let compared = compare(&baseline, &recent);
-        let found = compared.iter().find(|one| one.segment == Segment::TcpIp);
+        let found = compared.iter().find(|one| one.key == Segment::TcpIp);
         assert_eq!(found.unwrap().shifted, Some(is_named), "{found:?}");
     }
 }

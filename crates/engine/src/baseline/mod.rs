@@ -1,38 +1,38 @@
-//! Detects whether segments take longer than before, and with what confidence.
+//! Detects whether something takes longer than before, and with what confidence: a segment of the host, a group of round
+//! trips, the responses of a server.
 //!
 //! Delays within an interval are correlated: a queue that is long for one byte is long for the next. Therefore tests on
-//! individual bytes would be invalid. Instead, figures of whole intervals are compared by rank (Mann and Whitney 1947)
+//! individual samples would be invalid. Instead, figures of whole intervals are compared by rank (Mann and Whitney 1947)
 //! and by size (Student 1908), and correlated neighbouring intervals count for less. The consequences, and the measured
 //! rate of false alarms, are in `docs/method/stack.md`.
 
 use std::collections::BTreeMap;
 
-use super::Segment;
 use crate::histogram::Histogram;
 
-/// The number of intervals with bytes that a baseline needs for a segment.
+/// The number of intervals with samples that a baseline needs for a key.
 pub const LEAST_BASELINE: usize = 30;
-/// The least number of recent intervals with bytes that are compared with the baseline.
+/// The least number of recent intervals with samples that are compared with the baseline.
 pub const LEAST_RECENT: usize = 10;
 /// The greatest number of recent intervals that are compared: only the last ones count, so that a change is noticed
 /// soon.
 pub const MOST_RECENT: usize = 30;
-/// The probability that a comparison reports any of its segments by chance.
+/// The probability that a comparison reports any of its keys by chance.
 pub const FALSE_ALARMS: f64 = 0.01;
 /// A smaller ratio, up or down, is not a shift, however significant.
 pub const LEAST_RATIO: f64 = 1.25;
 /// A smaller change is not a shift either: the caches of a busy processor cause as much.
 pub const LEAST_CHANGE_NS: u64 = 5_000;
-/// The number of bytes that an interval needs to count for a segment, and to count for its p99.
-const LEAST_BYTES: u64 = 10;
-const LEAST_BYTES_P99: u64 = 200;
+/// The number of samples that an interval needs to count for a key, and to count for its p99.
+const LEAST_SAMPLES: u64 = 10;
+const LEAST_SAMPLES_P99: u64 = 200;
 
 /// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Figure {
-    /// The time that half of the bytes exceeded.
+    /// The time that half of the samples exceeded.
     Median,
-    /// The time that one of 100 bytes exceeded.
+    /// The time that one of 100 samples exceeded.
     P99,
     /// The mean time.
     Mean,
@@ -43,12 +43,12 @@ impl Figure {
     pub const ALL: [Figure; 3] = [Figure::Median, Figure::P99, Figure::Mean];
 }
 
-/// The figures of a segment in one interval.
+/// The figures of a key in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// The number of stamped bytes.
+    /// The number of samples.
     pub count: u64,
-    /// The figures in nanoseconds, indexed by [`Figure`]; `None` if there were too few bytes.
+    /// The figures in nanoseconds, indexed by [`Figure`]; `None` if there were too few samples.
     pub ns: [Option<u64>; 3],
 }
 
@@ -59,34 +59,34 @@ impl From<&Histogram> for Figures {
         Figures {
             count,
             ns: [
-                from(LEAST_BYTES, histogram.quantile_ns(0.5)),
-                from(LEAST_BYTES_P99, histogram.quantile_ns(0.99)),
-                from(LEAST_BYTES, histogram.mean_ns()),
+                from(LEAST_SAMPLES, histogram.quantile_ns(0.5)),
+                from(LEAST_SAMPLES_P99, histogram.quantile_ns(0.99)),
+                from(LEAST_SAMPLES, histogram.mean_ns()),
             ],
         }
     }
 }
 
-/// The figures of all segments in one interval.
-pub type Interval = BTreeMap<Segment, Figures>;
+/// The figures of all keys in one interval.
+pub type Interval<K> = BTreeMap<K, Figures>;
 
-/// The comparison of a segment with its baseline.
+/// The comparison of a key with its baseline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SegmentComparison {
-    /// The segment.
-    pub segment: Segment,
-    /// The number of intervals with bytes: of the baseline, and recent ones.
+pub struct Comparison<K> {
+    /// What is compared.
+    pub key: K,
+    /// The number of intervals with samples: of the baseline, and recent ones.
     pub intervals: [usize; 2],
-    /// The median number of stamped bytes of those intervals: a different load may be the cause of a shift.
-    pub bytes: [u64; 2],
+    /// The median number of samples of those intervals: a different load may be the cause of a shift.
+    pub samples: [u64; 2],
     /// The change of each figure that had enough data on both sides.
     pub changes: BTreeMap<Figure, Change>,
     /// The most significant figure, preferably one that changed enough to count as a shift.
     pub by: Option<Figure>,
-    /// An upper bound of the probability that any segment of this comparison would look like this although nothing
+    /// An upper bound of the probability that any key of this comparison would look like this although nothing
     /// changed. `None` if there were too few intervals.
     pub chance: Option<f64>,
-    /// Whether the segment has shifted; `None` if there were too few intervals.
+    /// Whether the key has shifted; `None` if there were too few intervals.
     pub shifted: Option<bool>,
 }
 
@@ -113,57 +113,60 @@ impl Change {
     }
 }
 
-impl SegmentComparison {
+impl<K> Comparison<K> {
     /// Returns the most significant change.
     pub fn change(&self) -> Option<&Change> {
         self.changes.get(&self.by?)
     }
 }
 
-/// Compares each segment with the baseline, in the order of the path of a byte. Both lists are in the order of time;
-/// only the last [`MOST_RECENT`] recent intervals count.
-pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<SegmentComparison> {
+/// Compares each key that has enough intervals in the baseline, in the order of the keys. Both lists are in the order of
+/// time; only the last [`MOST_RECENT`] recent intervals count.
+pub fn compare<K: Ord + Clone>(baseline: &[Interval<K>], recent: &[Interval<K>]) -> Vec<Comparison<K>> {
     let recent = &recent[recent.len().saturating_sub(MOST_RECENT)..];
-    let segments = Segment::ALL.into_iter().filter(|segment| segment.name() != "unexplained");
-    let mut compared: Vec<_> = segments.filter_map(|segment| compare_segment(segment, baseline, recent)).collect();
+    let (mut then, now) = (by_key(baseline), by_key(recent));
+    then.retain(|_, figures| figures.len() >= LEAST_BASELINE);
+    let mut compared: Vec<_> =
+        then.iter().map(|(key, then)| compare_key(*key, then, now.get(key).map_or(&[], Vec::as_slice))).collect();
     // Bonferroni correction: there are as many chances for a false alarm as there are tests.
-    let tests: usize = compared.iter().map(|segment| segment.changes.len()).sum();
-    for segment in &mut compared {
-        segment.judge(tests as f64);
+    let tests: usize = compared.iter().map(|one| one.changes.len()).sum();
+    for one in &mut compared {
+        one.judge(tests as f64);
     }
     compared
 }
 
-/// Compares one segment. `None` if the baseline has too few intervals with it.
-fn compare_segment(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Option<SegmentComparison> {
-    let of = |intervals: &[Interval]| -> Vec<Figures> {
-        let figures = intervals.iter().filter_map(|interval| interval.get(&segment));
-        figures.filter(|figures| figures.count >= LEAST_BYTES).copied().collect()
-    };
-    let (then, now) = (of(baseline), of(recent));
-    if then.len() < LEAST_BASELINE {
-        return None;
+/// Returns the figures of each key, in the order of time, without those of too few samples.
+fn by_key<K: Ord>(intervals: &[Interval<K>]) -> BTreeMap<&K, Vec<Figures>> {
+    let mut series: BTreeMap<&K, Vec<Figures>> = BTreeMap::new();
+    for (key, figures) in intervals.iter().flatten().filter(|(_, figures)| figures.count >= LEAST_SAMPLES) {
+        series.entry(key).or_default().push(*figures);
     }
+    series
+}
+
+/// Compares one key.
+fn compare_key<K: Clone>(key: &K, then: &[Figures], now: &[Figures]) -> Comparison<K> {
     let changes = Figure::ALL.into_iter().filter_map(|figure| {
         let series = |side: &[Figures]| -> Vec<u64> {
             let values = side.iter().filter_map(|figures| figures.ns[figure as usize]);
             values.collect()
         };
-        Some((figure, change(&series(&then), &series(&now))?))
+        Some((figure, change(&series(then), &series(now))?))
     });
-    let bytes = |side: &[Figures]| {
+    let samples = |side: &[Figures]| {
         let counts: Vec<u64> = side.iter().map(|figures| figures.count).collect();
         middle(&counts)
     };
-    Some(SegmentComparison {
-        segment,
+    Comparison {
+        key: key.clone(),
         intervals: [then.len(), now.len()],
-        bytes: [bytes(&then), bytes(&now)],
+        samples: [samples(then), samples(now)],
         changes: changes.collect(),
         by: None,
         chance: None,
         shifted: None,
-    })
+    }
 }
 
 /// Compares one figure. `None` if one of the sides has too few intervals.
@@ -172,7 +175,7 @@ fn change(then: &[u64], now: &[u64]) -> Option<Change> {
     is_enough.then(|| Change { was_ns: middle(then), is_ns: middle(now), chance: chance(then, now) })
 }
 
-impl SegmentComparison {
+impl<K> Comparison<K> {
     fn judge(&mut self, tests: f64) {
         let all = || self.changes.iter().map(|(figure, change)| (*figure, change));
         let least = |changes: &mut dyn Iterator<Item = (Figure, &Change)>| {
