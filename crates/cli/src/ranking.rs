@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use anyhow::anyhow;
-use dwell_engine::histogram::{Figure, Histogram};
+use dwell_engine::histogram::Figure;
 
 use crate::exit::Failure;
 
@@ -11,12 +11,12 @@ use crate::exit::Failure;
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[group(skip)]
 pub struct RankingArgs {
-    /// Sort the lines of the summary by this figure, the largest first: count, mean, min, max, p50, p90, p95, p99 or p99.9
-    /// [default: count]
+    /// Sort the lines of the summary, or of --flows, by this figure, the largest first: count, mean, min, max, p50, p90, p95,
+    /// p99 or p99.9 [default: count]
     #[arg(long, value_name = "FIGURE", value_parser = figure)]
     by: Option<Figure>,
 
-    /// Only the first N lines of the summary; how many others there are is said
+    /// Only the first N of these lines; how many others there are is said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 }
@@ -32,20 +32,20 @@ impl RankingArgs {
         self.top.map_or(usize::MAX, |top| top as usize)
     }
 
-    /// Refuses the options where there is no summary to sort.
-    pub fn refuse_without_summary(&self, is_summarized: bool) -> Result<(), Failure> {
+    /// Refuses the options where there is nothing to sort, because `option` was not given.
+    pub fn refuse_without(&self, option: &str, is_given: bool) -> Result<(), Failure> {
         match (self.by, self.top) {
             (None, None) => Ok(()),
-            _ if is_summarized => Ok(()),
-            _ => Err(Failure::usage(anyhow!("--by and --top are for --summary: give that too, or leave them out"))),
+            _ if is_given => Ok(()),
+            _ => Err(Failure::usage(anyhow!("--by and --top are for {option}: give that too, or leave them out"))),
         }
     }
 }
 
-/// Sorts lines by a figure of their distributions, and cuts the list. Lines that are equal keep their order, and those whose
-/// figure is unknown come last. Returns the number of lines that were cut.
-pub fn cut<T>(lines: &mut Vec<T>, ranking: &RankingArgs, histogram: impl Fn(&T) -> &Histogram) -> usize {
-    lines.sort_by_cached_key(|line| Reverse(ranking.by().of(histogram(line))));
+/// Sorts lines by a figure of them, and cuts the list. Lines that are equal keep their order, and those whose figure is unknown
+/// come last. Returns the number of lines that were cut.
+pub fn cut<T>(lines: &mut Vec<T>, ranking: &RankingArgs, figure: impl Fn(&T, Figure) -> Option<u64>) -> usize {
+    lines.sort_by_cached_key(|line| Reverse(figure(line, ranking.by())));
     let cut = lines.len().saturating_sub(ranking.top());
     lines.truncate(ranking.top());
     cut
@@ -58,6 +58,8 @@ fn figure(name: &str) -> Result<Figure, String> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_engine::histogram::Histogram;
+
     use super::*;
 
     fn distribution(latencies: &[u64]) -> Histogram {
@@ -72,7 +74,7 @@ mod tests {
             .into_iter()
             .map(|(name, latencies)| (name, distribution(&latencies)))
             .collect();
-        let cut = cut(&mut lines, &ranking, |(_, histogram)| histogram);
+        let cut = cut(&mut lines, &ranking, |(_, histogram), figure| figure.of(histogram));
         (lines.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" "), cut)
     }
 

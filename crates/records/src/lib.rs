@@ -35,7 +35,9 @@ pub use record::{
 pub use schema::Schema;
 pub use shift::{ResponseKey, RoundTripKey, Shift, ShiftKey};
 pub use sink::{Flush, Sink, SinkError, print};
-pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
+pub use sockets::{
+    Shares, Socket, SocketCounts, SocketEnd, SocketFigure, SocketLine, SocketOrder, SocketSummary, SocketTotal, Sockets,
+};
 pub use source::{Interfaces, Source};
 pub use summary::{FlowKey, FlowLine, Summary};
 pub use top::{Top, TopRow};

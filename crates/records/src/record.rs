@@ -173,7 +173,9 @@ pub struct Stack<'a> {
     /// The figures of bytes that TCP sent or received again; empty where those are not counted.
     pub again: &'a [SegmentFigures],
     /// The figures of each flow, one direction of a connection; empty where flows are not kept apart.
-    pub flows: &'a [(Ends, Vec<SegmentFigures>)],
+    pub flows: &'a [&'a (Ends, Vec<SegmentFigures>)],
+    /// The number of other flows, which are not reported.
+    pub flows_cut: usize,
     /// The hooks at the ends of each segment, in the order of [`Segment::ALL`].
     pub hooks: &'a [SegmentHooks],
     /// Hops between devices, those of one origin in the order of the path; empty where devices are not watched.

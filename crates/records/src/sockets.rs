@@ -16,10 +16,73 @@ pub struct Sockets<'a> {
     pub length_ns: u64,
     /// The connections.
     pub sockets: &'a [Socket],
-    /// Number of connections that get a line of their own in text.
-    pub limit: usize,
+    /// Which of them have a line of their own.
+    pub order: SocketOrder,
     /// Whether times in text have tenths of seconds, because a second has more than one interval.
     pub has_tenths: bool,
+}
+
+/// Which connections come first, and how many of them have a line of their own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SocketOrder {
+    /// What they are sorted by, the largest first.
+    pub by: SocketFigure,
+    /// How many have a line; `None` for all in JSON Lines, and as many as a screen has room for in text.
+    pub top: Option<usize>,
+}
+
+/// A figure of a connection, in an interval or in the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SocketFigure {
+    /// The bytes of both directions.
+    #[default]
+    Bytes,
+    /// The number of polls that showed a wait in the send buffer.
+    Count,
+    /// The mean wait in the send buffer.
+    Mean,
+    /// The longest wait in the send buffer.
+    Max,
+}
+
+impl SocketFigure {
+    /// All figures.
+    pub const ALL: [SocketFigure; 4] =
+        [SocketFigure::Bytes, SocketFigure::Count, SocketFigure::Mean, SocketFigure::Max];
+
+    /// Returns the name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            SocketFigure::Bytes => "bytes",
+            SocketFigure::Count => "count",
+            SocketFigure::Mean => "mean",
+            SocketFigure::Max => "max",
+        }
+    }
+
+    /// Returns the figure of what is known of a connection; `None` where it is unknown.
+    fn of(self, bytes: u64, sender: &Sum, max_ns: Option<u64>) -> Option<u64> {
+        match self {
+            SocketFigure::Bytes => Some(bytes),
+            SocketFigure::Count => Some(sender.samples),
+            SocketFigure::Mean => sender.mean_ns(),
+            SocketFigure::Max => max_ns,
+        }
+    }
+}
+
+impl Sockets<'_> {
+    /// Returns the shown connections in order: those that have a line, at most `order.top` or else `top` of them, and the
+    /// rest.
+    pub(crate) fn ordered(&self, is_shown: impl Fn(&Socket) -> bool, top: usize) -> (Vec<&Socket>, Vec<&Socket>) {
+        let mut sockets: Vec<_> = self.sockets.iter().filter(|socket| is_shown(socket)).collect();
+        sockets.sort_by_key(|socket| {
+            let figure = self.order.by.of(socket.bytes(), &socket.sender(), socket.account.peaks.sender_ns);
+            (Reverse(figure), socket.account.cookie)
+        });
+        let rest = sockets.split_off(self.order.top.unwrap_or(top).min(sockets.len()));
+        (sockets, rest)
+    }
 }
 
 /// A connection in an interval.
@@ -138,6 +201,8 @@ pub struct SocketEnd<'a> {
     pub end_ns: u64,
     /// The connections of the run.
     pub summary: &'a SocketSummary,
+    /// Which of them have a line of their own.
+    pub order: SocketOrder,
     /// How waits in the send buffer could be shortened; `None` if the run does so already.
     pub remedy: Option<&'a str>,
     /// Whether connections were polled from outside only.
@@ -274,10 +339,14 @@ impl SocketSummary {
         self.all.length_ns = length_ns;
     }
 
-    /// Returns the connections that are kept apart, most bytes first.
-    pub fn lines(&self) -> Vec<&SocketLine> {
+    /// Returns the connections that are kept apart, in order: at most `order.top`, or else `top` of them.
+    pub fn lines(&self, order: SocketOrder, top: usize) -> Vec<&SocketLine> {
         let mut lines: Vec<_> = self.lines.values().collect();
-        lines.sort_unstable_by_key(|line| (Reverse(line.total.bytes()), line.last.cookie));
+        lines.sort_unstable_by_key(|line| {
+            let total = &line.total;
+            (Reverse(order.by.of(total.bytes(), &total.sender, total.sender_max_ns)), line.last.cookie)
+        });
+        lines.truncate(order.top.unwrap_or(top));
         lines
     }
 
@@ -385,7 +454,7 @@ mod tests {
             socket.account.ended = true;
             summary.add(1_000_000_000, 1_000_000_000, &socket);
         }
-        assert_eq!(summary.lines().len(), 2);
+        assert_eq!(summary.lines(SocketOrder::default(), 9).len(), 2);
         assert_eq!((summary.connections(), summary.untold()), (5, 3));
         assert_eq!(summary.all().acked_bytes, Some(5 * 1_200_000));
     }
@@ -400,7 +469,7 @@ mod tests {
                 summary.add(1_000_000_000, 1_000_000_000, &socket);
             }
         }
-        assert_eq!(summary.lines().len(), 2);
+        assert_eq!(summary.lines(SocketOrder::default(), 9).len(), 2);
         assert_eq!((summary.connections(), summary.untold()), (5, 3));
     }
 
@@ -414,9 +483,27 @@ mod tests {
             socket.account.ended = true;
             summary.add(1_000_000_000, 1_000_000_000, &socket);
         }
-        let lines: Vec<u64> = summary.lines().iter().map(|line| line.last.cookie).collect();
+        let lines: Vec<u64> = summary.lines(SocketOrder::default(), 9).iter().map(|line| line.last.cookie).collect();
         assert_eq!((lines[0], lines[1]), (3, 100), "{lines:?}");
         assert_eq!(summary.connections(), 100);
+    }
+
+    #[test]
+    fn lines_are_sorted_by_a_figure_and_cut() {
+        let mut summary = SocketSummary::new(8);
+        for (cookie, bytes, max_ns) in [(1, 300, Some(5)), (2, 200, None), (3, 100, Some(50))] {
+            let mut socket = socket();
+            socket.account.cookie = cookie;
+            socket.account.totals.acked_bytes = bytes;
+            socket.account.peaks.sender_ns = max_ns;
+            summary.add(1_000_000_000, 1_000_000_000, &socket);
+        }
+        let cookies = |by, top| -> Vec<u64> {
+            summary.lines(SocketOrder { by, top }, 9).iter().map(|line| line.last.cookie).collect()
+        };
+        assert_eq!(cookies(SocketFigure::Bytes, None), [1, 2, 3]);
+        assert_eq!(cookies(SocketFigure::Max, None), [3, 1, 2], "what is unknown comes last");
+        assert_eq!(cookies(SocketFigure::Max, Some(1)), [3]);
     }
 
     #[test]

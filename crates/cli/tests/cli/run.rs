@@ -214,6 +214,36 @@ fn what_a_server_that_does_not_read_makes_a_program_wait_is_told() {
 }
 
 #[test]
+fn connections_are_sorted_by_a_figure_and_cut() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pairs: Vec<_> = (0..3)
+        .map(|_| {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (client, listener.accept().unwrap().0)
+        })
+        .collect();
+    let own = std::process::id().to_string();
+    let watch = |more: &[&str]| {
+        let always = ["run", "--pid", &own, "--duration", "300ms", "--interval", "100ms"];
+        let run = dwell(&[&always[..], more].concat());
+        assert_eq!(run.status, Some(0), "{run}");
+        run
+    };
+    // Those of other tests in this process are in it too.
+    let run = watch(&["--format", "jsonl", "--summary", "--by", "max", "--top", "2"]);
+    let lines: Vec<_> = run.stderr.lines().filter(|line| line.starts_with('{')).map(object).collect();
+    let of_flows = lines.iter().filter(|line| line["type"] == "run.summary" && line["flow"].is_object());
+    assert_eq!(of_flows.count(), 2, "{run}");
+    let all = lines.iter().find(|line| line["type"] == "run.summary" && line["flow"].is_null()).unwrap();
+    assert!(all["connections"].as_u64() >= Some(6), "{all}");
+    let text = watch(&["--summary", "--top", "1"]).stderr;
+    assert!(text.lines().any(|line| line.contains(" connections, ") && line.ends_with(" of them not shown")), "{text}");
+    drop(pairs);
+    let wrong = dwell(&["run", "--by", "p99", "--", "true"]);
+    assert!(wrong.status == Some(2) && wrong.stderr.contains("bytes | count | mean | max"), "{wrong}");
+}
+
+#[test]
 fn what_a_program_that_reads_late_makes_bytes_wait_is_told() {
     let folder = TempDir::new().unwrap();
     // It takes some reads, 100 ms apart.

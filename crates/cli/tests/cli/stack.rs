@@ -298,12 +298,13 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
     let arguments = ["--interval", "1h", "--sample-bytes", "64", "--flows"];
     let all = stamp(&pair.left, &arguments);
     let few = stamp(&pair.left, &[&arguments[..], &["--max-flows", "2"]].concat());
+    let first = stamp(&pair.left, &[&arguments[..], &["--by", "count", "--top", "1"]].concat());
     let listener = listen(&pair);
     for messages in 1..=3 {
         let (mut client, mut server) = connect(&pair, &listener);
         send(&mut client, &mut server, messages);
     }
-    let (all, few) = (all.interrupt(), few.interrupt());
+    let (all, few, first) = (all.interrupt(), few.interrupt(), first.interrupt());
     let totals = |run: &Run, of_flows: bool| -> Vec<u64> {
         objects(run)
             .iter()
@@ -323,6 +324,14 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
     assert_eq!(flow["flow"]["dst"], "10.78.0.2");
     assert_eq!(flow["flow"]["dport"], PORT);
     assert_eq!(flow["flow"]["proto"], "TCP");
+
+    // The one with the most bytes, and how many others there are.
+    let [largest] = totals(&first, true)[..] else { panic!("{first}") };
+    assert!(largest > 20, "{first}");
+    assert_eq!(objects_of(&first, "stack.status").last().unwrap()["counters"]["flows_cut"], 2, "{first}");
+    let alone = spawn(&pair.left, DWELL, &["stack", "--top", "1"]).end();
+    assert_eq!(alone.status, Some(2), "{alone}");
+    assert!(alone.stderr.contains("--by and --top are for --flows"), "{alone}");
 
     assert_eq!(totals(&few, true).len(), 2, "{few}");
     assert!(few.stderr.contains("more flows than --max-flows"), "{few}");

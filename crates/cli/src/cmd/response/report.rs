@@ -76,7 +76,7 @@ impl Report {
             Format::Jsonl => "jsonl",
             Format::None => "none",
         };
-        args.ranking.refuse_without_summary(args.summary.is_some())?;
+        args.ranking.refuse_without("--summary", args.summary.is_some())?;
         if args.summary.is_some() && args.format != Format::Text {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
@@ -276,7 +276,7 @@ impl Report {
                     "epochs  valid  responses      p50      p90      p99  {about}; why other epochs are not valid\n"
                 ));
                 let mut lines: Vec<_> = summary.values().collect();
-                let cut = ranking::cut(&mut lines, &self.ranking, |line| &line.responses);
+                let cut = ranking::cut(&mut lines, &self.ranking, |line, figure| figure.of(&line.responses));
                 for line in lines {
                     let quantile = |q| match line.responses.quantile_ns(q) {
                         Some(ns) => Latency(ns).to_string(),

@@ -45,7 +45,7 @@ impl Report {
             Format::None => "none",
         };
         let format = entry(name);
-        args.ranking.refuse_without_summary(args.summary)?;
+        args.ranking.refuse_without("--summary", args.summary)?;
         if format.is_none() && args.summary {
             return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
         }

@@ -13,6 +13,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
 use dwell_engine::{histogram::Figure, socket::Estimator};
+use dwell_records::SocketFigure;
 use dwell_socket::table::{self, ControllerKind};
 
 use crate::{
@@ -105,6 +106,15 @@ pub struct Args {
     #[arg(long)]
     summary: bool,
 
+    /// Sort the lines of connections by this figure, the largest first: bytes, or of the wait in the send buffer count (of polls
+    /// that showed one), mean or max [default: bytes]
+    #[arg(long, value_name = "FIGURE", value_parser = figure)]
+    by: Option<SocketFigure>,
+
+    /// Only the first N of these lines; how many others there are is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+
     /// Fail (exit status 1, unless the program has failed itself) if this holds for all connections together, or if there
     /// are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
     /// receiver or network; FIGURE is count (of polls that showed a wait), mean (over bytes) or, of buffers, max; may be
@@ -154,6 +164,11 @@ fn conditions(text: &str) -> Result<Conditions, String> {
     const FIGURES: &[Figure] = &[Figure::Count, Figure::Mean, Figure::Max];
     let names = ["sender", "receiver", "network"].map(str::to_owned).into();
     fail_if::parse(text, &Vocabulary { kind: "buffer", names, figures: FIGURES })
+}
+
+fn figure(name: &str) -> Result<SocketFigure, String> {
+    let figures = SocketFigure::ALL.map(|figure| (figure.name(), figure));
+    one_of(name, &figures)
 }
 
 fn variant(text: &str) -> Result<Variant, String> {

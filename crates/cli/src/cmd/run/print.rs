@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dwell_engine::histogram::Figure;
 use dwell_records::{
-    Output, Record, SinkError, Socket, SocketEnd, SocketSummary, SocketTotal, Sockets, Source, Status, Verb, Verdict,
-    entry,
+    Output, Record, SinkError, Socket, SocketEnd, SocketOrder, SocketSummary, SocketTotal, Sockets, Source, Status,
+    Verb, Verdict, entry,
 };
 use dwell_socket::clock::monotonic_ns;
 
@@ -17,8 +17,6 @@ use crate::{
     tell::tell,
 };
 
-/// Most connections that have a line of their own in an interval of text.
-const LINES: usize = 16;
 /// Most connections that the summary distinguishes.
 const KEPT: usize = 20_000;
 
@@ -33,6 +31,7 @@ pub struct Printer {
     /// What became of the conditions, once the run is over.
     verdict: Option<Verdict>,
     only_summary: bool,
+    order: SocketOrder,
     is_minimized: bool,
     is_outside: bool,
     poll: Duration,
@@ -61,6 +60,7 @@ impl Printer {
             conditions: args.fail_if.clone(),
             verdict: None,
             only_summary: args.summary,
+            order: SocketOrder { by: args.by.unwrap_or_default(), top: args.top.map(|top| top as usize) },
             is_minimized: args.minimize,
             is_outside: false,
             poll: args.poll,
@@ -92,10 +92,10 @@ impl Printer {
         if self.only_summary {
             return Ok(());
         }
-        let (clock, has_tenths) = (clock(), self.has_tenths);
+        let (clock, has_tenths, order) = (clock(), self.has_tenths, self.order);
         self.write(|output| {
             output.source_mut().clock = clock;
-            output.write(&Record::Sockets(&Sockets { end_ns, length_ns, sockets, limit: LINES, has_tenths }))?;
+            output.write(&Record::Sockets(&Sockets { end_ns, length_ns, sockets, order, has_tenths }))?;
             output.flush()
         });
         Ok(())
@@ -107,6 +107,7 @@ impl Printer {
         self.summary.set_length(end_ns.saturating_sub(self.started_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (remedy, is_outside) = ((!self.is_minimized).then_some("try --minimize"), self.is_outside);
+        let order = self.order;
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
         self.verdict = fail_if::judge(&self.conditions, |name| vec![subject(summary.all(), name)]);
         let status = Status {
@@ -120,7 +121,7 @@ impl Printer {
         };
         self.live.clear();
         self.write(|output| {
-            let end = SocketEnd { end_ns, summary: &summary, remedy, is_outside, look_ns };
+            let end = SocketEnd { end_ns, summary: &summary, order, remedy, is_outside, look_ns };
             output.write(&Record::SocketEnd(&end))?;
             output.write(&Record::Status(&status))?;
             output.flush()

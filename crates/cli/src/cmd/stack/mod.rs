@@ -14,6 +14,7 @@ use crate::{
     baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    ranking::RankingArgs,
     source::StackArgs,
     written::WriteArgs,
 };
@@ -32,6 +33,7 @@ Examples:
   dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
   dwell stack --port 6379 --sample-bytes 64  for connections with short messages
   dwell stack --flows --interval 5s          also each connection separately
+  dwell stack --flows --by p99 --top 10      and of these the ten slowest
   dwell stack --pid $(pidof -s redis-server) --cpu-budget 1%
   dwell stack --port 443 --devices           through veth, bridge and tap, of containers too
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
@@ -66,6 +68,9 @@ pub struct Args {
     /// Maximum number of flows to keep apart in an interval; others count in the sums only
     #[arg(long, value_name = "N", default_value_t = 1024, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
+
+    #[command(flatten)]
+    ranking: RankingArgs,
 
     /// Also report how long bytes take from device to device: through bridges, tunnels and all network
     /// namespaces of this host, as between a container and the network

@@ -1,7 +1,7 @@
 //! Prints interval by interval on standard output.
 
 use dwell_engine::{
-    histogram::Histogram,
+    histogram::{Figure, Histogram},
     layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment, SegmentFigures},
 };
 use dwell_probes::stack::{self, Devices, Hook, Interval, NamespaceNames, Observer};
@@ -13,11 +13,13 @@ use crate::{
     baseline::{Baseline, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    ranking::{self, RankingArgs},
     source::{clock, cost, host_name},
     tell::tell,
 };
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    args.ranking.refuse_without("--flows", args.flows)?;
     let format = entry(args.format.name()).expect("a format of this name");
     let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
     let config = args.config()?;
@@ -28,6 +30,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         again: args.include_retransmissions,
         output: Output::new((format.new)(), args.write.open()?, source),
         baseline: None,
+        ranking: args.ranking,
+        flows_cut: 0,
         latencies: Latencies::new(&args.fail_if),
         is_over: false,
     };
@@ -90,6 +94,9 @@ struct Printer {
     namespaces: NamespaceNames,
     output: Output,
     baseline: Option<Baseline>,
+    ranking: RankingArgs,
+    /// Flows that were not reported in all intervals, because of `--top`.
+    flows_cut: u64,
     /// The time of bytes by segment.
     latencies: Latencies<Segment>,
     /// Whether the run is over, so that the next interval is its last one.
@@ -165,13 +172,17 @@ impl Observer for Printer {
     fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         self.output.source_mut().clock = clock();
         let hops = self.take_hops()?;
+        let mut flows: Vec<_> = interval.flows.iter().collect();
+        let flows_cut = ranking::cut(&mut flows, &self.ranking, |(_, segments), figure| of_totals(segments, figure));
+        self.flows_cut += flows_cut as u64;
         self.output.write(&Record::Stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,
             sample_bytes: interval.sample_bytes,
             segments: &interval.segments,
             again: if self.again { &interval.again } else { &[] },
-            flows: &interval.flows,
+            flows: &flows,
+            flows_cut,
             hooks: &interval.hooks,
             hops: &hops,
         }))?;
@@ -179,13 +190,23 @@ impl Observer for Printer {
             self.latencies.add(one.segment, |histogram| histogram.merge(&one.histogram));
         }
         let verdict = if self.is_over { self.latencies.judge(segments).cloned() } else { None };
-        self.output.write(&Record::Status(&Status { verdict, ..status(interval, self.is_over) }))?;
+        let mut status = Status { verdict, ..status(interval, self.is_over) };
+        if self.flows_cut > 0 {
+            status.counters.push(("flows_cut".into(), self.flows_cut));
+        }
+        self.output.write(&Record::Status(&status))?;
         if let Some(baseline) = &mut self.baseline {
             baseline.add(compared(&interval.segments), interval.length_ns);
             baseline.write(interval.end_ns, |record| self.output.write(record))?;
         }
         Ok(self.output.flush()?)
     }
+}
+
+/// Returns a figure of a flow's total, of the direction in which it is the larger one.
+fn of_totals(segments: &[SegmentFigures], figure: Figure) -> Option<u64> {
+    let totals = segments.iter().filter(|one| one.segment == one.segment.total());
+    totals.map(|one| figure.of(&one.histogram)).max().flatten()
 }
 
 fn status(interval: &Interval, last: bool) -> Status {

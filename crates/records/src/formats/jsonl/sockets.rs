@@ -65,7 +65,7 @@ impl Object for SocketObject<'_> {
 
 /// Writes one object per connection.
 pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
-    for socket in interval.sockets {
+    for socket in interval.ordered(|_| true, usize::MAX).0 {
         let account = &socket.account;
         let (peaks, delays) = (&account.peaks, &account.delays);
         let bps = |bytes: Option<u64>| rate_bps(bytes?, interval.length_ns);
@@ -183,7 +183,7 @@ impl Totals {
 /// Writes one object per connection, and one for all.
 pub(super) fn summary(end: &SocketEnd<'_>, objects: &mut Objects<'_>) {
     let summary = end.summary;
-    for line in summary.lines() {
+    for line in summary.lines(end.order, usize::MAX) {
         let account = &line.last;
         let body = SocketSummaryObject {
             interval_ns: line.total.length_ns,

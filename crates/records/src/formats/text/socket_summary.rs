@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{SocketEnd, SocketLine, SocketTotal, sockets::rate_bps};
 
-/// Connections that get a line of their own.
+/// Connections that get a line of their own, unless the user gives another number.
 const SHOWN: usize = 20;
 /// A byte that arrives sooner than this is not worth a remark.
 const SHORT_NS: u64 = 1_000_000;
@@ -18,7 +18,7 @@ const FEW: u64 = 5;
 /// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
 pub(super) fn write(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
     let summary = end.summary;
-    let lines = summary.lines();
+    let lines = summary.lines(end.order, SHOWN);
     if lines.is_empty() {
         let missed = match end.is_outside {
             true => "; those shorter than 50 ms may be missed",
@@ -34,11 +34,11 @@ pub(super) fn write(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
             "send buf", "longest", "rtt", "recv buf", "longest", "sent", "received", "sent", "received", "again"
         ),
     );
-    for line in lines.iter().take(SHOWN) {
+    for line in &lines {
         row(&line.total, out);
         put(out, format_args!("  {}\n", name(line)));
     }
-    let not_shown = lines.len().saturating_sub(SHOWN) as u64 + summary.untold();
+    let not_shown = summary.connections().saturating_sub(lines.len() as u64);
     row(summary.all(), out);
     put(
         out,
@@ -135,7 +135,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Format, Jsonl, Record, Socket, SocketSummary, Text, formats::samples};
+    use crate::{Format, Jsonl, Record, Socket, SocketOrder, SocketSummary, Text, formats::samples};
 
     fn written(mut format: impl Format, sockets: &[Socket], remedy: Option<&str>) -> String {
         let mut summary = SocketSummary::new(100);
@@ -143,8 +143,14 @@ mod tests {
             summary.add(1_000_000_000, 1_000_000_000, socket);
         }
         summary.set_length(2_000_000_000);
-        let end =
-            SocketEnd { end_ns: 2_000_000_000, summary: &summary, remedy, is_outside: false, look_ns: 10_000_000 };
+        let end = SocketEnd {
+            end_ns: 2_000_000_000,
+            summary: &summary,
+            order: SocketOrder::default(),
+            remedy,
+            is_outside: false,
+            look_ns: 10_000_000,
+        };
         let mut out = Vec::new();
         format.write(&Record::SocketEnd(&end), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
@@ -192,6 +198,7 @@ mod tests {
         assert_eq!(written(Text::default(), &[], None), "No TCP connections were seen.\n");
         let end = SocketEnd {
             end_ns: 0,
+            order: SocketOrder::default(),
             summary: &SocketSummary::new(1),
             remedy: None,
             is_outside: true,

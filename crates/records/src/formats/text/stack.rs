@@ -60,6 +60,9 @@ pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
     hops(stack.hops, out);
     flows(stack, Direction::Tx, out);
     flows(stack, Direction::Rx, out);
+    if stack.flows_cut > 0 {
+        put(out, format_args!("{} not shown, because of --top\n", counted(stack.flows_cut as u64, "flow", "flows")));
+    }
     out.push(b'\n');
 }
 
@@ -86,7 +89,7 @@ fn lines(stack: &Stack<'_>, all: &[SegmentFigures], out: &mut Vec<u8>) {
 
 /// Writes one line per flow: count, mean and p99 of its total, then the mean of each segment.
 fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
-    let mut flows = stack.flows.iter().filter(|(_, all)| complete_bytes(all, direction) > 0).peekable();
+    let mut flows = stack.flows.iter().copied().filter(|(_, all)| complete_bytes(all, direction) > 0).peekable();
     let Some((_, first)) = flows.peek() else {
         return;
     };
@@ -204,6 +207,7 @@ mod tests {
             segments,
             again: &[],
             flows: &[],
+            flows_cut: 0,
             hooks: &HOOKS,
             hops: &[],
         }
@@ -233,8 +237,8 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
     fn a_flow_has_a_line_with_the_mean_of_each_segment() {
         let rows = segments();
         let ends = Ends { src: samples::endpoint("192.0.2.1", 44_321), dst: samples::endpoint("2001:db8::1", 443) };
-        let flows = [(ends, rows.clone())];
-        let stack = Stack { flows: &flows, ..stack(&rows) };
+        let flow = (ends, rows.clone());
+        let stack = Stack { flows: &[&flow], flows_cut: 2, ..stack(&rows) };
         let mut out = Vec::new();
         Text::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
@@ -243,6 +247,7 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
                 "
 tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queueing  flow (means of its segments)
                 2   601 ms   700 ms      500 ms           -      100 ms     99.0 ms  192.0.2.1:44321 → [2001:db8::1]:443
+2 flows not shown, because of --top
 
 "
             ),
