@@ -81,6 +81,8 @@ pub(super) struct ConnectionFigures {
     pub(super) polls: u64,
     /// Whether a capture has only the packets of one end.
     pub(super) is_one_way: bool,
+    /// Whether a capture lacks its handshake.
+    pub(super) began_before: bool,
     pub(super) times: Times,
     pub(super) idle_ns: f64,
     pub(super) transfers: RoundTrip,
@@ -113,6 +115,7 @@ impl ConnectionFigures {
             role,
             polls: 0,
             is_one_way: false,
+            began_before: false,
             times: Times::default(),
             idle_ns: 0.0,
             transfers: RoundTrip::default(),

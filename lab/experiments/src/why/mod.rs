@@ -54,8 +54,9 @@ fn measure(setting: &Setting, seconds: u64, captures: bool, programs: &Programs,
     }
     let seconds = seconds.max(setting.least_seconds);
     let why = |arguments: &str| -> Result<Value> {
-        let words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-        let text = collect(host, programs.dwell.as_os_str(), &words, &signals.stop)?;
+        // Status 4 means that there is no verdict, which counts as one here.
+        let script = format!(r#"'{}' {arguments} || [ $? -eq 4 ]"#, programs.dwell.display());
+        let text = collect(host, "sh".as_ref(), &["-c".to_owned(), script], &signals.stop)?;
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
     };
     let folder = tempfile::tempdir().map_err(Error::io("make a folder for the capture"))?;

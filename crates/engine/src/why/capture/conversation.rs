@@ -334,6 +334,7 @@ impl Conversation {
         let figures = ConnectionFigures {
             polls: self.packets[0] + self.packets[1],
             is_one_way: self.packets.contains(&0),
+            began_before: self.set_up.syn_ns.is_none(),
             times,
             idle_ns,
             transfers: self.transfers[local],
@@ -373,6 +374,12 @@ impl Conversation {
             // The client has its answer, and acknowledges it late.
             *idle_ns += times.get(Part::Answer);
             times.remove(Part::Answer);
+            if self.set_up.syn_ns.is_none() && self.senders[local].figures.bytes < TRANSFER_BYTES {
+                // A client acknowledges an answer with its next request, which it sends when it likes: without the
+                // handshake nothing tells the way from its pause.
+                *idle_ns += times.get(Part::Distance);
+                times.remove(Part::Distance);
+            }
         }
         for part in Part::ALL {
             // What the peer waits for where the local window is full is the local reader.

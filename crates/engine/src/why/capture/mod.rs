@@ -38,6 +38,8 @@ pub struct Replay {
     span_ns: Option<(u64, u64)>,
     /// Connections of which the capture has the packets of one end.
     one_way: u64,
+    /// Connections of which it lacks the handshake.
+    began_before: u64,
 }
 
 impl Replay {
@@ -54,6 +56,7 @@ impl Replay {
             worst: None,
             span_ns: None,
             one_way: 0,
+            began_before: 0,
         }
     }
 
@@ -114,6 +117,15 @@ impl Replay {
             what: "programs, processors, disks, buffers of sockets and queues of devices: no capture has them".into(),
             remedy: format!("run `dwell why{}` at one of the hosts", evidence.target.port_of()),
         });
+        if self.began_before > 0 {
+            evidence.unseen.push(Unseen {
+                what: format!(
+                    "windows and shortest round trips of {} connections, which began before the capture",
+                    self.began_before
+                ),
+                remedy: "begin the capture first, and then the connections".into(),
+            });
+        }
         if self.one_way > 0 {
             evidence.unseen.push(Unseen {
                 what: format!("what one end of {} connections sent", self.one_way),
@@ -144,6 +156,7 @@ impl Replay {
 
     fn add(&mut self, conversation: Conversation) {
         let (figures, ends) = conversation.finish();
+        self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
         self.evidence.add_figures(&figures);
         let spent = figures.times.total();

@@ -208,6 +208,18 @@ fn quick_requests_are_healthy_and_cut_packets_are_no_panic() {
 }
 
 #[test]
+fn a_client_that_pauses_is_not_far_away_where_the_handshake_is_missing() {
+    let mut wire = Wire::new();
+    for _ in 0..20 {
+        wire.data(24 * MS, End::Client, 100);
+        wire.data(100_000, End::Server, 200);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), None, "{verdict:?}");
+    assert!(verdict.unseen.iter().any(|unseen| unseen.what.contains("began before")), "{:?}", verdict.unseen);
+}
+
+#[test]
 fn connections_beyond_the_limit_are_counted() {
     let mut replay = Replay::new(Filter::default());
     for number in 0..super::MAX_CONNECTIONS as u32 + 10 {
