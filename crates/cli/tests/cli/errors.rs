@@ -228,7 +228,7 @@ fn addresses_that_cannot_serve_metrics() {
     assert!(
         said.contains(
             "invalid value 'localhost' for '--metrics <ADDR:PORT>': write an IP address and a \
-             port, as in 127.0.0.1:9469 or [::1]:9469\n"
+             port, as in 127.0.0.1:9469 or [::1]:9469, or a port alone for 127.0.0.1\n"
         ),
         "{said}"
     );

@@ -493,8 +493,8 @@ fn root_records_have_the_flows_of_dwell_stack() {
     });
     let figures = folder.path().join("figures");
     let mut sockets = BTreeSet::new();
-    // A busy machine may poll most of the connections too late.
-    for _ in 0..200 {
+    // A busy machine may poll some of the connections too late.
+    for _ in 0..20 {
         if sockets.len() >= 3 {
             break;
         }
@@ -511,7 +511,7 @@ fn root_records_have_the_flows_of_dwell_stack() {
             program.to_str().unwrap(),
             "10.78.0.2",
             &port.to_string(),
-            "60000000",
+            "1000000000",
             "0",
         ];
         let run = spawn(&pair.left, DWELL, &arguments).end();
