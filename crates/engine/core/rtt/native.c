@@ -232,8 +232,8 @@ __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *da
 	result = dwell_rtt_parse(&frame, data, end, where, config, &packet);
 	if (result != DWELL_FRAME_OK)
 		return result;
-	if (packet.kind != DWELL_KIND_TCP ||
-	    !dwell_filter_admits(&config->table.filter, &packet.key, packet.proto, packet.key.a_port, packet.key.b_port))
+	if (packet.kind != DWELL_KIND_TCP || !dwell_filter_admits(&config->table.filter, &packet.key, packet.proto,
+								  packet.key.a_port, packet.key.b_port))
 		return DWELL_SKIP_PROTOCOL;
 	options = (const __u8 *)data + dwell_where_l4(where) + sizeof(struct dwell_tcp);
 	header = (options[-8] >> 4) * 4;
