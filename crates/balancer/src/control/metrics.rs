@@ -57,14 +57,15 @@ impl Balancer {
                 put(metrics::BACKEND_REACHABLE, &labels, is(status.problem.is_none()));
             }
         }
-        for (reason, packets) in self.plane_status().packets {
+        let plane = self.plane_status();
+        for (reason, packets) in plane.packets {
             put(metrics::PACKETS, &[&reason], packets as f64);
         }
-        for (event, count) in self.plane_status().table {
+        for (event, count) in plane.table {
             put(metrics::TABLE_EVENTS, &[&event], count as f64);
         }
-        put(metrics::PRESSURE, &[], f64::from(u8::from(self.figures.pressure.is_some())));
-        for (event, count) in self.plane_status().connection_ids {
+        put(metrics::PRESSURE, &[], f64::from(u8::from(plane.pressure.is_some())));
+        for (event, count) in plane.connection_ids {
             put(metrics::CONNECTION_IDS, &[&event], count as f64);
         }
         let leaving = self.state.reals.values().filter(|real| real.phase == Phase::Leaving);
