@@ -281,6 +281,8 @@ pub struct Why<'a> {
     pub evidence: &'a why::Evidence,
     /// What follows from it.
     pub verdict: &'a why::Verdict,
+    /// What dwell itself used.
+    pub cost: Cost,
 }
 
 /// What a run lost and cost.

@@ -41,5 +41,6 @@ mod summary;
 mod support;
 mod top;
 mod why;
+mod why_programs;
 mod wire;
 mod written;

@@ -74,6 +74,8 @@ pub struct TcpInfo {
     pub bytes_retransmitted: Option<u64>,
     /// The number of segments sent again that the peer had already, by its DSACKs (4.19).
     pub needless: Option<u32>,
+    /// How often it was found out that sent segments had overtaken each other (4.19).
+    pub reorderings: Option<u32>,
     /// The number of segments that arrived out of order (5.4).
     pub out_of_order: Option<u32>,
     /// The receive window that the peer offers, in bytes (5.4).
@@ -124,6 +126,7 @@ impl TcpInfo {
             bytes_sent: u64_at(200),
             bytes_retransmitted: u64_at(208),
             needless: u32_at(216),
+            reorderings: u32_at(220),
             out_of_order: u32_at(224),
             send_window: u32_at(228),
         })

@@ -7,7 +7,7 @@ use super::{
 use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
 
 /// A pause between two parts of one transfer that is longer is idleness: nobody waits.
-pub(super) const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
+const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 /// Up to this many segments in flight are a message, which fills no queue; more are a transfer.
 const MESSAGE_SEGMENTS: u32 = 2;
 /// TCP repairs a loss from this state on (`TCP_CA_Recovery`).
@@ -21,10 +21,14 @@ const IDLE_NS: u64 = 200_000_000;
 /// Round trips of a burst in which slow start shows.
 const SLOW_START_ROUNDS: u64 = 10;
 
+/// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
+const MESSAGE_PAUSE_NS: u64 = 50_000_000;
+
 /// Which end of a connection this host is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Role {
     /// It has opened the connection: it asks and waits for answers.
+    #[default]
     Client,
     /// It has accepted the connection: it answers.
     Server,
@@ -40,11 +44,11 @@ enum Side {
 /// The time of one connection, from polls in the order of their times.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    role: Role,
     first: Reading,
     last: Reading,
-    polls: u64,
     meter: Meter,
+    /// What was counted so far. The times are those of `figures`.
+    figures: ConnectionFigures,
     /// Who sent data last.
     speaker: Side,
     /// Time without anything under way or to read since the last data of either side.
@@ -53,29 +57,25 @@ pub struct Connection {
     under_way: Times,
     since_progress: Times,
     quiet: Times,
-    idle_ns: f64,
     /// When data was last acknowledged or first sent.
     progress_ns: u64,
+    /// Whether data was sent again since then.
+    is_sent_again: bool,
     /// Since when a small segment is held back.
     held_since_ns: Option<u64>,
     /// When the burst after the last idleness began, if the congestion window was smaller then than before.
     burst_ns: Option<u64>,
     peak_cwnd: u32,
-    transfers: RoundTrip,
-    messages: RoundTrip,
-    busy_polls: u64,
-    closed_polls: u64,
-    service: Silences,
-    answer: Silences,
-    pause: Silences,
-    timeouts: Silences,
-    held: Silences,
-    slow_starts: Silences,
-    stalled_ns: u64,
+    /// What this host has written since the last silence.
+    burst_bytes: u64,
+    /// What the client has sent since the server last spoke.
+    asked_bytes: u64,
+    /// The shortest request that was answered.
+    shortest_asked: Option<u64>,
 }
 
 /// The figures of one connection over all of its polls.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionFigures {
     pub(super) role: Role,
     pub(super) polls: u64,
@@ -106,41 +106,10 @@ pub(super) struct ConnectionFigures {
     pub(super) segments_sent_needlessly: u64,
     pub(super) segments_received: u64,
     pub(super) segments_out_of_order: u64,
-}
-
-impl ConnectionFigures {
-    /// Nothing yet.
-    pub(super) fn of(role: Role) -> ConnectionFigures {
-        ConnectionFigures {
-            role,
-            polls: 0,
-            is_one_way: false,
-            began_before: false,
-            times: Times::default(),
-            idle_ns: 0.0,
-            transfers: RoundTrip::default(),
-            messages: RoundTrip::default(),
-            busy_polls: 0,
-            closed_polls: 0,
-            service: Silences::default(),
-            answer: Silences::default(),
-            pause: Silences::default(),
-            timeouts: Silences::default(),
-            held: Silences::default(),
-            slow_starts: Silences::default(),
-            set_ups: Silences::default(),
-            set_up_retries: 0,
-            stalled_ns: 0,
-            totals: Totals::default(),
-            sent_bytes: 0,
-            received_bytes: 0,
-            segments_sent: 0,
-            segments_sent_again: 0,
-            segments_sent_needlessly: 0,
-            segments_received: 0,
-            segments_out_of_order: 0,
-        }
-    }
+    /// How often TCP found out that packets had overtaken each other.
+    pub(super) overtaken: u64,
+    /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
+    pub(super) unanswered: Silences,
 }
 
 impl Connection {
@@ -151,32 +120,23 @@ impl Connection {
         let mut meter = Meter::new(Estimator::Exact);
         meter.observe(first);
         Connection {
-            role,
             first: *first,
             last: *first,
-            polls: 1,
             meter,
+            figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
             speaker,
             silence_ns: 0,
             under_way: Times::default(),
             since_progress: Times::default(),
             quiet: Times::default(),
-            idle_ns: 0.0,
             progress_ns: first.time_ns,
+            is_sent_again: false,
             held_since_ns: None,
             burst_ns: None,
             peak_cwnd: 0,
-            transfers: RoundTrip::default(),
-            messages: RoundTrip::default(),
-            busy_polls: 0,
-            closed_polls: 0,
-            service: Silences::default(),
-            answer: Silences::default(),
-            pause: Silences::default(),
-            timeouts: Silences::default(),
-            held: Silences::default(),
-            slow_starts: Silences::default(),
-            stalled_ns: 0,
+            burst_bytes: 0,
+            asked_bytes: 0,
+            shortest_asked: None,
         }
     }
 
@@ -187,8 +147,10 @@ impl Connection {
         self.follow_progress(now);
         self.follow_held(now);
         self.follow_burst(now);
-        let wrote = written(now) > written(&self.last);
-        let got = now.info.bytes_received > self.last.info.bytes_received;
+        let more =
+            |of: fn(&Reading) -> Option<u64>| of(now).zip(of(&self.last)).map_or(0, |(b, a)| b.saturating_sub(a));
+        let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
+        let (wrote, got) = (written > 0, received > 0);
         if wrote || got {
             let next = match (wrote, got) {
                 (true, false) => Side::Local,
@@ -198,6 +160,8 @@ impl Connection {
                 (true, true) => Side::Local,
             };
             self.break_silence(next);
+            self.burst_bytes += written;
+            self.follow_turns(written, received);
             self.speaker = match (wrote, got) {
                 (true, false) => Side::Local,
                 (false, _) => Side::Peer,
@@ -205,7 +169,7 @@ impl Connection {
             };
         }
         self.meter.observe(now);
-        self.polls += 1;
+        self.figures.polls += 1;
         self.last = *now;
     }
 
@@ -221,20 +185,20 @@ impl Connection {
         let under_way = &mut self.since_progress;
         let waits = info.notsent_bytes.unwrap_or(0) > 0;
         if info.unacked > 0 || waits {
-            self.busy_polls += 1;
+            self.figures.busy_polls += 1;
             let is_closed = info.send_window.is_some_and(|window| window < info.send_mss);
-            self.closed_polls += u64::from(is_closed);
+            self.figures.closed_polls += u64::from(is_closed);
             if info.congestion_state >= RECOVERY || info.lost > 0 {
                 under_way.add(Part::Loss, time);
-            } else if is_held_back(info) {
+            } else if is_held_back(&last) {
                 under_way.add(Part::Held, time);
             } else if info.unacked <= MESSAGE_SEGMENTS && !waits {
-                let base = round_trip(&mut self.messages, info, dt_ns);
+                let base = round_trip(&mut self.figures.messages, info, dt_ns);
                 under_way.add(Part::Distance, time * base);
                 // A server's client has the answer by then, and acknowledges it late.
                 under_way.add(Part::Answer, time * (1.0 - base));
             } else {
-                let base = round_trip(&mut self.transfers, info, dt_ns);
+                let base = round_trip(&mut self.figures.transfers, info, dt_ns);
                 let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
                 under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
                 under_way.add(Part::RemoteQueue, time * (1.0 - base));
@@ -254,7 +218,7 @@ impl Connection {
         if info.retransmissions > before.retransmissions {
             let round_trip_ns = u64::from(before.min_rtt_us.unwrap_or(before.rtt_us)) * 1000;
             if before.unacked <= FEW_SEGMENTS && since_ns >= SHORTEST_TIMEOUT_NS.max(round_trip_ns * 3 / 2) {
-                self.timeouts.add(since_ns);
+                self.figures.timeouts.add(since_ns);
                 let mut left = since_ns.saturating_sub(round_trip_ns) as f64;
                 for part in [Part::Answer, Part::Loss, Part::Distance, Part::RemoteQueue, Part::Transfer] {
                     let some = self.since_progress.get(part).min(left);
@@ -264,11 +228,13 @@ impl Connection {
             }
         }
         let is_acknowledged = info.bytes_acked > before.bytes_acked;
-        if self.since_progress.get(Part::Timeout) > 0.0 {
-            self.stalled_ns = self.stalled_ns.max(since_ns);
+        self.is_sent_again |= info.retransmissions > before.retransmissions;
+        if self.is_sent_again {
+            self.figures.stalled_ns = self.figures.stalled_ns.max(since_ns);
         }
         if is_acknowledged || before.unacked == 0 {
             self.progress_ns = now.time_ns;
+            self.is_sent_again = false;
             let spent = std::mem::take(&mut self.since_progress);
             self.under_way.plus(&spent);
         }
@@ -276,10 +242,10 @@ impl Connection {
 
     /// Follows small segments that wait for an acknowledgement.
     fn follow_held(&mut self, now: &Reading) {
-        match (self.held_since_ns, is_held_back(&now.info)) {
+        match (self.held_since_ns, is_held_back(now)) {
             (None, true) => self.held_since_ns = Some(now.time_ns),
             (Some(since_ns), false) => {
-                self.held.add(now.time_ns - since_ns);
+                self.figures.held.add(now.time_ns - since_ns);
                 self.held_since_ns = None;
             }
             _ => {}
@@ -293,7 +259,7 @@ impl Connection {
         if let Some(start_ns) = self.burst_ns
             && (now.time_ns.saturating_sub(start_ns) > rounds_ns || info.cwnd >= self.peak_cwnd)
         {
-            self.slow_starts.add(now.time_ns.saturating_sub(start_ns).min(rounds_ns));
+            self.figures.slow_starts.add(now.time_ns.saturating_sub(start_ns).min(rounds_ns));
             self.burst_ns = None;
         }
         let begins = self.last.info.unacked == 0 && (info.unacked > 0 || info.notsent_bytes > Some(0));
@@ -306,30 +272,47 @@ impl Connection {
         }
     }
 
+    /// Follows how much the client asks, and that it is answered. Where both have sent since the last poll there may have
+    /// been several turns, of which no length is known.
+    fn follow_turns(&mut self, written: u64, received: u64) {
+        let (asked, answered) = match self.figures.role {
+            Role::Client => (written, received),
+            Role::Server => (received, written),
+        };
+        if answered > 0 {
+            let last = std::mem::take(&mut self.asked_bytes);
+            if asked == 0 && last > 0 {
+                self.shortest_asked = Some(self.shortest_asked.map_or(last, |shortest| shortest.min(last)));
+            }
+        }
+        self.asked_bytes += asked;
+    }
+
     /// Attributes the silence to the side that ends it.
     fn break_silence(&mut self, next: Side) {
         let ns = std::mem::take(&mut self.silence_ns);
         if ns == 0 {
             return;
         }
-        let is_pause = ns <= LONGEST_PAUSE_NS;
-        let part = match (self.speaker, next, self.role) {
+        let burst_bytes = std::mem::take(&mut self.burst_bytes);
+        let is_pause = ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
+        let part = match (self.speaker, next, self.figures.role) {
             (Side::Local, Side::Local, _) if is_pause => {
-                self.pause.add(ns);
+                self.figures.pause.add(ns);
                 Part::Application
             }
-            (Side::Peer, Side::Peer, _) if is_pause => Part::PeerPause,
+            (Side::Peer, Side::Peer, _) if ns <= LONGEST_PAUSE_NS => Part::PeerPause,
             (Side::Peer, Side::Local, Role::Server) => {
-                self.service.add(ns);
+                self.figures.service.add(ns);
                 Part::Service
             }
             (Side::Local, Side::Peer, Role::Client) => {
-                self.answer.add(ns);
+                self.figures.answer.add(ns);
                 Part::Answer
             }
             // Between two requests, or two transfers.
             _ => {
-                self.idle_ns += ns as f64;
+                self.figures.idle_ns += ns as f64;
                 return;
             }
         };
@@ -349,7 +332,7 @@ impl Connection {
             (_, Some(0)) => Side::Peer,
             (std::cmp::Ordering::Less, _) => Side::Local,
             (std::cmp::Ordering::Greater, _) => Side::Peer,
-            (std::cmp::Ordering::Equal, _) if self.role == Role::Server => Side::Local,
+            (std::cmp::Ordering::Equal, _) if self.figures.role == Role::Server => Side::Local,
             (std::cmp::Ordering::Equal, _) => Side::Peer,
         }
     }
@@ -362,43 +345,36 @@ impl Connection {
         let spent = std::mem::take(&mut this.since_progress);
         this.under_way.plus(&spent);
         if let Some(since_ns) = this.held_since_ns {
-            this.held.add(this.last.time_ns.saturating_sub(since_ns));
-        }
-        let mut late_ns = 0.0;
-        if self.role == Role::Server {
-            late_ns = this.under_way.get(Part::Answer);
-            this.under_way.remove(Part::Answer);
+            this.figures.held.add(this.last.time_ns.saturating_sub(since_ns));
         }
         let (first, last) = (&self.first.info, &self.last.info);
+        let mut late_ns = 0.0;
+        // Nobody waits for the acknowledgement of an answer, nor for that of messages to a peer that sends nothing itself.
+        let is_heard = last.bytes_received > first.bytes_received;
+        for (part, is_awaited) in
+            [(Part::Answer, is_heard && this.figures.role == Role::Client), (Part::Distance, is_heard)]
+        {
+            if !is_awaited {
+                late_ns += this.under_way.get(part);
+                this.under_way.remove(part);
+            }
+        }
         let observed = self.last.time_ns.saturating_sub(self.first.time_ns) as f64;
         let since = |of: fn(&TcpInfo) -> Option<u64>| of(last).zip(of(first)).map(|(b, a)| b.saturating_sub(a) as f64);
         let us = |of| since(of).map(|us| us * 1e3);
         let busy = us(|info| info.busy_us).unwrap_or(this.under_way.total()).min(observed);
         let window = us(|info| info.receiver_limited_us).unwrap_or(0.0).min(busy);
         let buffer = us(|info| info.buffer_limited_us).unwrap_or(0.0).min(busy - window);
-        let mut times = Times::default();
+        let (mut times, mut idle_ns) = (Times::default(), this.figures.idle_ns);
         times.add(Part::ReceiverWindow, window);
         times.add(Part::SendBuffer, buffer);
         spread(&this.under_way, busy - window - buffer, &mut times, &mut late_ns);
-        spread(&this.quiet, observed - busy, &mut times, &mut this.idle_ns);
-        let idle_ns = this.idle_ns + late_ns;
+        spread(&this.quiet, observed - busy, &mut times, &mut idle_ns);
         let count = |of: fn(&TcpInfo) -> Option<u64>| since(of).unwrap_or(0.0) as u64;
         let totals = *self.meter.totals();
         ConnectionFigures {
-            polls: self.polls,
             times,
-            idle_ns,
-            transfers: self.transfers,
-            messages: self.messages,
-            busy_polls: self.busy_polls,
-            closed_polls: self.closed_polls,
-            service: this.service,
-            answer: this.answer,
-            pause: this.pause,
-            timeouts: this.timeouts,
-            held: this.held,
-            slow_starts: this.slow_starts,
-            stalled_ns: this.stalled_ns,
+            idle_ns: idle_ns + late_ns,
             totals,
             sent_bytes: totals.acked_bytes,
             received_bytes: totals.received_bytes,
@@ -407,16 +383,34 @@ impl Connection {
             segments_received: count(|info| info.data_segments_in.map(u64::from)),
             segments_out_of_order: count(|info| info.out_of_order.map(u64::from)),
             segments_sent_needlessly: count(|info| info.needless.map(u64::from)),
-            ..ConnectionFigures::of(self.role)
+            overtaken: count(|info| info.reorderings.map(u64::from)),
+            ..this.figures
         }
     }
 
-    /// Attributes the silence at the end: to who is to speak next, if the sides have taken turns before.
+    /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. What is far shorter
+    /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
-        match (self.speaker, self.role) {
-            (Side::Peer, Role::Server) if self.service.count > 0 => self.break_silence(Side::Local),
-            (Side::Local, Role::Client) if self.answer.count > 0 => self.break_silence(Side::Peer),
-            _ => self.idle_ns += std::mem::take(&mut self.silence_ns) as f64,
+        let is_asked = self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest);
+        match (self.speaker, self.figures.role) {
+            (Side::Peer, Role::Server) if is_asked && self.figures.service.count > 0 => self.break_silence(Side::Local),
+            (Side::Local, Role::Client) if is_asked && self.figures.answer.count > 0 => self.break_silence(Side::Peer),
+            (speaker, role) => {
+                let ns = std::mem::take(&mut self.silence_ns);
+                self.figures.idle_ns += ns as f64;
+                let (since_ms, client) = match role {
+                    Role::Client => (self.last.info.last_data_sent_ms, Side::Local),
+                    Role::Server => (self.last.info.last_data_received_ms, Side::Peer),
+                };
+                // One on which nobody ever spoke has asked for nothing.
+                let has_asked = match role {
+                    Role::Client => self.last.info.bytes_acked > Some(1),
+                    Role::Server => self.last.info.bytes_received > Some(0),
+                };
+                if speaker == client && ns > 0 && has_asked {
+                    self.figures.unanswered.add(ns.max(u64::from(since_ms) * 1_000_000));
+                }
+            }
         }
     }
 }
@@ -433,13 +427,23 @@ fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
 
 /// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
 /// acknowledged (Nagle's algorithm).
-fn is_held_back(info: &TcpInfo) -> bool {
+fn is_held_back(reading: &Reading) -> bool {
+    let info = &reading.info;
     let waiting = info.notsent_bytes.unwrap_or(0);
-    let has_room = info.unacked < info.cwnd
-        && info
-            .send_window
-            .is_none_or(|window| u64::from(window) > (u64::from(info.unacked) + 1) * u64::from(info.send_mss));
+    // What is in flight and what waits, which the peer's window is for.
+    let outstanding = reading.unacknowledged.unwrap_or_else(|| u64::from((info.unacked + 1) * info.send_mss));
+    let has_room = info.unacked < info.cwnd && info.send_window.is_none_or(|window| u64::from(window) > outstanding);
     waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
+}
+
+/// The longest silence of one speaker that interrupts a transfer, after a burst of so many bytes.
+pub(super) fn longest_pause_ns(burst_bytes: u64, segment_bytes: u64) -> u64 {
+    /// The longest segment on most paths: those of loopback take whole transfers.
+    const LONGEST_SEGMENT: u64 = 1460;
+    match burst_bytes <= u64::from(MESSAGE_SEGMENTS) * segment_bytes.min(LONGEST_SEGMENT) {
+        true => MESSAGE_PAUSE_NS,
+        false => LONGEST_PAUSE_NS,
+    }
 }
 
 /// Distributes `whole` over the parts and `idle_ns` as they were sampled.

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Part, Times, connection::ConnectionFigures};
-use crate::socket::Sum;
+use super::{Connection, Part, Role, Times, connection::ConnectionFigures};
+use crate::{layers::Ends, socket::Sum};
 
 /// Where evidence is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +15,61 @@ pub enum Source {
     Capture,
 }
 
+/// Groups of connections that are kept apart; the time of others counts only in the sum.
+const MAX_GROUPS: usize = 1024;
+/// A service is asked much if requests wait for it for this share of the look, summed over its connections.
+const MUCH: f64 = 0.1;
+
+/// Whose connections are counted together: those of one process with one server, or of one server with one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The other end.
+    pub peer: IpAddr,
+    /// The port of the server.
+    pub port: u16,
+    /// Which end this host is.
+    pub role: Role,
+    /// The process that has the connections; `None` if it is not known.
+    pub pid: Option<u32>,
+    /// In a capture, the end that is called local.
+    pub seen_from: Option<IpAddr>,
+}
+
+impl Key {
+    /// Creates the key of a connection whose process is not known.
+    pub fn of(ends: &Ends, role: Role) -> Key {
+        let server = if role == Role::Client { ends.dst } else { ends.src };
+        Key { peer: ends.dst.address, port: server.port, role, pid: None, seen_from: None }
+    }
+}
+
+/// Connections that are counted together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Group {
+    /// Whose they are.
+    pub key: Key,
+    /// How they count.
+    pub counted: Counted,
+    /// Their number.
+    pub connections: u64,
+    /// The time in which somebody waited.
+    pub times: Times,
+    /// Their waits for answers.
+    pub answer: Silences,
+}
+
+/// How a connection counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// As one of the target.
+    Whole,
+    /// As one of the target whose other end is followed too, because both are on this host. What the peer does is counted
+    /// there.
+    WithPeer,
+    /// Not as one of the target: a service that is has opened it, and waits on it while it is asked.
+    Upstream,
+}
+
 /// What was measured of the connections of a target.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evidence {
@@ -22,6 +77,8 @@ pub struct Evidence {
     pub source: Source,
     /// The target, for commands that a reader can run.
     pub target: Target,
+    /// Whether the target is one process or several, so that all of their connections are followed.
+    pub is_of_processes: bool,
     /// How long dwell looked.
     pub observed_ns: u64,
     /// In a capture, the Unix time of the last packet.
@@ -80,6 +137,12 @@ pub struct Evidence {
     pub names: Silences,
     /// The longest time in which data was sent several times and nothing of it acknowledged.
     pub stalled_ns: u64,
+    /// How often TCP found out that packets which it had sent had overtaken each other.
+    pub overtaken: u64,
+    /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
+    pub unanswered: Silences,
+    /// The connections by whose they are.
+    pub groups: Vec<Group>,
     /// The waits of bytes in the send buffer.
     pub send_buffer: Sum,
     /// The waits of bytes in the receive buffer.
@@ -99,13 +162,13 @@ pub struct Evidence {
 pub struct Target {
     /// What the user asked about.
     pub name: String,
-    /// The peer of the connection on which most time was spent.
+    /// The peer of the connections on which most time was spent.
     pub peer: Option<IpAddr>,
-    /// The port of that connection's server.
+    /// The port of their server.
     pub port: Option<u16>,
-    /// In a capture, the end of that connection that is called local.
+    /// In a capture, their end that is called local.
     pub seen_from: Option<IpAddr>,
-    /// The process that has it.
+    /// The process that has them.
     pub pid: Option<u32>,
     /// That process, if it is in another network namespace than dwell: commands must be run there.
     pub namespace_of: Option<u32>,
@@ -173,6 +236,12 @@ impl Silences {
         self.plus(&Silences { count: 1, sum_ns: ns, longest_ns: ns });
     }
 
+    /// Takes others out; the longest stays.
+    fn minus(&mut self, other: &Silences) {
+        self.count = self.count.saturating_sub(other.count);
+        self.sum_ns = self.sum_ns.saturating_sub(other.sum_ns);
+    }
+
     fn plus(&mut self, other: &Silences) {
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -230,24 +299,38 @@ pub struct Unseen {
 }
 
 impl Evidence {
-    /// Adds what the polls of a connection showed. If its peer is followed too, because both ends are on this host, waits
-    /// for the peer are left out: what the peer does meanwhile is counted at its own end.
-    pub fn add(&mut self, connection: &Connection, is_peer_followed: bool) {
+    /// Adds what the polls of a connection showed.
+    pub fn add(&mut self, connection: &Connection, key: Key, counted: Counted) {
         let mut figures = connection.figures();
-        if is_peer_followed {
+        if counted == Counted::WithPeer {
             figures.times.remove(Part::Answer);
             figures.times.remove(Part::PeerPause);
         }
-        self.add_figures(&figures);
+        self.add_figures(&figures, key, counted);
     }
 
-    pub(super) fn add_figures(&mut self, figures: &ConnectionFigures) {
+    pub(super) fn add_figures(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
         if figures.polls < 2 {
+            return;
+        }
+        let is_of = |group: &Group| group.key == key && group.counted == counted;
+        let at = self.groups.iter().position(is_of).unwrap_or(self.groups.len());
+        if at < MAX_GROUPS {
+            if at == self.groups.len() {
+                let (times, answer) = (Times::default(), Silences::default());
+                self.groups.push(Group { key, counted, connections: 0, times, answer });
+            }
+            let group = &mut self.groups[at];
+            group.connections += 1;
+            group.times.plus(&figures.times);
+            group.answer.plus(&figures.answer);
+        }
+        if counted == Counted::Upstream {
             return;
         }
         self.polls += figures.polls;
         self.connections += 1;
-        self.accepted += u64::from(figures.role == super::Role::Server);
+        self.accepted += u64::from(figures.role == Role::Server);
         self.times.plus(&figures.times);
         self.idle_ns += figures.idle_ns;
         self.sent_bytes += figures.sent_bytes;
@@ -270,8 +353,80 @@ impl Evidence {
         self.set_ups.plus(&figures.set_ups);
         self.set_up_retries += figures.set_up_retries;
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
+        self.overtaken += figures.overtaken;
+        self.unanswered.plus(&figures.unanswered);
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
+    }
+
+    /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request
+    /// counts once, where it was spent. Connections with a longer wait than any request took do something else meanwhile,
+    /// such as waiting for messages: where the service is asked much, that is nobody's wait. Requests that are served at the
+    /// same time, and questions that are asked at the same time, are not told apart: the more there are, the rougher this is.
+    pub fn take_out_upstream(&mut self) {
+        let is_asked_much = self.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
+        let longest_ns = self.service.longest_ns.saturating_mul(2);
+        let of_processes = self.is_of_processes;
+        let is_upstream = |group: &Group| match group.counted {
+            Counted::Whole => of_processes && group.key.role == Role::Client,
+            Counted::WithPeer => false,
+            Counted::Upstream => true,
+        };
+        let is_within = |group: &Group| group.answer.longest_ns <= longest_ns;
+        // What the process did itself is not waiting.
+        let waits = |group: &Group| group.times.total() - group.times.sum(&[Part::Application, Part::Reader]);
+        let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
+        let taken_ns = waited_ns.min(self.times.get(Part::Service));
+        self.times.take(Part::Service, taken_ns);
+        self.service.sum_ns = self.service.sum_ns.saturating_sub(taken_ns as u64);
+        for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
+            match (group.counted, is_within(group)) {
+                (Counted::Upstream, true) => {
+                    group.times = group.times.scaled(taken_ns / waited_ns.max(1.0));
+                    self.times.plus(&group.times);
+                    self.answer.plus(&group.answer);
+                }
+                (Counted::Upstream, false) => group.times = Times::default(),
+                (_, false) if is_asked_much => {
+                    let meant_ns = group.times.get(Part::Answer);
+                    self.times.take(Part::Answer, meant_ns);
+                    self.idle_ns += meant_ns;
+                    self.answer.minus(&group.answer);
+                    group.times.remove(Part::Answer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the process that has the connections on which most time was spent in programs of this host; where none was,
+    /// most time at all.
+    pub fn busiest_process(&self) -> Option<u32> {
+        let own = [Part::Service, Part::Reader, Part::Application];
+        let parts: &[Part] = if self.times.sum(&own) > 0.0 { &own } else { &Part::ALL };
+        self.about(parts).target.pid
+    }
+
+    /// Returns this evidence with the connections as its target on which most of the time was spent on these parts.
+    pub(super) fn about(&self, parts: &[Part]) -> Evidence {
+        let mut about = self.clone();
+        let spent = |group: &&Group| group.times.sum(parts);
+        let most = self.groups.iter().filter(|group| spent(group) > 0.0).max_by(|a, b| spent(a).total_cmp(&spent(b)));
+        if let Some(Group { key, .. }) = most {
+            about.target.peer = Some(key.peer);
+            about.target.port = Some(key.port);
+            about.target.seen_from = key.seen_from;
+            about.target.pid = key.pid.or(self.target.pid);
+        }
+        about
+    }
+
+    /// Returns the mean time between two polls of a connection, below which polls tell nothing apart; 0 for a capture.
+    pub fn poll_interval_ns(&self) -> f64 {
+        match self.source {
+            Source::Sockets if self.polls > 0 => (self.times.total() + self.idle_ns) / self.polls as f64,
+            _ => 0.0,
+        }
     }
 
     /// Adds what stamps of bytes showed: the queue of this host's device is taken out of the queues of the path.
@@ -305,6 +460,11 @@ impl Evidence {
     pub fn needless(&self) -> Option<f64> {
         let again = self.segments_sent_again;
         (again > 0).then(|| (self.segments_sent_needlessly as f64 / again as f64).min(1.0))
+    }
+
+    /// Returns how often TCP found out that packets overtook each other, per sent segment; `None` if none was sent.
+    pub fn overtaken(&self) -> Option<f64> {
+        (self.segments_sent > 0).then(|| self.overtaken as f64 / self.segments_sent as f64)
     }
 
     /// Returns the share of received segments that arrived before an earlier one; `None` if none has arrived.

@@ -6,6 +6,7 @@
 
 mod capture;
 mod cause;
+mod common;
 mod connection;
 mod evidence;
 mod part;
@@ -15,7 +16,10 @@ mod verdict;
 
 pub use capture::Replay;
 pub use cause::Cause;
+pub use common::{Common, Shared};
 pub use connection::{Connection, Role};
-pub use evidence::{Datagrams, Evidence, Layers, Process, RoundTrip, Silences, Source, Target, Unseen};
+pub use evidence::{
+    Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unseen,
+};
 pub use part::{Part, Times};
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -111,9 +111,19 @@ impl Times {
         self.0[to as usize] += moved;
     }
 
+    /// Takes time from a part, down to none.
+    pub fn take(&mut self, part: Part, ns: f64) {
+        self.0[part as usize] = (self.get(part) - ns).max(0.0);
+    }
+
     /// Takes all time from a part.
     pub fn remove(&mut self, part: Part) {
         self.0[part as usize] = 0.0;
+    }
+
+    /// Returns the time of several parts.
+    pub fn sum(&self, parts: &[Part]) -> f64 {
+        parts.iter().map(|part| self.get(*part)).sum()
     }
 
     /// Adds the times of all parts.
@@ -121,6 +131,11 @@ impl Times {
         for (own, more) in self.0.iter_mut().zip(other.0) {
             *own += more;
         }
+    }
+
+    /// Returns these times, each multiplied.
+    pub fn scaled(&self, by: f64) -> Times {
+        Times(self.0.map(|ns| ns * by))
     }
 
     /// Returns the sum of all parts.

@@ -1,7 +1,7 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Evidence, Part, Source, Unseen,
+    Cause, Common, Evidence, Part, Source, Unseen,
     cause::{MIN_SHARE, datagram_facts},
 };
 
@@ -108,6 +108,8 @@ pub struct Verdict {
     pub parts: Vec<(Part, f64)>,
     /// The evidence, what speaks for the verdict first.
     pub facts: Vec<Fact>,
+    /// What the connections have in common that waited for this.
+    pub common: Option<Common>,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
     /// What to do, the best first.
@@ -134,6 +136,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         ranked,
         parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
         facts: Vec::new(),
+        common: None,
         unseen: evidence.unseen.clone(),
         remedies: Vec::new(),
     };
@@ -145,10 +148,16 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.sentence = cause.sentence(best.share);
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
+            verdict.common = Common::of(&evidence.groups, cause.parts());
+            let evidence = &evidence.about(cause.parts());
             if let Some(end) = evidence.target.seen_from {
                 verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
             }
             verdict.remedies = cause.remedies(evidence);
+            for other in &verdict.ranked[1..] {
+                let best = other.cause.remedies(&evidence.about(other.cause.parts())).into_iter().next();
+                verdict.remedies.extend(best.filter(|best| !verdict.remedies.contains(best)));
+            }
             if let Some(pid) = evidence.target.namespace_of {
                 let command = format!("sudo nsenter -t {pid} -n");
                 let effect = "opens a shell in the network namespace of the target: run the other commands there";
@@ -177,9 +186,17 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.sentence = match (evidence.connections, &evidence.datagrams) {
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
+                _ if evidence.unanswered.count > 0 => {
+                    "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not."
+                        .into()
+                }
                 _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
             };
             verdict.facts = traffic(evidence);
+            if evidence.unanswered.count > 0 {
+                verdict.facts.extend(unanswered(evidence));
+                verdict.unseen.insert(0, owed(evidence));
+            }
             if evidence.connections == 0 && evidence.datagrams.is_some() {
                 verdict.facts = datagram_facts(evidence);
                 verdict.unseen.insert(0, packets());
@@ -209,7 +226,7 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if evidence.connections == 0 && evidence.names.count > 0 {
         return None;
     }
-    if evidence.connections == 0 || active <= 0.0 || (moved == 0 && active < (active + idle) * MIN_ACTIVE) {
+    if evidence.connections == 0 || (moved == 0 && active <= (active + idle) * MIN_ACTIVE) {
         return Some(Outcome::NoTraffic);
     }
     // A capture is what it is, and its packets have exact times.
@@ -235,6 +252,32 @@ fn sender(evidence: &Evidence) -> Unseen {
     Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
 }
 
+/// Connections that may wait for an answer.
+fn unanswered(evidence: &Evidence) -> [Fact; 2] {
+    let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
+    [
+        fact("connections on which the client spoke last", Value::Count(evidence.unanswered.count)),
+        fact("longest time since", Value::Time(evidence.unanswered.longest_ns as f64)),
+    ]
+}
+
+/// Only the application knows whether an answer is due.
+fn owed(evidence: &Evidence) -> Unseen {
+    let pid = evidence.target.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    Unseen {
+        what: "whether these clients wait".into(),
+        remedy: match evidence.accepted {
+            0 => format!(
+                "run `dwell why{}` at the server, and look for what its process does",
+                evidence.target.port_of()
+            ),
+            _ => {
+                format!("`sudo cat /proc/{pid}/status /proc/{pid}/stack` shows whether the server is stopped or stuck")
+            }
+        },
+    }
+}
+
 /// What only packets show of UDP.
 fn packets() -> Unseen {
     Unseen {
@@ -250,7 +293,7 @@ fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {
     let is_rivalled = rest.first().is_some_and(|second| second.share > first.share * 0.8);
     match first.share {
         _ if is_rivalled || is_contradicted => Certainty::Possible,
-        share if share >= 2.0 * MIN_SHARE => Certainty::Sure,
+        share if share >= 2.0 * MIN_SHARE && verdict.unseen.is_empty() => Certainty::Sure,
         _ => Certainty::Likely,
     }
 }

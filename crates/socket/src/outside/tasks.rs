@@ -8,7 +8,7 @@ use super::processes::task_state;
 use crate::clock::monotonic_ns;
 
 /// Threads of a process that are watched.
-const MAX_THREADS: usize = 64;
+const MAX_THREADS: usize = 1024;
 
 /// The threads of a process since the first look.
 pub(super) struct Tasks {

@@ -19,6 +19,7 @@ pub enum Fault {
     SlowService,
     SlowAnswer,
     Disk,
+    Starved,
     TailLoss,
     StalledPeer,
     Reordering,
@@ -41,8 +42,12 @@ pub enum Half {
 pub enum Pattern {
     /// The client writes as fast as it can. After each `bytes` it pauses.
     Send { bytes: usize, pause: Duration },
+    /// The server writes this many bytes after each pause, without being asked again.
+    Push { bytes: usize, pause: Duration },
     /// Requests of 100 bytes, one after the other. The server works on each, and the client pauses after each answer.
     Ask { work: Duration, pause: Duration },
+    /// The same, but the server computes for as long, on one processor alone.
+    Compute { work: Duration, pause: Duration },
     /// The same, but each request is written in two pieces, and TCP_NODELAY is not set.
     Pieces { pause: Duration },
     /// The same with requests of `bytes`.
@@ -66,12 +71,14 @@ pub struct Setting {
     pub receive_buffer: Option<usize>,
     /// The pause of the server after each read of 4096 bytes.
     pub read_pause: Duration,
-    /// The server writes what it has read to a file, and waits until the disk has it.
-    pub syncs: bool,
+    /// How often the server writes what it has read to a file, and waits until the disk has it.
+    pub syncs: usize,
     /// The server's host sends nothing any more from when dwell begins to look.
     pub is_cut: bool,
     /// The shortest look, in seconds.
     pub least_seconds: u64,
+    /// Programs that compute on the processor of a server that computes.
+    pub neighbours: usize,
     /// The client's own queueing discipline, in arguments of `tc qdisc`.
     pub qdisc: Option<String>,
     /// Whether dwell runs at the server; otherwise at the client.
@@ -80,7 +87,7 @@ pub struct Setting {
 
 impl Fault {
     /// All faults, healthy ones first.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::Healthy,
         Fault::SlowApplication,
         Fault::SmallSendBuffer,
@@ -93,6 +100,7 @@ impl Fault {
         Fault::SlowService,
         Fault::SlowAnswer,
         Fault::Disk,
+        Fault::Starved,
         Fault::TailLoss,
         Fault::StalledPeer,
         Fault::Reordering,
@@ -116,6 +124,7 @@ impl Fault {
             Fault::SlowService => "slow-service",
             Fault::SlowAnswer => "slow-answer",
             Fault::Disk => "disk",
+            Fault::Starved => "starved",
             Fault::TailLoss => "tail-loss",
             Fault::StalledPeer => "stalled-peer",
             Fault::Reordering => "reordering",
@@ -138,9 +147,10 @@ impl Fault {
             send_buffer: None,
             receive_buffer: None,
             read_pause: Duration::ZERO,
-            syncs: false,
+            syncs: 0,
             is_cut: false,
             least_seconds: 1,
+            neighbours: 0,
             qdisc: None,
             at_server: false,
         };
@@ -158,6 +168,17 @@ impl Fault {
                         pattern: ask(0, 20),
                         at_server: true,
                         ..base("requests with pauses, at the server".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Send { bytes: 200, pause: ms(if is_tuning { 200 } else { 300 }) },
+                        ..base("messages of 200 bytes, at their sender".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Push { bytes: 500, pause: ms(if is_tuning { 150 } else { 400 }) },
+                        at_server: true,
+                        ..base("events of 500 bytes, at their server".into())
                     },
                 ]
             }
@@ -222,13 +243,20 @@ impl Fault {
                     ..base(format!("{work} ms"))
                 })
                 .to_vec(),
-            Fault::Disk => pick([256, 64, 16], [128, 32, 8])
-                .map(|kib| Setting {
-                    pattern: Pattern::Send { bytes: WRITE, pause: Duration::ZERO },
-                    receive_buffer: Some(kib as usize * 1024),
-                    syncs: true,
+            Fault::Disk => pick([1, 4, 16], [2, 8, 24])
+                .map(|count| Setting {
+                    syncs: count as usize,
                     at_server: true,
-                    ..base(format!("fsync of each read, buffer of {kib} KiB"))
+                    ..base(format!("{count} fsync per 4 KiB"))
+                })
+                .to_vec(),
+            Fault::Starved => pick([2, 4, 8], [3, 6, 12])
+                .map(|count| Setting {
+                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
+                    pattern: Pattern::Compute { work: ms(4), pause: ms(2) },
+                    neighbours: count as usize,
+                    at_server: true,
+                    ..base(format!("{count} programs on the same processor"))
                 })
                 .to_vec(),
             Fault::TailLoss => pick([40, 80, 160], [60, 120, 200])
@@ -321,10 +349,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_has_three_settings_in_each_half_and_none_is_in_both() {
+    fn each_fault_has_settings_in_each_half_and_none_is_in_both() {
         for fault in Fault::ALL {
             let [tuning, reported] = [Half::Tuning, Half::Reported].map(|half| fault.settings(half));
-            assert_eq!((tuning.len(), reported.len()), (3, 3), "{fault:?}");
+            let wanted = if fault == Fault::Healthy { 5 } else { 3 };
+            assert_eq!((tuning.len(), reported.len()), (wanted, wanted), "{fault:?}");
             for setting in &tuning {
                 let same = |other: &&Setting| Setting { half: Half::Tuning, ..(*other).clone() } == *setting;
                 assert!(!reported.iter().any(|other| same(&other)), "{setting:?}");

@@ -13,8 +13,13 @@ use std::{
     time::Duration,
 };
 
-use dwell_testbed::{Error, Lab, Role};
-use nix::sys::socket::{setsockopt, shutdown, sockopt};
+use dwell_testbed::{Error, Guarded, Lab, Namespace, Role};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    sys::socket::{setsockopt, shutdown, sockopt},
+    time::{ClockId, clock_gettime},
+    unistd::Pid,
+};
 
 use super::fault::{Pattern, Setting, WRITE};
 
@@ -34,6 +39,7 @@ pub struct Application {
     is_over: Arc<AtomicBool>,
     /// The server's port has a listener, as that of any server.
     listener: TcpListener,
+    _neighbours: Vec<Guarded>,
 }
 
 impl Application {
@@ -63,15 +69,24 @@ impl Application {
         };
         let (pattern, read_pause) = (setting.pattern, setting.read_pause);
         let is_over = Arc::new(AtomicBool::new(false));
-        let file = setting.syncs.then(tempfile::tempfile).transpose().map_err(io("make a file for the server at"))?;
+        let file = (setting.syncs > 0).then(tempfile::tempfile).transpose();
+        let file = file.map_err(io("make a file for the server at"))?.map(|file| (file, setting.syncs));
         let threads = match pattern {
             Pattern::Send { bytes, pause } => vec![
                 thread::spawn(move || drop(send(own_client, bytes, pause))),
                 thread::spawn(move || drop(receive(own_server, read_pause, file))),
             ],
+            Pattern::Push { bytes, pause } => vec![
+                thread::spawn(move || drop(subscribe(own_client))),
+                thread::spawn(move || drop(push(own_server, bytes, pause))),
+            ],
             Pattern::Ask { work, pause } => vec![
                 thread::spawn(move || drop(ask(own_client, &[MESSAGE], pause))),
                 thread::spawn(move || drop(answer(own_server, MESSAGE, work))),
+            ],
+            Pattern::Compute { work, pause } => vec![
+                thread::spawn(move || drop(ask(own_client, &[MESSAGE], pause))),
+                thread::spawn(move || drop(compute(own_server, work))),
             ],
             Pattern::Pieces { pause } => vec![
                 thread::spawn(move || drop(ask(own_client, &[MESSAGE / 5, MESSAGE - MESSAGE / 5], pause))),
@@ -90,7 +105,8 @@ impl Application {
                 vec![thread::spawn(move || serve_each(&accepting, &server_over)), asking]
             }
         };
-        Ok(Application { ends: [client, server], threads, is_over, listener })
+        let neighbours = start_neighbours(setting.neighbours, lab.server())?;
+        Ok(Application { ends: [client, server], threads, is_over, listener, _neighbours: neighbours })
     }
 }
 
@@ -120,7 +136,17 @@ fn send(mut socket: TcpStream, bytes: usize, pause: Duration) -> Result<()> {
     }
 }
 
-fn receive(mut socket: TcpStream, pause: Duration, mut file: Option<File>) -> Result<()> {
+fn subscribe(mut socket: TcpStream) -> Result<()> {
+    socket.write_all(&[1; MESSAGE])?;
+    receive(socket, Duration::ZERO, None)
+}
+
+fn push(mut socket: TcpStream, bytes: usize, pause: Duration) -> Result<()> {
+    socket.read_exact(&mut [0; MESSAGE])?;
+    send(socket, bytes, pause)
+}
+
+fn receive(mut socket: TcpStream, pause: Duration, mut file: Option<(File, usize)>) -> Result<()> {
     let is_slow = !pause.is_zero() || file.is_some();
     let mut buffer = vec![0; if is_slow { READ } else { 1 << 20 }];
     loop {
@@ -128,10 +154,12 @@ fn receive(mut socket: TcpStream, pause: Duration, mut file: Option<File>) -> Re
         if bytes == 0 {
             return Ok(());
         }
-        if let Some(file) = &mut file {
-            file.rewind()?;
-            file.write_all(&buffer[..bytes])?;
-            file.sync_all()?;
+        if let Some((file, syncs)) = &mut file {
+            for _ in 0..*syncs {
+                file.rewind()?;
+                file.write_all(&buffer[..bytes])?;
+                file.sync_all()?;
+            }
         }
         thread::sleep(pause);
     }
@@ -157,6 +185,42 @@ fn answer(mut socket: TcpStream, request: usize, work: Duration) -> Result<()> {
         thread::sleep(work);
         socket.write_all(&[1; MESSAGE])?;
     }
+}
+
+/// The processor on which a server and its neighbours compute.
+const PROCESSOR: usize = 0;
+
+/// Answers after this much time on the processor.
+fn compute(mut socket: TcpStream, work: Duration) -> Result<()> {
+    pin(0)?;
+    let mut request = [0; MESSAGE];
+    let used = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+    loop {
+        socket.read_exact(&mut request)?;
+        let begun = used()?;
+        while used()? < begun + work {}
+        socket.write_all(&request)?;
+    }
+}
+
+/// Keeps a thread, or the calling one if it is 0, on the processor of the server.
+fn pin(thread: i32) -> Result<()> {
+    let mut processors = CpuSet::new();
+    processors.set(PROCESSOR)?;
+    Ok(sched_setaffinity(Pid::from_raw(thread), &processors)?)
+}
+
+/// Starts programs that compute on the processor of the server, until they are dropped.
+fn start_neighbours(count: usize, host: &Namespace) -> dwell_testbed::Result<Vec<Guarded>> {
+    let mut neighbours = Vec::new();
+    for _ in 0..count {
+        let started = host.spawn("sh", |command| {
+            command.args(["-c", "while :; do :; done"]);
+        })?;
+        pin(started.0.id() as i32).map_err(Error::io("keep a program on one processor"))?;
+        neighbours.push(started);
+    }
+    Ok(neighbours)
 }
 
 /// Connects for each request.

@@ -40,15 +40,22 @@ pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> R
     Ok(evidence)
 }
 
-/// Runs a program and looks at its connections. It runs on when the time is over, and this waits for its end.
-pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Result<Evidence, Failure> {
+/// Runs a program and looks at its connections. Returns the program too: it runs on when the time is over, and is to be
+/// waited for when the verdict is told.
+pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Result<(Evidence, Child), Failure> {
     let shown = program.display();
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| Failure::usage(anyhow!("cannot run {shown}: {error}")))?;
     let looked = watch(&mut child, &shown.to_string(), stop);
-    // A program that is not waited for would be a zombie.
-    child.wait().map_err(|error| Failure::new(Exit::Host, error))?;
-    looked
+    if looked.is_err() {
+        end_of(&mut child)?;
+    }
+    Ok((looked?, child))
+}
+
+/// Waits for the end of a program.
+pub fn end_of(child: &mut Child) -> Result<(), Failure> {
+    child.wait().map(drop).map_err(|error| Failure::new(Exit::Host, error))
 }
 
 fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure> {

@@ -16,7 +16,7 @@ use dwell_socket::clock::monotonic_ns;
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
-    source::{clock, filter, host_name},
+    source::{clock, cost, filter, host_name},
     written::WriteArgs,
 };
 
@@ -34,7 +34,7 @@ use crate::{
 Examples:
   dwell why example.org:443             connections to a service
   dwell why :5432                       connections of which one end has this port
-  dwell why $(pidof -s nginx)           those of a process and its descendants
+  dwell why $(pgrep -o nginx)           those of a process and its descendants
   sudo dwell why nginx.service          those of a unit of systemd
   sudo dwell why web                    those of a container, by its name or ID, in its own network
                                         namespace
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         true => args.write.open()?,
         false => args.write.open_beside_program()?,
     };
-    let mut is_complete = Ok(Exit::Done);
+    let (mut is_complete, mut running) = (Ok(Exit::Done), None);
     let evidence = match (&args.read, &args.target, args.command.split_first()) {
         (Some(path), target, _) => {
             let stop = args.write.listen(None)?;
@@ -119,7 +119,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         (None, _, Some((program, arguments))) => {
             let stop = args.write.listen(args.duration)?;
-            look::at_program(program, arguments, &stop)?
+            let (evidence, child) = look::at_program(program, arguments, &stop)?;
+            running = Some(child);
+            evidence
         }
         (None, Some(text), None) => {
             let selected = target::parse(text).map_err(Failure::usage)?;
@@ -143,8 +145,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let end_ns = if args.read.is_some() { evidence.ended_ns } else { monotonic_ns() };
     let mut output = Output::new((format.new)(), sink, source);
-    output.write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict }))?;
+    output.write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict, cost: cost(&[]) }))?;
     output.flush()?;
+    if let Some(child) = &mut running {
+        look::end_of(child)?;
+    }
     Ok(match verdict.outcome {
         Outcome::Slow(_) | Outcome::Healthy => is_complete?,
         Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,

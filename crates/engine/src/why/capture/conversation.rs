@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{
     super::{
         Part, Role, Times,
-        connection::{ConnectionFigures, LONGEST_PAUSE_NS},
+        connection::{ConnectionFigures, longest_pause_ns},
         evidence::{RoundTrip, Silences},
     },
     sender::{Path, Sender},
@@ -37,6 +37,9 @@ pub(super) struct Conversation {
     /// Who sent data last.
     speaker: Option<usize>,
     silence_ns: u64,
+    /// What the speaker has sent since the last silence, and its longest segment.
+    burst_bytes: u64,
+    longest_segment: u64,
     /// Silences by who spoke before and who broke them.
     quiet: [[Silences; 2]; 2],
     idle_ns: f64,
@@ -115,6 +118,8 @@ impl Conversation {
             set_up: SetUp::default(),
             speaker: None,
             silence_ns: 0,
+            burst_bytes: 0,
+            longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
             idle_ns: 0.0,
             start_ns: first.time_ns,
@@ -168,6 +173,9 @@ impl Conversation {
         if self.phase == Phase::Open {
             self.break_silence(side);
         }
+        let bytes = u64::from(segment.payload_bytes);
+        self.burst_bytes += bytes;
+        self.longest_segment = self.longest_segment.max(bytes);
         self.speaker = Some(side);
     }
 
@@ -300,12 +308,12 @@ impl Conversation {
 
     fn break_silence(&mut self, next: usize) {
         let ns = std::mem::take(&mut self.silence_ns);
+        if ns == 0 {
+            return;
+        }
+        let longest_ns = longest_pause_ns(std::mem::take(&mut self.burst_bytes), self.longest_segment);
         match self.speaker {
-            Some(speaker) if speaker != next || ns <= LONGEST_PAUSE_NS => {
-                if ns > 0 {
-                    self.quiet[speaker][next].add(ns);
-                }
-            }
+            Some(speaker) if speaker != next || ns <= longest_ns => self.quiet[speaker][next].add(ns),
             _ => self.idle_ns += ns as f64,
         }
     }
@@ -332,6 +340,7 @@ impl Conversation {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
         }
         let figures = ConnectionFigures {
+            role,
             polls: self.packets[0] + self.packets[1],
             is_one_way: self.packets.contains(&0),
             began_before: self.set_up.syn_ns.is_none(),
@@ -357,7 +366,8 @@ impl Conversation {
             set_ups,
             set_up_retries: self.set_up.retries,
             stalled_ns: figures.stalled_ns,
-            ..ConnectionFigures::of(role)
+            overtaken: figures.overtaken,
+            ..ConnectionFigures::default()
         };
         let ends = match local {
             0 => self.ends,

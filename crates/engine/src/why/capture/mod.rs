@@ -11,11 +11,10 @@ mod tests;
 use std::collections::HashMap;
 
 use self::conversation::Conversation;
-use super::{Evidence, Role, Source, Target, Unseen};
+use super::{Counted, Evidence, Key, Part, Source, Target, Unseen};
 use crate::{
     abi,
     filter::Filter,
-    layers::Ends,
     measure::{Endpoint, Event, Method},
     observe::Observation,
     rtt::{Config, Counters, Tracker, native::Segment},
@@ -33,8 +32,6 @@ pub struct Replay {
     names: Tracker,
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
     evidence: Evidence,
-    /// The connection on which most time was spent: that time, its ends and role.
-    worst: Option<(f64, Ends, Role)>,
     span_ns: Option<(u64, u64)>,
     /// Connections of which the capture has the packets of one end.
     one_way: u64,
@@ -53,7 +50,6 @@ impl Replay {
             names: Tracker::new(&names),
             conversations: HashMap::new(),
             evidence: Evidence { source: Source::Capture, ..Evidence::default() },
-            worst: None,
             span_ns: None,
             one_way: 0,
             began_before: 0,
@@ -108,11 +104,7 @@ impl Replay {
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
-        if let Some((_, ends, role)) = &self.worst {
-            evidence.target.seen_from = Some(ends.src.address);
-            evidence.target.peer = Some(ends.dst.address);
-            evidence.target.port = Some(if *role == Role::Client { ends.dst.port } else { ends.src.port });
-        }
+        evidence.target = evidence.about(&Part::ALL).target;
         evidence.unseen.push(Unseen {
             what: "programs, processors, disks, buffers of sockets and queues of devices: no capture has them".into(),
             remedy: format!("run `dwell why{}` at one of the hosts", evidence.target.port_of()),
@@ -158,10 +150,7 @@ impl Replay {
         let (figures, ends) = conversation.finish();
         self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
-        self.evidence.add_figures(&figures);
-        let spent = figures.times.total();
-        if figures.polls >= 2 && self.worst.as_ref().is_none_or(|(most, ..)| spent > *most) {
-            self.worst = Some((spent, ends, figures.role));
-        }
+        let key = Key { seen_from: Some(ends.src.address), ..Key::of(&ends, figures.role) };
+        self.evidence.add_figures(&figures, key, Counted::Whole);
     }
 }

@@ -1,7 +1,7 @@
 //! The local application writes in pieces, with pauses in which nothing is under way: what T-RAT calls
 //! application-limited.
 
-use super::{super::Part, *};
+use super::*;
 
 /// Shorter pauses are the ordinary work between two writes.
 const MIN_PAUSE_NS: f64 = 1e6;
@@ -9,6 +9,7 @@ const MIN_PAUSE_NS: f64 = 1e6;
 pub(super) const RULE: Rule = Rule {
     name: "slow-application",
     sentence: "The local application is the limit: it had written nothing to send",
+    parts: &[Part::Application],
     assess,
     remedies: application_remedies,
 };
@@ -22,5 +23,5 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("pauses", Some(Value::Count(evidence.pause.count)), "polls"),
     ];
     facts.extend(process_facts(evidence));
-    Assessment { share: paused, holds: paused >= MIN_SHARE && reaches(mean, MIN_PAUSE_NS), facts }
+    Assessment { share: paused, holds: paused >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_PAUSE_NS), facts }
 }

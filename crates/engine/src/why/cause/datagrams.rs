@@ -5,6 +5,7 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     name: "datagram-drops",
     sentence: "The program reads datagrams too late, and its socket dropped some: datagrams waited to be read",
+    parts: &[],
     assess,
     remedies,
 };

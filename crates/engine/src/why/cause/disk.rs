@@ -1,6 +1,6 @@
 //! The local program waits for a disk, and the connection for the program.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The share of looks at which a thread waited for a disk.
 const MIN_DISK: f64 = 0.3;
@@ -8,19 +8,14 @@ const MIN_DISK: f64 = 0.3;
 pub(super) const RULE: Rule = Rule {
     name: "disk",
     sentence: "The local program waits for a disk, and the connections for the program: they waited",
+    parts: &[Part::Reader, Part::Service, Part::Application],
     assess,
     remedies,
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let parts = [Part::Reader, Part::Service, Part::Application];
-    let waited: f64 = parts.iter().map(|part| evidence.times.share(*part)).sum();
-    let disk = evidence.process.map(|process| process.disk);
-    let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
-    facts.extend(process_facts(evidence));
-    let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];
-    let is_slow = is_slow.iter().any(|cause| cause.assess(evidence).holds);
-    Assessment { share: waited, holds: is_slow && reaches(disk, MIN_DISK), facts }
+    let is_why = evidence.process.is_some_and(|it| it.disk >= MIN_DISK && it.disk >= it.waiting_thread);
+    slow_program(evidence, RULE.parts, is_why)
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

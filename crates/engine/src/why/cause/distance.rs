@@ -1,6 +1,6 @@
 //! Messages of one or two segments, each followed by a round trip to a peer that is far away.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The shortest round trip of a path that is called far.
 const MIN_RTT_NS: f64 = 15e6;
@@ -8,6 +8,7 @@ const MIN_RTT_NS: f64 = 15e6;
 pub(super) const RULE: Rule = Rule {
     name: "distance",
     sentence: "The peer is far away, and small messages go there one after the other: they were under way",
+    parts: &[Part::Distance],
     assess,
     remedies,
 };

@@ -1,7 +1,7 @@
 //! Nagle's algorithm meets delayed acknowledgements: a small write waits until the one before is acknowledged, and the
 //! peer delays that in the hope of data of its own.
 
-use super::{super::Part, *};
+use super::*;
 
 /// Shorter waits cost little.
 const MIN_WAIT_NS: f64 = 5e6;
@@ -10,6 +10,7 @@ const MIN_WAITS: u64 = 3;
 pub(super) const RULE: Rule = Rule {
     name: "nagle",
     sentence: "Small writes wait for the acknowledgement of the one before (Nagle's algorithm): they were held back",
+    parts: &[Part::Held],
     assess,
     remedies,
 };
@@ -23,7 +24,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("waits", Some(Value::Count(evidence.held.count)), "polls"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    let holds = held >= MIN_SHARE && reaches(mean, MIN_WAIT_NS) && evidence.held.count >= MIN_WAITS;
+    let holds = held >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_WAIT_NS) && evidence.held.count >= MIN_WAITS;
     Assessment { share: held, holds, facts }
 }
 
@@ -34,7 +35,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "shows the small writes: let the program write a message with one call (writev), or set TCP_NODELAY",
         ),
         remedy(
-            format!("ssh {} sudo ip route change ROUTE quickack 1", peer_address(evidence)),
+            at_peer(evidence, "sudo ip route change ROUTE quickack 1"),
             "lets the peer acknowledge at once, if the program cannot be changed; `ip route get` there shows the route",
         ),
     ]

@@ -1,12 +1,13 @@
 //! Packets wait in the queueing discipline of a device of this host.
 
-use super::{super::Part, *};
+use super::*;
 
 const MIN_QUEUE_NS: f64 = 5e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "local-queue",
     sentence: "The queue of this host's own device is full: packets waited in it",
+    parts: &[Part::LocalQueue],
     assess,
     remedies,
 };

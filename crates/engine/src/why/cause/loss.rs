@@ -8,8 +8,13 @@ const MIN_LOSS: f64 = 0.008;
 /// Where queues make up this share of transfers, losses are their overflow.
 const MAX_QUEUE: f64 = 0.5;
 
-pub(super) const RULE: Rule =
-    Rule { name: "loss", sentence: "Packets are lost on the path: TCP repaired that or held back", assess, remedies };
+pub(super) const RULE: Rule = Rule {
+    name: "loss",
+    sentence: "Packets are lost on the path: TCP repaired that or held back",
+    parts: &[Part::Loss, Part::Transfer],
+    assess,
+    remedies,
+};
 
 fn assess(evidence: &Evidence) -> Assessment {
     let times = &evidence.times;

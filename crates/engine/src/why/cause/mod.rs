@@ -18,9 +18,10 @@ mod service;
 mod set_up;
 mod slow_start;
 mod stalled_peer;
+mod starved;
 mod timeout;
 
-use super::{Evidence, Fact, Remedy, Value};
+use super::{Evidence, Fact, Part, Remedy, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -50,6 +51,8 @@ pub enum Cause {
     SlowAnswer,
     /// The local application waits for a disk.
     Disk,
+    /// The local application waits for a processor.
+    Starved,
     /// The last packets of messages are lost, which only a timeout shows.
     TailLoss,
     /// The peer acknowledges nothing.
@@ -84,13 +87,15 @@ struct Rule {
     name: &'static str,
     /// The verdict, up to the share of the time.
     sentence: &'static str,
+    /// The parts of the time that it explains; none where it is no time of connections.
+    parts: &'static [Part],
     assess: fn(&Evidence) -> Assessment,
     remedies: fn(&Evidence) -> Vec<Remedy>,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 19] = [
+    pub const ALL: [Cause; 20] = [
         Cause::SlowApplication,
         Cause::SmallSendBuffer,
         Cause::ReceiverWindow,
@@ -102,6 +107,7 @@ impl Cause {
         Cause::SlowService,
         Cause::SlowAnswer,
         Cause::Disk,
+        Cause::Starved,
         Cause::TailLoss,
         Cause::StalledPeer,
         Cause::Reordering,
@@ -125,6 +131,7 @@ impl Cause {
             Cause::SlowService => &service::RULE,
             Cause::SlowAnswer => &peer::RULE,
             Cause::Disk => &disk::RULE,
+            Cause::Starved => &starved::RULE,
             Cause::TailLoss => &timeout::RULE,
             Cause::StalledPeer => &stalled_peer::RULE,
             Cause::Reordering => &reordering::RULE,
@@ -142,13 +149,15 @@ impl Cause {
     }
 
     /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a slow service
-    /// lets its client wait, a peer that is gone causes timeouts, and a program that waits for a disk is slow.
+    /// lets its client wait, a peer that is gone causes timeouts, packets that overtake each other make the shortest round
+    /// trip too short to tell queues by, and a program that waits for a disk or a processor is slow.
     pub(super) fn is_explained_by(self, others: &[Cause]) -> bool {
         let nearer: &[Cause] = match self {
-            Cause::ReceiverWindow => &[Cause::SlowReader, Cause::Disk],
-            Cause::SlowAnswer => &[Cause::SlowService],
+            Cause::ReceiverWindow => &[Cause::SlowReader, Cause::Disk, Cause::Starved],
+            Cause::SlowAnswer => &[Cause::SlowService, Cause::Disk, Cause::Starved],
             Cause::TailLoss | Cause::Loss => &[Cause::StalledPeer],
-            Cause::SlowReader | Cause::SlowService | Cause::SlowApplication => &[Cause::Disk],
+            Cause::PathQueue => &[Cause::Reordering],
+            Cause::SlowReader | Cause::SlowService | Cause::SlowApplication => &[Cause::Disk, Cause::Starved],
             _ => &[],
         };
         others.iter().any(|other| nearer.contains(other))
@@ -157,6 +166,11 @@ impl Cause {
     /// Returns the verdict, where the cause explains this share of the time.
     pub(super) fn sentence(self, share: f64) -> String {
         format!("{} {:.0} % of the time.", self.rule().sentence, share * 100.0)
+    }
+
+    /// Returns the parts of the time that it explains.
+    pub(super) fn parts(self) -> &'static [Part] {
+        self.rule().parts
     }
 
     pub(super) fn assess(self, evidence: &Evidence) -> Assessment {
@@ -171,6 +185,13 @@ impl Cause {
 /// The threshold of a figure in physical terms: false where the figure is unknown.
 fn reaches(figure: Option<f64>, least: f64) -> bool {
     figure.is_some_and(|figure| figure >= least)
+}
+
+/// The threshold of a wait that polls found: longer than they are apart, or it may be of their making.
+fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) -> bool {
+    /// A wait that is this many times as long as the time between two polls is one.
+    const INTERVALS: f64 = 2.0;
+    reaches(wait_ns, least_ns.max(evidence.poll_interval_ns() * INTERVALS))
 }
 
 fn fact(what: &'static str, value: Option<Value>, method: &'static str) -> Fact {
@@ -209,6 +230,14 @@ fn peer_address(evidence: &Evidence) -> String {
     evidence.target.peer.map_or_else(|| "HOST".to_owned(), |peer| peer.to_string())
 }
 
+/// A command at the peer's host, which may be this one.
+fn at_peer(evidence: &Evidence, command: &str) -> String {
+    match evidence.target.peer {
+        Some(peer) if peer.is_loopback() => command.to_owned(),
+        _ => format!("ssh {} {command}", peer_address(evidence)),
+    }
+}
+
 /// A command that measures round trips with the peer, on the device that leads there. `and` narrows the filter.
 fn round_trips(evidence: &Evidence, and: &str) -> String {
     let peer = peer_address(evidence);
@@ -237,6 +266,16 @@ fn process_facts(evidence: &Evidence) -> Vec<Fact> {
         share("a thread waited for a processor", process.map(|it| it.waiting_thread), "/proc/PID/task/*/schedstat"),
         share("a thread waited for a disk", process.map(|it| it.disk), "/proc/PID/task/*/stat"),
     ]
+}
+
+/// A program that is slow because of what `is_why`, if one of the causes that lie in the program holds.
+fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment {
+    let waited = evidence.times.sum(parts) / evidence.times.total().max(1.0);
+    let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
+    facts.extend(process_facts(evidence));
+    let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];
+    let is_slow = is_slow.iter().any(|cause| cause.assess(evidence).holds);
+    Assessment { share: waited, holds: is_slow && is_why, facts }
 }
 
 /// What to do about an application that is slow, by what it did meanwhile: it computed, waited for a processor or a disk,

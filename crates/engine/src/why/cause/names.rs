@@ -1,11 +1,16 @@
 //! Name servers answer late.
 
-use super::{super::Part, *};
+use super::*;
 
 const MIN_WAIT_NS: f64 = 20e6;
 
-pub(super) const RULE: Rule =
-    Rule { name: "slow-names", sentence: "Name servers answer late: names were being looked up", assess, remedies };
+pub(super) const RULE: Rule = Rule {
+    name: "slow-names",
+    sentence: "Name servers answer late: names were being looked up",
+    parts: &[Part::Names],
+    assess,
+    remedies,
+};
 
 fn assess(evidence: &Evidence) -> Assessment {
     let waited = evidence.times.share(Part::Names);

@@ -1,6 +1,6 @@
 //! Packets wait in a queue on the path: round trips under load are far longer than the shortest (bufferbloat).
 
-use super::{super::Part, *};
+use super::*;
 
 /// What queues add to a round trip, at least.
 const MIN_QUEUE_NS: f64 = 10e6;
@@ -8,6 +8,7 @@ const MIN_QUEUE_NS: f64 = 10e6;
 pub(super) const RULE: Rule = Rule {
     name: "path-queue",
     sentence: "A queue on the path is full (bufferbloat): packets waited in it",
+    parts: &[Part::RemoteQueue],
     assess,
     remedies,
 };

@@ -1,12 +1,13 @@
 //! A request has reached the peer, and its answer is late.
 
-use super::{super::Part, *};
+use super::*;
 
 const MIN_ANSWER_NS: f64 = 5e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "slow-answer",
     sentence: "The peer takes long to answer: requests had arrived there, and waited",
+    parts: &[Part::Answer],
     assess,
     remedies,
 };
@@ -22,16 +23,13 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("round trips of requests beyond the shortest", carried, "tcp_info rtt, min_rtt"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_ANSWER_NS), facts }
+    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_ANSWER_NS), facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
     vec![
-        remedy(
-            format!("ssh {} dwell why :{port}", peer_address(evidence)),
-            "asks the peer's host what its service waits for",
-        ),
+        remedy(at_peer(evidence, &format!("dwell why :{port}")), "asks the peer's host what its service waits for"),
         remedy(
             round_trips(evidence, &format!(" and port {port}")),
             "shows whether the path is slow instead, for requests that others send",

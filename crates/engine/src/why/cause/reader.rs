@@ -1,6 +1,6 @@
 //! Bytes have arrived and the local application has not read them.
 
-use super::{super::Part, *};
+use super::*;
 
 /// Shorter waits are those of any reader that sleeps until data arrives.
 const MIN_WAIT_NS: f64 = 2e6;
@@ -8,6 +8,7 @@ const MIN_WAIT_NS: f64 = 2e6;
 pub(super) const RULE: Rule = Rule {
     name: "slow-reader",
     sentence: "The local application reads too slowly: bytes waited for it",
+    parts: &[Part::Reader],
     assess,
     remedies: application_remedies,
 };
@@ -26,5 +27,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         facts.push(time("mean wait of stamped bytes to be read", stamped, "byte stamps"));
     }
     facts.extend(process_facts(evidence));
-    Assessment { share: waited, holds: waited >= MIN_SHARE && mean >= MIN_WAIT_NS, facts }
+    Assessment {
+        share: waited,
+        holds: waited >= MIN_SHARE && reaches_by_polls(evidence, Some(mean), MIN_WAIT_NS),
+        facts,
+    }
 }

@@ -1,13 +1,16 @@
 //! The peer offers too small a window: it reads slowly, or its receive buffer is small.
 
-use super::{super::Part, *};
+use super::*;
 
 /// A lower threshold than that of others: the kernel counts this state itself.
 const MIN_LIMITED: f64 = 0.2;
+/// The mean wait in the send buffer that a user notices.
+const MIN_WAIT_NS: f64 = 2e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "receiver-window",
     sentence: "The peer does not take data fast enough: its receive window limited sending",
+    parts: &[Part::ReceiverWindow],
     assess,
     remedies,
 };
@@ -19,7 +22,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("the window had no room for a segment", closed(evidence), "tcp_info snd_wnd"),
         time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
     ];
-    Assessment { share: limited, holds: limited >= MIN_LIMITED, facts }
+    // Where bytes hardly wait, the window is as large as the path needs.
+    let waits = evidence.send_buffer.mean_ns().is_none_or(|ns| ns as f64 >= MIN_WAIT_NS);
+    Assessment { share: limited, holds: limited >= MIN_LIMITED && waits, facts }
 }
 
 fn closed(evidence: &Evidence) -> Option<f64> {
@@ -31,11 +36,11 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     const CLOSED: f64 = 0.1;
     let own = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
     let why = remedy(
-        format!("ssh {} dwell why :{own}", peer_address(evidence)),
+        at_peer(evidence, &format!("dwell why :{own}")),
         "asks the peer's host what keeps its program from reading",
     );
     let grow = remedy(
-        format!("ssh {} sudo sysctl -w net.ipv4.tcp_rmem=\"'4096 131072 16777216'\"", peer_address(evidence)),
+        at_peer(evidence, "sudo sysctl -w net.ipv4.tcp_rmem=\"'4096 131072 16777216'\""),
         "lets receive buffers there grow to 16 MiB, unless the program sets SO_RCVBUF itself",
     );
     match closed(evidence) {

@@ -1,34 +1,39 @@
 //! Packets overtake each other. TCP takes those that are late for lost, and sends them again for nothing.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The share of segments sent again that the peer had, from which overtaking and not losses are the cause.
 const MIN_NEEDLESS: f64 = 0.5;
 /// The share of segments that were sent again for nothing, from which it costs.
 const MIN_AGAIN: f64 = 0.002;
+/// How often, per segment, TCP finds out that packets overtook each other, from which they do so all the time. It learns to
+/// wait for late ones, and then sends few again.
+const MIN_OVERTAKEN: f64 = 0.005;
 
 pub(super) const RULE: Rule = Rule {
     name: "reordering",
     sentence: "Packets overtake each other on the path, and TCP takes late ones for lost: it repaired that or held back",
+    parts: &[Part::Loss, Part::Transfer, Part::RemoteQueue],
     assess,
     remedies,
 };
 
-/// Whether most of what was sent again had arrived.
+/// Whether packets overtake each other, and are not lost.
 pub(super) fn is_overtaking(evidence: &Evidence) -> bool {
-    evidence.needless() >= Some(MIN_NEEDLESS)
+    let is_needless = evidence.needless() >= Some(MIN_NEEDLESS) && reaches(evidence.loss(), MIN_AGAIN);
+    is_needless || (reaches(evidence.overtaken(), MIN_OVERTAKEN) && evidence.overtaken() > evidence.loss())
 }
 
 fn assess(evidence: &Evidence) -> Assessment {
     let times = &evidence.times;
-    let explained = times.share(Part::Loss) + times.share(Part::Transfer);
+    let explained = times.sum(RULE.parts) / times.total().max(1.0);
     let facts = vec![
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
         share("of these, the peer had already", evidence.needless(), "tcp_info dsack_dups"),
+        share("TCP saw packets overtake each other, per segment", evidence.overtaken(), "tcp_info reord_seen"),
         share("TCP was repairing supposed losses", Some(times.share(Part::Loss)), "tcp_info ca_state"),
     ];
-    let holds = explained >= MIN_SHARE && is_overtaking(evidence) && reaches(evidence.loss(), MIN_AGAIN);
-    Assessment { share: explained, holds, facts }
+    Assessment { share: explained, holds: explained >= MIN_SHARE && is_overtaking(evidence), facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

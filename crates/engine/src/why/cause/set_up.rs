@@ -1,6 +1,6 @@
 //! Opening connections takes long: packets of the handshake are lost or answered late, or each request opens one.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The mean time to open a connection that a user notices.
 const MIN_SET_UP_NS: f64 = 30e6;
@@ -8,6 +8,7 @@ const MIN_SET_UP_NS: f64 = 30e6;
 pub(super) const RULE: Rule = Rule {
     name: "slow-set-up",
     sentence: "Opening connections takes long: the handshake was under way",
+    parts: &[Part::SetUp],
     assess,
     remedies,
 };

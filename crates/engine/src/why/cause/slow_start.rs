@@ -1,6 +1,6 @@
 //! After idleness TCP begins again with a small congestion window, and each burst pays for it in round trips.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The shortest round trip at which that is felt.
 const MIN_RTT_NS: f64 = 5e6;
@@ -11,6 +11,7 @@ const MIN_STARTING: f64 = 0.2;
 pub(super) const RULE: Rule = Rule {
     name: "slow-start",
     sentence: "After each pause TCP starts slowly again: a small congestion window limited sending",
+    parts: &[Part::SlowStart],
     assess,
     remedies,
 };

@@ -1,6 +1,6 @@
 //! The peer acknowledges nothing any more: it is gone, or the path to it is cut.
 
-use super::{super::Part, *};
+use super::*;
 
 /// Shorter interruptions are those of timeouts.
 const MIN_STALL_NS: u64 = 900_000_000;
@@ -8,12 +8,13 @@ const MIN_STALL_NS: u64 = 900_000_000;
 pub(super) const RULE: Rule = Rule {
     name: "stalled-peer",
     sentence: "The peer does not answer at all: data was sent again and again, and nothing acknowledged it",
+    parts: &[Part::Timeout, Part::Loss],
     assess,
     remedies,
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
+    let repaired = evidence.times.sum(RULE.parts) / evidence.times.total().max(1.0);
     let facts = vec![
         time(
             "longest time without any acknowledgement",

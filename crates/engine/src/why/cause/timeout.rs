@@ -1,6 +1,6 @@
 //! The last packet of a message is lost. No later one shows that, so TCP waits for a timeout before it sends it again.
 
-use super::{super::Part, *};
+use super::*;
 
 /// The mean wait that a user notices.
 const MIN_WAIT_NS: f64 = 20e6;
@@ -10,6 +10,7 @@ const MIN_TIMEOUTS: u64 = 2;
 pub(super) const RULE: Rule = Rule {
     name: "tail-loss",
     sentence: "The last packets of messages are lost, and TCP waits for a timeout before it sends them again: it waited",
+    parts: &[Part::Timeout],
     assess,
     remedies,
 };
@@ -25,7 +26,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    let holds = waited >= MIN_SHARE && reaches(mean, MIN_WAIT_NS) && evidence.timeouts.count >= MIN_TIMEOUTS;
+    let holds =
+        waited >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_WAIT_NS) && evidence.timeouts.count >= MIN_TIMEOUTS;
     Assessment { share: waited, holds, facts }
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Object, Objects, rounded};
-use crate::Why;
+use crate::{Cost, Why};
 
 /// Why the connections of a target are slow. Times are sums over all connections.
 #[derive(Serialize, JsonSchema)]
@@ -15,8 +15,8 @@ pub(super) struct VerdictObject<'a> {
     /// "slow", "healthy", "no-traffic" or "not-enough".
     outcome: &'a str,
     /// The cause: "slow-application", "small-send-buffer", "receiver-window", "slow-reader", "local-queue", "path-queue",
-    /// "distance", "loss", "slow-service", "slow-answer", "disk", "tail-loss", "stalled-peer", "reordering", "nagle",
-    /// "slow-start", "slow-set-up", "slow-names" or "datagram-drops". Null unless the outcome is "slow".
+    /// "distance", "loss", "slow-service", "slow-answer", "disk", "starved", "tail-loss", "stalled-peer", "reordering",
+    /// "nagle", "slow-start", "slow-set-up", "slow-names" or "datagram-drops". Null unless the outcome is "slow".
     cause: Option<&'a str>,
     /// How sure the verdict is: "sure", "likely" or "possible". Null without a verdict.
     certainty: Option<&'a str>,
@@ -28,6 +28,8 @@ pub(super) struct VerdictObject<'a> {
     observed_ns: u64,
     /// The number of connections.
     connections: u64,
+    /// The mean time between two polls of a connection: shorter waits are not told apart. 0 for a capture.
+    poll_interval_ns: u64,
     /// Time in which somebody waited.
     active_ns: u64,
     /// Time in which nobody waited.
@@ -36,10 +38,14 @@ pub(super) struct VerdictObject<'a> {
     parts: Vec<PartObject<'a>>,
     /// The evidence for and against the verdict.
     facts: Vec<FactObject<'a>>,
+    /// What the connections have in common that waited for the cause, and not all connections share. Null if nothing.
+    common: Option<CommonObject>,
     /// What could not be seen.
     unseen: Vec<UnseenObject<'a>>,
     /// What to do, the best first.
     remedies: Vec<RemedyObject<'a>>,
+    /// What dwell itself used.
+    cost: Cost,
 }
 
 /// A cause that holds.
@@ -84,6 +90,18 @@ struct FactObject<'a> {
     method: &'a str,
     /// Whether it speaks for the verdict; false if it speaks against it.
     speaks_for: bool,
+}
+
+/// What most of the connections that waited have in common.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-common")]
+struct CommonObject {
+    /// "peer", "prefix", "port" (of the server) or "pid".
+    what: &'static str,
+    /// The address, prefix, port or process.
+    value: String,
+    /// Their share of the time that was spent on the cause.
+    share: f64,
 }
 
 /// Something that could not be seen.
@@ -133,6 +151,7 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
             .collect(),
         observed_ns: evidence.observed_ns,
         connections: evidence.connections,
+        poll_interval_ns: evidence.poll_interval_ns() as u64,
         active_ns: active as u64,
         idle_ns: evidence.idle_ns as u64,
         parts: verdict
@@ -141,6 +160,11 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
             .map(|(part, ns)| PartObject { part: part.name(), ns: *ns as u64, share: rounded(ns / active) })
             .collect(),
         facts: verdict.facts.iter().map(fact).collect(),
+        common: verdict.common.map(|common| CommonObject {
+            what: common.what.kind(),
+            value: common.what.to_string(),
+            share: rounded(common.share),
+        }),
         unseen: verdict
             .unseen
             .iter()
@@ -151,6 +175,7 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
             .iter()
             .map(|remedy| RemedyObject { command: &remedy.command, effect: remedy.effect })
             .collect(),
+        cost: why.cost,
     };
     objects.write(Some(why.end_ns), &body);
 }

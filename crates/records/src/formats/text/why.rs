@@ -1,6 +1,6 @@
 //! The answer of `dwell why`.
 
-use dwell_engine::why::{Fact, Part, Unseen, Value};
+use dwell_engine::why::{Common, Fact, Part, Shared, Source, Unseen, Value};
 
 use super::{UNKNOWN, put, trimmed};
 use crate::Why;
@@ -19,6 +19,15 @@ pub(super) fn verdict(why: &Why<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("\nEvidence\n"));
         verdict.facts.iter().for_each(|fact| line(fact, out));
     }
+    if let Some(Common { what, share }) = verdict.common {
+        let on = match what {
+            Shared::Peer(_) | Shared::Prefix(..) => "with",
+            Shared::Port(_) => "at port",
+            Shared::Process(_) => "of process",
+        };
+        let share = format!("{:.0} %", share * 100.0);
+        put(out, format_args!("  {share:>12}  of that, on connections {on} {what}\n"));
+    }
     let looked = trimmed(evidence.observed_ns);
     let connections = crate::counted(evidence.connections, "connection", "connections");
     let idle = evidence.idle_ns / (evidence.idle_ns + evidence.times.total()).max(1.0) * 100.0;
@@ -29,6 +38,13 @@ pub(super) fn verdict(why: &Why<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("  none: "));
     }
     put(out, format_args!("{connections} for {looked}, of whose time {idle:.0} % were idle\n"));
+    if evidence.poll_interval_ns() > 0.0 {
+        put(out, format_args!("  each was polled every {}\n", trimmed(evidence.poll_interval_ns() as u64)));
+    }
+    if let Some(cpu_ns) = why.cost.cpu_ns.filter(|_| evidence.source == Source::Sockets && evidence.observed_ns > 0) {
+        let share = cpu_ns as f64 / evidence.observed_ns as f64 * 100.0;
+        put(out, format_args!("  dwell used {share:.1} % of a processor\n"));
+    }
     for other in verdict.ranked.iter().skip(1) {
         put(out, format_args!("  also: {} ({:.0} % of the time)\n", other.cause.name(), other.share * 100.0));
     }

@@ -1,11 +1,15 @@
 //! The connections of one network namespace.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    ops::RangeInclusive,
+};
 
 use dwell_engine::{
     layers::Ends,
     socket::{Reading, TcpInfo},
-    why::{Connection, Role},
+    why::{Connection, Counted, Role},
 };
 
 use super::{
@@ -33,6 +37,8 @@ pub(super) struct Connections {
     omitted: HashSet<u64>,
     /// Local ports at which programs listen.
     listening: HashSet<u16>,
+    /// Local ports that the kernel gives to clients.
+    given_to_clients: RangeInclusive<u16>,
     dumped_ns: Option<u64>,
 }
 
@@ -46,11 +52,12 @@ struct Opening {
 /// A connection that is followed.
 pub(super) struct Followed {
     key: SocketId,
-    pub(super) inode: u32,
+    inode: u32,
+    /// The process that has it, once it is found.
+    pub(super) pid: Option<u32>,
     pub(super) ends: Ends,
     pub(super) role: Role,
-    /// Whether the other end is followed too.
-    pub(super) is_paired: bool,
+    pub(super) counted: Counted,
     pub(super) connection: Connection,
 }
 
@@ -65,6 +72,7 @@ impl Connections {
             others: HashSet::new(),
             omitted: HashSet::new(),
             listening: HashSet::new(),
+            given_to_clients: given_to_clients(),
             dumped_ns: None,
         })
     }
@@ -75,6 +83,18 @@ impl Connections {
 
     pub(super) fn inodes(&self) -> impl Iterator<Item = u32> {
         self.followed.values().map(|followed| followed.inode)
+    }
+
+    /// Returns the processes that serve connections.
+    pub(super) fn servers(&self) -> impl Iterator<Item = u32> {
+        self.followed.values().filter(|followed| followed.role == Role::Server).filter_map(|followed| followed.pid)
+    }
+
+    /// Assigns connections to their processes.
+    pub(super) fn assign(&mut self, target: &Wanted) {
+        for followed in self.followed.values_mut() {
+            followed.pid = target.owners.get(&followed.inode).map(|owner| owner.pid);
+        }
     }
 
     /// Finds the ports at which programs listen.
@@ -93,7 +113,7 @@ impl Connections {
     pub(super) fn dump(&mut self, target: &mut Wanted, tally: &mut Tally, room: &mut usize) -> Result<(), Error> {
         let begun_ns = monotonic_ns();
         let mut seen = HashSet::with_capacity(self.followed.len());
-        let mut new = Vec::new();
+        let (mut new, mut of_servers) = (Vec::new(), HashSet::new());
         let (followed, opening) = (&mut self.followed, &mut self.opening);
         let (others, omitted) = (&self.others, &self.omitted);
         self.diag.dump_connected_and_opening(&mut |time_ns, report| {
@@ -112,7 +132,11 @@ impl Connections {
                 (Some(followed), Some(info)) => followed.connection.observe(&reading(time_ns, report, info)),
                 (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
                     let ends = report.key.ends();
-                    if target.selected.matches(&ends) {
+                    let serves = target.serves(report.inode);
+                    if serves {
+                        of_servers.insert(ends);
+                    }
+                    if target.selected.matches(&ends) || serves {
                         new.push((ends, *report, reading(time_ns, report, info)));
                     }
                 }
@@ -126,6 +150,12 @@ impl Connections {
             target.find_owners();
         }
         for (ends, report, now) in new {
+            // A service that talks to itself waits for nobody else.
+            let is_own = of_servers.contains(&ends) && of_servers.contains(&Ends { src: ends.dst, dst: ends.src });
+            if is_own && !target.selected.matches(&ends) {
+                self.others.insert(report.key.cookie());
+                continue;
+            }
             self.admit(ends, &report, &now, target, room);
         }
         self.end_opening(target, tally, begun_ns);
@@ -157,6 +187,11 @@ impl Connections {
             };
             target.watch(owner.pid);
         }
+        let (role, is_upstream) = (self.role(&ends), !target.selected.matches(&ends));
+        if is_upstream && role == Role::Server {
+            self.others.insert(cookie);
+            return;
+        }
         if *room == 0 {
             // Of those beyond the limit, as many are told apart.
             if self.omitted.len() < MAX_CONNECTIONS {
@@ -165,7 +200,6 @@ impl Connections {
             return;
         }
         *room -= 1;
-        let role = self.role(&ends);
         let connection = match self.dumped_ns.filter(|_| is_new(&now.info)) {
             Some(dumped_ns) => {
                 let mut connection = Connection::new(role, &before_first_byte(dumped_ns));
@@ -176,21 +210,26 @@ impl Connections {
         };
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
         let other = other.and_then(|cookie| self.followed.get_mut(cookie));
-        let is_paired = other.is_some();
-        if let Some(other) = other {
-            other.is_paired = true;
+        let counted = match (is_upstream, other.is_some()) {
+            (true, _) => Counted::Upstream,
+            (_, true) => Counted::WithPeer,
+            _ => Counted::Whole,
+        };
+        if let Some(other) = other.filter(|other| other.counted == Counted::Whole) {
+            other.counted = Counted::WithPeer;
         }
         self.by_ends.insert(ends, cookie);
         let (key, inode) = (report.key, report.inode);
-        self.followed.insert(cookie, Followed { key, inode, ends, role, is_paired, connection });
+        let pid = target.owners.get(&inode).map(|owner| owner.pid);
+        self.followed.insert(cookie, Followed { key, inode, pid, ends, role, counted, connection });
     }
 
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
     /// the kernel gives to clients.
     fn role(&self, ends: &Ends) -> Role {
-        const FIRST_OF_CLIENTS: u16 = 32768;
-        let is_server = self.listening.contains(&ends.src.port)
-            || (ends.src.port < FIRST_OF_CLIENTS && ends.dst.port >= FIRST_OF_CLIENTS);
+        let is_given = |port| self.given_to_clients.contains(&port);
+        let is_server =
+            self.listening.contains(&ends.src.port) || (!is_given(ends.src.port) && is_given(ends.dst.port));
         if is_server { Role::Server } else { Role::Client }
     }
 
@@ -228,6 +267,18 @@ impl Connections {
             self.by_ends.remove(&followed.ends);
             tally.add(&followed);
         }
+    }
+}
+
+/// The local ports that the kernel gives to clients in the network namespace of the calling thread.
+fn given_to_clients() -> RangeInclusive<u16> {
+    /// As kernels are built.
+    const USUAL: RangeInclusive<u16> = 32768..=60999;
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ports = text.split_ascii_whitespace().map(|port| port.parse().ok());
+    match (ports.next().flatten(), ports.next().flatten()) {
+        (Some(first), Some(last)) => first..=last,
+        _ => USUAL,
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    why::{Evidence, Role, Target, Unseen},
+    why::{Evidence, Target, Unseen},
 };
 
 use self::{connections::Connections, datagrams::Datagrams, tally::Tally};
@@ -39,7 +39,7 @@ const DISCOVERY: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(20);
 const DATAGRAMS: Duration = Duration::from_millis(10);
 /// Time between two searches for the processes that have the connections.
-const SEARCH_NS: u64 = 500_000_000;
+const SEARCH: Duration = Duration::from_millis(500);
 /// The share of a core that a survey may use.
 const BUDGET: f64 = 0.1;
 
@@ -86,7 +86,7 @@ pub struct Survey {
     datagrams: Datagrams,
     tally: Tally,
     start_ns: u64,
-    next_search_ns: u64,
+    searches: Pace,
     polls: Pace,
     discovery: Pace,
     looks: Pace,
@@ -100,6 +100,8 @@ struct Wanted {
     /// By the inode of the socket, which is one of the whole host.
     owners: HashMap<u32, Owner>,
     tasks: BTreeMap<u32, Tasks>,
+    /// Processes that serve connections of the target, if it is not of processes itself: what they wait for is followed.
+    serving: BTreeSet<u32>,
 }
 
 impl Wanted {
@@ -107,6 +109,11 @@ impl Wanted {
         if self.tasks.len() < MAX_PROCESSES {
             self.tasks.entry(pid).or_insert_with(|| Tasks::new(pid));
         }
+    }
+
+    /// Whether a socket is of a process that serves the target.
+    fn serves(&self, inode: u32) -> bool {
+        !self.serving.is_empty() && self.owners.get(&inode).is_some_and(|owner| self.serving.contains(&owner.pid))
     }
 
     fn find_owners(&mut self) {
@@ -136,19 +143,28 @@ impl Survey {
             Selected::Ends { .. } => Processes::of_all(),
         };
         let mut survey = Survey {
-            target: Wanted { selected, processes, owners: HashMap::new(), tasks: BTreeMap::new() },
+            target: Wanted {
+                selected,
+                processes,
+                owners: HashMap::new(),
+                tasks: BTreeMap::new(),
+                serving: BTreeSet::new(),
+            },
             namespaces: HashMap::new(),
             inaccessible: BTreeMap::new(),
             datagrams: Datagrams::default(),
             tally: Tally::default(),
             start_ns: monotonic_ns(),
-            next_search_ns: 0,
-            polls: Pace::new(POLL, BUDGET * 0.6),
+            searches: Pace::new(SEARCH, BUDGET * 0.2),
+            polls: Pace::new(POLL, BUDGET * 0.4),
             discovery: Pace::new(DISCOVERY, BUDGET * 0.2),
             looks: Pace::new(LOOK, BUDGET * 0.1),
             datagram_looks: Pace::new(DATAGRAMS, BUDGET * 0.1),
         };
         survey.poll()?;
+        // Whom the service of a port waits for is followed from the beginning.
+        survey.search()?;
+        survey.dump()?;
         match survey.inaccessible.first_key_value() {
             Some((_, pid)) if survey.namespaces.is_empty() => Err(Error::Namespace { pid: *pid }),
             _ => Ok(survey),
@@ -162,9 +178,10 @@ impl Survey {
     /// If the kernel no longer answers.
     pub fn poll(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
-        if now_ns >= self.next_search_ns {
-            self.next_search_ns = now_ns + SEARCH_NS;
+        if self.searches.is_due(now_ns) {
+            let begun = thread_cpu_ns();
             self.search()?;
+            self.searches.record(now_ns, thread_cpu_ns() - begun);
         }
         let is_dump_cheaper = self.connections() >= FEW;
         if self.discovery.is_due(now_ns) || (is_dump_cheaper && self.polls.is_due(now_ns)) {
@@ -226,22 +243,15 @@ impl Survey {
         for connections in self.namespaces.values_mut() {
             omitted += connections.end_all(&self.target, &mut self.tally);
         }
-        let Tally { mut evidence, worst, .. } = self.tally;
+        let Tally { mut evidence, .. } = self.tally;
         evidence.observed_ns = monotonic_ns().saturating_sub(self.start_ns);
         evidence.omitted = omitted;
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
         evidence.datagrams = self.datagrams.figures();
         self.datagrams.names().for_each(|ns| evidence.add_name(ns));
-        let mut owner = None;
-        if let Some((_, ends, role, inode)) = &worst {
-            owner = self.target.owners.get(inode).map(|owner| owner.pid);
-            evidence.target.peer = Some(ends.dst.address);
-            evidence.target.port = Some(match role {
-                Role::Client => ends.dst.port,
-                Role::Server => ends.src.port,
-            });
-        }
-        owner = owner.or(match self.target.selected {
+        evidence.is_of_processes = self.target.selected.is_of_processes();
+        evidence.take_out_upstream();
+        let owner = evidence.busiest_process().or(match self.target.selected {
             Selected::Process(pid) => Some(pid),
             _ => self.datagrams.owner(),
         });
@@ -261,11 +271,17 @@ impl Survey {
             connections.find_listeners()?;
         }
         let owners = &self.target.owners;
-        if self.namespaces.values().any(|connections| connections.inodes().any(|inode| !owners.contains_key(&inode))) {
+        let is_unowned = |inode: u32| !owners.contains_key(&inode);
+        // A service may have opened connections to others meanwhile.
+        if !self.target.serving.is_empty() || self.namespaces.values().any(|it| it.inodes().any(is_unowned)) {
             self.target.find_owners();
             let found = self.namespaces.values().flat_map(Connections::inodes);
             let owners: BTreeSet<u32> = found.filter_map(|inode| Some(self.target.owners.get(&inode)?.pid)).collect();
             owners.into_iter().for_each(|pid| self.target.watch(pid));
+            self.namespaces.values_mut().for_each(|connections| connections.assign(&self.target));
+            if !self.target.selected.is_of_processes() {
+                self.target.serving = self.namespaces.values().flat_map(Connections::servers).collect();
+            }
         }
         Ok(())
     }

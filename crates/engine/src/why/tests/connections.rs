@@ -1,0 +1,322 @@
+//! How polls divide the time of connections.
+
+use super::*;
+
+#[test]
+fn at_a_server_the_time_from_request_to_answer_counts_and_the_rest_is_idle() {
+    let mut socket = Socket::new(Role::Server);
+    for _ in 0..10 {
+        socket.request();
+        socket.polls(29, |_| {});
+        socket.answer();
+        socket.polls(69, |_| {});
+    }
+    let evidence = socket.evidence();
+    assert_eq!((evidence.service.count, evidence.service.mean_ns()), (10, Some(30.0 * MS)));
+    assert_eq!(evidence.times.get(Part::Service), 300.0 * MS);
+    assert_eq!(evidence.times.total() + evidence.idle_ns, 1_000.0 * MS);
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+#[test]
+fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
+    let mut socket = Socket::new(Role::Server);
+    for _ in 0..20 {
+        socket.polls(49, |_| {});
+        // The answer, and the next request, which acknowledges it.
+        socket.polls(1, |info| {
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+            info.segments_in = info.segments_in.map(|segments| segments + 1);
+            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
+        });
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.service.count >= 18, "{:?}", evidence.service);
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+#[test]
+fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..10 {
+        socket.answer();
+        socket.polls(29, |_| {});
+        socket.request();
+        socket.polls(69, |_| {});
+    }
+    let evidence = socket.evidence();
+    assert_eq!((evidence.answer.count, evidence.service.count), (10, 0));
+    assert_eq!(evidence.times.get(Part::Answer), 300.0 * MS);
+    assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
+}
+
+#[test]
+fn a_message_that_is_sent_again_after_silence_waited_for_a_timeout() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..5 {
+        let busy = |info: &mut TcpInfo| info.busy_us = info.busy_us.map(|us| us + 1_000);
+        socket.polls(1, |info| {
+            info.unacked = 1;
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+        });
+        socket.polls(200, busy);
+        socket.polls(1, |info| info.retransmissions += 1);
+        socket.polls(2, busy);
+        socket.polls(1, |info| {
+            info.unacked = 0;
+            info.bytes_acked = info.bytes_acked.map(|bytes| bytes + 100);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+        });
+        socket.polls(20, |_| {});
+    }
+    let mut evidence = socket.evidence();
+    evidence.segments_sent = 10;
+    assert_eq!(evidence.timeouts.count, 5);
+    assert_eq!(cause(&evidence), Some(Cause::TailLoss), "{:?}", evidence.times);
+}
+
+#[test]
+fn less_than_a_segment_that_waits_with_room_is_held_back() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..10 {
+        socket.polls(40, |info| {
+            (info.unacked, info.cwnd, info.send_window) = (1, 10, Some(60_000));
+            info.notsent_bytes = Some(80);
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.polls(5, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
+    }
+    let evidence = socket.evidence();
+    assert_eq!(evidence.held.count, 10);
+    assert_eq!(cause(&evidence), Some(Cause::Nagle), "{:?}", evidence.times);
+}
+
+#[test]
+fn a_small_write_is_held_back_on_loopback_too_where_a_segment_fills_the_window() {
+    let mut socket = Socket::new(Role::Server);
+    for _ in 0..10 {
+        socket.reading.unacknowledged = Some(182);
+        socket.polls(40, |info| {
+            (info.unacked, info.cwnd, info.send_window, info.send_mss) = (1, 10, Some(65_536), 65_483);
+            (info.notsent_bytes, info.rtt_us) = (Some(2), 40_000);
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.reading.unacknowledged = Some(0);
+        socket.polls(5, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
+    }
+    assert_eq!(cause(&socket.evidence()), Some(Cause::Nagle), "{:?}", socket.evidence().times);
+}
+
+#[test]
+fn a_burst_that_begins_with_a_smaller_window_than_before_starts_slowly() {
+    let mut socket = Socket::new(Role::Client);
+    for burst in 0..4 {
+        for cwnd in [10, 20, 40, 80, 160] {
+            let cwnd = if burst == 0 { 160 } else { cwnd };
+            socket.polls(60, |info| {
+                (info.rtt_us, info.min_rtt_us) = (60_000, Some(60_000));
+                (info.unacked, info.cwnd, info.notsent_bytes) = (cwnd, cwnd, Some(100_000));
+                info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 1_000);
+                info.busy_us = info.busy_us.map(|us| us + 1_000);
+            });
+        }
+        socket.polls(1_500, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.slow_starts.count >= 3, "{:?}", evidence.slow_starts);
+    assert_eq!(cause(&evidence), Some(Cause::SlowStart), "{:?}", evidence.times);
+}
+
+#[test]
+fn a_pause_in_a_transfer_is_the_applications_and_a_long_one_is_idle() {
+    let mut socket = Socket::new(Role::Client);
+    for pause in [50, 50, 1_500, 50] {
+        socket.polls(1, |info| info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 1_000));
+        socket.polls(pause - 1, |_| {});
+    }
+    socket.answer();
+    let evidence = socket.evidence();
+    // The first millisecond is a pause before the first write.
+    assert_eq!(evidence.pause.count, 4);
+    assert_eq!(evidence.times.get(Part::Application), 151.0 * MS);
+    assert_eq!(cause(&evidence), Some(Cause::SlowApplication));
+}
+
+#[test]
+fn the_kernels_own_times_are_kept_and_polls_divide_the_rest() {
+    let mut socket = Socket::new(Role::Client);
+    socket.polls(1_000, |info| {
+        (info.unacked, info.notsent_bytes) = (40, Some(100_000));
+        (info.rtt_us, info.min_rtt_us) = (50_000, Some(10_000));
+        info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 1_000);
+        info.busy_us = info.busy_us.map(|us| us + 1_000);
+        info.receiver_limited_us = info.receiver_limited_us.map(|us| us + 500);
+    });
+    let times = socket.evidence().times;
+    assert_eq!(times.get(Part::ReceiverWindow), 500.0 * MS);
+    assert!((times.get(Part::Transfer) - 100.0 * MS).abs() < 1.0, "{times:?}");
+    assert!((times.get(Part::RemoteQueue) - 400.0 * MS).abs() < 1.0, "{times:?}");
+    assert!((times.total() - 1_000.0 * MS).abs() < 1.0, "the parts add up");
+}
+
+#[test]
+fn a_late_acknowledgement_of_an_answer_keeps_nobody_waiting() {
+    let message = |info: &mut TcpInfo| {
+        (info.unacked, info.rtt_us, info.min_rtt_us) = (1, 40_000, Some(1_000));
+        info.busy_us = info.busy_us.map(|us| us + 1_000);
+    };
+    let mut server = Socket::new(Role::Server);
+    server.polls(100, message);
+    let mut client = Socket::new(Role::Client);
+    client.polls(100, message);
+    client.request();
+    assert_eq!(server.evidence().times.get(Part::Answer), 0.0);
+    assert!(server.evidence().idle_ns > 90.0 * MS);
+    assert!(client.evidence().times.get(Part::Answer) > 90.0 * MS);
+}
+
+#[test]
+fn a_wait_for_a_peer_on_this_host_is_counted_there() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..10 {
+        socket.answer();
+        socket.polls(29, |_| {});
+        socket.request();
+    }
+    let mut evidence = Evidence::default();
+    evidence.add(&socket.connection, key(Role::Client, 80), Counted::WithPeer);
+    assert_eq!((evidence.times.get(Part::Answer), evidence.connections), (0.0, 1));
+}
+
+#[test]
+fn messages_now_and_then_are_no_transfer_that_pauses() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..20 {
+        socket.answer();
+        socket.polls(99, |_| {});
+    }
+    assert_eq!(cause(&socket.evidence()), None, "a sender of messages of 100 bytes each 100 ms");
+}
+
+#[test]
+fn the_last_frame_of_an_idle_connection_asks_for_nothing() {
+    let ends_with = |bytes: u64| {
+        let mut socket = Socket::new(Role::Client);
+        socket.turns(10, 20);
+        socket.polls(1, |info| info.bytes_sent = info.bytes_sent.map(|sent| sent + bytes));
+        socket.polls(5_000, |_| {});
+        socket.evidence()
+    };
+    let idle = ends_with(30);
+    assert!(idle.answer.longest_ns < 100_000_000 && idle.unanswered.count == 1, "{:?}", idle.answer);
+    let waits = ends_with(100);
+    assert!(waits.answer.longest_ns > 4_900_000_000, "a whole request was sent: {:?}", waits.answer);
+    assert_eq!(cause(&waits), Some(Cause::SlowAnswer));
+}
+
+#[test]
+fn late_acknowledgements_keep_a_sender_without_answers_waiting_for_nobody() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..20 {
+        socket.polls(40, |info| {
+            (info.unacked, info.rtt_us, info.min_rtt_us) = (1, 40_000, Some(1_000));
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.polls(1, |info| {
+            info.unacked = 0;
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 200);
+        });
+        socket.polls(60, |_| {});
+    }
+    assert_eq!(cause(&socket.evidence()), None, "{:?}", socket.evidence().times);
+}
+
+#[test]
+fn a_client_that_spoke_last_before_dwell_looked_may_wait() {
+    let mut socket = Socket::new(Role::Client);
+    socket.polls(3_000, |info| {
+        info.bytes_acked = Some(101);
+        info.last_data_sent_ms += 1;
+    });
+    let verdict = decide(&socket.evidence());
+    assert_eq!(verdict.outcome, Outcome::NoTraffic);
+    assert!(verdict.sentence.contains("owed an answer"), "{}", verdict.sentence);
+    assert!(verdict.facts.iter().any(|fact| fact.value == Some(Value::Time(3e9))), "{:?}", verdict.facts);
+}
+
+/// A service that answers after 30 ms, 28 of which it waits for another one at port 5432. It also waits for messages, at
+/// port 6379.
+fn proxy(is_of_processes: bool) -> Evidence {
+    let (mut front, mut back, mut consumer) =
+        (Socket::new(Role::Server), Socket::new(Role::Client), Socket::new(Role::Client));
+    for _ in 0..50 {
+        front.request();
+        front.polls(29, |_| {});
+        front.answer();
+        front.polls(69, |_| {});
+        back.answer();
+        back.polls(27, |_| {});
+        back.request();
+        back.polls(71, |_| {});
+    }
+    consumer.turns(3, 2_400);
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
+    let counted = if is_of_processes { Counted::Whole } else { Counted::Upstream };
+    evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+    evidence.add(&back.connection, key(Role::Client, 5432), counted);
+    evidence.add(&consumer.connection, key(Role::Client, 6379), counted);
+    evidence
+}
+
+#[test]
+fn a_service_that_waits_for_another_is_not_the_slow_one() {
+    for is_of_processes in [true, false] {
+        let mut evidence = proxy(is_of_processes);
+        assert_eq!(evidence.about(&[Part::Service]).target.port, Some(80));
+        evidence.take_out_upstream();
+        assert_eq!(evidence.service.mean_ns(), Some(2.0 * MS), "its own time");
+        let answer = evidence.times.get(Part::Answer);
+        assert_eq!(answer, 50.0 * 28.0 * MS, "what it waits for messages is not what its clients wait for");
+        let verdict = decide(&evidence);
+        assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowAnswer));
+        assert!(verdict.remedies[0].command.contains("dwell why :5432"), "{:?}", verdict.remedies);
+        assert_eq!(verdict.common.map(|common| common.what), Some(Shared::Port(5432)));
+    }
+}
+
+#[test]
+fn a_program_that_is_hardly_asked_waits_for_whom_it_asks() {
+    let (mut metrics, mut back) = (Socket::new(Role::Server), Socket::new(Role::Client));
+    metrics.request();
+    metrics.polls(2, |_| {});
+    metrics.answer();
+    back.turns(5, 900);
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes: true, ..Evidence::default() };
+    evidence.add(&metrics.connection, key(Role::Server, 9100), Counted::Whole);
+    evidence.add(&back.connection, key(Role::Client, 5432), Counted::Whole);
+    evidence.take_out_upstream();
+    assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_of_a_transfer_is_stalled() {
+    let mut socket = Socket::new(Role::Client);
+    socket.polls(3_000, |info| {
+        (info.unacked, info.notsent_bytes, info.congestion_state) = (100, Some(100_000), 4);
+        info.busy_us = info.busy_us.map(|us| us + 1_000);
+        info.retransmissions += u32::from(info.busy_us.is_some_and(|us| us % 400_000 == 0));
+    });
+    assert!(socket.evidence().stalled_ns > 2_500_000_000, "{}", socket.evidence().stalled_ns);
+    assert_eq!(cause(&socket.evidence()), Some(Cause::StalledPeer));
+}
+
+#[test]
+fn messages_to_a_peer_that_says_nothing_keep_nobody_waiting_and_are_traffic() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..20 {
+        socket.answer();
+        socket.polls(300, |info| info.bytes_acked = info.bytes_acked.map(|bytes| bytes + 1));
+    }
+    assert_eq!(decide(&socket.evidence()).outcome, Outcome::Healthy);
+}

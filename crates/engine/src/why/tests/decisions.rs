@@ -1,0 +1,221 @@
+//! What tells each cause from the others, and each threshold.
+
+use super::*;
+
+#[test]
+fn each_part_of_the_time_has_its_cause() {
+    let with = |part, change: fn(&mut Evidence)| {
+        let mut evidence = evidence(&[(part, 0.7), (Part::Transfer, 0.3)]);
+        change(&mut evidence);
+        cause(&evidence)
+    };
+    let found = |part, change| with(part, change).unwrap();
+    assert_eq!(found(Part::Application, |it| it.pause = silences(100, 20)), Cause::SlowApplication);
+    let far = |it: &mut Evidence| it.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
+    assert_eq!(found(Part::SendBuffer, far), Cause::SmallSendBuffer);
+    assert_eq!(found(Part::ReceiverWindow, |_| {}), Cause::ReceiverWindow);
+    assert_eq!(found(Part::Reader, |it| it.receive_buffer = wait(50)), Cause::SlowReader);
+    assert_eq!(
+        found(Part::RemoteQueue, |it| it.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS)),
+        Cause::PathQueue
+    );
+    assert_eq!(found(Part::Distance, |it| it.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS)), Cause::Distance);
+    assert_eq!(found(Part::Loss, |it| it.segments_sent_again = 140), Cause::Loss);
+    assert_eq!(found(Part::Service, |it| it.service = silences(50, 100)), Cause::SlowService);
+    assert_eq!(found(Part::Answer, |it| it.answer = silences(50, 100)), Cause::SlowAnswer);
+    assert_eq!(found(Part::Timeout, |it| it.timeouts = silences(5, 200)), Cause::TailLoss);
+    assert_eq!(found(Part::Held, |it| it.held = silences(50, 40)), Cause::Nagle);
+    assert_eq!(found(Part::SetUp, |it| it.set_ups = silences(5, 1_000)), Cause::SlowSetUp);
+    assert_eq!(found(Part::Names, |it| it.names = silences(5, 400)), Cause::SlowNames);
+    let start = |it: &mut Evidence| {
+        (it.slow_starts, it.transfers) = (silences(4, 300), RoundTrip::new(1e9, 61.0 * MS, 60.0 * MS));
+    };
+    assert_eq!(found(Part::SlowStart, start), Cause::SlowStart);
+    assert_eq!(found(Part::Loss, |it| it.stalled_ns = 3_000_000_000), Cause::StalledPeer);
+}
+
+#[test]
+fn overtaken_packets_are_no_losses() {
+    let mut evidence = evidence(&[(Part::Loss, 0.4), (Part::Transfer, 0.6)]);
+    (evidence.segments_sent_again, evidence.segments_sent_needlessly) = (140, 120);
+    assert_eq!(cause(&evidence), Some(Cause::Reordering));
+    evidence.segments_sent_needlessly = 10;
+    assert_eq!(cause(&evidence), Some(Cause::Loss));
+}
+
+#[test]
+fn a_program_that_waits_for_a_disk_or_a_processor_is_slow_because_of_that() {
+    let mut evidence = evidence(&[(Part::Service, 0.9), (Part::Distance, 0.1)]);
+    evidence.service = silences(50, 100);
+    evidence.process = Some(Process { busiest_thread: 0.1, waiting_thread: 0.0, disk: 0.1 });
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+    evidence.process = Some(Process { disk: 0.8, ..Process::default() });
+    assert_eq!(cause(&evidence), Some(Cause::Disk));
+    evidence.process = Some(Process { waiting_thread: 0.8, ..Process::default() });
+    assert_eq!(cause(&evidence), Some(Cause::Starved));
+}
+
+#[test]
+fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
+    let healthy = |part, change: fn(&mut Evidence)| {
+        let mut evidence = evidence(&[(part, 0.9), (Part::Transfer, 0.1)]);
+        change(&mut evidence);
+        assert_eq!(decide(&evidence).outcome, Outcome::Healthy, "{part:?}");
+    };
+    healthy(Part::Application, |it| it.pause.count = 10);
+    healthy(Part::Reader, |it| it.receive_buffer = wait(1));
+    healthy(Part::RemoteQueue, |it| it.transfers = RoundTrip::new(1e9, 0.5 * MS, 0.1 * MS));
+    healthy(Part::Distance, |it| it.messages = RoundTrip::new(1e9, 0.2 * MS, 0.2 * MS));
+    healthy(Part::Service, |it| it.service = silences(1000, 1));
+    healthy(Part::Answer, |it| it.answer = silences(1000, 1));
+    healthy(Part::Transfer, |it| it.segments_sent_again = 7);
+    healthy(Part::Timeout, |it| it.timeouts = silences(1, 200));
+    healthy(Part::Held, |it| it.held = silences(100, 1));
+    healthy(Part::SlowStart, |it| it.slow_starts = silences(4, 1));
+    healthy(Part::SetUp, |it| it.set_ups = silences(100, 1));
+    healthy(Part::Names, |it| it.names = silences(100, 1));
+}
+
+#[test]
+fn nobody_reading_at_all_is_a_slow_reader() {
+    let found = cause(&Evidence { receive_buffer: Sum::default(), ..evidence(&[(Part::Reader, 1.0)]) });
+    assert_eq!(found, Some(Cause::SlowReader));
+}
+
+#[test]
+fn data_that_the_peer_sends_slowly_is_for_the_peer_to_explain() {
+    let verdict = decide(&evidence(&[(Part::PeerPause, 0.8), (Part::Reader, 0.2)]));
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.unseen[0].remedy.contains("dwell why"), "{:?}", verdict.unseen);
+}
+
+#[test]
+fn losses_of_a_full_queue_are_the_queue() {
+    let mut overflow = evidence(&[(Part::RemoteQueue, 0.6), (Part::Transfer, 0.2), (Part::Loss, 0.2)]);
+    overflow.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
+    overflow.segments_sent_again = 140;
+    assert_eq!(cause(&overflow), Some(Cause::PathQueue));
+    let mut random = evidence(&[(Part::RemoteQueue, 0.1), (Part::Transfer, 0.7), (Part::Loss, 0.2)]);
+    random.transfers = RoundTrip::new(1e9, 22.0 * MS, 20.0 * MS);
+    random.segments_sent_again = 140;
+    assert_eq!(cause(&random), Some(Cause::Loss));
+}
+
+#[test]
+fn with_both_ends_on_this_host_the_nearer_cause_is_named() {
+    let mut both = evidence(&[(Part::ReceiverWindow, 0.55), (Part::Reader, 0.45)]);
+    both.receive_buffer = wait(50);
+    assert_eq!(cause(&both), Some(Cause::SlowReader));
+    let mut both = evidence(&[(Part::Answer, 0.55), (Part::Service, 0.45)]);
+    (both.answer, both.service) = (silences(50, 100), silences(50, 99));
+    assert_eq!(cause(&both), Some(Cause::SlowService));
+}
+
+#[test]
+fn a_queue_of_this_host_is_taken_out_of_those_of_the_path() {
+    let mut evidence = evidence(&[(Part::RemoteQueue, 0.8), (Part::Transfer, 0.2)]);
+    evidence.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
+    evidence.set_layers(Layers { queueing_ns: Some(90_000_000), ..Layers::default() });
+    assert_eq!(cause(&evidence), Some(Cause::LocalQueue));
+    assert!((evidence.times.share(Part::LocalQueue) - 0.72).abs() < 1e-9);
+    assert!((evidence.times.share(Part::RemoteQueue) - 0.08).abs() < 1e-9);
+}
+
+#[test]
+fn without_traffic_or_evidence_there_is_no_verdict() {
+    assert_eq!(decide(&Evidence::default()).outcome, Outcome::NoTraffic);
+    let idle = Evidence { sent_bytes: 0, idle_ns: 1e10, ..evidence(&[]) };
+    assert_eq!(decide(&idle).outcome, Outcome::NoTraffic);
+    for brief in [
+        Evidence { polls: 5, ..evidence(&[(Part::SendBuffer, 1.0)]) },
+        Evidence { observed_ns: 10_000_000, ..evidence(&[(Part::SendBuffer, 1.0)]) },
+        evidence(&[(Part::SendBuffer, 0.4), (Part::Unexplained, 0.6)]),
+    ] {
+        let verdict = decide(&brief);
+        assert_eq!((verdict.outcome, verdict.certainty), (Outcome::NotEnough, None));
+        assert!(!verdict.unseen.is_empty(), "it says what is missing");
+    }
+}
+
+#[test]
+fn of_udp_drops_are_a_cause_and_nothing_else_is_guessed() {
+    let mut udp = Evidence {
+        observed_ns: 10_000_000_000,
+        datagrams: Some(Datagrams { sockets: 1, dropped: 0, longest_queue_bytes: 0, waiting: 0.1 }),
+        ..Evidence::default()
+    };
+    let quiet = decide(&udp);
+    assert_eq!(quiet.outcome, Outcome::NoTraffic);
+    assert!(quiet.sentence.contains("UDP") && quiet.unseen[0].remedy.contains("dwell rtt"), "{quiet:?}");
+    udp.datagrams = Some(Datagrams { sockets: 1, dropped: 40, longest_queue_bytes: 212_992, waiting: 0.9 });
+    let dropping = decide(&udp);
+    assert_eq!(dropping.outcome, Outcome::Slow(Cause::DatagramDrops));
+    assert!(dropping.sentence.contains("90 %") && dropping.facts[1].value == Some(Value::Count(40)), "{dropping:?}");
+}
+
+#[test]
+fn a_rival_makes_a_verdict_only_possible() {
+    let held = silences(50, 40);
+    let certainty = |parts: &[(Part, f64)]| decide(&Evidence { held, ..evidence(parts) }).certainty;
+    let with = |window, buffer| {
+        certainty(&[(Part::ReceiverWindow, window), (Part::Held, buffer), (Part::Transfer, 1.0 - window - buffer)])
+    };
+    assert_eq!(with(0.9, 0.0), Some(Certainty::Sure));
+    assert_eq!(with(0.4, 0.0), Some(Certainty::Likely));
+    assert_eq!(with(0.5, 0.45), Some(Certainty::Possible));
+}
+
+#[test]
+fn a_cause_has_a_name_a_sentence_and_a_remedy() {
+    let evidence = evidence(&[]);
+    for cause in Cause::ALL {
+        assert!(!cause.name().is_empty() && cause.sentence(0.5).ends_with("50 % of the time."));
+        let remedies = cause.remedies(&evidence);
+        assert!(!remedies.is_empty() && remedies.iter().all(|remedy| !remedy.effect.is_empty()), "{}", cause.name());
+    }
+}
+
+#[test]
+fn waits_that_are_no_longer_than_polls_are_apart_are_none() {
+    let polled_each = |ns: f64| Evidence { polls: (1e10 / ns) as u64, ..evidence(&[(Part::Service, 1.0)]) };
+    let slow = Evidence { service: silences(100, 60), ..polled_each(1.0 * MS) };
+    assert_eq!(cause(&slow), Some(Cause::SlowService));
+    let unknown = Evidence { service: silences(100, 60), ..polled_each(50.0 * MS) };
+    assert_eq!(cause(&unknown), None);
+}
+
+#[test]
+fn packets_that_tcp_saw_overtake_each_other_are_neither_lost_nor_queued() {
+    let mut evidence = evidence(&[(Part::RemoteQueue, 0.6), (Part::Transfer, 0.3), (Part::Loss, 0.1)]);
+    evidence.transfers = RoundTrip::new(1e9, 60.0 * MS, 20.0 * MS);
+    (evidence.segments_sent_again, evidence.segments_sent_needlessly) = (10, 1);
+    assert_eq!(cause(&evidence), Some(Cause::PathQueue));
+    evidence.overtaken = 100;
+    assert_eq!(cause(&evidence), Some(Cause::Reordering));
+}
+
+#[test]
+fn a_window_without_waits_and_a_buffer_without_a_path_are_large_enough() {
+    let mut window = evidence(&[(Part::ReceiverWindow, 0.6), (Part::Transfer, 0.4)]);
+    assert_eq!(cause(&window), Some(Cause::ReceiverWindow));
+    window.send_buffer = wait(1);
+    assert_eq!(cause(&window), None);
+    let mut buffer = evidence(&[(Part::SendBuffer, 0.6), (Part::Transfer, 0.4)]);
+    buffer.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
+    assert_eq!(cause(&buffer), Some(Cause::SmallSendBuffer));
+    buffer.transfers = RoundTrip::new(1e9, 0.2 * MS, 0.1 * MS);
+    assert_eq!(cause(&buffer), None);
+}
+
+#[test]
+fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
+    let mut evidence = Evidence { service: silences(40, 200), ..evidence(&[(Part::Service, 1.0)]) };
+    let certainty = |evidence: &Evidence| decide(evidence).certainty;
+    assert_eq!(certainty(&evidence), Some(Certainty::Sure));
+    evidence.process = Some(Process::default());
+    assert_eq!(certainty(&evidence), Some(Certainty::Possible));
+    evidence.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
+    assert_eq!(certainty(&evidence), Some(Certainty::Sure));
+    evidence.unseen.push(Unseen { what: "layers".into(), remedy: "run dwell as root".into() });
+    assert_eq!(certainty(&evidence), Some(Certainty::Likely), "not everything was seen");
+}
