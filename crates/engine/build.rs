@@ -106,6 +106,7 @@ fn main() {
     cc::Build::new()
         .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
         .file(core.join("lb/balance_native.c"))
+        .file(core.join("lb/decap_native.c"))
         .file(core.join("stack/layers_native.c"))
         .file(core.join("socket/lowat_native.c"))
         .file(core.join("rtt/native.c"))
@@ -124,6 +125,7 @@ fn main() {
     bindgen::Builder::default()
         .clang_arg(format!("-I{}", core.display()))
         .header(core.join("lb/balance_native.h").display().to_string())
+        .header(core.join("lb/decap_native.h").display().to_string())
         .header(core.join("rtt/native.h").display().to_string())
         .header(core.join("stack/layers_native.h").display().to_string())
         .header(core.join("socket/lowat_native.h").display().to_string())
@@ -132,12 +134,12 @@ fn main() {
         .header(core.join("response/slot_native.h").display().to_string())
         .header(core.join("lb/steer_native.h").display().to_string())
         .header(core.join("clock/sync_native.h").display().to_string())
-        .allowlist_function("dwell_(balance|native|slots|layers|lowat|quic_lb|steer|sync)_.*")
+        .allowlist_function("dwell_(balance|decap|native|slots|layers|lowat|quic_lb|steer|sync)_.*")
         .allowlist_type(
             "dwell_(native|slots|slot_bucket|layers|stack_layer|stack_segment|stack_ends|byte_trace|stack_hop|stack_hop_time|device_point|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|content|way|rtt_program|group|group_key|prefix|prefix_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_type(
-            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|pending|vip_filter|real|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",
+            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|pending|tunnel_end|vip_filter|real|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",
         )
         .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
         .allowlist_type("dwell_(heavy|heavy_config|heavy_client|load_result|overload_config|server_load)")

@@ -189,8 +189,13 @@ impl Scene {
 
     /// Runs `dwell lb decap` on each server.
     pub fn decapsulate(&self) -> Vec<Process> {
+        self.decapsulate_with(&[])
+    }
+
+    /// Runs `dwell lb decap` with these options on each server.
+    pub fn decapsulate_with(&self, options: &[&str]) -> Vec<Process> {
         let start = |server: &Server| {
-            let process = spawn(&server.namespace, DWELL, &["lb", "decap", "eth0"]);
+            let process = spawn(&server.namespace, DWELL, &[&["lb", "decap", "eth0"], options].concat());
             eventually("packets are decapsulated", || links(process.id()) > 0);
             process
         };

@@ -321,6 +321,35 @@ fn root_tunnels_end_at_backends_that_decapsulate_them() {
 }
 
 #[test]
+fn root_a_tunnel_leads_to_listed_vips_from_listed_balancers_alone() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("listed", 1);
+    scene.configure("", "forward = \"ipip\"", &[0]);
+    scene.run();
+    // The balancer's outer headers come from 172.16.0.0/16, unless it is configured otherwise.
+    for (options, refused) in [
+        (&["--vip", "198.51.100.2"][..], Some("to inner addresses that are no VIPs, dropped")),
+        (&["--from", "10.0.0.0/8"], Some("from senders that --from does not name, passed on unchanged")),
+        (&["--vip", "198.51.100.0/24", "--from", "10.0.0.0/8", "--from", "172.16.0.0/16"], None),
+        (&[], None),
+    ] {
+        let decap = scene.decapsulate_with(options).remove(0);
+        assert_eq!(scene.connect().is_err(), refused.is_some(), "{options:?}");
+        let run = decap.interrupt();
+        assert_eq!(run.status, Some(0), "{run}");
+        match refused {
+            Some(reason) => assert!(run.stderr.contains(reason), "{options:?}: {run}"),
+            None => assert!(!run.stderr.contains("not decapsulated so far"), "{options:?}: {run}"),
+        }
+    }
+    let defaults = "any address of this host (--vip names the VIPs alone), from any sender";
+    let wrong = spawn(&scene.servers[0].namespace, DWELL, &["lb", "decap", "eth0", "--duration", "100ms"]).end();
+    assert!(wrong.stderr.contains(defaults), "{wrong}");
+}
+
+#[test]
 fn root_a_dry_run_shows_where_packets_go() {
     if skipped() {
         return;

@@ -6,6 +6,7 @@
 #define DWELL_LB_BALANCE_H
 
 #include "lb/embed.h"
+#include "lb/budget.h"
 #include "lb/select.h"
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
@@ -85,9 +86,20 @@ static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision,
 	return decision->verdict = DWELL_VERDICT_DROP;
 }
 
+/* Returns true if a packet may be answered by ICMP: its sender is a single host (RFC 1122 section 3.2.2), and the budget
+ * of this enum dwell_budget_kind has an answer left.
+ */
+static __always_inline int dwell_may_answer(void *embedder, const struct dwell_packet *packet, __u32 kind, int dry_run)
+{
+	struct dwell_budget *budget = dwell_budget_at(embedder, kind);
+
+	return budget && !dwell_is_no_host(packet->direction & 1 ? &packet->key.b : &packet->key.a) &&
+	       dwell_budget_spend(budget, dwell_zero_clock_s(embedder), DWELL_ANSWERS_PER_S, dry_run);
+}
+
 /* Sends the packet to decision->real. Returns an enum dwell_verdict. */
 static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder, const struct dwell_packet *packet,
-						__u32 ingress, struct dwell_decision *decision)
+						__u32 ingress, int dry_run, struct dwell_decision *decision)
 {
 	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
 	const struct dwell_real *real = dwell_real_at(embedder, decision->real);
@@ -108,6 +120,8 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		/* an error is not answered by an error (RFC 1122 section 3.2.2) */
 		if (decision->reason == DWELL_REASON_QUOTED)
 			return dwell_balance_drop(decision, DWELL_REASON_TOO_BIG);
+		if (!dwell_may_answer(embedder, packet, DWELL_BUDGET_TOO_BIG, dry_run))
+			return dwell_balance_drop(decision, DWELL_REASON_UNANSWERED);
 		if (real->mtu <= outer_bytes || !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
 			return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
 		decision->reason = DWELL_REASON_TOO_BIG;
@@ -146,7 +160,7 @@ static __always_inline void dwell_balance_load(void *embedder, const struct dwel
 /* Handles a packet that neither belongs to a flow nor quotes a packet of one. */
 static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct dwell_table *table,
 						      const struct dwell_packet *packet, __u32 reading, __u32 ingress,
-						      struct dwell_decision *decision)
+						      int dry_run, struct dwell_decision *decision)
 {
 	__u32 kind = dwell_reading_of(reading);
 
@@ -158,6 +172,8 @@ static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct
 	else if (kind == DWELL_READ_MALFORMED && dwell_is_vip(table->embedder, packet))
 		return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
 	else if (kind == DWELL_READ_PING && dwell_is_vip(table->embedder, packet)) {
+		if (!dwell_may_answer(table->embedder, packet, DWELL_BUDGET_PING, dry_run))
+			return dwell_balance_drop(decision, DWELL_REASON_UNANSWERED);
 		if (!dwell_balance_ping(frame, dwell_reading_l4(reading)))
 			return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
 		decision->reason = DWELL_REASON_PING;
@@ -201,7 +217,7 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 		reading = dwell_balance_parse_unusual(frame, packet);
 	if (dwell_unlikely(dwell_reading_of(reading) != DWELL_READ_PLAIN &&
 			   dwell_reading_of(reading) != DWELL_READ_QUOTE))
-		return dwell_balance_unbalanced(frame, table, packet, reading, ingress, decision);
+		return dwell_balance_unbalanced(frame, table, packet, reading, ingress, dry_run, decision);
 	if (!dwell_may_be_vip(table->embedder, packet)) {
 		decision->reason = DWELL_REASON_NOT_VIP;
 		return decision->verdict = DWELL_VERDICT_PASS;
@@ -221,7 +237,7 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 		return decision->verdict = DWELL_VERDICT_PASS;
 	if (!packet->lb.real)
 		return dwell_balance_drop(decision, DWELL_REASON_NO_BACKEND);
-	dwell_balance_forward(frame, table, packet, ingress, decision);
+	dwell_balance_forward(frame, table, packet, ingress, dry_run, decision);
 	if (!dry_run && decision->verdict != DWELL_VERDICT_DROP)
 		dwell_balance_load(table->embedder, packet);
 	return decision->verdict;

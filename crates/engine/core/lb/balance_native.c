@@ -1,36 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "lb/balance_native.h"
 
+#include "lb/frame_native.h"
 #include "response/slot_hooks.h"
 
 #include "lb/balance.h"
-
-/* A frame in a larger buffer, so that it can grow. */
-struct framed {
-	struct dwell_frame frame;
-	const char *first;
-};
-
-static __always_inline void *dwell_frame_data(struct dwell_frame *frame)
-{
-	return (void *)frame->data;
-}
-
-static __always_inline const void *dwell_frame_end(struct dwell_frame *frame)
-{
-	return frame->end;
-}
-
-static __always_inline int dwell_frame_grow(struct dwell_frame *frame, int bytes)
-{
-	struct framed *framed = (void *)frame;
-	const char *data = frame->data;
-
-	if (data - framed->first < bytes)
-		return 0;
-	frame->data = data - bytes;
-	return 1;
-}
 
 static __always_inline int dwell_frame_cut(struct dwell_frame *frame, __u32 bytes)
 {
@@ -96,6 +70,13 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 	(void)embedder;
 	(void)number;
 	return 0;
+}
+
+static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return kind < DWELL_BUDGETS ? &balancer->budgets[kind] : 0;
 }
 
 static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
@@ -276,10 +257,10 @@ static __always_inline dwell_selection dwell_balance_select_again(struct dwell_t
 }
 
 static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, struct dwell_table *table,
-						   const struct dwell_packet *packet, __u32 ingress,
+						   const struct dwell_packet *packet, __u32 ingress, int dry_run,
 						   struct dwell_decision *decision)
 {
-	return dwell_balance_send(frame, table->embedder, packet, ingress, decision);
+	return dwell_balance_send(frame, table->embedder, packet, ingress, dry_run, decision);
 }
 
 static __always_inline int dwell_balance_ping(struct dwell_frame *frame, __u32 l4_offset)
@@ -296,7 +277,7 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
 			   int dry_run, struct dwell_decision *decision)
 {
 	const char *first = (const char *)data - DWELL_BALANCE_HEADROOM;
-	struct framed framed = {{data, (const char *)data + *bytes}, first};
+	struct dwell_framed framed = {{data, (const char *)data + *bytes}, first};
 	struct dwell_clock clock = {time_ns};
 	struct dwell_table table = table_of(&balancer->slots, &clock);
 	struct dwell_packet packet;

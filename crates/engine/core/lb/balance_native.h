@@ -22,6 +22,7 @@ struct dwell_balancer {
 	struct dwell_slots slots; /* first, as the embedder of a table is a struct dwell_slots */
 	struct dwell_balance_config config;
 	__u64 reason[DWELL_REASONS];
+	struct dwell_budget budgets[DWELL_BUDGETS];
 	const struct dwell_named_vip *vips;
 	const struct dwell_real *reals; /* by number, from 0; number 0 is unused */
 	const __u32 *const *tables;     /* by the VIP's number; each is as long as its VIP says */

@@ -128,7 +128,20 @@ enum dwell_reason {
 	DWELL_REASON_MALFORMED,  /* cut off, or a length contradicts itself */
 	DWELL_REASON_NO_ROOM,    /* the driver left no room for outer headers */
 	DWELL_REASON_UNROUTABLE, /* a short header without a server's connection ID */
+	DWELL_REASON_UNANSWERED, /* the answers of this second are spent, or its sender is no single host */
 	DWELL_REASONS,
+};
+
+/* What has a budget per second and CPU (lb/budget.h). */
+enum dwell_budget_kind {
+	DWELL_BUDGET_PING,
+	DWELL_BUDGET_TOO_BIG,
+	DWELL_BUDGETS,
+};
+
+struct dwell_budget {
+	__u32 second; /* in which `spent` counts */
+	__u32 spent;
 };
 
 struct dwell_balance_counters {
@@ -139,12 +152,18 @@ struct dwell_balance_counters {
 
 /* What a backend's end of the tunnel did with a packet. Each has a counter. */
 enum dwell_decap {
-	DWELL_DECAP_OTHER, /* not for this end: passed on unchanged */
+	/* passed on unchanged */
+	DWELL_DECAP_OTHER,  /* not for this end */
+	DWELL_DECAP_SENDER, /* its sender is not listed: the host may have a tunnel of its own to it */
+	/* unwrapped */
 	DWELL_DECAP_IPIP,
 	DWELL_DECAP_GUE,
-	DWELL_DECAP_MARKED,    /* unwrapped, and congestion on the path was marked in the inner packet */
-	DWELL_DECAP_CONGESTED, /* dropped, as the inner packet cannot carry the congestion mark */
-	DWELL_DECAP_MALFORMED, /* dropped */
+	DWELL_DECAP_MARKED, /* from either, and congestion on the path was marked in the inner packet */
+	/* dropped */
+	DWELL_DECAP_CONGESTED, /* the inner packet cannot carry the congestion mark */
+	DWELL_DECAP_MALFORMED, /* it does not match its lengths, or is not IP */
+	DWELL_DECAP_SPECIAL,   /* its inner destination is loopback, link-local, multicast or the like */
+	DWELL_DECAP_NOT_VIP,   /* its inner destination is not listed */
 	DWELL_DECAPS,
 };
 

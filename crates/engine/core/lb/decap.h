@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A backend's end of the balancer's tunnel: unwraps packets that are addressed to this host. The outer UDP checksum is
- * ignored, as the inner packet has its own.
+/* A backend's end of the balancer's tunnel: unwraps packets that are addressed to this host, if a listed sender sends
+ * them and the inner packet is for a listed VIP. The outer UDP checksum is ignored, as the inner packet has its own.
  */
 #ifndef DWELL_LB_DECAP_H
 #define DWELL_LB_DECAP_H
@@ -30,7 +30,22 @@ struct dwell_tunnel {
 	__u32 room;   /* bytes of IP that the tunnel carries */
 	__u32 ecn;    /* of the outer header */
 	__u32 kind;   /* enum dwell_decap */
+	struct dwell_address src, dst;
 };
+
+/* Returns true if a list has the address, whose longest prefix there is given as lb/decap_embed.h says. An IPv6 prefix
+ * that contains ::ffff:0:0/96, such as ::/0, is not one of IPv4.
+ */
+static __always_inline int dwell_is_listed(const struct dwell_address *address, __u32 bits)
+{
+	return dwell_is_v4(address) ? bits > 96 : !!bits;
+}
+
+/* Returns true if a packet with this enum dwell_decap goes no further. */
+static __always_inline int dwell_decap_drops(__u32 decap)
+{
+	return decap >= DWELL_DECAP_CONGESTED;
+}
 
 /* Recognizes IP in IP, and UDP to the port of GUE. */
 static __always_inline void dwell_tunnel_of(const void *data, const void *end, __u32 at, __u32 proto, __u32 room,
@@ -56,30 +71,32 @@ static __always_inline void dwell_tunnel_of(const void *data, const void *end, _
 }
 
 /* Reads outer headers without options, as balancers write them. */
-static __always_inline void dwell_tunnel_read(const void *data, const void *end, __u16 gue_port,
+static __always_inline void dwell_tunnel_read(const void *data, const void *end, void *embedder, __u16 gue_port,
 					      struct dwell_tunnel *tunnel)
 {
 	const struct dwell_ethernet *eth = data;
 	const struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
 	const struct dwell_ipv6 *ip6 = data + DWELL_IP_OFFSET;
-	struct dwell_address dst;
 
 	if ((void *)(ip + 1) > end)
 		return;
 	if (eth->type == DWELL_ETH_IPV4) {
 		__u32 bytes = dwell_ntohs(ip->total_length);
 
-		dst = dwell_address_v4(ip->dst);
+		tunnel->src = dwell_address_v4(ip->src);
+		tunnel->dst = dwell_address_v4(ip->dst);
 		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) ||
-		    !dwell_is_local_address(&dst))
+		    !dwell_is_local_address(embedder, &tunnel->dst))
 			return;
 		tunnel->ecn = ip->tos & DWELL_ECN_MASK;
 		dwell_tunnel_of(data, end, DWELL_IP_OFFSET + sizeof(*ip), ip->proto, bytes - sizeof(*ip), gue_port,
 				tunnel);
 	} else if (eth->type == DWELL_ETH_IPV6 && (void *)(ip6 + 1) <= end) {
-		dst.high = ip6->dst_high;
-		dst.low = ip6->dst_low;
-		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_local_address(&dst))
+		tunnel->src.high = ip6->src_high;
+		tunnel->src.low = ip6->src_low;
+		tunnel->dst.high = ip6->dst_high;
+		tunnel->dst.low = ip6->dst_low;
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_local_address(embedder, &tunnel->dst))
 			return;
 		tunnel->ecn = ip6->version_class_flow >> 12 & DWELL_ECN_MASK;
 		dwell_tunnel_of(data, end, DWELL_IP_OFFSET + sizeof(*ip6), ip6->next, dwell_ntohs(ip6->payload_length),
@@ -128,17 +145,47 @@ static __always_inline __u16 dwell_inner_type(const void *data, const void *end,
 	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room ? DWELL_ETH_IPV6 : 0;
 }
 
+/* Returns true for an address towards which nothing is unwrapped, whatever is listed. */
+static __always_inline int dwell_is_special(const struct dwell_address *address)
+{
+	return dwell_is_no_host(address) || dwell_is_link_local(address);
+}
+
+/* Decides whether an inner packet of this EtherType may reach the host. Returns the enum dwell_decap of a refusal; 0 if
+ * it may. IPv4 addresses in IPv6 (::ffff:a.b.c.d) are refused, so that the list means what it says.
+ */
+static __always_inline __u32 dwell_inner_refused(const void *data, const void *end, void *embedder, __u16 type)
+{
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, DWELL_DECAP_MALFORMED);
+	struct dwell_address dst;
+
+	if (type == DWELL_ETH_IPV4) {
+		dst = dwell_address_v4(ip->dst);
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, DWELL_DECAP_MALFORMED);
+		dst.high = ip6->dst_high;
+		dst.low = ip6->dst_low;
+		if (dwell_is_v4(&dst))
+			return DWELL_DECAP_SPECIAL;
+	}
+	if (dwell_is_special(&dst))
+		return DWELL_DECAP_SPECIAL;
+	return dwell_is_listed(&dst, dwell_decap_vip_bits(embedder, &dst)) ? 0 : DWELL_DECAP_NOT_VIP;
+}
+
 /* Unwraps one packet. Returns an enum dwell_decap. */
-static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, __u16 gue_port)
+static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, void *embedder, __u16 gue_port)
 {
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
 	struct dwell_tunnel tunnel = {};
 	struct dwell_link old, *link;
-	__u32 changed = 0;
+	__u32 changed = 0, refused;
 
-	dwell_tunnel_read(data, end, gue_port, &tunnel);
+	dwell_tunnel_read(data, end, embedder, gue_port, &tunnel);
 	if (!tunnel.bytes)
 		return DWELL_DECAP_OTHER;
+	if (!dwell_is_listed(&tunnel.src, dwell_decap_sender_bits(embedder, &tunnel.src)))
+		return DWELL_DECAP_SENDER;
 	if (data + sizeof(old) > end)
 		return DWELL_DECAP_OTHER;
 	old = *(const struct dwell_link *)data;
@@ -152,6 +199,9 @@ static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, __u16 gue_por
 	link->type = dwell_inner_type(link, dwell_frame_end(frame), &tunnel);
 	if (!link->type)
 		return DWELL_DECAP_MALFORMED;
+	refused = dwell_inner_refused(link, dwell_frame_end(frame), embedder, link->type);
+	if (refused)
+		return refused;
 	if (!dwell_ecn_hand_on(link, dwell_frame_end(frame), tunnel.ecn, &changed))
 		return DWELL_DECAP_CONGESTED;
 	return changed ? DWELL_DECAP_MARKED : tunnel.kind;

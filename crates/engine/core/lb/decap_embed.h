@@ -10,6 +10,12 @@
 struct dwell_address;
 
 /* Returns true if a tunnel may end at this address of the host. */
-static __always_inline int dwell_is_local_address(const struct dwell_address *address);
+static __always_inline int dwell_is_local_address(void *embedder, const struct dwell_address *address);
+
+/* Returns the length of the longest listed prefix of VIPs that contains the address, in bits of 128, plus 1; 0: none. */
+static __always_inline __u32 dwell_decap_vip_bits(void *embedder, const struct dwell_address *address);
+
+/* The same for the listed prefixes of senders of outer packets. */
+static __always_inline __u32 dwell_decap_sender_bits(void *embedder, const struct dwell_address *address);
 
 #endif

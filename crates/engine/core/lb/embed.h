@@ -13,6 +13,7 @@
 
 struct dwell_address;
 struct dwell_balance_config;
+struct dwell_budget;
 struct dwell_cid_entry;
 struct dwell_decision;
 struct dwell_heavy;
@@ -56,6 +57,9 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 /* Returns where this CPU counts what a real was sent; null: it is not counted. */
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number);
 
+/* Returns this CPU's budget by its enum dwell_budget_kind. Null: nothing is allowed. */
+static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind);
+
 /* Steps that BPF verifies apart. Each is the core function that is named, or a call of it. */
 
 /* dwell_lb_parse_unusual(): reads a packet that the fast path could not. Returns a DWELL_READING(). */
@@ -74,7 +78,7 @@ static __always_inline __u64 dwell_balance_select_again(struct dwell_table *tabl
 
 /* dwell_balance_send(): wraps and sends a packet to decision->real. Returns an enum dwell_verdict. */
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
-						   const struct dwell_packet *packet, __u32 ingress,
+						   const struct dwell_packet *packet, __u32 ingress, int dry_run,
 						   struct dwell_decision *decision);
 
 /* dwell_reply_ping(): turns an echo request into its reply. Returns false if it is cut off. */

@@ -1,5 +1,6 @@
 //! The balancer's data plane: VIPs, reals (the backends behind them), and decisions on packets.
 
+mod decap;
 mod native;
 mod outcome;
 mod zero_rtt;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi;
 
+pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
 pub use native::{Balancer, maybe_bit, slot_bytes};
 pub use outcome::{CidEvent, Counters, Decision, Reason, Verdict};
 pub use zero_rtt::{ServerId, ServerSlots, ZeroServer, ZeroState, ZeroVip};

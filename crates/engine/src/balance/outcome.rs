@@ -49,6 +49,8 @@ counters! {
     NoRoom = DWELL_REASON_NO_ROOM, "no-room";
     /// Dropped: the connection ID names no backend, in a packet that must have one.
     Unroutable = DWELL_REASON_UNROUTABLE, "unroutable";
+    /// Dropped: an ICMP answer was due, but those of this second are spent, or the sender is no single host.
+    Unanswered = DWELL_REASON_UNANSWERED, "unanswered";
 }
 
 counters! {

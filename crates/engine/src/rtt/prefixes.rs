@@ -1,14 +1,13 @@
 //! A list of prefixes with names, of which the longest that contains an address counts.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 use thiserror::Error;
+use zerocopy::FromBytes;
 
 use super::Prefix;
+use crate::abi;
 
 /// Prefixes and their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,9 +38,7 @@ impl Prefixes {
             }
             let fail = |what: String| PrefixesError { line: number + 1, what };
             let (prefix, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let net = prefix.parse::<IpNet>().or_else(|_| prefix.parse::<IpAddr>().map(IpNet::from));
-            let net = net.map_err(|_| fail(format!("'{prefix}' is not an IP address or network")))?;
-            let prefix = Prefix::canonical(net);
+            let prefix: Prefix = prefix.parse().map_err(fail)?;
             let name = if name.is_empty() { prefix.to_string() } else { name.trim().to_owned() };
             if name.chars().any(char::is_control) {
                 return Err(fail("the name has a control character".into()));
@@ -70,6 +67,16 @@ impl Prefixes {
     }
 }
 
+impl FromStr for Prefix {
+    type Err = String;
+
+    /// Parses a network, or an address as a prefix of all its bits.
+    fn from_str(text: &str) -> Result<Prefix, String> {
+        let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        net.map(Prefix::canonical).map_err(|_| format!("'{text}' is not an IP address or network"))
+    }
+}
+
 impl Prefix {
     /// Returns the prefix of a network, as one of IPv4 if all its addresses are IPv4 addresses mapped to IPv6.
     fn canonical(net: IpNet) -> Prefix {
@@ -77,11 +84,14 @@ impl Prefix {
         Prefix { address, bits: bits - (net.max_prefix_len() - if address.is_ipv4() { 32 } else { 128 }) }
     }
 
-    /// Returns the first address as IPv6, with IPv4 as ::ffff:a.b.c.d, and the length in bits of 128.
-    pub fn mapped(&self) -> (Ipv6Addr, u8) {
-        match self.address {
-            IpAddr::V4(v4) => (v4.to_ipv6_mapped(), self.bits + 96),
-            IpAddr::V6(v6) => (v6, self.bits),
-        }
+    /// Converts to the core's format, where IPv4 is ::ffff:a.b.c.d: the key of a trie, and what it leads to.
+    pub fn to_core(&self) -> (abi::dwell_prefix_key, abi::dwell_prefix) {
+        let (address, bits) = match self.address {
+            IpAddr::V4(v4) => (v4.to_ipv6_mapped().octets(), self.bits + 96),
+            IpAddr::V6(v6) => (v6.octets(), self.bits),
+        };
+        let key = abi::dwell_prefix_key { bits: bits.into(), address };
+        let address = abi::dwell_address::read_from_bytes(&address).expect("16 bytes");
+        (key, abi::dwell_prefix { address, bits: bits.into(), reserved: 0 })
     }
 }

@@ -144,6 +144,13 @@ struct {
 	__uint(max_entries, 1);
 } zero_work SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_budget);
+	__uint(max_entries, DWELL_BUDGETS);
+} budgets SEC(".maps");
+
 /* Shows user space whether it can use these maps as they are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -194,6 +201,11 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&real_counts, &number);
+}
+
+static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind)
+{
+	return bpf_map_lookup_elem(&budgets, &kind);
 }
 
 static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
@@ -327,12 +339,12 @@ __noinline __u64 select_again(struct dwell_packet *packet, __u32 slot_index, int
 	return dwell_select_again(&table, packet, slot_index, dry_run);
 }
 
-__noinline __u32 forward(dwell_context *context, const struct dwell_packet *packet, __u32 ingress,
+__noinline __u32 forward(dwell_context *context, const struct dwell_packet *packet, __u32 ingress, int dry_run,
 			 struct dwell_decision *decision)
 {
 	if (!packet || !decision)
 		return DWELL_VERDICT_DROP;
-	return dwell_balance_send(context, 0, packet, ingress, decision);
+	return dwell_balance_send(context, 0, packet, ingress, dry_run, decision);
 }
 
 __noinline __u64 zero_vip(const struct dwell_packet *packet)
@@ -503,10 +515,10 @@ static __always_inline dwell_selection dwell_balance_select_again(struct dwell_t
 }
 
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
-						   const struct dwell_packet *packet, __u32 ingress,
+						   const struct dwell_packet *packet, __u32 ingress, int dry_run,
 						   struct dwell_decision *decision)
 {
-	return forward(frame, packet, ingress, decision);
+	return forward(frame, packet, ingress, dry_run, decision);
 }
 
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset)

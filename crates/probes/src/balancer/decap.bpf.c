@@ -4,6 +4,7 @@
 
 #include "frame_xdp.bpf.h"
 
+#include "base/aggregate.h"
 #include "lb/decap.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -18,6 +19,15 @@ struct {
 	__uint(max_entries, 1);
 } own SEC(".maps");
 
+/* Prefixes of inner destinations, and of senders of outer packets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dwell_prefix_key);
+	__type(value, struct dwell_prefix);
+	__uint(max_entries, 65536);
+} vips SEC(".maps"), senders SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -25,9 +35,29 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-static __always_inline int dwell_is_local_address(const struct dwell_address *address)
+static __always_inline int dwell_is_local_address(void *embedder, const struct dwell_address *address)
 {
 	return !!bpf_map_lookup_elem(&own, address);
+}
+
+static __always_inline __u32 longest(void *trie, const struct dwell_address *address)
+{
+	struct dwell_prefix_key whole = {.bits = 128};
+	const struct dwell_prefix *listed;
+
+	__builtin_memcpy(whole.address, address, sizeof(whole.address));
+	listed = bpf_map_lookup_elem(trie, &whole);
+	return listed ? listed->bits + 1 : 0;
+}
+
+static __always_inline __u32 dwell_decap_vip_bits(void *embedder, const struct dwell_address *address)
+{
+	return longest(&vips, address);
+}
+
+static __always_inline __u32 dwell_decap_sender_bits(void *embedder, const struct dwell_address *address)
+{
+	return longest(&senders, address);
 }
 
 SEC("xdp")
@@ -37,8 +67,8 @@ int decapsulate(struct xdp_md *xdp)
 	__u32 zero = 0, did;
 
 	counted = bpf_map_lookup_elem(&counters, &zero);
-	did = dwell_decapsulate(xdp, program.gue_port);
+	did = dwell_decapsulate(xdp, 0, program.gue_port);
 	if (counted && did < DWELL_DECAPS)
 		counted->value[did]++;
-	return did == DWELL_DECAP_CONGESTED || did == DWELL_DECAP_MALFORMED ? XDP_DROP : XDP_PASS;
+	return dwell_decap_drops(did) ? XDP_DROP : XDP_PASS;
 }

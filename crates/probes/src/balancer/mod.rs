@@ -9,10 +9,10 @@ mod pins;
 mod plane;
 mod zero_rtt;
 
-pub use decap::{Decap, DecapCounters};
+pub use decap::Decap;
 pub use dwell_engine::balance::{
-    CidEvent, Counters, Decision, Forward, Load, Mac, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey,
-    ZeroServer, ZeroVip,
+    CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Load, Mac, NextHop, Protocol, Real,
+    Reason, ServerId, Verdict, Vip, VipKey, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;

@@ -23,7 +23,7 @@ use nix::{
 use super::{Answer, Capability, Fact, devices::program_info};
 use crate::{
     Error, Hook, Interface, TcHookKind, attach,
-    balancer::{Decap, Plane, PlaneOptions},
+    balancer::{Decap, DecapRules, Plane, PlaneOptions},
     clock,
     error::io_error,
     load, response,
@@ -113,7 +113,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     answers.insert(Fact::StackProgram, stack());
     answers.insert(Fact::ClockPrograms, of_loading(clock::try_programs()));
     answers.insert(Fact::BalancerProgram, balancer());
-    answers.insert(Fact::DecapProgram, of_loading(Decap::load(&[], 0)));
+    answers.insert(Fact::DecapProgram, of_loading(Decap::load(&DecapRules::default())));
     answers
 }
 

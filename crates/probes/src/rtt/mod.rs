@@ -144,7 +144,7 @@ impl Probe {
         if let Some(aggregate) = &options.aggregate {
             let prefixes = probe.map("prefixes");
             for prefix in aggregate.prefixes.iter() {
-                let (key, value) = listed(prefix);
+                let (key, value) = prefix.to_core();
                 prefixes
                     .update(key.as_bytes(), value.as_bytes(), MapFlags::ANY)
                     .map_err(failed("write", "prefixes"))?;
@@ -268,15 +268,6 @@ impl Probe {
         let given = self.extension.given.to_ne_bytes();
         self.map(FREED_GIVEN).update(&[0; 4], &given, MapFlags::ANY).map_err(failed("write", "freed_given"))
     }
-}
-
-/// A prefix for the kernel's trie.
-fn listed(prefix: &Prefix) -> (abi::dwell_prefix_key, abi::dwell_prefix) {
-    let (address, bits) = prefix.mapped();
-    let address = address.octets();
-    let key = abi::dwell_prefix_key { bits: bits.into(), address };
-    let address = abi::dwell_address::read_from_bytes(&address).expect("16 bytes");
-    (key, abi::dwell_prefix { address, bits: bits.into(), reserved: 0 })
 }
 
 /// Decodes the key of a group; `None` of bytes that the kernel did not write.

@@ -2,11 +2,14 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Decap, DryRun, Forward, Plane, Protocol, Real, Reason, Verdict, Vip, VipKey};
+use dwell_probes::balancer::{
+    Decap, DecapOutcome, DryRun, Forward, Plane, Protocol, Real, Reason, Verdict, Vip, VipKey,
+};
 use dwell_testbed::skip::lacks_root;
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
 use crate::{
+    decap::rules,
     options,
     packets::{CLIENT_MAC, Client, GUE_PORT, OUR_MAC, REAL_MAC, address, checked, hop_less, inside, real, v4, v6},
 };
@@ -69,7 +72,7 @@ fn root_tunnels_carry_the_packet_with_a_hop_less() {
         let Some(mut plane) = plane(real(address(outer), forward, OUT)) else {
             return;
         };
-        let mut decap = Decap::load(&[address(outer)], GUE_PORT).unwrap();
+        let mut decap = Decap::load(&rules(outer)).unwrap();
         for client in [v4(), v6()] {
             let marked = Client { tos: 0b1011_1010, ..client };
             let options = Client {
@@ -409,7 +412,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
     let Some(mut plane) = plane(real(address("10.0.0.5"), Forward::Ipip, OUT)) else {
         return;
     };
-    let mut decap = Decap::load(&[address("10.0.0.5")], 0).unwrap();
+    let mut decap = Decap::load(&rules("10.0.0.5")).unwrap();
     // RFC 6040, figure 4: outer, inner, result.
     for (outer, inner, out) in [
         (0, 0, Some(0)),
@@ -437,7 +440,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
         }
     }
     let counters = decap.counters().unwrap();
-    assert_eq!((counters.marked, counters.congested), (6, 2));
+    assert_eq!((counters.get(DecapOutcome::Marked), counters.get(DecapOutcome::Congested)), (6, 2));
     // The inner packet must fit, and be what the header says.
     let frame = ask(&mut plane, &v4().data(50)).frame;
     let mut longer = frame.clone();
@@ -450,5 +453,5 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
     let mut elsewhere = frame.clone();
     elsewhere[33] ^= 1;
     assert_eq!(decap.process_frame(&elsewhere).unwrap(), Some(elsewhere));
-    assert_eq!(decap.counters().unwrap().malformed, 2);
+    assert_eq!(decap.counters().unwrap().get(DecapOutcome::Malformed), 2);
 }

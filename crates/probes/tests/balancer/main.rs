@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "BPF programs by their instructions")]
 
+mod answers;
 mod both;
 mod connections;
+mod decap;
 mod fixtures;
 mod flood;
 mod packets;

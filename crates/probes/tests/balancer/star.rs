@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
+use dwell_engine::rtt::Prefix;
 use dwell_probes::{
     Interface,
-    balancer::{Decap, NextHop},
+    balancer::{Decap, DecapRules, NextHop},
 };
 use dwell_testbed::{
     Namespace,
@@ -113,7 +114,13 @@ impl Star {
             let (ready, started) = std::sync::mpsc::channel();
             let (end, ends) = std::sync::mpsc::channel::<()>();
             server.spawn_thread(move || {
-                let mut decap = Decap::load(&[address(at + 3).into()], gue_port).unwrap();
+                let mut decap = Decap::load(&DecapRules {
+                    addresses: vec![address(at + 3).into()],
+                    gue_port,
+                    vips: vec![Prefix { address: VIP.into(), bits: 32 }],
+                    senders: DecapRules::ANYBODY.to_vec(),
+                })
+                .unwrap();
                 decap.attach(&Interface::find("eth0").unwrap()).unwrap();
                 ready.send(()).unwrap();
                 let _ = ends.recv();

@@ -1,9 +1,18 @@
 //! `dwell lb decap`.
 
-use std::{collections::BTreeSet, net::IpAddr, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::anyhow;
-use dwell_probes::{Interface, balancer::Decap};
+use dwell_engine::{balance::is_special, rtt::Prefix};
+use dwell_probes::{
+    Interface,
+    balancer::{Decap, DecapCounters, DecapOutcome, DecapRules},
+};
 use nix::ifaddrs::getifaddrs;
 
 use crate::{
@@ -16,16 +25,27 @@ use crate::{
 /// Decapsulate a balancer's packets on a backend whose kernel has no tunnel
 ///
 /// Runs on a backend until Ctrl-C: decapsulates IPIP and GUE packets to an address of the interface, and passes the
-/// inner packets to this host. The VIP must be an address of the host too, on a device that does not answer ARP for
-/// it: `ip address add VIP/32 dev lo`.
+/// inner packets to this host if they are for a VIP. The VIP must be an address of the host too, on a device that does
+/// not answer ARP for it: `ip address add VIP/32 dev lo`. Packets to other addresses are dropped, and those of other
+/// senders than --from names are left to the host's own tunnels; both are counted, and reported as they come.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell lb decap eth0
+  dwell lb decap eth0 --vip 192.0.2.10 --from 172.16.0.0/16
   dwell lb decap eth0 --address 10.0.0.2 --gue-port 6080")]
 pub struct Args {
     /// The interface that receives the balancer's packets
     interface: String,
+
+    /// VIP whose packets are decapsulated, or a network of VIPs; may be repeated
+    /// [default: the addresses of this host]
+    #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = vip)]
+    vip: Vec<Prefix>,
+
+    /// Network from which the balancers send, tunnel.source4 or tunnel.source6 of their configuration; may be
+    /// repeated [default: any]
+    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    from: Vec<Prefix>,
 
     /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses]
     #[arg(long, value_name = "ADDRESS")]
@@ -42,11 +62,15 @@ pub struct Args {
 
 /// The time between two checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
+/// The time between two readings of the host's addresses and of the counters.
+const REFRESH: Duration = Duration::from_secs(1);
+/// The shortest time between two reports of refused packets.
+const REPORT: Duration = Duration::from_secs(60);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interface = Interface::find(&args.interface)?;
     let addresses = match args.address.as_slice() {
-        [] => addresses_of(&args.interface)?,
+        [] => addresses_of(Some(&args.interface))?.into_iter().collect(),
         addresses => addresses.to_vec(),
     };
     if addresses.is_empty() {
@@ -56,31 +80,124 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let stop = Stop::listen(args.duration)?;
-    let mut decap = Decap::load(&addresses, args.gue_port)?;
+    let rules = DecapRules { addresses, gue_port: args.gue_port, vips: vips(args)?, senders: senders(args) };
+    let mut decap = Decap::load(&rules)?;
     decap.attach(&interface)?;
-    let list: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
-    tell(format_args!("decapsulating packets to {} on {}", list.join(", "), args.interface));
+    explain(args, &rules);
+    let mut refusals = Refusals::default();
+    let mut refreshed = Instant::now();
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
             return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
         }
+        if refreshed.elapsed() >= REFRESH {
+            refreshed = Instant::now();
+            // Addresses that cannot be read for a moment stay as they are.
+            if let (true, Ok(vips)) = (args.vip.is_empty(), vips(args)) {
+                decap.set_vips(&vips)?;
+            }
+            refusals.report(&decap.counters()?);
+        }
     }
     let counters = decap.counters()?;
     tell(format_args!(
-        "{} packets decapsulated from IPIP, {} from GUE; {} were malformed",
-        counters.ipip, counters.gue, counters.malformed
+        "{} packets decapsulated from IPIP, {} from GUE; {} were malformed{}",
+        counters.get(DecapOutcome::Ipip),
+        counters.get(DecapOutcome::Gue),
+        counters.get(DecapOutcome::Malformed),
+        Refusals::text(&counters).map(|text| format!("; {text}")).unwrap_or_default()
     ));
     Ok(Exit::Done)
 }
 
-fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Failure> {
+/// Parses a VIP.
+fn vip(text: &str) -> Result<Prefix, String> {
+    let prefix: Prefix = text.parse()?;
+    let is_single = prefix.bits == if prefix.address.is_ipv4() { 32 } else { 128 };
+    if is_single && is_special(prefix.address) {
+        return Err("it is a loopback, link-local, multicast, broadcast or unspecified address, and no VIP".into());
+    }
+    Ok(prefix)
+}
+
+/// Returns the VIPs of the command line; else the addresses of this host as they are now.
+fn vips(args: &Args) -> Result<Vec<Prefix>, Failure> {
+    if !args.vip.is_empty() {
+        return Ok(args.vip.clone());
+    }
+    let single = |address: IpAddr| Prefix { address, bits: if address.is_ipv4() { 32 } else { 128 } };
+    let own = addresses_of(None)?.into_iter().filter(|address| !is_special(*address));
+    Ok(own.map(single).collect())
+}
+
+fn senders(args: &Args) -> Vec<Prefix> {
+    match args.from.as_slice() {
+        [] => DecapRules::ANYBODY.to_vec(),
+        senders => senders.to_vec(),
+    }
+}
+
+fn explain(args: &Args, rules: &DecapRules) {
+    let list = |items: Vec<String>| items.join(", ");
+    let named = |prefixes: &[Prefix]| list(prefixes.iter().map(Prefix::to_string).collect());
+    let ends = list(rules.addresses.iter().map(IpAddr::to_string).collect());
+    let vips = match args.vip.as_slice() {
+        [] => "any address of this host (--vip names the VIPs alone)".into(),
+        vips => named(vips),
+    };
+    let senders = match args.from.as_slice() {
+        [] => "any sender (--from names the balancers' networks alone)".into(),
+        senders => named(senders),
+    };
+    tell(format_args!("decapsulating packets to {ends} on {} for {vips}, from {senders}", args.interface));
+}
+
+/// Packets that were not decapsulated although they came through a tunnel.
+#[derive(Default)]
+struct Refusals {
+    reported: u64,
+    last: Option<Instant>,
+}
+
+impl Refusals {
+    /// The outcomes, and what they mean.
+    const OUTCOMES: [(DecapOutcome, &str); 3] = [
+        (DecapOutcome::Sender, "from senders that --from does not name, passed on unchanged"),
+        (DecapOutcome::NotVip, "to inner addresses that are no VIPs, dropped"),
+        (DecapOutcome::Special, "to loopback, link-local, multicast or broadcast addresses, dropped"),
+    ];
+
+    /// Reports refused packets since the last time, now and then.
+    fn report(&mut self, counters: &DecapCounters) {
+        let refused = Refusals::OUTCOMES.iter().map(|(outcome, _)| counters.get(*outcome)).sum();
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= REPORT);
+        if refused == self.reported || !is_due {
+            return;
+        }
+        (self.reported, self.last) = (refused, Some(Instant::now()));
+        if let Some(text) = Refusals::text(counters) {
+            tell(text);
+        }
+    }
+
+    /// Describes all refused packets so far; `None` if there were none.
+    fn text(counters: &DecapCounters) -> Option<String> {
+        let refused = Refusals::OUTCOMES.iter().map(|(outcome, what)| (counters.get(*outcome), what));
+        let parts: Vec<_> =
+            refused.filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        (!parts.is_empty()).then(|| format!("packets not decapsulated so far: {}", parts.join("; ")))
+    }
+}
+
+/// Returns the addresses of an interface, or of all.
+fn addresses_of(interface: Option<&str>) -> Result<BTreeSet<IpAddr>, Failure> {
     let all = getifaddrs().map_err(|error| Failure::new(Exit::Host, error))?;
-    let ours = all.filter(|address| address.interface_name == interface).filter_map(|address| {
+    let wanted = |name: &str| interface.is_none_or(|wanted| wanted == name);
+    let ours = all.filter(|address| wanted(&address.interface_name)).filter_map(|address| {
         let storage = address.address?;
         let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
         v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
     });
-    let ours: BTreeSet<IpAddr> = ours.collect();
-    Ok(ours.into_iter().collect())
+    Ok(ours.collect())
 }
