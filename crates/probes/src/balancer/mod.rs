@@ -2,6 +2,7 @@
 //! directly (direct server return), and estimates the response latency of each backend on the way.
 
 mod decap;
+mod folder;
 mod maps;
 mod migrate;
 mod options;

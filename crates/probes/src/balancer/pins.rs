@@ -13,10 +13,11 @@ use dwell_engine::abi;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, OpenMapMut, Program, query::LinkTypeInfo};
 use nix::{
     fcntl::{Flock, FlockArg},
-    sys::statfs::{BPF_FS_MAGIC, statfs},
+    sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
 
 use super::{
+    folder::open_private,
     maps,
     migrate::Migration,
     options::PlaneOptions,
@@ -152,10 +153,11 @@ enum PinnedState {
 }
 
 impl Folder {
-    /// Creates the folder, and locks it against other processes.
+    /// Creates the folder, and locks it against other processes. Only its owner can open it, so that nobody else can hold
+    /// the lock.
     fn lock(path: &Path) -> Result<Folder, Error> {
-        fs::create_dir_all(path).map_err(|io| pin_error("create", path, io))?;
-        let file_system = statfs(path).map_err(|errno| pin_error("inspect", path, errno.into()))?;
+        let file = open_private(path)?;
+        let file_system = fstatfs(&file).map_err(|errno| pin_error("inspect", path, errno.into()))?;
         if file_system.filesystem_type() != BPF_FS_MAGIC {
             return Err(Error::Pin {
                 operation: "pin in",
@@ -164,7 +166,6 @@ impl Folder {
                 remedy: pin_remedy("name a folder below /sys/fs/bpf"),
             });
         }
-        let file = File::open(path).map_err(|io| pin_error("open", path, io))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| Error::Pin {
             operation: "take over",
             path: path.into(),
@@ -467,6 +468,6 @@ fn pin_error(operation: &'static str, path: &Path, io: io::Error) -> Error {
 }
 
 /// What to do where nothing can be pinned: `otherwise` if there is a BPF file system.
-fn pin_remedy(otherwise: &'static str) -> Cow<'static, str> {
+pub(super) fn pin_remedy(otherwise: &'static str) -> Cow<'static, str> {
     bpf_filesystem_remedy().map_or(otherwise.into(), Cow::Owned)
 }

@@ -482,7 +482,7 @@ mod tests {
         assert!(!balancer.is_possible());
         let text = balancer.text(false);
         assert!(text.contains("\nlb run "), "{text}");
-        assert!(text.contains("-> sudo mount -t bpf bpf /sys/fs/bpf"), "{text}");
+        assert!(text.contains("-> sudo mount -t bpf -o mode=0700 bpf /sys/fs/bpf"), "{text}");
         assert!(text.contains("\nworks: lb decap, lb check\n"), "{text}");
         assert!(!text.contains("rtt") && !text.contains("tcx attach  "), "{text}");
         assert!(only(&["lb", "decap"]).is_possible());

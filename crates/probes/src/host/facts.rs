@@ -142,7 +142,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::LockdownOff, "lockdown-off", "no lockdown of tracing", "boot with lockdown=integrity or without secure boot"),
     (Fact::UnprivilegedOff, "unprivileged-off", "unprivileged BPF off", "sudo sysctl -w kernel.unprivileged_bpf_disabled=2"),
     (Fact::MemoryLock, "memory-lock", "memory lock limit", "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)"),
-    (Fact::BpfFilesystem, "bpf-filesystem", "BPF filesystem", "sudo mount -t bpf bpf /sys/fs/bpf"),
+    (Fact::BpfFilesystem, "bpf-filesystem", "BPF filesystem", "sudo mount -t bpf -o mode=0700 bpf /sys/fs/bpf"),
     (Fact::Cgroup2, "cgroup2", "cgroup v2", "sudo mkdir -p /run/cgroup2 && sudo mount -t cgroup2 cgroup2 /run/cgroup2"),
     (Fact::Tracefs, "tracefs", "tracefs", "sudo mount -t tracefs tracefs /sys/kernel/tracing"),
     (Fact::TcProgram, "tc-program", "tc program", "a kernel built with CONFIG_BPF_SYSCALL=y and CONFIG_NET_CLS_BPF=y"),

@@ -3,7 +3,9 @@
 use std::{
     fs,
     io::Write,
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -399,4 +401,57 @@ fn root_pins_are_in_bpffs_or_nowhere() {
     let _ = fs::remove_dir(&folder);
     let message = failed.unwrap().to_string();
     assert!(message.contains("not in a BPF file system"), "{message}");
+}
+
+/// Tries to lock a folder as a user without privileges. Returns whether that was possible.
+fn stranger_locks(folder: &Path) -> bool {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "flock", "-n"]).arg(folder).arg("true");
+    command.output().unwrap().status.success()
+}
+
+#[test]
+fn root_a_stranger_cannot_hold_the_lock() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("lock") else {
+        return;
+    };
+    // A stranger must get as far as the folder itself: bpffs may be closed to all but root.
+    let path = std::env::temp_dir().join(format!("dwell-lock-{}", std::process::id()));
+    fs::create_dir(&path).unwrap();
+    assert!(stranger_locks(&path), "the oracle works");
+    fs::remove_dir(&path).unwrap();
+    let interface = Interface::find("lo").unwrap();
+    let plane = folder.0.join("plane");
+    fs::create_dir(&plane).unwrap();
+    drop(Plane::run_at(&options(), &interface, &plane).unwrap());
+    assert!(!stranger_locks(&plane));
+    assert!(Plane::detach_at(&plane).unwrap());
+}
+
+#[test]
+fn root_pins_in_a_folder_of_others_are_not_taken_over() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("others") else {
+        return;
+    };
+    let interface = Interface::find("lo").unwrap();
+    let path = folder.0.join("plane");
+    let refusal = || Plane::run_at(&options(), &interface, &path).err().unwrap().to_string();
+    fs::create_dir(&path).unwrap();
+    chown(&path, Some(65534), None).unwrap();
+    assert!(refusal().contains("belongs to the user 65534"), "{}", refusal());
+    let detached = Plane::detach_at(&path).err().unwrap().to_string();
+    assert!(detached.contains("belongs to the user 65534"), "{detached}");
+    chown(&path, Some(0), None).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(refusal().contains("its mode 0777 lets its group or others write to it"), "{}", refusal());
+    fs::remove_dir(&path).unwrap();
+    symlink(folder.0.join("real"), &path).unwrap();
+    assert!(refusal().contains("it is a symbolic link"), "{}", refusal());
+    fs::remove_file(&path).unwrap();
 }
