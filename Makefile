@@ -102,6 +102,7 @@ install: ## what was built, and all that goes with it, below PREFIX (/usr/local)
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/} || exit; done
 	install -D -m 644 dist/dwell.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/dwell.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/grafana dist/grafana/*.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/prometheus dist/prometheus/*.yml
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dwell README.md CHANGELOG.md SECURITY.md
 	cp -R docs examples LICENSES $(DESTDIR)$(PREFIX)/share/doc/dwell
 	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell

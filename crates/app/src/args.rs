@@ -91,6 +91,28 @@ impl Format {
     }
 }
 
+/// What verbs write that can also run for their metrics or their exit status alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum FormatOrNone {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Jsonl,
+    /// Nothing on standard output; in a file one JSON object per line.
+    None,
+}
+
+impl FormatOrNone {
+    /// Returns the name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            FormatOrNone::Text => "text",
+            FormatOrNone::Jsonl => "jsonl",
+            FormatOrNone::None => "none",
+        }
+    }
+}
+
 /// One sampled byte in this many: a power of two from 64 to 16,777,216.
 pub fn sample_bytes(text: &str) -> Result<u32, String> {
     match text.parse::<u32>() {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_records::{Flush, Rotation, Sink};
+use dwell_records::{Entry, Flush, Output, Rotation, Sink, Source, entry};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -25,8 +25,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct WriteArgs {
-    /// Write records to this file instead of printing them. An existing file is continued; SIGHUP opens it anew, after
-    /// logrotate has moved it
+    /// Write records to this file instead of printing them, with --format none as jsonl. An existing file is continued;
+    /// SIGHUP opens it anew, after logrotate has moved it
     #[arg(short, long, value_name = "FILE", alias = "output")]
     pub write: Option<PathBuf>,
 
@@ -40,6 +40,15 @@ pub struct WriteArgs {
 }
 
 impl WriteArgs {
+    /// Returns the format of the records; `None` if nothing is to be written. The format `none` is about standard output:
+    /// a file that was asked for is to have records, so it gets JSON Lines.
+    pub fn format(&self, name: &str) -> Option<&'static Entry> {
+        match (&self.write, name) {
+            (Some(_), "none") => entry("jsonl"),
+            _ => entry(name),
+        }
+    }
+
     /// Opens the file; `None` if there is to be none.
     ///
     /// # Errors
@@ -56,6 +65,23 @@ impl WriteArgs {
             Failure::usage(anyhow!("cannot write to {}: {error}; nothing was started: {remedy}", path.display()))
         })?;
         Ok(Some(sink))
+    }
+
+    /// Opens the output of a verb: records of `source` in the format of this name, to the file or else to standard output.
+    /// With the format `none` and no file, nothing is written.
+    pub fn output(&self, format: &str, source: Source) -> Result<Output, Failure> {
+        match self.format(format) {
+            Some(format) => Ok(Output::new((format.new)(), self.open()?, source)),
+            None => Ok(Output::nothing()),
+        }
+    }
+
+    /// The same for a verb that starts a program, to which standard output belongs: to the file or else to standard error.
+    pub fn output_beside_program(&self, format: &str, source: Source) -> Result<Output, Failure> {
+        match self.format(format) {
+            Some(format) => Ok(Output::new((format.new)(), self.open_beside_program()?, source)),
+            None => Ok(Output::nothing()),
+        }
     }
 
     /// Opens the file, or else standard output.

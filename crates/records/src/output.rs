@@ -1,6 +1,6 @@
 //! A format and a sink, together.
 
-use crate::{Format, Record, Sink, SinkError, Source};
+use crate::{Flush, Format, Record, Sink, SinkError, Source};
 
 /// The output of a verb. After an error nothing more is written.
 pub struct Output {
@@ -13,6 +13,16 @@ impl Output {
     /// Writes records of `source` to `sink` in `format`.
     pub fn new(format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
         Output { format, sink, source }
+    }
+
+    /// Creates an output that drops every record.
+    pub fn nothing() -> Output {
+        struct Nothing;
+        impl Format for Nothing {
+            fn write(&mut self, _record: &Record<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+        }
+        let sink = Sink::new("nothing", Box::new(std::io::sink()), Flush::Full);
+        Output { format: Box::new(Nothing), sink, source: Source::default() }
     }
 
     /// The source, for changes: the next interface of a capture, a fresh offset of the clock.

@@ -8,6 +8,7 @@ mod live;
 mod metrics;
 mod replay_output;
 mod stack;
+mod stack_metrics;
 
 pub use capture::{Capture, interrupted};
 pub use cost::cost;
@@ -17,3 +18,4 @@ pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
 pub use stack::{StackArgs, host_name};
+pub use stack_metrics::StackMetrics;

@@ -269,15 +269,23 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
     }
     let lab = line("fleet-t4");
     let office = Office::new(Lab::address_v4(Role::Vantage).into());
-    let collector = office.collect(lab.vantage(), &[]);
+    let (file, moved) = (office.path("paths.jsonl"), office.path("paths.jsonl.1"));
+    let collector = office.collect(lab.vantage(), &["-w", file.to_str().unwrap()]);
     let a = office.agent(lab.client(), "a", &[]);
     let b = office.agent(lab.server(), "b", &[]);
     let mut chat = Chat::open(lab.client(), lab.server(), Lab::address_v4(Role::Server));
     office.waits_for_agents(2);
+    fs::rename(&file, &moved).unwrap();
+    collector.signal(Signal::SIGHUP);
     chat.say(100);
     ended(a, 0);
     ended(b, 0);
-    ended(collector, 0);
+    let run = ended(collector, 0);
+    // Without --format, the file has JSON Lines, and is opened anew when others have moved it.
+    assert_eq!(run.stdout, "", "{run}");
+    let written = objects(&fs::read_to_string(&file).unwrap());
+    assert!(written.iter().any(|object| object["segment"] == "network"), "{written:?}");
+    assert_eq!(written.last().unwrap()["type"], "collect.status");
     let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
     let figure = |figure| office.leg("network", "", figure).unwrap();
     let (least, mean, p50) = (figure("min(min_ns)"), figure("sum(sum_ns) / sum(count)"), figure("min(p50_ns)"));

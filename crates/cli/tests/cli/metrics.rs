@@ -1,6 +1,7 @@
 //! `--metrics`: what Prometheus reads.
 
 use std::{
+    collections::BTreeSet,
     io::{Read, Write},
     net::TcpStream,
 };
@@ -16,15 +17,22 @@ use crate::{
 const ADDRESS: &str = "127.0.0.1:9469";
 
 pub fn get(namespace: &Namespace, path: &str) -> String {
-    namespace
-        .enter(|| {
-            let mut stream = TcpStream::connect(ADDRESS).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        })
-        .unwrap()
+    namespace.enter(|| get_here(ADDRESS, path)).unwrap()
+}
+
+/// The same in this network namespace.
+pub fn get_here(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The names of the metrics of a page.
+fn names(page: &str) -> BTreeSet<String> {
+    let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    families.map(|family| family.split(' ').next().unwrap().to_owned()).collect()
 }
 
 /// The value of a series by its whole name; None if it is not there.
@@ -120,4 +128,43 @@ fn root_a_taken_address_is_told_before_anything_is_attached() {
     assert_eq!((second.status, second.stdout.as_str()), (Some(2), ""), "{second}");
     assert!(second.stderr.contains("cannot serve metrics on 127.0.0.1:9469"), "{second}");
     assert_eq!(first.interrupt().status, Some(0));
+}
+
+/// The names of metrics in a text, without the endings of a histogram's series.
+fn named_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let words = words.filter(|word| word.starts_with("dwell_"));
+    let bare = words.map(|word| {
+        let ending = ["_bucket", "_sum", "_count"].into_iter().find(|ending| word.ends_with(ending));
+        word.strip_suffix(ending.unwrap_or_default()).unwrap_or(word).to_owned()
+    });
+    bare.collect()
+}
+
+/// Fails unless each metric of a page is in the guide of its verb.
+pub fn are_documented(page: &str, verb: &str) {
+    let guide = read(&format!("docs/guide/{verb}.md"));
+    for name in names(page).into_iter().filter(|name| name.starts_with(&format!("dwell_{verb}_"))) {
+        assert!(guide.contains(&format!("`{name}`")), "docs/guide/{verb}.md has no {name}");
+    }
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(dwell_testbed::pages::root().join(file)).unwrap()
+}
+
+#[test]
+fn dashboard_and_rules_of_hosts_are_about_documented_metrics_and_all_of_stack_and_run() {
+    let guides: String =
+        ["rtt", "response", "stack", "run"].map(|verb| read(&format!("docs/guide/{verb}.md"))).concat();
+    let documented: BTreeSet<_> = named_in(&guides);
+    let dashboard: serde_json::Value = serde_json::from_str(&read("dist/grafana/dwell-host.json")).unwrap();
+    let shown = named_in(&dashboard.to_string());
+    let watched = named_in(&read("dist/prometheus/dwell-host.rules.yml"));
+    for name in shown.union(&watched) {
+        assert!(documented.contains(name), "no guide has {name}");
+    }
+    let of_verbs = documented.iter().filter(|name| name.starts_with("dwell_stack_") || name.starts_with("dwell_run_"));
+    let unseen: Vec<_> = of_verbs.filter(|name| !shown.contains(*name)).collect();
+    assert!(unseen.is_empty() && watched.len() >= 5, "no panel has {unseen:?}");
 }

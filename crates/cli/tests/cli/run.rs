@@ -21,6 +21,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    metrics::{are_documented, get_here, value},
     records::{object, objects},
     support::{DWELL, Pair, Run, dwell, eventually, run, skipped, spawn, start},
 };
@@ -241,6 +242,51 @@ fn connections_are_sorted_by_a_figure_and_cut() {
     drop(pairs);
     let wrong = dwell(&["run", "--by", "p99", "--", "true"]);
     assert!(wrong.status == Some(2) && wrong.stderr.contains("bytes | count | mean | max"), "{wrong}");
+}
+
+#[test]
+fn metrics_say_what_the_program_has_sent_and_where_it_waited() {
+    let folder = TempDir::new().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free.clone();
+    let (port, server) = serve(move |mut stream| {
+        // Until bytes wait in the program's buffer.
+        thread::sleep(Duration::from_millis(600));
+        let mut buffer = vec![0; 64 << 10];
+        let mut left = MUCH;
+        while left > 0 {
+            left -= stream.read(&mut buffer).unwrap();
+        }
+        // The program has written all, and waits for the end.
+        let mut page = String::new();
+        // TCP acknowledges the FIN as a byte.
+        let all = MUCH as f64..=MUCH as f64 + 1.0;
+        eventually("all bytes in the metrics", || {
+            page = get_here(&address, "/metrics");
+            value(&page, "dwell_run_sent_bytes_total").is_some_and(|sent| all.contains(&sent))
+        });
+        let waited = value(&page, "dwell_run_byte_seconds_total{place=\"sender\"}").unwrap();
+        let bytes = value(&page, "dwell_run_bytes_total{place=\"sender\"}").unwrap();
+        assert!(bytes > 0.0 && bytes <= *all.end() && waited > 0.0, "{page}");
+        assert_eq!(value(&page, "dwell_run_connections"), Some(1.0), "not those of Prometheus: {page}");
+        assert_eq!(value(&page, "dwell_run_connections_total"), Some(1.0), "{page}");
+        assert!(value(&page, "dwell_run_cpu_seconds_total").is_some(), "{page}");
+        assert!(!page.contains("127.0.0.1"), "no connection is a label: {page}");
+        are_documented(&page, "run");
+        shutdown(&stream);
+    });
+    let mut command = Command::new(DWELL);
+    command.args(["run", "--outside", "--format", "none", "--interval", "50ms", "--metrics", &free, "--"]);
+    command.arg(talk(&folder, &[])).args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
+    let run = run(&mut command, b"");
+    server.join().unwrap();
+    assert_eq!((run.status, run.stdout.as_str()), (Some(0), "0\n"), "{run}");
+    assert!(run.stderr.contains(&format!("metrics at http://{free}/metrics")), "{run}");
+    assert!(!run.stderr.contains("send buf"), "the format none prints nothing: {run}");
+}
+
+fn shutdown(stream: &TcpStream) {
+    let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
+    metrics::{are_documented, get, value},
     records::{number, of_type, text},
     support::{DWELL, Pair, Process, Run, eventually, ip, links, skipped, spawn, tool},
 };
@@ -335,6 +336,44 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
 
     assert_eq!(totals(&few, true).len(), 2, "{few}");
     assert!(few.stderr.contains("more flows than --max-flows"), "{few}");
+}
+
+#[test]
+fn root_metrics_say_what_the_segments_say() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-metrics");
+    let address = ["--metrics", "127.0.0.1:9469"];
+    let dwell = stamp(&pair.left, &[&["--interval", "100ms", "--sample-bytes", "64"], &address[..]].concat());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    send(&mut client, &mut server, 3);
+    let mut page = String::new();
+    let total = r#"dwell_stack_segment_seconds_count{direction="tx",segment="total"}"#;
+    // A kernel may miss an event now and then.
+    eventually("the bytes in the metrics", || {
+        page = get(&pair.left, "/metrics");
+        value(&page, total).is_some_and(|count| count > 20.0)
+    });
+    // The last bytes may be of the interval that has just begun.
+    std::thread::sleep(Duration::from_millis(300));
+    let page = get(&pair.left, "/metrics");
+    let run = dwell.interrupt();
+    assert_eq!(run.status, Some(0), "{run}");
+    for (direction, segment) in [("tx", "total"), ("tx", "queueing"), ("tx", "socket-tcp")] {
+        let told = objects(&run).into_iter().filter(|one| one["segment"] == segment && one["direction"] == direction);
+        let count: u64 = told.map(|object| number(&object, "count")).sum();
+        let series = format!("dwell_stack_segment_seconds_count{{direction=\"{direction}\",segment=\"{segment}\"}}");
+        assert_eq!(value(&page, &series), Some(count as f64), "{series}: {page}");
+    }
+    assert_eq!(value(&page, r#"dwell_stack_left_out_total{reason="tx_displaced"}"#), Some(0.0), "{page}");
+    assert!(!page.contains("10.78."), "no flow is a label: {page}");
+    are_documented(&page, "stack");
+    // Nothing but metrics.
+    let silent =
+        spawn(&pair.left, DWELL, &[&["stack", "--format", "none", "--duration", "300ms"], &address[..]].concat());
+    let silent = silent.end();
+    assert_eq!((silent.status, silent.stdout.as_str()), (Some(0), ""), "{silent}");
 }
 
 #[test]

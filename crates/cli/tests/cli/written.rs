@@ -69,6 +69,53 @@ fn rotated_files_have_whole_records_and_together_what_would_be_printed() {
     assert!(folder.path("few.2").exists() && !folder.path("few.3").exists());
 }
 
+/// `--format none` mutes standard output. A file that was asked for has records.
+#[test]
+fn the_format_none_leaves_a_file_its_records() {
+    let folder = Folder::new();
+    let printed = run(&mut folder.replay(&[]), b"");
+    let written = |arguments: &[&str]| {
+        let mut command = Command::new(DWELL);
+        let run = run(command.current_dir(folder.0.path()).args(arguments), b"");
+        assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{run}");
+        let file = folder.path("none.jsonl");
+        let text = read(&file);
+        fs::remove_file(&file).unwrap();
+        text
+    };
+    let samples = |text: &str| text.lines().filter(|line| line.contains("rtt.sample")).count();
+    let text = written(&["rtt", "-r", "x.pcap", "--format", "none", "-w", "none.jsonl"]);
+    assert_eq!((samples(&text), samples(&printed.stdout)), (usize::from(PINGS), usize::from(PINGS)));
+    let text = written(&["rtt", "-r", "x.pcap", "--format", "none", "--summary", "-w", "none.jsonl"]);
+    assert_eq!(object(text.lines().next().unwrap())["type"], "rtt.summary");
+    let text = written(&["response", "-r", "x.pcap", "--format", "none", "-w", "none.jsonl"]);
+    assert_eq!(object(text.lines().last().unwrap())["type"], "response.status");
+    let text = written(&["rtt", "-r", "x.pcap", "--format", "text", "-w", "none.jsonl"]);
+    assert!(text.contains("  icmp "), "{text}");
+}
+
+/// A run adds a verdict to a file.
+#[test]
+fn why_writes_to_a_file() {
+    let folder = Folder::new();
+    let why = |more: &[&str]| {
+        let mut command = Command::new(DWELL);
+        let always = ["why", ":1", "--duration", "200ms", "--format", "jsonl"];
+        run(command.current_dir(folder.0.path()).args(always).args(more), b"")
+    };
+    for lines in 1..=2 {
+        let run = why(&["-w", "why.jsonl"]);
+        // Nobody has a connection of this port.
+        assert_eq!((run.status, run.stdout.as_str()), (Some(4), ""), "{run}");
+        let text = read(&folder.path("why.jsonl"));
+        assert_eq!(text.lines().count(), lines, "{text}");
+        assert!(text.lines().all(|line| object(line)["type"] == "why.verdict"), "{text}");
+    }
+    let refused = why(&["-w", "no/such/folder"]);
+    assert_eq!(refused.status, Some(2), "{refused}");
+    assert!(refused.stderr.contains("nothing was started: name a writable file"), "{refused}");
+}
+
 #[test]
 fn what_is_not_a_regular_file_is_not_rotated() {
     let folder = Folder::new();

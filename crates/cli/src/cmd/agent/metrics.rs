@@ -1,22 +1,8 @@
-//! The metrics of `dwell agent`.
+//! What `dwell agent` exports beside the segments of its host.
 
-use std::collections::BTreeMap;
-
-use dwell_engine::{histogram::Histogram, layers::Segment};
 use dwell_fleet::Backlog;
-use dwell_metrics::{Collect, Exposition, Family, Histograms, Numbers, STACK_BOUNDS_NS};
+use dwell_metrics::{Collect, Exposition, Family, Numbers};
 
-const SEGMENTS: Family = Family::histogram(
-    "dwell_stack_segment_seconds",
-    &["direction", "segment"],
-    STACK_BOUNDS_NS,
-    "Time that stamped bytes spent between two layers of this host.",
-);
-const LEFT_OUT: Family = Family::counter(
-    "dwell_stack_left_out_total",
-    &["reason"],
-    "Stamped bytes that are in no segment, or in not all, by reason.",
-);
 const BACKLOG: Family = Family::gauge("dwell_agent_backlog_bytes", &[], "What waits for the collector.");
 const DROPPED: Family = Family::counter(
     "dwell_agent_dropped_batches_total",
@@ -24,44 +10,23 @@ const DROPPED: Family = Family::counter(
     "Batches given up for want of room while the collector was away.",
 );
 
-/// What an agent exports.
-#[derive(Debug, Clone)]
-pub struct AgentMetrics {
-    segments: Histograms,
-    numbers: Numbers,
-}
+/// What waits for the collector.
+#[derive(Debug, Clone, Default)]
+pub struct BacklogMetrics(Backlog);
 
-impl AgentMetrics {
-    pub fn new() -> AgentMetrics {
-        AgentMetrics { segments: Histograms::new(SEGMENTS, Segment::ALL.len()), numbers: Numbers::default() }
-    }
-
-    /// Adds the segments of an interval, and replaces the counts of bytes left out by reason and of the backlog.
-    pub fn interval<'a>(
-        &mut self,
-        segments: impl Iterator<Item = (Segment, &'a Histogram)>,
-        left_out: &[(String, u64)],
-        backlog: Backlog,
-    ) {
-        for (segment, histogram) in segments {
-            let labels = [segment.direction().name(), segment.name()];
-            self.segments.get(labels, labels).merge(histogram);
-        }
-        let mut numbers = Numbers::default();
-        let left_out: BTreeMap<_, _> = left_out.iter().map(|(reason, bytes)| (reason, *bytes)).collect();
-        for (reason, bytes) in left_out {
-            numbers.add(LEFT_OUT, &[reason], bytes as f64);
-        }
-        numbers.add(BACKLOG, &[], backlog.bytes as f64);
-        numbers.add(DROPPED, &[], backlog.dropped as f64);
-        self.numbers = numbers;
+impl BacklogMetrics {
+    /// Replaces the figures.
+    pub fn update(&mut self, backlog: Backlog) {
+        self.0 = backlog;
     }
 }
 
-impl Collect for AgentMetrics {
+impl Collect for BacklogMetrics {
     fn collect(&self, text: &mut Exposition) {
-        self.segments.collect(text);
-        self.numbers.collect(text);
+        let mut numbers = Numbers::default();
+        numbers.add(BACKLOG, &[], self.0.bytes as f64);
+        numbers.add(DROPPED, &[], self.0.dropped as f64);
+        numbers.collect(text);
     }
 }
 
@@ -72,29 +37,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_add_up_and_counts_are_totals() {
-        let mut histogram = Histogram::default();
-        histogram.record_many(1_500, 4);
+    fn what_waits_and_what_was_dropped_are_exported() {
         let registry = Registry::new("0.1.0");
-        let metrics = registry.register(AgentMetrics::new());
-        for tx_again in [3, 4] {
-            let backlog = Backlog { bytes: 5, dropped: 6, ..Backlog::default() };
-            metrics.lock().interval(
-                [(Segment::Queueing, &histogram)].into_iter(),
-                &[("tx_retransmitted".to_owned(), tx_again)],
-                backlog,
-            );
-        }
+        registry.register(BacklogMetrics::default()).lock().update(Backlog {
+            bytes: 5,
+            dropped: 6,
+            ..Backlog::default()
+        });
         let text = registry.render();
-        for line in [
-            r#"dwell_stack_segment_seconds_count{direction="tx",segment="queueing"} 8"#,
-            r#"dwell_stack_segment_seconds_bucket{direction="tx",segment="queueing",le="0.000001"} 0"#,
-            r#"dwell_stack_segment_seconds_bucket{direction="tx",segment="queueing",le="0.000002"} 8"#,
-            r#"dwell_stack_left_out_total{reason="tx_retransmitted"} 4"#,
-            "dwell_agent_backlog_bytes 5",
-            "dwell_agent_dropped_batches_total 6",
-        ] {
-            assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
-        }
+        assert!(text.contains("dwell_agent_backlog_bytes 5\n"), "{text}");
+        assert!(text.contains("dwell_agent_dropped_batches_total 6\n"), "{text}");
     }
 }

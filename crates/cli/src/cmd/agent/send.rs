@@ -17,13 +17,18 @@ use dwell_metrics::Shared;
 use dwell_probes::stack::{Interval, Observer};
 use dwell_socket::outside;
 
-use super::metrics::AgentMetrics;
-use crate::{exit::Failure, served::Served, source::clock, tell::tell};
+use super::metrics::BacklogMetrics;
+use crate::{
+    exit::Failure,
+    served::Served,
+    source::{StackMetrics, clock},
+    tell::tell,
+};
 
 /// Sends what it observes to a collector.
 pub struct Reporter {
     batcher: Batcher,
-    served: Option<(Served, Shared<AgentMetrics>)>,
+    served: Option<(Served, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
     /// Whether the user knows that round-trip times are unavailable.
     has_warned: bool,
 }
@@ -31,8 +36,9 @@ pub struct Reporter {
 impl Reporter {
     pub fn new(uplink: Uplink, served: Option<Served>) -> Reporter {
         let served = served.map(|served| {
-            let metrics = served.registry.register(AgentMetrics::new());
-            (served, metrics)
+            let metrics = served.registry.register(StackMetrics::default());
+            let backlog = served.registry.register(BacklogMetrics::default());
+            (served, metrics, backlog)
         });
         Reporter { batcher: Batcher::new(uplink), served, has_warned: false }
     }
@@ -82,9 +88,10 @@ impl Observer for Reporter {
 
     fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         let counters: Vec<_> = interval.counts().into_iter().map(|(name, count)| (name.into_owned(), count)).collect();
-        if let Some((_, metrics)) = &self.served {
+        if let Some((_, metrics, backlog)) = &self.served {
             let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.histogram));
-            metrics.lock().interval(segments, &counters, self.batcher.backlog());
+            metrics.lock().interval(segments, &counters, &interval.run_times);
+            backlog.lock().update(self.batcher.backlog());
         }
         let segments = interval.segments.iter().zip(&interval.again).zip(&interval.hooks);
         let segments = segments.map(|((first, again), hooks)| SegmentReport {

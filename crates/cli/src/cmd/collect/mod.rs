@@ -5,22 +5,21 @@ use std::{
 };
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Key, wire::AgentName};
-use dwell_records::{Output, Sink, Source, entry};
+use dwell_records::{Output, Source};
 use dwell_store::{Address, Login};
 
 use crate::{
-    args::{nanos, positive_duration, served_at, socket},
+    args::{FormatOrNone, nanos, positive_duration, served_at, socket},
     clock_mode::ClockModeArgs,
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
     source::host_name,
-    stop::Stop,
     tell::tell,
+    written::WriteArgs,
 };
 
 /// Longest file of a password, in bytes.
@@ -41,6 +40,7 @@ Examples:
   dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key
                                              for trying out: agents share the key
   dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key --format text
+  dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key -w paths.jsonl --rotate 100M
   dwell collect --listen [::]:4790 --store clickhouse://db.example:8123/dwell \\
     --spool fleet.spool --key-file fleet.key")]
 #[group(skip)]
@@ -105,24 +105,21 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Output format: text or jsonl, the path of bytes between each pair of hosts, interval by interval; or none
-    #[arg(long, value_enum, default_value_t = Format::None)]
-    format: Format,
+    /// Output format: text or jsonl, the path of bytes between each pair of hosts, interval by interval; or none, which prints
+    /// nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::None)]
+    format: FormatOrNone,
 
-    /// Also report each flow separately, with --format
+    #[command(flatten)]
+    write: WriteArgs,
+
+    /// Also report each flow separately, with --format or --write
     #[arg(long)]
     flows: bool,
 
     /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
     #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
     metrics: Option<SocketAddr>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    None,
-    Text,
-    Jsonl,
 }
 
 /// The store.
@@ -156,7 +153,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let identity = args.identity.of_collector(args.agents.as_deref())?;
     let destination = args.destination(place)?;
-    let stop = Stop::listen(args.duration)?;
+    let stop = args.write.listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
     let options = Options {
         listen,
@@ -218,14 +215,11 @@ impl Args {
     }
 
     fn print(&self) -> Result<Option<Print>, Failure> {
-        let name = match self.format {
-            Format::None => return Ok(None),
-            Format::Text => "text",
-            Format::Jsonl => "jsonl",
+        let Some(format) = self.write.format(self.format.name()) else {
+            return Ok(None);
         };
-        let format = entry(name).expect("a format of this name");
-        let output =
-            Output::new((format.new)(), Sink::stdout()?, Source { host: Some(host_name()), ..Source::default() });
+        let source = Source { host: Some(host_name()), ..Source::default() };
+        let output = Output::new((format.new)(), self.write.open()?, source);
         Ok(Some(Print { output, flows: self.flows }))
     }
 }

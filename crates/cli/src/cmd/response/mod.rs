@@ -26,7 +26,7 @@ use dwell_records::Verb;
 
 use self::{baseline::Epochs, constants::Constant};
 use crate::{
-    args::{epoch, nanos, positive_duration, served_at},
+    args::{FormatOrNone, epoch, nanos, positive_duration, served_at},
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
@@ -123,9 +123,9 @@ pub struct Args {
     #[arg(long, value_name = "MAP:SLOT[:NEXT]", conflicts_with_all = ["read", "hook"])]
     tail_call: Option<Chain>,
 
-    /// Output format: text, jsonl, or none
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format: text, jsonl, or none, which prints nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
+    format: FormatOrNone,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -216,13 +216,6 @@ enum SummaryBy {
     Flow,
     Server,
     Prefix,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
-    None,
 }
 
 /// Runs the verb.

@@ -9,12 +9,11 @@ use dwell_engine::{
     rtt::{Counters, Prefix},
 };
 use dwell_probes::response::Probe;
-use dwell_records::{
-    self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted, entry,
-};
+use dwell_records::{self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted};
 
-use super::{Args, Format, PrefixLengths, SummaryBy, baseline::Epochs, metrics::Exporter};
+use super::{Args, PrefixLengths, SummaryBy, baseline::Epochs, metrics::Exporter};
 use crate::{
+    args::FormatOrNone,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     ranking::{self, RankingArgs},
@@ -71,17 +70,13 @@ struct Line {
 impl Report {
     /// Opens the output.
     pub fn new(args: &Args, source: Source, metrics: Option<Exporter>) -> Result<Report, Failure> {
-        let name = match args.format {
-            Format::Text => "text",
-            Format::Jsonl => "jsonl",
-            Format::None => "none",
-        };
+        let name = args.format.name();
         args.ranking.refuse_without("--summary", args.summary.is_some())?;
-        if args.summary.is_some() && args.format != Format::Text {
+        if args.summary.is_some() && args.format != FormatOrNone::Text {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
         let baseline = args.baseline(source.host.clone())?;
-        let output = match entry(name) {
+        let output = match args.write.format(name) {
             Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
             None => None,
         };
@@ -96,7 +91,7 @@ impl Report {
             other: 0,
             show_modes: args.shows_modes(),
             too_short: 0,
-            is_text: args.format == Format::Text,
+            is_text: args.format == FormatOrNone::Text,
             metrics,
             status_due_ns: 0,
         })

@@ -159,7 +159,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Attach::Auto, conflicts_with = "read")]
     attach: Attach,
 
-    /// Output format: text, jsonl, ppviz, or none
+    /// Output format: text, jsonl, ppviz, or none, which prints nothing
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 

@@ -6,7 +6,7 @@ use dwell_engine::{
     rtt::{Counters, Group, GroupKey},
 };
 use dwell_records::{
-    Cost, Interval, Kind, Output, Record, RoundTripKey, ShiftKey, SinkError, Source, Status, Summary, Text, Verb, entry,
+    Cost, Interval, Kind, Output, Record, RoundTripKey, ShiftKey, SinkError, Source, Status, Summary, Text, Verb,
 };
 
 use super::{Args, Choice, Format};
@@ -44,7 +44,7 @@ impl Report {
             Format::Ppviz => "ppviz",
             Format::None => "none",
         };
-        let format = entry(name);
+        let format = args.write.format(name);
         args.ranking.refuse_without("--summary", args.summary)?;
         if format.is_none() && args.summary {
             return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));

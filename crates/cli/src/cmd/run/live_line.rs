@@ -7,7 +7,7 @@ use dwell_records::{Latency, Rate, Socket, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
-use crate::args::Format;
+use crate::args::FormatOrNone;
 
 /// The line. It is removed from the terminal however the run ends.
 pub struct LiveLine(ProgressBar);
@@ -21,7 +21,7 @@ impl Drop for LiveLine {
 impl LiveLine {
     /// Creates the line, hidden unless standard error is a terminal that gets no lines of intervals.
     pub fn new(args: &Args) -> LiveLine {
-        let is_wanted = args.format == Format::Text && (args.summary || args.write.write.is_some());
+        let is_wanted = args.format == FormatOrNone::Text && (args.summary || args.write.write.is_some());
         if !is_wanted || !stderr().is_terminal() {
             return LiveLine(ProgressBar::hidden());
         }

@@ -4,12 +4,13 @@ mod attach;
 mod child;
 mod library;
 mod live_line;
+mod metrics;
 mod notes;
 mod print;
 mod program;
 mod watcher;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
 use dwell_engine::{histogram::Figure, socket::Estimator};
@@ -17,7 +18,7 @@ use dwell_records::SocketFigure;
 use dwell_socket::table::{self, ControllerKind};
 
 use crate::{
-    args::{Format, positive_duration},
+    args::{FormatOrNone, positive_duration, served_at},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     set::{Key, boolean, one_of, setting},
@@ -45,6 +46,8 @@ Examples:
   dwell run --summary -- ./test.sh    one table at the end, including programs that it starts
   sudo dwell run --minimize --cgroup /sys/fs/cgroup/system.slice/nginx.service
                                       all connections of a service, nothing loaded into it
+  dwell run --format none --metrics 127.0.0.1:9474 -- ./server
+                                      nothing but metrics for Prometheus
   dwell run --pid $(pidof -s redis-server) --duration 10s
                                       a running program
   sudo dwell run --minimize --pid $(pidof -s rsync)
@@ -95,9 +98,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Output format: text or jsonl
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format: text, jsonl, or none, which prints nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
+    format: FormatOrNone,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -121,6 +124,10 @@ pub struct Args {
     /// given several times
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
+
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
+    metrics: Option<SocketAddr>,
 
     /// Watch connections only from outside, and load nothing into the program
     #[arg(long, conflicts_with_all = ["minimize", "congestion", "library"])]

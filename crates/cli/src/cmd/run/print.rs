@@ -5,11 +5,11 @@ use std::time::Duration;
 use dwell_engine::histogram::Figure;
 use dwell_records::{
     Output, Record, SinkError, Socket, SocketEnd, SocketOrder, SocketSummary, SocketTotal, Sockets, Source, Status,
-    Verb, Verdict, entry,
+    Verb, Verdict,
 };
 use dwell_socket::clock::monotonic_ns;
 
-use super::{Args, live_line::LiveLine};
+use super::{Args, live_line::LiveLine, metrics::Exporter};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Subject},
@@ -24,6 +24,7 @@ const KEPT: usize = 20_000;
 pub struct Printer {
     /// `None` after a write error.
     output: Option<Output>,
+    exporter: Option<Exporter>,
     is_to_file: bool,
     live: LiveLine,
     summary: SocketSummary,
@@ -48,12 +49,11 @@ impl Printer {
     ///
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
-        let format = entry(args.format.name()).expect("a format of this name");
-        let sink = args.write.open_beside_program()?;
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let now_ns = monotonic_ns();
         Ok(Printer {
-            output: Some(Output::new((format.new)(), sink, source)),
+            output: Some(args.write.output_beside_program(args.format.name(), source)?),
+            exporter: args.metrics.map(Exporter::start).transpose()?,
             is_to_file: args.write.write.is_some(),
             live: LiveLine::new(args),
             summary: SocketSummary::new(KEPT),
@@ -87,6 +87,9 @@ impl Printer {
         self.since_ns = end_ns;
         for socket in sockets {
             self.summary.add(end_ns, length_ns, socket);
+        }
+        if let Some(exporter) = &self.exporter {
+            exporter.interval(&self.summary, sockets);
         }
         self.live.show(sockets, length_ns);
         if self.only_summary {

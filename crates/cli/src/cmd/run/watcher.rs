@@ -1,6 +1,6 @@
 //! Connections that are watched inside their process and from outside, as one list.
 
-use std::{collections::HashMap, convert::Infallible, io, time::Duration};
+use std::{collections::HashMap, convert::Infallible, io, process, time::Duration};
 
 use dwell_engine::socket::{Account, Totals, Viewpoint};
 use dwell_records::{Socket, SocketCounts};
@@ -156,6 +156,8 @@ impl Watcher {
         if let Some(cgroup) = &mut self.cgroup {
             let Ok::<_, Infallible>(()) = cgroup.visit(&mut |account| accounts.push(*account));
         }
+        // Prometheus connects to dwell itself.
+        accounts.retain(|account| account.pid != Some(process::id()));
         let sockets = accounts.into_iter().map(|account| self.compare(account));
         sockets.collect()
     }

@@ -2,7 +2,7 @@
 
 mod print;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use dwell_engine::{
     histogram::Figure,
@@ -10,7 +10,7 @@ use dwell_engine::{
 };
 
 use crate::{
-    args::{Format, nanos, positive_duration, sample_bytes},
+    args::{FormatOrNone, nanos, positive_duration, sample_bytes, served_at},
     baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
@@ -38,6 +38,7 @@ Examples:
   dwell stack --port 443 --devices           through veth, bridge and tap, of containers too
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
                                              each stamped byte, with its time at each layer
+  dwell stack --port 443 --format none --metrics 127.0.0.1:9473
   dwell stack --duration 1m --fail-if 'tx total p99>5ms'
   dwell stack --duration 2m --baseline FILE  record segment times; later, show which changed")]
 #[group(skip)]
@@ -94,12 +95,16 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// Output format: text or jsonl
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format: text, jsonl, or none, which prints nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
+    format: FormatOrNone,
 
     #[command(flatten)]
     write: WriteArgs,
+
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
+    metrics: Option<SocketAddr>,
 }
 
 /// Runs the verb.

@@ -4,8 +4,9 @@ use dwell_engine::{
     histogram::{Figure, Histogram},
     layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment, SegmentFigures},
 };
+use dwell_metrics::Shared;
 use dwell_probes::stack::{self, Devices, Hook, Interval, NamespaceNames, Observer};
-use dwell_records::{Output, Record, ShiftKey, Source, Stack, StackHop, StackPlace, Status, Verb, counted, entry};
+use dwell_records::{Output, Record, ShiftKey, Source, Stack, StackHop, StackPlace, Status, Verb, counted};
 
 use super::{Args, name_with_direction};
 use crate::{
@@ -14,13 +15,13 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     ranking::{self, RankingArgs},
-    source::{clock, cost, host_name},
+    served::Served,
+    source::{StackMetrics, clock, cost, host_name},
     tell::tell,
 };
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     args.ranking.refuse_without("--flows", args.flows)?;
-    let format = entry(args.format.name()).expect("a format of this name");
     let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {
@@ -28,13 +29,18 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         own_namespace: config.namespace.unwrap_or_default(),
         namespaces: NamespaceNames::default(),
         again: args.include_retransmissions,
-        output: Output::new((format.new)(), args.write.open()?, source),
+        output: args.write.output(args.format.name(), source)?,
+        served: None,
         baseline: None,
         ranking: args.ranking,
         flows_cut: 0,
         latencies: Latencies::new(&args.fail_if),
         is_over: false,
     };
+    if let Some(served) = args.metrics.map(Served::start).transpose()? {
+        let metrics = served.registry.register(StackMetrics::default());
+        printer.served = Some((served, metrics));
+    }
     let stop = args.write.listen(args.duration)?;
     let max_flows = args.flows.then_some(args.max_flows);
     let mut monitor = args.selection.attach(config, max_flows)?;
@@ -93,6 +99,7 @@ struct Printer {
     own_namespace: u32,
     namespaces: NamespaceNames,
     output: Output,
+    served: Option<(Served, Shared<StackMetrics>)>,
     baseline: Option<Baseline>,
     ranking: RankingArgs,
     /// Flows that were not reported in all intervals, because of `--top`.
@@ -186,6 +193,10 @@ impl Observer for Printer {
             hooks: &interval.hooks,
             hops: &hops,
         }))?;
+        if let Some((_, metrics)) = &self.served {
+            let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.histogram));
+            metrics.lock().interval(segments, &interval.counts(), &interval.run_times);
+        }
         for one in &interval.segments {
             self.latencies.add(one.segment, |histogram| histogram.merge(&one.histogram));
         }

@@ -8,13 +8,12 @@ mod target;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use dwell_engine::why::{Outcome, decide};
 use dwell_records::{Output, Record, Source, Why, entry};
 use dwell_socket::clock::monotonic_ns;
 
 use crate::{
-    args::positive_duration,
+    args::{Format, positive_duration},
     exit::{Exit, Failure},
     source::{clock, cost, filter, host_name},
     written::WriteArgs,
@@ -42,6 +41,8 @@ Examples:
                                         those of a program, until it ends
   dwell why -r slow.pcap :443           those in a capture of tcpdump
   dwell why :443 --duration 30s --format jsonl
+  dwell why :443 --format jsonl -w why.jsonl
+                                        one more line in this file, as from a timer
 
 Exit status: 0 a verdict, also that all is well; 4 no traffic, or not enough evidence."
 )]
@@ -83,12 +84,6 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Jsonl,
 }
 
 /// How long to look at a target that does not end by itself.
@@ -134,11 +129,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     };
     let verdict = decide(&evidence);
-    let format = match args.format {
-        Format::Text => "text",
-        Format::Jsonl => "jsonl",
-    };
-    let format = entry(format).expect("a format of this name");
+    let format = entry(args.format.name()).expect("a format of this name");
     let source = match args.read {
         Some(_) => Source::default(),
         None => Source { clock: clock(), host: Some(host_name()), ..Source::default() },
