@@ -261,7 +261,7 @@ pub struct Process {
     pub busiest_thread: f64,
     /// The share in which the thread that waited longest for a processor did.
     pub waiting_thread: f64,
-    /// The share of looks at which one of its threads waited for a disk.
+    /// The share in which the thread that waited longest for a disk did, from looks at its state.
     pub disk: f64,
 }
 

@@ -14,11 +14,33 @@ const MAX_THREADS: usize = 1024;
 pub(super) struct Tasks {
     pid: u32,
     start_ns: u64,
-    /// By thread: the first and the last count of its time on a processor, and of its wait for one, in nanoseconds.
-    threads: BTreeMap<u32, (Scheduled, Scheduled)>,
+    threads: BTreeMap<u32, Thread>,
     looks: u64,
-    /// Looks at which a thread waited for a disk.
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Copy, Default)]
+struct Thread {
+    first: Scheduled,
+    last: Scheduled,
+    /// Looks at which it waited for a disk, and those at which it slept otherwise.
     disk: u64,
+    asleep: u64,
+}
+
+impl Thread {
+    /// Returns the share of the time in which it waited for a disk: of what it neither ran nor waited for a processor, the
+    /// share of looks. A look at a thread that is just woken finds neither.
+    fn disk(&self, elapsed_ns: f64) -> f64 {
+        /// Fewer looks may be chance.
+        const LEAST: u64 = 4;
+        if self.disk < LEAST {
+            return 0.0;
+        }
+        let ready_ns = (self.last.ran_ns - self.first.ran_ns) + (self.last.waited_ns - self.first.waited_ns);
+        let blocked = (1.0 - ready_ns as f64 / elapsed_ns).max(0.0);
+        blocked * self.disk as f64 / (self.disk + self.asleep) as f64
+    }
 }
 
 /// Times of a thread as in /proc/PID/schedstat.
@@ -30,7 +52,7 @@ struct Scheduled {
 
 impl Tasks {
     pub(super) fn new(pid: u32) -> Tasks {
-        Tasks { pid, start_ns: monotonic_ns(), threads: BTreeMap::new(), looks: 0, disk: 0 }
+        Tasks { pid, start_ns: monotonic_ns(), threads: BTreeMap::new(), looks: 0 }
     }
 
     /// Reads the times and states of all threads. Those of a process that has ended stay as they were.
@@ -39,11 +61,10 @@ impl Tasks {
             return;
         };
         self.looks += 1;
-        let mut waits_for_disk = false;
         let is_first = self.threads.is_empty();
         for thread in folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_THREADS) {
             let path = format!("/proc/{}/task/{thread}", self.pid);
-            waits_for_disk |= task_state(&format!("{path}/stat")) == Some('D');
+            let state = task_state(&format!("{path}/stat"));
             let Some(now) = fs::read_to_string(format!("{path}/schedstat")).ok().and_then(|text| scheduled(&text))
             else {
                 continue;
@@ -51,10 +72,12 @@ impl Tasks {
             if self.threads.len() < MAX_THREADS || self.threads.contains_key(&thread) {
                 // A thread that began meanwhile has done nothing before.
                 let first = if is_first { now } else { Scheduled::default() };
-                self.threads.entry(thread).or_insert((first, now)).1 = now;
+                let thread = self.threads.entry(thread).or_insert(Thread { first, ..Thread::default() });
+                thread.last = now;
+                thread.disk += u64::from(state == Some('D'));
+                thread.asleep += u64::from(state == Some('S'));
             }
         }
-        self.disk += u64::from(waits_for_disk);
     }
 
     /// Returns the shares of the time since the first look; `None` if the kernel counts none, or nothing was seen.
@@ -64,13 +87,13 @@ impl Tasks {
             return None;
         }
         let most = |of: fn(&Scheduled) -> u64| {
-            let longest = self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).max();
+            let longest = self.threads.values().map(|it| of(&it.last).saturating_sub(of(&it.first))).max();
             (longest.unwrap_or(0) as f64 / elapsed).min(1.0)
         };
         Some(Process {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
-            disk: self.disk as f64 / self.looks as f64,
+            disk: self.threads.values().map(|thread| thread.disk(elapsed)).fold(0.0, f64::max),
         })
     }
 }
@@ -89,6 +112,15 @@ mod tests {
         assert_eq!(scheduled("12 34 5\n"), Some(Scheduled { ran_ns: 12, waited_ns: 34 }));
         assert_eq!(scheduled("12\n"), None);
         assert_eq!(scheduled("x 1 2"), None);
+    }
+
+    #[test]
+    fn what_a_thread_neither_ran_nor_was_ready_for_is_the_disks_as_often_as_looks_say() {
+        let last = Scheduled { ran_ns: 20, waited_ns: 10 };
+        let thread = |disk, asleep| Thread { first: Scheduled::default(), last, disk, asleep };
+        assert!((thread(10, 0).disk(100.0) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
+        assert!((thread(10, 30).disk(100.0) - 0.175).abs() < 1e-9);
+        assert_eq!(thread(3, 0).disk(100.0), 0.0, "three looks are chance");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The share of looks at which a thread waited for a disk.
+/// The share of the time in which a thread waited for a disk.
 const MIN_DISK: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {
