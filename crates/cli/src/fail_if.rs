@@ -174,12 +174,12 @@ impl Condition {
         if subjects.iter().any(|subject| subject.count() > 0) {
             subjects.retain(|subject| subject.count() > 0);
         } else {
-            // None has a sample: that is one fact, however many there are.
+            // None has a sample: that is one fact, however many there are, and the only figure that is known.
             let of = match &mut subjects[..] {
                 [only] => only.of.take(),
                 _ => self.name.clone(),
             };
-            subjects = vec![Subject { of, figures: BTreeMap::new() }];
+            subjects = vec![Subject { of, figures: BTreeMap::from([(Figure::Count, 0)]) }];
         }
         subjects.into_iter().map(|subject| self.outcome(subject)).collect()
     }
@@ -217,7 +217,7 @@ fn sentence(outcome: &ConditionOutcome, (one, many): (&str, &str)) -> String {
         (Some(ns), _, Some(figure)) => {
             format!("{figure}{of} is {} over {samples}: {outcome}", Latency(*ns).to_string().trim())
         }
-        (None, Some(_), _) => format!("there are {samples}{of}: {outcome}"),
+        (None, Some(_), _) if *count > 0 => format!("there are {samples}{of}: {outcome}"),
         _ if *count == 0 => format!("there are no {many}{of}: {outcome}"),
         _ => format!("there are {samples}{of}, but not this figure: {outcome}"),
     }
@@ -346,9 +346,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_samples_fails_because_nobody_knows() {
+    fn a_run_without_samples_fails_where_nobody_knows_the_figure() {
         assert_eq!(outcomes("p99>1s", &[]), (true, vec![None]));
-        assert_eq!(outcomes("count>100", &[]), (true, vec![None]));
+        assert_eq!(outcomes("count>100 or max>1s", &[]), (true, vec![Some(false), None]));
+    }
+
+    #[test]
+    fn without_samples_the_count_is_known() {
+        for (condition, holds) in [("count>0", false), ("count<1", true), ("count<=0", true), ("count>=1", false)] {
+            assert_eq!(outcomes(condition, &[]), (holds, vec![Some(holds)]), "{condition}");
+        }
     }
 
     #[test]
@@ -384,5 +391,7 @@ mod tests {
         );
         let few = ConditionOutcome { condition: "count<9".to_owned(), of: None, ..outcome(None, Some(false), 240) };
         assert_eq!(said(&few), "there are 240 samples: count<9 does not hold");
+        let none = ConditionOutcome { condition: "count>0".to_owned(), of: None, ..outcome(None, Some(false), 0) };
+        assert_eq!(said(&none), "there are no samples: count>0 does not hold");
     }
 }

@@ -35,7 +35,7 @@ pub struct WriteArgs {
     rotate: Option<u64>,
 
     /// With --rotate, the number of old files to keep: FILE.1 is the newest
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", requires = "rotate", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     keep: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Seek, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{
@@ -23,11 +23,12 @@ pub struct Rotation {
 }
 
 /// A file that takes whole records. Where the file system takes only a part of what is written, the file ends with the
-/// last whole line of it.
+/// last whole line of it, unless somebody else has written behind that part or cut the file meanwhile: then the file is
+/// left as it is.
 struct RecordFile {
     path: PathBuf,
     file: File,
-    /// The length; `None` of what is not a regular file, such as a pipe.
+    /// The length after the last write here; `None` of what is not a regular file, such as a pipe.
     length: Option<u64>,
     rotation: Option<Rotation>,
     reopen: Arc<AtomicBool>,
@@ -71,28 +72,51 @@ impl RecordFile {
         }
         Ok(())
     }
+
+    /// Follows a write of `more` bytes behind `contiguous` ones of the same call. Returns how many bytes of the call lie
+    /// behind each other now: others may append to the file between two writes, or cut it.
+    fn advance(&mut self, contiguous: u64, more: u64) -> io::Result<u64> {
+        let Some(before) = self.length else {
+            return Ok(0);
+        };
+        // A file that is appended to is positioned behind the last write, wherever that went.
+        let end = self.file.stream_position()?;
+        self.length = Some(end);
+        Ok(if end == before + more { contiguous + more } else { more })
+    }
+
+    /// Removes the last `half` bytes of what was written here, if the file still ends with them.
+    fn cut(&mut self, half: u64) -> io::Result<()> {
+        match self.length {
+            Some(end) if half > 0 && self.file.metadata()?.len() == end => self.file.set_len(end - half),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Write for RecordFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.prepare(bytes.len())?;
         let mut written = 0;
+        // Bytes of this call that lie behind each other at the end of what was written here.
+        let mut contiguous = 0;
         while written < bytes.len() {
             match self.file.write(&bytes[written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(more) => written += more,
+                Ok(more) => {
+                    written += more;
+                    contiguous = self.advance(contiguous, more as u64)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    if let Some(length) = self.length {
-                        let whole = bytes[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-                        // The error that is reported is the one before.
-                        let _ = self.file.set_len(length + whole as u64);
-                    }
+                    let whole = bytes[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                    let half = (written - whole) as u64;
+                    // The error that is reported is the one before.
+                    let _ = self.cut(half.min(contiguous));
                     return Err(error);
                 }
             }
         }
-        self.length = self.length.map(|length| length + written as u64);
         Ok(written)
     }
 

@@ -33,6 +33,8 @@ fn a_replay_fails_if_a_condition_holds() {
             1,
             "there are no samples of tcp: whether tcp p50>1h holds is unknown, so this run has failed",
         ),
+        (&["tcp count>0"], 0, "there are no samples of tcp: tcp count>0 does not hold"),
+        (&["tcp count<1"], 1, "there are no samples of tcp: tcp count<1 holds, so this run has failed"),
     ] {
         for more in [&[][..], &["--aggregate"]] {
             let run = judged(&[RTT, more].concat(), conditions);

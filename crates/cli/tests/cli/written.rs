@@ -133,6 +133,11 @@ fn what_is_not_a_regular_file_is_not_rotated() {
     stderr:
     stderr: For more information, try '--help'.
     ");
+    // Without a size nothing would ever be rotated, and so nothing kept.
+    let kept = run(&mut folder.replay(&["-w", "x", "--keep", "3"]), b"");
+    assert_eq!(kept.status, Some(2), "{kept}");
+    assert!(kept.stderr.contains("required arguments were not provided:\n  --rotate <SIZE>\n"), "{kept}");
+    assert!(!folder.path("x").exists());
 }
 
 #[test]
@@ -155,6 +160,45 @@ fn root_a_moved_file_is_opened_anew_on_sighup_and_the_run_goes_on() {
     }
     let last = read(&file);
     assert_eq!(object(last.lines().last().unwrap())["last"], true, "{last}");
+}
+
+/// Writes a file until it has 256 KiB, which is all that it may have. After its first records, `meanwhile` does something
+/// to it. Returns what is in it.
+fn written_to_a_limit(meanwhile: &str) -> String {
+    let folder = Folder::new();
+    let whole = fs::read(folder.path("x.pcap")).unwrap();
+    let (first, rest) = whole.split_at(whole.len() / 50);
+    fs::write(folder.path("first"), first).unwrap();
+    fs::write(folder.path("rest"), rest).unwrap();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 512\n\
+         {{ cat first; until [ -s r.jsonl ]; do sleep 0.01; done; {meanwhile}; cat rest; }} |\n\
+         \"$0\" rtt -r - --format jsonl -w r.jsonl"
+    );
+    let run = run(Command::new("sh").current_dir(folder.0.path()).args(["-c", &script, DWELL]), b"");
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!(run.stderr.contains("cannot write to r.jsonl: File too large"), "{run}");
+    let kept = read(&folder.path("r.jsonl"));
+    assert!(kept.len() > 250_000 && kept.ends_with('\n'), "{}", kept.len());
+    kept
+}
+
+#[test]
+fn a_second_writer_costs_no_whole_record_on_a_full_disk() {
+    let kept = written_to_a_limit("yes 'from another program' | head -n 1000 >> r.jsonl");
+    let (others, own): (Vec<_>, Vec<_>) = kept.lines().partition(|line| *line == "from another program");
+    assert_eq!(others.len(), 1000);
+    for line in own {
+        assert_eq!(object(line)["type"], "rtt.sample");
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_meanwhile_is_not_filled_up_on_a_full_disk() {
+    let kept = written_to_a_limit("cp r.jsonl copy; : > r.jsonl");
+    for line in kept.lines() {
+        assert_eq!(object(line)["type"], "rtt.sample");
+    }
 }
 
 #[test]

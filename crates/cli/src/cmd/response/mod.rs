@@ -141,8 +141,8 @@ pub struct Args {
     #[command(flatten)]
     baseline: BaselineArgs,
 
-    /// Fail (exit status 1) if this holds for the responses of the run, or if there are none: [METHOD] FIGURE>TIME, as in
-    /// 'p99>50ms' or 'turns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
+    /// Fail (exit status 1) if this holds for the responses of the run, or cannot be judged because there are none:
+    /// [METHOD] FIGURE>TIME, as in 'p99>50ms' or 'turns max>=1s or count<100'; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be
     /// given several times
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,

@@ -118,8 +118,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 
-    /// Fail (exit status 1, unless the program has failed itself) if this holds for all connections together, or if there
-    /// are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
+    /// Fail (exit status 1, unless the program has failed itself) if this holds for all connections together, or cannot
+    /// be judged because there are no samples: [BUFFER] FIGURE>TIME, as in 'mean>50ms' or 'receiver max>1s'; BUFFER is sender (assumed),
     /// receiver or network; FIGURE is count (of polls that showed a wait), mean (over bytes) or, of buffers, max; may be
     /// given several times
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]

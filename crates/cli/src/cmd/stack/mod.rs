@@ -89,8 +89,8 @@ pub struct Args {
     #[command(flatten)]
     baseline: BaselineArgs,
 
-    /// Fail (exit status 1) if this holds for the bytes of the run, or if there are none: [SEGMENT] FIGURE>TIME, as in
-    /// 'queueing p99>5ms' or 'rx total max>=1s'; without SEGMENT for the total of either direction; FIGURE is count, mean,
+    /// Fail (exit status 1) if this holds for the bytes of the run, or cannot be judged because there are none: [SEGMENT]
+    /// FIGURE>TIME, as in 'queueing p99>5ms' or 'rx total max>=1s'; without SEGMENT for the total of either direction; FIGURE is count, mean,
     /// min, max, p50, p90, p95, p99 or p99.9; may be given several times
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
