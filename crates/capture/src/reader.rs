@@ -1,7 +1,12 @@
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
+};
 
 use crate::{
     classic::Classic,
+    copy::{PcapngCopy, append_block},
     error::{Error, Fault},
     link::LinkType,
     pcapng::{self, Pcapng},
@@ -39,6 +44,7 @@ pub struct Reader {
     size: Option<u64>,
     packets: u64,
     finished: bool,
+    copy: Option<PcapngCopy>,
 }
 
 impl Reader {
@@ -48,13 +54,31 @@ impl Reader {
     ///
     /// Any [`Error`] except [`Error::Read`]: `Truncated` if the file ends within its header.
     pub fn open(path: &Path) -> Result<Reader, Error> {
+        Reader::open_with(path, None)
+    }
+
+    /// Opens a file as [`Reader::open`], and writes it again to `copy` while it is read: as pcapng, each packet with the
+    /// comments that [`Reader::comment`] adds to it. Of a pcapng file all other blocks are copied as they are.
+    ///
+    /// The writer is given whole blocks, one per call, so that what it has is a valid capture whatever ends the copy:
+    /// damage, which is not copied, or a caller that reads no further. A packet is written when the next one is read, or by
+    /// [`Reader::finish_copy`]. In memory is one block, of at most 16 MiB.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::open`]; nothing is written before the first packet is asked for.
+    pub fn open_copying(path: &Path, copy: Box<dyn Write>) -> Result<Reader, Error> {
+        Reader::open_with(path, Some(copy))
+    }
+
+    fn open_with(path: &Path, copy: Option<Box<dyn Write>>) -> Result<Reader, Error> {
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = match opened {
             Ok(opened) => opened,
             Err(io) => return Err(Error::Open { path: name, io }),
         };
-        let mut reader = Reader::from_read(&name, Box::new(file))?;
+        let mut reader = Reader::from_read_with(&name, Box::new(file), copy)?;
         reader.size = metadata.is_file().then_some(metadata.len());
         Ok(reader)
     }
@@ -66,28 +90,48 @@ impl Reader {
     ///
     /// As [`Reader::open`].
     pub fn from_read(name: &str, read: Box<dyn Read>) -> Result<Reader, Error> {
+        Reader::from_read_with(name, read, None)
+    }
+
+    /// Reads a capture from any source as [`Reader::from_read`], and writes it again as [`Reader::open_copying`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::open`].
+    pub fn from_read_copying(name: &str, read: Box<dyn Read>, copy: Box<dyn Write>) -> Result<Reader, Error> {
+        Reader::from_read_with(name, read, Some(copy))
+    }
+
+    fn from_read_with(name: &str, read: Box<dyn Read>, copy: Option<Box<dyn Write>>) -> Result<Reader, Error> {
         let mut window = match Window::new(read) {
             Ok(window) => window,
             Err(fault) => return Err(error_at_start(name, fault)),
         };
+        if copy.is_some() {
+            window.keep();
+        }
         let format = match Format::open(&mut window) {
             Ok(Some(format)) => format,
             Ok(None) => return Err(not_a_capture(name, window.rest())),
             Err(fault) => return Err(error_at_start(name, fault)),
         };
-        Ok(Reader { name: name.to_owned(), window, format, size: None, packets: 0, finished: false })
+        let copy = copy.map(PcapngCopy::new);
+        Ok(Reader { name: name.to_owned(), window, format, size: None, packets: 0, finished: false, copy })
     }
 
     /// Returns the next packet, or `None` at the end of the capture.
     ///
     /// # Errors
     ///
-    /// `Truncated`, `Corrupt` or `Read`, once: reading ends there, and later calls return `None`.
+    /// `Truncated`, `Corrupt`, `Read` or `Copy`, once: reading ends there, and later calls return `None`.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Error> {
         let record = loop {
             if self.finished {
                 return Ok(None);
+            }
+            if self.copy.is_some() {
+                self.write_copy()?;
             }
             let offset = self.window.offset();
             let step = match &mut self.format {
@@ -100,6 +144,7 @@ impl Reader {
                 Ok(Step::End) => self.finished = true,
                 Err(fault) => {
                     self.finished = true;
+                    self.window.forget();
                     return Err(error(&self.name, self.packets, offset, fault));
                 }
             }
@@ -122,6 +167,43 @@ impl Reader {
     /// Returns true if the format distinguishes interfaces (pcapng).
     pub fn distinguishes_interfaces(&self) -> bool {
         matches!(self.format, Format::Pcapng(_))
+    }
+
+    /// Adds a comment to the packet that was returned last, for the copy. A pcapng "simple packet" has no room for one.
+    pub fn comment(&mut self, text: impl Into<String>) {
+        if let Some(copy) = &mut self.copy {
+            copy.comments.push(text.into());
+        }
+    }
+
+    /// Completes the copy, if there is one, with the packet that was returned last, and flushes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Copy`], once.
+    pub fn finish_copy(&mut self) -> Result<(), Error> {
+        self.write_copy()?;
+        let Some(mut copy) = self.copy.take() else {
+            return Ok(());
+        };
+        self.window.keep_nothing();
+        copy.flush().map_err(|io| Error::Copy { io })
+    }
+
+    /// Writes the block that was read last. After an error there is no copy any more, and nothing more to read.
+    fn write_copy(&mut self) -> Result<(), Error> {
+        let (block, format) = (self.window.kept(), &self.format);
+        let Some(copy) = self.copy.as_mut().filter(|_| !block.is_empty()) else {
+            return Ok(());
+        };
+        let written = copy.write(|is_head, comments, out| format.append(block, is_head, comments, out));
+        self.window.forget();
+        written.map_err(|io| {
+            self.copy = None;
+            self.window.keep_nothing();
+            self.finished = true;
+            Error::Copy { io }
+        })
     }
 
     /// Returns how many bytes of the file on disk have been consumed (compressed bytes in a gzip file). Divided by
@@ -160,6 +242,17 @@ impl Format {
             return Ok(Some(Format::Pcapng(Pcapng::open(window)?)));
         }
         Ok(None)
+    }
+
+    /// Appends in pcapng what a copy has of a block or a record; `is_head` of the first, which is the file header of a
+    /// classic file.
+    fn append(&self, block: &[u8], is_head: bool, comments: &[String], out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Format::Classic(classic) if is_head => return classic.append_head(out),
+            Format::Classic(classic) => classic.append_packet(block, comments, out),
+            Format::Pcapng(pcapng) => append_block(pcapng.order(), block, comments, out),
+        }
+        Ok(())
     }
 }
 

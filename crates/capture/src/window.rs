@@ -23,6 +23,8 @@ pub(crate) struct Window {
     start: usize,
     end: usize,
     offset: u64,
+    /// What was consumed since [`Window::forget`], for a copy of the capture.
+    kept: Option<Vec<u8>>,
 }
 
 impl Window {
@@ -34,6 +36,7 @@ impl Window {
             start: 0,
             end: 0,
             offset: 0,
+            kept: None,
         };
         if window.try_fill(GZIP_MAGIC.len())? && window.rest().starts_with(&GZIP_MAGIC) {
             window.decompress();
@@ -106,7 +109,33 @@ impl Window {
         self.start += n;
         self.offset += n as u64;
         debug_assert!(self.start <= self.end, "consumed bytes that were not read");
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(&self.buffer[from..self.start]);
+        }
         from..self.start
+    }
+
+    /// Keeps what is consumed from now on.
+    pub(crate) fn keep(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.kept = None;
+    }
+
+    /// Returns what was consumed and kept since it was forgotten last.
+    pub(crate) fn kept(&self) -> &[u8] {
+        self.kept.as_deref().unwrap_or_default()
+    }
+
+    /// Forgets what was kept, and releases the memory of an unusually large block.
+    pub(crate) fn forget(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+            kept.shrink_to(WINDOW_BYTES);
+        }
     }
 
     /// Consumes `n` bytes, which may be more than the window can hold.

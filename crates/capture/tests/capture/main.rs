@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
 mod build;
+mod copy;
 mod damage;
 mod formats;
 mod real;

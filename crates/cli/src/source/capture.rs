@@ -1,6 +1,6 @@
 //! The packets of a capture, one after the other.
 
-use std::{borrow::Cow, collections::BTreeSet, path::Path};
+use std::{borrow::Cow, collections::BTreeSet, io::Write, path::Path};
 
 use anyhow::anyhow;
 use dwell_app::progress::Bar;
@@ -38,7 +38,17 @@ pub struct Capture<'a> {
 impl<'a> Capture<'a> {
     /// Opens a file, a pipe, or with "-" standard input, as [`Input::open`].
     pub fn open(path: &'a Path, stop: &Stop, on_idle: impl FnMut() -> bool + 'static) -> Result<Capture<'a>, NoInput> {
-        let input = Input::open(path, stop, on_idle)?;
+        Capture::open_copying(path, stop, None, on_idle)
+    }
+
+    /// Opens a capture as [`Capture::open`], and copies it to `copy`, if there is one, while it is read.
+    pub fn open_copying(
+        path: &'a Path,
+        stop: &Stop,
+        copy: Option<Box<dyn Write>>,
+        on_idle: impl FnMut() -> bool + 'static,
+    ) -> Result<Capture<'a>, NoInput> {
+        let input = Input::open(path, stop, copy, on_idle)?;
         Ok(Capture { path, input, interface: None, unknown_links: BTreeSet::new(), untimed: 0 })
     }
 
@@ -47,33 +57,58 @@ impl<'a> Capture<'a> {
     pub fn read(
         &mut self,
         stop: &Stop,
-        mut change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
+        change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
         mut observe: impl FnMut(&Observation<'_>) -> bool,
+    ) -> Result<(), Error> {
+        self.read_annotating(stop, change_source, |packet, _| observe(packet))
+    }
+
+    /// Reads as [`Capture::read`]. `observe` may append comments, which the packet has in the copy. The copy is complete at
+    /// the end, as far as the capture was read.
+    pub fn read_annotating(
+        &mut self,
+        stop: &Stop,
+        change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
+        observe: impl FnMut(&Observation<'_>, &mut Vec<String>) -> bool,
+    ) -> Result<(), Error> {
+        let read = self.read_packets(stop, change_source, observe);
+        let copied = self.input.reader.finish_copy();
+        read.and(copied)
+    }
+
+    fn read_packets(
+        &mut self,
+        stop: &Stop,
+        mut change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
+        mut observe: impl FnMut(&Observation<'_>, &mut Vec<String>) -> bool,
     ) -> Result<(), Error> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         let (unknown_links, interface) = (&mut self.unknown_links, &mut self.interface);
-        let mut pass = |packet: &Packet<'_>| {
+        let mut comments = Vec::new();
+        let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
                 unknown_links.insert(packet.link);
             }
             if interface.replace(packet.interface) != Some(packet.interface) {
                 change_source(&mut |source| name_interface(source, packet, distinguishes_interfaces));
             }
-            observe(&Observation {
+            let observation = Observation {
                 time_ns: packet.time_ns,
                 interface: packet.interface,
                 link: packet.link.0,
                 data: packet.data,
                 wire_len: packet.wire_len,
-            })
+            };
+            observe(&observation, comments)
         };
         while let Some(packet) = self.input.reader.next_packet()? {
             if !packet.is_timed {
                 self.untimed += 1;
-            } else if !pass(&packet) {
+            } else if !pass(&packet, &mut comments) {
                 break;
             }
+            comments.drain(..).for_each(|comment| self.input.reader.comment(comment));
             if self.input.is_file && stop.is_asked() {
                 self.input.cut();
                 break;

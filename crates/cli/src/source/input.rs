@@ -4,7 +4,7 @@
 use std::{
     cell::Cell,
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Read, stdin},
+    io::{self, ErrorKind, Read, Write, stdin},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
@@ -46,20 +46,33 @@ pub enum NoInput {
 
 impl Input {
     /// Opens a file, a pipe, or with "-" standard input. `on_idle` is called whenever a pipe has nothing to read; it
-    /// returns false to stop reading.
-    pub fn open(path: &Path, stop: &Stop, on_idle: impl FnMut() -> bool + 'static) -> Result<Input, NoInput> {
+    /// returns false to stop reading. The capture is copied to `copy`, if there is one.
+    pub fn open(
+        path: &Path,
+        stop: &Stop,
+        copy: Option<Box<dyn Write>>,
+        on_idle: impl FnMut() -> bool + 'static,
+    ) -> Result<Input, NoInput> {
         let cut = Rc::new(Cell::new(false));
         let (name, file) = match open_pipe(path) {
             Ok(Some(pipe)) => pipe,
             Ok(None) => {
-                let reader = Reader::open(path).map_err(NoInput::Failed)?;
+                let reader = match copy {
+                    None => Reader::open(path),
+                    Some(copy) => Reader::open_copying(path, copy),
+                };
+                let reader = reader.map_err(NoInput::Failed)?;
                 let is_file = true;
                 return Ok(Input { reader, is_file, cut });
             }
             Err(error) => return Err(NoInput::Failed(error)),
         };
         let reader = PipeReader { file, stop: stop.clone(), stopped: None, on_idle, cut: Rc::clone(&cut) };
-        match Reader::from_read(&name, Box::new(reader)) {
+        let reader = match copy {
+            None => Reader::from_read(&name, Box::new(reader)),
+            Some(copy) => Reader::from_read_copying(&name, Box::new(reader), copy),
+        };
+        match reader {
             Ok(reader) => Ok(Input { reader, is_file: false, cut }),
             Err(_) if cut.get() => Err(NoInput::Stopped),
             Err(error) => Err(NoInput::Failed(error)),

@@ -3,6 +3,7 @@
 //! say so and pass without it.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
+mod annotate;
 mod bad_input;
 mod baseline;
 mod clickhouse;

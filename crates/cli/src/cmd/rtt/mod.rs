@@ -1,5 +1,6 @@
 //! `dwell rtt`: passive round-trip times, live or from a capture.
 
+mod annotate;
 mod live;
 mod metrics;
 mod replay;
@@ -46,6 +47,8 @@ Examples:
   dwell rtt -i eth0 --aggregate --duration 2m --baseline FILE
                                                  record by prefix; later, show which changed
   tcpdump -i eth0 -w - | dwell rtt -r -
+  dwell rtt -r capture.pcapng --format none --annotate annotated.pcapng
+                                                 samples as comments on packets, for Wireshark
   dwell rtt -i eth0 -f 10.0.0.0/8 -f '!10.1.0.0/16:53'"
 )]
 #[group(skip)]
@@ -57,6 +60,11 @@ pub struct Args {
     /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
+
+    /// Write the capture again, as pcapng, with each sample as a comment on the packet that completed it, as Wireshark
+    /// shows it; FILE is replaced
+    #[arg(long, value_name = "FILE", conflicts_with = "interface")]
+    annotate: Option<PathBuf>,
 
     /// What to measure, separated by commas
     #[arg(

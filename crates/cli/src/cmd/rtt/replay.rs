@@ -10,7 +10,7 @@ use dwell_engine::{
 };
 use dwell_records::{SinkError, Source};
 
-use super::{Args, report::Report};
+use super::{Args, annotate, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -23,8 +23,11 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..Source::default() };
     let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, source)?)));
-    let quiet = Rc::clone(&output);
-    let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().write(Report::flush)) {
+    let copy =
+        args.annotate.as_deref().map(|copy| annotate::open(copy, path, args.write.write.as_deref())).transpose()?;
+    let (quiet, annotates) = (Rc::clone(&output), copy.is_some());
+    let on_idle = move || quiet.borrow_mut().write(Report::flush) || annotates;
+    let mut capture = match Capture::open_copying(path, &stop, copy, on_idle) {
         Ok(capture) => capture,
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => {
@@ -35,7 +38,11 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     };
     let names = Rc::clone(&output);
     let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
-    let read = capture.read(&stop, |name| names.borrow_mut().report.set_source(name), |packet| replay.observe(packet));
+    let read = capture.read_annotating(
+        &stop,
+        |name| names.borrow_mut().report.set_source(name),
+        |packet, comments| replay.observe(packet, comments),
+    );
     let counters = replay.finish()?;
     capture.verdict(read, &counters).and_then(|exit| output.borrow_mut().report.exit(exit))
 }
@@ -46,6 +53,8 @@ struct Replay {
     intervals: Intervals,
     /// Whether the close of silent flows is reported.
     reports_closes: bool,
+    /// Whether the capture is written again with the samples as comments.
+    annotates: bool,
     last_ns: Option<u64>,
     output: Rc<RefCell<ReplayOutput<Report>>>,
 }
@@ -58,13 +67,14 @@ impl Replay {
             groups: wants_groups.then(|| Groups::new(aggregate)),
             intervals: Intervals::new(nanos(args.interval)),
             reports_closes: args.flow_events,
+            annotates: args.annotate.is_some(),
             last_ns: None,
             output,
         }
     }
 
-    /// Measures a packet. Returns false if results can no longer be written.
-    fn observe(&mut self, packet: &Observation<'_>) -> bool {
+    /// Measures a packet, and appends the comments for it. Returns false if results can no longer be written.
+    fn observe(&mut self, packet: &Observation<'_>, comments: &mut Vec<String>) -> bool {
         let output = &mut *self.output.borrow_mut();
         if let Some(groups) = &mut self.groups
             && let Some(end_ns) = self.intervals.advance(packet.time_ns)
@@ -74,10 +84,13 @@ impl Replay {
             let counters = groups.count(self.tracker.counters());
             output.write(|report| report.status(end_ns, &counters, cost(&[])));
         }
-        let groups = &mut self.groups;
+        let (groups, annotates) = (&mut self.groups, self.annotates);
         let mut report_event = |event: Event| {
             if let (Event::Sample(sample), Some(groups)) = (&event, groups.as_mut()) {
                 groups.add(sample);
+            }
+            if let (Event::Sample(sample), true) = (&event, annotates) {
+                comments.push(annotate::comment(sample));
             }
             output.write(|report| report.event(&event));
         };
@@ -86,7 +99,8 @@ impl Replay {
         }
         self.tracker.observe(packet, report_event);
         self.last_ns = Some(packet.time_ns);
-        output.failed.is_none()
+        // The copy is worth completing though nobody reads the samples.
+        output.failed.is_none() || self.annotates
     }
 
     fn finish(&mut self) -> Result<Counters, Failure> {
@@ -108,6 +122,8 @@ impl Replay {
         let counters = self.groups.as_ref().map_or(counters, |groups| groups.count(counters));
         match output.failed.take() {
             None => output.report.finish(self.last_ns, Some(&counters), cost(&[]))?,
+            // What became of the copy is to be said although nobody reads the samples.
+            Some(SinkError::Closed { .. }) if self.annotates => {}
             Some(error) => {
                 // The counters are reported even though records are lost.
                 if !matches!(error, SinkError::Closed { .. }) {
