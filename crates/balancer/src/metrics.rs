@@ -63,6 +63,8 @@ metrics! {
         "Connections that lost their slot or found none, and epochs of latency that were lost, by name.");
     PRESSURE = gauge("dwell_lb_table_pressure", [],
         "1 if the connection table had no room for all connections in the last interval, so that weights are held.");
+    HEARTBEAT = gauge("dwell_lb_heartbeat_timestamp_seconds", [],
+        "Unix time when the control loop last renewed the data plane, as of the end of an interval: time() minus it is its age.");
     CHECKS_LATE = counter("dwell_lb_health_checks_late_total", [],
         "Health checks that began late: there are too few threads for backends that are silent.");
     LEAVING = gauge("dwell_lb_leaving_backends", [],

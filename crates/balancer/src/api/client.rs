@@ -73,7 +73,18 @@ impl Client {
         Ok(Client { path: path.into(), reader: BufReader::new(stream) })
     }
 
-    /// Sends a request and waits for its answer, for at most a minute.
+    /// Waits for each answer for at most this time.
+    ///
+    /// # Errors
+    ///
+    /// If the time is 0.
+    pub fn with_timeout(self, timeout: Duration) -> Result<Client, ClientError> {
+        let set = self.reader.get_ref().set_read_timeout(Some(timeout));
+        set.map_err(|io| ClientError::Io { path: self.path.clone(), io })?;
+        Ok(self)
+    }
+
+    /// Sends a request and waits for its answer, for at most a minute unless told otherwise.
     ///
     /// # Errors
     ///

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
 pub use server::{Answer, ListenError, Listener, PendingRequest};
-pub use status::{BackendStatus, HealthState, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus};
+pub use status::{
+    BackendStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus,
+};
 
 /// The greatest length of a request, with its newline.
 pub const MAX_REQUEST_BYTES: u64 = 256 * 1024;

@@ -1,8 +1,8 @@
 //! The status of a balancer. Values that are not known are null.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use dwell_engine::balance::{Forward, Protocol};
+use dwell_engine::balance::{Forward, Protocol, WhenStale};
 use dwell_records::{LatencyObject, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,9 @@ pub struct PlaneStatus {
     pub connections: u64,
     /// The number of connections that can be tracked.
     pub capacity: u64,
+    /// When the control plane last renewed it; null if it never did.
+    #[serde(default)]
+    pub heartbeat: Option<HeartbeatStatus>,
     /// What fills the connection table, if the last interval had no room for all connections.
     #[serde(default)]
     pub pressure: Option<Pressure>,
@@ -62,6 +65,40 @@ pub struct PlaneStatus {
     /// QUIC connection IDs by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
+}
+
+/// The control plane's sign of life in the data plane. As an object of its own, `lb.heartbeat`, it stands for the status
+/// of a control plane that does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-heartbeat")]
+pub struct HeartbeatStatus {
+    /// The time since the control plane last renewed the data plane.
+    pub age_ns: u64,
+    /// The age above which the data plane is stale, within a second.
+    pub stale_after_ns: u64,
+    /// What the data plane does for new connections while it is stale: "keep" its weights, or give all backends that were
+    /// usable "equal" ones.
+    #[schemars(with = "String")]
+    pub when_stale: WhenStale,
+    /// Whether it is stale.
+    pub is_stale: bool,
+}
+
+impl HeartbeatStatus {
+    /// Returns the status of a data plane of this age.
+    pub fn new(age: Duration, stale_after: Duration, when_stale: WhenStale) -> HeartbeatStatus {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        HeartbeatStatus {
+            age_ns: nanos(age),
+            stale_after_ns: nanos(stale_after),
+            when_stale,
+            is_stale: age > stale_after,
+        }
+    }
+}
+
+impl Object for HeartbeatStatus {
+    const KINDS: &'static [&'static str] = &["lb.heartbeat"];
 }
 
 /// How packets are sent to a backend.

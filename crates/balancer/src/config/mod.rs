@@ -26,7 +26,7 @@ use self::{
 };
 
 pub use dwell_engine::{
-    balance::{Forward, Protocol, VipKey},
+    balance::{Forward, Protocol, VipKey, WhenStale},
     response::Estimator,
 };
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// What the health checks of all VIPs share.
     pub health: HealthSettings,
+    /// What the data plane does without this process.
+    pub heartbeat: HeartbeatSettings,
     /// The VIPs, in the order of the file.
     pub vips: Vec<Vip>,
 }
@@ -107,6 +109,15 @@ pub struct HealthSettings {
     pub threads: usize,
     /// The time in which a backend that comes back regains its whole weight.
     pub ramp: Duration,
+}
+
+/// What the data plane does while no process renews it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeartbeatSettings {
+    /// The time without a sign of life from which on it is stale.
+    pub stale_after: Duration,
+    /// What it does then.
+    pub when_stale: WhenStale,
 }
 
 /// Why a configuration cannot be used.
@@ -179,6 +190,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 /// The seed that was built in before each balancer drew its own.
 const KNOWN_SEED: i64 = 0x64_7765_6c6c;
+const WHEN_STALE: [(&str, WhenStale); 2] = [("keep", WhenStale::Keep), ("equal", WhenStale::Equal)];
 const ESTIMATORS: [(&str, Estimator); 2] = [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)];
 
 fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Option<Config> {
@@ -204,6 +216,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         socket: read_socket(&mut table),
         metrics: read_metrics(&mut table),
         health: read_health(&mut table),
+        heartbeat: read_heartbeat(&mut table),
         vips,
     };
     overlap::check(&config, &lines, &table);
@@ -301,6 +314,21 @@ fn read_health(root: &mut Table<'_>) -> HealthSettings {
     }
     if let Some(ramp) = table.get("ramp", time(Duration::ZERO..=60 * MINUTE)) {
         settings.ramp = ramp;
+    }
+    table.finish();
+    settings
+}
+
+fn read_heartbeat(root: &mut Table<'_>) -> HeartbeatSettings {
+    let mut settings = HeartbeatSettings { stale_after: Duration::from_secs(10), when_stale: WhenStale::Keep };
+    let Some(mut table) = root.table("heartbeat") else {
+        return settings;
+    };
+    if let Some(stale_after) = table.get("stale_after", time(Duration::from_secs(1)..=60 * MINUTE)) {
+        settings.stale_after = stale_after;
+    }
+    if let Some(when_stale) = table.get("when_stale", choice(&WHEN_STALE)) {
+        settings.when_stale = when_stale;
     }
     table.finish();
     settings

@@ -13,7 +13,7 @@ use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 use super::{
     Balancer, ControlError, Event,
     saved_state::{self, SavedState, SavedWeight},
-    vip::{PriorState, RunningVip},
+    vip::{Built, PriorState, RunningVip},
     zero_rtt::ZeroWrite,
 };
 use crate::{
@@ -27,6 +27,21 @@ pub(super) struct MapContents<'a> {
     pub state: &'a State,
     pub vips: &'a [RunningVip],
     pub hops: &'a BTreeMap<IpAddr, NextHop>,
+}
+
+/// The VIPs whose tables have changed, by their positions.
+#[derive(Debug, Default)]
+pub(super) struct Rebuilt {
+    pub own: Vec<usize>,
+    /// Those whose table of equal weights has.
+    pub equal: Vec<usize>,
+}
+
+impl Rebuilt {
+    pub(super) fn add(&mut self, at: usize, built: Built) {
+        self.own.extend(built.own.then_some(at));
+        self.equal.extend(built.equal.then_some(at));
+    }
 }
 
 impl MapContents<'_> {
@@ -47,11 +62,14 @@ impl MapContents<'_> {
         Ok(())
     }
 
-    /// Writes the tables of some VIPs, by their positions. Their backends must have been written.
-    pub(super) fn write_tables(&self, plane: &mut Plane, which: &[usize]) -> Result<(), dwell_probes::Error> {
-        let runs = which.iter().map(|at| &self.vips[*at]);
-        let tables: Vec<_> = runs.map(|run| (run.number, run.table.entries())).collect();
-        plane.set_tables(&tables)
+    /// Writes the tables of some VIPs. Their backends must have been written.
+    pub(super) fn write_tables(&self, plane: &mut Plane, rebuilt: &Rebuilt) -> Result<(), dwell_probes::Error> {
+        let own = rebuilt.own.iter().map(|at| &self.vips[*at]);
+        let own: Vec<_> = own.map(|run| (run.number, run.table.entries())).collect();
+        plane.set_tables(&own)?;
+        let equal = rebuilt.equal.iter().map(|at| &self.vips[*at]);
+        let equal: Vec<_> = equal.map(|run| (run.number, run.equal.entries())).collect();
+        plane.set_equal_tables(&equal)
     }
 
     /// Writes all VIPs. Their tables must have been written.
@@ -76,12 +94,11 @@ impl Balancer {
     pub(super) fn apply(&mut self, wanted: Vec<Vip>, planned: Plan, prior: &PriorState) -> Result<(), ControlError> {
         let targets = targets(&wanted, &planned, prior)?;
         let mut runs = self.configure(&wanted, &planned, prior);
-        let mut rebuilt = Vec::new();
+        let mut rebuilt = Rebuilt::default();
         for (at, run) in runs.iter_mut().enumerate() {
             run.update_reachability(&self.known_hops);
-            if run.build_table(self.config.health.ramp, Instant::now()) {
-                rebuilt.push(at);
-            }
+            let when_stale = self.config.heartbeat.when_stale;
+            rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
         }
         let mut zero_writes = Vec::new();
         if let Err(error) = self.write_plan(&planned, &runs, &rebuilt, &mut zero_writes) {
@@ -141,7 +158,7 @@ impl Balancer {
         &mut self,
         planned: &Plan,
         runs: &[RunningVip],
-        rebuilt: &[usize],
+        rebuilt: &Rebuilt,
         zero_writes: &mut Vec<ZeroWrite>,
     ) -> Result<(), ControlError> {
         let contents = MapContents { state: &planned.next, vips: runs, hops: &self.known_hops };
@@ -164,6 +181,7 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
         let all: Vec<usize> = (0..self.vips.len()).collect();
+        let all = Rebuilt { own: all.clone(), equal: all };
         let _ = contents.write_backends(&mut self.plane);
         let _ = contents.write_tables(&mut self.plane, &all);
         let _ = contents.write_vips(&mut self.plane);
@@ -191,8 +209,12 @@ impl Balancer {
                 (backend.real, weight)
             })
         });
-        let saved =
-            SavedState { hash_seed: Some(self.hash_seed), state: self.state.clone(), weights: weights.collect() };
+        let saved = SavedState {
+            pin: Some(self.config.pin.clone()),
+            hash_seed: Some(self.hash_seed),
+            state: self.state.clone(),
+            weights: weights.collect(),
+        };
         let failure = saved_state::write(&self.config.socket, &saved).err();
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());
         if let Some(error) = failure.filter(|_| !was_unsaved) {

@@ -22,6 +22,8 @@ pub enum Event {
         start: &'static str,
         /// Why an existing data plane could not be taken over.
         reason: Option<String>,
+        /// For how long nobody had renewed the data plane that was there. Null if there was none, or nobody had.
+        heartbeat_age_ns: Option<u64>,
         /// The number of VIPs.
         vips: usize,
         /// The number of backends of all VIPs.

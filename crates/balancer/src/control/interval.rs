@@ -11,7 +11,7 @@ use dwell_probes::balancer::ActiveConnections;
 
 use super::{
     Balancer, ControlError, Event,
-    apply::MapContents,
+    apply::{MapContents, Rebuilt},
     event::Weight,
     neighbours::HopUpdate,
     pressure::{Pressure, Totals},
@@ -96,15 +96,13 @@ impl Balancer {
     /// has changed.
     pub(super) fn sync(&mut self, are_backends_changed: bool) -> Result<bool, ControlError> {
         let (ramp, now) = (self.config.health.ramp, Instant::now());
-        let (mut rebuilt, mut turned) = (Vec::new(), Vec::new());
+        let (mut rebuilt, mut turned) = (Rebuilt::default(), Vec::new());
         for (at, run) in self.vips.iter_mut().enumerate() {
             let was_all_down = run.all_down;
             if are_backends_changed {
                 run.update_reachability(&self.known_hops);
             }
-            if run.build_table(ramp, now) {
-                rebuilt.push(at);
-            }
+            rebuilt.add(at, run.build_tables(ramp, now, self.config.heartbeat.when_stale));
             if run.all_down != was_all_down {
                 turned.push(at);
             }
@@ -116,10 +114,10 @@ impl Balancer {
         contents.write_tables(&mut self.plane, &rebuilt)?;
         self.update_zero_vips()?;
         let all_down = turned.iter().map(|at| super::apply::all_down(&self.vips[*at]));
-        let weights = rebuilt.iter().map(|at| weights(&self.vips[*at]));
+        let weights = rebuilt.own.iter().map(|at| weights(&self.vips[*at]));
         let events: Vec<Event> = all_down.chain(weights).collect();
         events.iter().for_each(|event| self.emit(event));
-        Ok(!rebuilt.is_empty())
+        Ok(!rebuilt.own.is_empty())
     }
 
     /// Removes the leaving backends whose last connection the kernel has forgotten.

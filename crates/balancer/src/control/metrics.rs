@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dwell_metrics::{Family, Numbers};
+use dwell_socket::clock::realtime_ns;
 
 use super::{Balancer, status::load};
 use crate::{metrics, plan::Phase};
@@ -70,6 +71,9 @@ impl Balancer {
         }
         let leaving = self.state.reals.values().filter(|real| real.phase == Phase::Leaving);
         put(metrics::LEAVING, &[], leaving.count() as f64);
+        if let Some(age) = self.plane.heartbeat_age() {
+            put(metrics::HEARTBEAT, &[], seconds(realtime_ns()) - age.as_secs_f64());
+        }
         put(metrics::CHECKS_LATE, &[], self.health.late() as f64);
         if let Some(work) = self.figures.work {
             put(metrics::INTERVAL, &[], work.as_secs_f64());

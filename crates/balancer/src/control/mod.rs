@@ -38,7 +38,7 @@ use self::{
     vip::{PriorState, RunningVip},
 };
 use crate::{
-    api::PendingRequest,
+    api::{HeartbeatStatus, PendingRequest},
     config::{Config, ConfigError, Vip},
     health::{CheckResult, Health},
     plan::{Plan, PlanError, State, plan},
@@ -240,6 +240,7 @@ impl Balancer {
                 StartKind::Replaced { why } => Some(why.to_string()),
                 _ => None,
             },
+            heartbeat_age_ns: self.plane.inherited_age().map(status::nanos),
             vips: config.vips.len(),
             backends: config.backends(),
         });
@@ -251,8 +252,15 @@ impl Balancer {
         };
         self.apply(config.vips.clone(), planned, &prior)?;
         self.config = config;
+        self.renew()?;
         self.save();
         Ok(())
+    }
+
+    /// Gives the data plane a sign of life.
+    fn renew(&mut self) -> Result<(), ControlError> {
+        let heartbeat = self.config.heartbeat;
+        Ok(self.plane.renew(heartbeat.stale_after, heartbeat.when_stale)?)
     }
 
     /// Waits until each of the wanted addresses has a lookup result, or a timeout passes.
@@ -292,6 +300,7 @@ impl Balancer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }
+            self.renew()?;
             if is_reload_requested() {
                 // The outcome is reported as an event.
                 let _ = self.reload();
@@ -403,4 +412,12 @@ fn locked(error: dwell_probes::Error) -> ControlError {
 /// If a balancer runs it, or the kernel refuses.
 pub fn detach(folder: &Path) -> Result<bool, ControlError> {
     Plane::detach_at(folder).map_err(locked)
+}
+
+/// Returns the sign of life that the balancer at a socket has left in its data plane, whether it still runs or not;
+/// `None` if it cannot be found.
+pub fn last_heartbeat(socket: &Path) -> Option<HeartbeatStatus> {
+    let heartbeat = Plane::heartbeat_at(&saved_state::pin(socket)?).ok().flatten()?;
+    let age = heartbeat.age(dwell_socket::clock::monotonic_ns());
+    Some(HeartbeatStatus::new(age, heartbeat.stale_after, heartbeat.when_stale))
 }

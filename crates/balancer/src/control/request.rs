@@ -67,8 +67,12 @@ impl Balancer {
         }
         let file_weights = std::mem::replace(&mut self.file_weights, super::file_weights(&config.vips));
         let health = std::mem::replace(&mut self.config.health, config.health);
+        let heartbeat = std::mem::replace(&mut self.config.heartbeat, config.heartbeat);
+        if heartbeat != config.heartbeat {
+            changes.push("what happens without the control plane ([heartbeat]) is as written now".into());
+        }
         if let Err(error) = self.apply_and_save(config.vips, planned) {
-            (self.config.health, self.file_weights) = (health, file_weights);
+            (self.config.health, self.config.heartbeat, self.file_weights) = (health, heartbeat, file_weights);
             return Err(error);
         }
         self.loaded = jiff::Timestamp::now();

@@ -22,6 +22,9 @@ use crate::{
 /// The contents of the file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SavedState {
+    /// The folder where the data plane is pinned.
+    #[serde(default)]
+    pub pin: Option<PathBuf>,
     /// The seed of connection hashes that was drawn, which stays the same as long as there is this file.
     #[serde(default)]
     pub hash_seed: Option<u64>,
@@ -82,6 +85,12 @@ pub(super) fn read(socket: &Path) -> Result<SavedState, Unreadable> {
         };
         Unreadable { path, reason: format!("{error}; {fate}") }
     })
+}
+
+/// Returns the folder where the balancer of a socket has pinned its data plane, if it has left word of it.
+pub(super) fn pin(socket: &Path) -> Option<PathBuf> {
+    let saved: SavedState = serde_json::from_slice(&fs::read(path(socket)).ok()?).ok()?;
+    saved.pin
 }
 
 /// Saves the state atomically, readable by its owner alone.

@@ -16,7 +16,7 @@ use super::{
     vip::{RunningBackend, RunningVip, latency_object},
 };
 use crate::{
-    api::{BackendStatus, HealthState, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus},
+    api::{BackendStatus, HealthState, HeartbeatStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus},
     plan::{NumberedBackend, Phase},
 };
 
@@ -51,6 +51,7 @@ impl Balancer {
             start: self.start.into(),
             connections: counters.map_or(0, |counters| Counters::slots_taken(&counters.table)),
             capacity: u64::from(self.config.limits.connections),
+            heartbeat: self.heartbeat_status(),
             pressure: self.figures.pressure,
             table: counters.map_or_else(Default::default, |counters| {
                 TABLE_EVENTS.map(|event| (event.name().to_owned(), counters.table.get(event))).into()
@@ -64,6 +65,12 @@ impl Balancer {
                 all.map(|why| (why.name().to_owned(), counters.get(*why))).collect()
             }),
         }
+    }
+
+    fn heartbeat_status(&self) -> Option<HeartbeatStatus> {
+        let settings = self.config.heartbeat;
+        let age = self.plane.heartbeat_age()?;
+        Some(HeartbeatStatus::new(age, settings.stale_after, settings.when_stale))
     }
 
     fn vip_status(&self, run: &RunningVip) -> VipStatus {
@@ -222,6 +229,6 @@ fn encapsulation_bytes(forward: Forward, is_v4: bool) -> u16 {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -13,7 +13,7 @@ use dwell_engine::{
         OutOfRange, Policy, Share, zero_rtt::HeavyConfig,
     },
 };
-use dwell_probes::balancer::{ActiveConnections, NextHop};
+use dwell_probes::balancer::{ActiveConnections, NextHop, WhenStale};
 use dwell_records::LatencyObject;
 
 use super::table::{Table, TableWeight};
@@ -31,10 +31,20 @@ pub(super) struct RunningVip {
     intervals: Intervals,
     /// The table that the kernel has, or is about to get.
     pub table: Table,
+    /// The table of equal weights for a kernel that nobody renews; empty if it is not wanted.
+    pub equal: Table,
     /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
     /// Decides how many connections of a server are heavy; none if that is fixed by the configuration.
     heavy: Option<HeavyShare>,
+}
+
+/// Which tables of a VIP have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Built {
+    pub own: bool,
+    /// The one of equal weights.
+    pub equal: bool,
 }
 
 /// A backend of a VIP that is balanced.
@@ -131,6 +141,7 @@ impl RunningVip {
             vip,
             backends: Vec::new(),
             table: Table::default(),
+            equal: Table::default(),
             all_down: false,
         }
     }
@@ -150,6 +161,7 @@ impl RunningVip {
         let mut old = BTreeMap::new();
         if let Some(before) = before {
             run.table.clone_from(&before.table);
+            run.equal.clone_from(&before.equal);
             run.all_down = before.all_down;
             if run.heavy_settings() == before.heavy_settings() {
                 run.heavy.clone_from(&before.heavy);
@@ -233,14 +245,23 @@ impl RunningVip {
         }
     }
 
-    /// Rebuilds the table if weights or health have changed. True if its entries have changed.
-    pub(super) fn build_table(&mut self, ramp: Duration, now: Instant) -> bool {
+    /// Rebuilds the tables if weights or health have changed. True for each whose entries have changed.
+    pub(super) fn build_tables(&mut self, ramp: Duration, now: Instant, when_stale: WhenStale) -> Built {
         let (weights, all_down) = self.effective_weights(ramp, now);
         self.all_down = all_down;
         let backends = self.backends.iter().zip(weights);
         let backends =
             backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
-        self.table.build(&self.vip, &backends.collect::<Vec<_>>())
+        let mut backends: Vec<_> = backends.collect();
+        let own = self.table.build(&self.vip, &backends);
+        if when_stale == WhenStale::Keep {
+            self.equal = Table::default();
+            return Built { own, equal: false };
+        }
+        for backend in backends.iter_mut().filter(|backend| backend.weight > 0.0) {
+            backend.weight = 1.0;
+        }
+        Built { own, equal: self.equal.build(&self.vip, &backends) }
     }
 
     /// The weight of each backend in the table. If all backends fail their checks, all are kept: then the second value
@@ -346,21 +367,57 @@ mod tests {
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default());
         let (ramp, now) = (Duration::ZERO, Instant::now());
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
-        assert!(run.build_table(ramp, now));
+        assert!(run.build_tables(ramp, now, WhenStale::Keep).own);
         assert_eq!(run.table.last_change(), None);
         run.table.end_interval();
         assert_eq!(run.table.disruption(), Some(0.0));
         for is_draining in [true, false] {
             run.backends[1].is_draining = is_draining;
-            assert!(run.build_table(ramp, now));
+            assert!(run.build_tables(ramp, now, WhenStale::Keep).own);
             let change = run.table.last_change().expect("there was a table before");
             assert!((0.45..0.6).contains(&change), "{change}");
         }
         let twice = run.table.last_change().map(|change| 2.0 * change);
         run.table.end_interval();
         assert_eq!(run.table.disruption(), twice.map(|twice| twice.min(1.0)));
-        assert!(!run.build_table(ramp, now));
+        assert!(!run.build_tables(ramp, now, WhenStale::Keep).own);
         run.table.end_interval();
         assert_eq!(run.table.disruption(), Some(0.0));
+    }
+
+    #[test]
+    fn the_table_for_a_silent_control_plane_has_equal_parts_of_the_usable_alone() {
+        let text = r#"
+            interface = "eth0"
+            [[vip]]
+            name = "web"
+            address = "198.51.100.1"
+            port = 80
+            forward = "l2"
+            table_size = 1009
+            policy = "weights"
+            backend = [
+                { address = "10.0.0.1", weight = 100 },
+                { address = "10.0.0.2" },
+                { address = "10.0.0.3" },
+                { address = "10.0.0.4", weight = 0 },
+            ]
+        "#;
+        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
+        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let reals = [(1, false), (2, false), (3, true), (4, false)];
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default());
+        run.backends.iter_mut().for_each(|run| run.is_reachable = true);
+        let build = |run: &mut RunningVip, when_stale| run.build_tables(Duration::ZERO, Instant::now(), when_stale);
+        assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false });
+        assert!(run.equal.entries().is_empty());
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: false, equal: true });
+        assert_eq!(run.equal.entries().len(), run.table.entries().len());
+        let shares = [1, 2, 3, 4].map(|real| run.equal.share(real));
+        assert!((0.49..0.51).contains(&shares[0]) && (0.49..0.51).contains(&shares[1]), "{shares:?}");
+        assert_eq!(shares[2..], [0.0; 2]);
+        // Weights alone do not change it.
+        run.backends[0].share.weight = 7.0;
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: true, equal: false });
     }
 }

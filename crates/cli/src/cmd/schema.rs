@@ -1,7 +1,7 @@
 //! `dwell schema`: the keys of all objects that `dwell` writes.
 
 use dwell_balancer::{
-    api::{PacketRoute, Status},
+    api::{HeartbeatStatus, PacketRoute, Status},
     control::Event,
 };
 use dwell_probes::host;
@@ -28,6 +28,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut schema = Schema::default();
     schema.add::<Event>();
     schema.add::<Status>();
+    schema.add::<HeartbeatStatus>();
     schema.add::<PacketRoute>();
     schema.add::<RunObject<'_>>();
     schema.add_with_header::<host::Report>("doctor.report");

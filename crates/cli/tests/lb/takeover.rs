@@ -1,10 +1,13 @@
 //! The data plane outlives the control process.
 
+use std::{thread, time::Duration};
+
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
     scene::{Scene, ask},
-    support::{eventually, skipped},
+    support::{eventually, object, skipped},
     traffic::events,
 };
 
@@ -129,4 +132,76 @@ fn root_packets_are_forwarded_after_the_end_until_it_is_detached() {
     scene.run();
     assert_eq!(scene.status()["plane"]["start"], "new");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
+}
+
+/// Two servers of very different weights, and one that is drained.
+fn unequal(name: &str, heartbeat: &str) -> Scene {
+    let scene = Scene::new(name, 3);
+    let top = format!("metrics.listen = \"127.0.0.1:9469\"\n[heartbeat]\nstale_after = \"1s\"\n{heartbeat}");
+    scene.configure(&top, "policy = \"weights\"", &[0, 1, 2]);
+    scene.run();
+    scene.ok(&["drain", "s2"]);
+    scene.ok(&["weight", "s1", "0.02"]);
+    scene
+}
+
+/// The part of new connections that the light server gets. The drained one must get none.
+fn light_part(scene: &Scene) -> f64 {
+    let spread = scene.spread(60);
+    assert_eq!(spread.get(&2), None, "{spread:?}");
+    spread.get(&1).copied().unwrap_or(0) as f64 / 60.0
+}
+
+#[test]
+fn root_a_stopped_control_plane_leaves_equal_weights_where_that_is_asked_for() {
+    if skipped() {
+        return;
+    }
+    let scene = unequal("silent", "when_stale = \"equal\"");
+    assert!(light_part(&scene) < 0.2);
+    let heartbeat = scene.status()["plane"]["heartbeat"].clone();
+    assert_eq!((&heartbeat["when_stale"], &heartbeat["is_stale"]), (&"equal".into(), &false.into()), "{heartbeat}");
+    let mut open = scene.connect().unwrap();
+    let server = ask(&mut open).unwrap();
+
+    scene.with_run(|run| run.signal(Signal::SIGSTOP));
+    eventually("the weights are equal", || light_part(&scene) > 0.25);
+    assert_eq!(ask(&mut open).unwrap(), server, "open connections stay");
+    let silent = scene.lb(&["status", "--format", "jsonl"]);
+    assert_eq!(silent.status, Some(3), "{silent}");
+    let left = object(&silent.stdout);
+    assert_eq!((&left["type"], &left["is_stale"]), (&"lb.heartbeat".into(), &true.into()), "{silent}");
+    assert!(left["age_ns"].as_u64() > Some(1_000_000_000), "{silent}");
+    assert!(silent.stderr.contains("so that it gives equal weights"), "{silent}");
+
+    scene.with_run(|run| run.signal(Signal::SIGCONT));
+    eventually("the weights are those of the operator", || light_part(&scene) < 0.1);
+    assert_eq!(ask(&mut open).unwrap(), server);
+    assert_eq!(scene.status()["plane"]["heartbeat"]["is_stale"], false);
+}
+
+#[test]
+fn root_a_dead_control_plane_leaves_the_last_weights_and_the_next_one_tells_for_how_long() {
+    if skipped() {
+        return;
+    }
+    let scene = unequal("dead", "");
+    let renewed = || -> Option<f64> {
+        let metrics = scene.get_metrics();
+        metrics.lines().find_map(|line| line.strip_prefix("dwell_lb_heartbeat_timestamp_seconds ")?.parse().ok())
+    };
+    eventually("the first interval is over", || renewed().is_some());
+    let renewed = renewed().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((now - 60.0..now + 1.0).contains(&renewed), "{renewed} {now}");
+    scene.kill();
+    thread::sleep(Duration::from_secs(3));
+    assert!(light_part(&scene) < 0.2);
+    let silent = scene.lb(&["status"]);
+    assert_eq!((silent.status, silent.stdout.as_str()), (Some(3), ""), "{silent}");
+    assert!(silent.stderr.contains("so that it keeps the last weights"), "{silent}");
+    scene.run();
+    let run = scene.end();
+    let started = &events(&run.stdout, "lb.started")[0];
+    assert!(started["heartbeat_age_ns"].as_u64() > Some(3_000_000_000), "{run}");
 }

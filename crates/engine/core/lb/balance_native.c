@@ -51,11 +51,11 @@ static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __
 	return number < balancer->real_count ? &balancer->reals[number] : 0;
 }
 
-static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index)
+static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 index)
 {
 	const struct dwell_balancer *balancer = embedder;
 
-	return vip < balancer->table_count && balancer->tables[vip] ? balancer->tables[vip][index] : 0;
+	return table < balancer->table_count && balancer->tables[table] ? balancer->tables[table][index] : 0;
 }
 
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number)
@@ -70,6 +70,13 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 	(void)embedder;
 	(void)number;
 	return 0;
+}
+
+static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return &balancer->heartbeat;
 }
 
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind)

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 3
+#define DWELL_BALANCE_LAYOUT 4
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -130,6 +130,15 @@ enum dwell_reason {
 	DWELL_REASON_UNROUTABLE, /* a short header without a server's connection ID */
 	DWELL_REASON_UNANSWERED, /* the answers of this second are spent, or its sender is no single host */
 	DWELL_REASONS,
+};
+
+/* The control plane's sign of life. While it is stale, new connections are selected by tables of equal weights, if there
+ * are any.
+ */
+struct dwell_heartbeat {
+	__u64 renewed_ns; /* CLOCK_MONOTONIC; 0: never */
+	__u32 stale_s;	  /* stale if it is older */
+	__u32 equal; /* distance from a VIP's table to its table of equal weights; 0: the ordinary one stays in use */
 };
 
 /* What has a budget per second and CPU (lb/budget.h). */

@@ -16,6 +16,7 @@ struct dwell_balance_config;
 struct dwell_budget;
 struct dwell_cid_entry;
 struct dwell_decision;
+struct dwell_heartbeat;
 struct dwell_heavy;
 struct dwell_heavy_config;
 struct dwell_load;
@@ -48,8 +49,11 @@ static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, cons
 /* Returns a real by its number; null if the number is beyond the array. */
 static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number);
 
-/* Returns the number of the real at an entry of a VIP's Maglev table; 0 if there is none. */
-static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index);
+/* Returns the number of the real at an entry of a Maglev table, which has the number of its VIP; 0 if there is none. */
+static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 index);
+
+/* Returns the control plane's sign of life. Null: there is none. */
+static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder);
 
 /* Returns where this CPU counts what a VIP was sent; null: it is not counted. */
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number);

@@ -51,12 +51,34 @@ static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *pac
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
+/* Returns the distance to tables of equal weights if they count: the control plane is silent. Returns 0 otherwise. */
+static __always_inline __u32 dwell_equal_tables(void *embedder)
+{
+	const struct dwell_heartbeat *beat = dwell_heartbeat_of(embedder);
+	__s32 age_s;
+
+	if (!beat || dwell_likely(!beat->equal))
+		return 0;
+	age_s = dwell_zero_clock_s(embedder) - (__u32)(beat->renewed_ns / 1000000000);
+	return age_s > (__s32)beat->stale_s ? beat->equal : 0;
+}
+
+/* Returns the number of the real at an entry of a VIP's table, or of its table of equal weights at this distance; 0 if
+ * there is none.
+ */
+static __always_inline __u32 dwell_entry_of(void *embedder, __u32 vip, __u32 equal, __u32 index)
+{
+	__u32 number = equal ? dwell_entry_at(embedder, vip + equal, index) : 0;
+
+	return number ? number : dwell_entry_at(embedder, vip, index);
+}
+
 /* Selects a real by the Maglev table alone. Returns DWELL_REASON_NEW, or why it led nowhere. */
 static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
-	__u32 first = 0;
+	__u32 first = 0, equal;
 	__u64 hash;
 
 	packet->lb.real = 0;
@@ -68,11 +90,12 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	if (!vip->size)
 		return DWELL_REASON_NO_BACKEND;
 	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
+	equal = dwell_equal_tables(embedder);
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < DWELL_SELECT_TRIES; i++) {
-		__u32 number = dwell_entry_at(embedder, vip->number, (hash >> 32) * vip->size >> 32);
+		__u32 number = dwell_entry_of(embedder, vip->number, equal, (hash >> 32) * vip->size >> 32);
 		const struct dwell_real *real = dwell_real_at(embedder, number);
 
 		if (!first)

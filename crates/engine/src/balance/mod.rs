@@ -1,6 +1,7 @@
 //! The balancer's data plane: VIPs, reals (the backends behind them), and decisions on packets.
 
 mod decap;
+mod heartbeat;
 mod native;
 mod outcome;
 mod zero_rtt;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::abi;
 
 pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
+pub use heartbeat::{Heartbeat, WhenStale};
 pub use native::{Balancer, maybe_bit, slot_bytes};
 pub use outcome::{CidEvent, Counters, Decision, Reason, Verdict};
 pub use zero_rtt::{ServerId, ServerSlots, ZeroServer, ZeroState, ZeroVip};

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
-    balance::{CidEvent, Decision, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core},
+    balance::{CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core},
     response::{Record, Watch},
     table,
 };
@@ -115,6 +115,18 @@ impl Balancer {
         }
     }
 
+    /// Sets the control plane's sign of life, and the tables of equal weights by the numbers of their VIPs, each as long
+    /// as the VIP's own.
+    pub fn set_heartbeat(&mut self, heartbeat: &Heartbeat, equal: &[(u32, &[u32])]) {
+        let distance = self.tables.len() as u32;
+        self.core.heartbeat = heartbeat.to_core(distance);
+        for (number, entries) in equal {
+            let at = (number + distance) as usize;
+            self.tables.resize(self.tables.len().max(at + 1), Vec::new());
+            self.tables[at] = entries.to_vec();
+        }
+    }
+
     /// Sets how packets to the VIP with this key and this slot are routed by connection ID.
     ///
     /// # Panics
@@ -178,7 +190,8 @@ impl Balancer {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend_from_slice(frame);
         let (mut bytes, mut decision) = (frame.len() as u32, abi::dwell_decision::default());
-        self.pointers = self.tables.iter().map(|table| table.as_ptr()).collect();
+        let pointer = |table: &Vec<u32>| if table.is_empty() { ptr::null() } else { table.as_ptr() };
+        self.pointers = self.tables.iter().map(pointer).collect();
         self.core.vips = self.vips.as_ptr();
         self.core.vip_count = self.vips.len() as u32;
         self.core.reals = self.reals.as_ptr();

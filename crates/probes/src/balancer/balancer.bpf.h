@@ -46,7 +46,9 @@ struct maglev {
 	__uint(max_entries, 1);
 };
 
-/* Maglev tables by the number of their VIP; a table is replaced at once. */
+/* Maglev tables by the number of their VIP, and behind all of them their tables of equal weights; a table is replaced at
+ * once.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__type(key, __u32);
@@ -60,6 +62,13 @@ struct {
 	__type(value, struct dwell_load);
 	__uint(max_entries, 1);
 } vip_counts SEC(".maps"), real_counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_heartbeat);
+	__uint(max_entries, 1);
+} heartbeat SEC(".maps");
 
 /* Active connections per real, as the sweep counts them. */
 struct {
@@ -181,15 +190,15 @@ static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __
 	return bpf_map_lookup_elem(&reals, &number);
 }
 
-static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index)
+static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 index)
 {
 	__u32 chunk_index = index / DWELL_CHUNK;
 	struct dwell_chunk *chunk;
-	void *table = bpf_map_lookup_elem(&tables, &vip);
+	void *chunks = bpf_map_lookup_elem(&tables, &table);
 
-	if (!table)
+	if (!chunks)
 		return 0;
-	chunk = bpf_map_lookup_elem(table, &chunk_index);
+	chunk = bpf_map_lookup_elem(chunks, &chunk_index);
 	return chunk ? chunk->real[index % DWELL_CHUNK] : 0;
 }
 
@@ -201,6 +210,13 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&real_counts, &number);
+}
+
+static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&heartbeat, &zero);
 }
 
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind)

@@ -3,6 +3,7 @@
 
 mod decap;
 mod folder;
+mod heartbeat;
 mod maps;
 mod migrate;
 mod options;
@@ -12,8 +13,8 @@ mod zero_rtt;
 
 pub use decap::Decap;
 pub use dwell_engine::balance::{
-    CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Load, Mac, NextHop, Protocol, Real,
-    Reason, ServerId, Verdict, Vip, VipKey, ZeroServer, ZeroVip,
+    CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load, Mac, NextHop,
+    Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;

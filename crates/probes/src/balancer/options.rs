@@ -147,7 +147,9 @@ impl PlaneOptions {
             "events" => self.ring_bytes(),
             // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
-            "tables" | "vip_counts" => self.max_vips + 1,
+            // Behind the tables of all VIPs are those of equal weights.
+            "tables" => 2 * self.max_vips + 1,
+            "vip_counts" => self.max_vips + 1,
             "reals" | "real_counts" | "actives" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
             "zero_places" => self.max_reals + 1,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use dwell_engine::abi;
+use dwell_socket::clock::monotonic_ns;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, OpenMapMut, Program, query::LinkTypeInfo};
 use nix::{
     fcntl::{Flock, FlockArg},
@@ -26,7 +27,7 @@ use super::{
 use crate::{Chain, Error, Interface, error::io_error, host::bpf_filesystem_remedy, load, vantage::failed};
 
 /// The maps whose contents must not be lost. The others belong to the process.
-const PINNED: [&str; 20] = [
+const PINNED: [&str; 21] = [
     "buckets",
     "seats",
     "pool",
@@ -46,6 +47,7 @@ const PINNED: [&str; 20] = [
     "zero_places",
     "zero_state",
     "heavies",
+    "heartbeat",
     "layout",
 ];
 /// The map that is pinned last. Without it, the pinned maps may belong to different data planes.
@@ -90,6 +92,9 @@ impl Plane {
     pub fn run_at(options: &PlaneOptions, interface: &Interface, folder: &Path) -> Result<(Plane, StartKind), Error> {
         let folder = Folder::lock(folder)?;
         let found = folder.inspect(options, interface)?;
+        // What another version left there may not be readable.
+        let inherited = Plane::heartbeat_at(&folder.path).unwrap_or_default();
+        let inherited_age = inherited.map(|heartbeat| heartbeat.age(monotonic_ns()));
         let mut options = options.seeded();
         let mut plane = if let PinnedState::Usable { table_seed } = found {
             options.table_seed = table_seed;
@@ -114,6 +119,7 @@ impl Plane {
         };
         plane.set_ingress(interface);
         plane.folder = Some(folder);
+        plane.inherited_age = inherited_age;
         let start = match found {
             PinnedState::Nothing => StartKind::New,
             PinnedState::Usable { .. } => StartKind::TakenOver,

@@ -1,10 +1,10 @@
 //! The XDP program and its maps.
 
-use std::{collections::BTreeMap, net::IpAddr, os::fd::AsFd};
+use std::{collections::BTreeMap, net::IpAddr, os::fd::AsFd, time::Duration};
 
 use dwell_engine::{
     abi,
-    balance::{self, Counters, Decision, Load, NextHop, Real, Vip, VipKey},
+    balance::{self, Counters, Decision, Heartbeat, Load, NextHop, Real, Vip, VipKey},
     response::Record,
     steer::Pending,
 };
@@ -92,6 +92,10 @@ pub struct Plane {
     ingress: u32,
     /// The folder where it is pinned, if it is.
     pub(super) folder: Option<Folder>,
+    /// The last sign of life of this process.
+    pub(super) heartbeat: Option<Heartbeat>,
+    /// The age of the last process's sign of life when this one took over.
+    pub(super) inherited_age: Option<Duration>,
 }
 
 impl Plane {
@@ -124,6 +128,8 @@ impl Plane {
             reals: BTreeMap::new(),
             ingress: 0,
             folder: None,
+            heartbeat: None,
+            inherited_age: None,
         };
         for (key, vip) in maps::vips(&plane.map("vips"))? {
             if let Some(key) = VipKey::from_core(&key) {
@@ -266,6 +272,7 @@ impl Plane {
         }
         if self.sizes.remove(&number).is_some() {
             maps::delete(&self.map("tables"), "tables", &number.to_ne_bytes())?;
+            self.set_equal_tables(&[(number, &[])])?;
         }
         maps::reset_counts(&self.map("vip_counts"), "vip_counts", number)
     }

@@ -1,9 +1,18 @@
 //! Changes of Maglev tables, VIPs and backends.
 
-use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use dwell_engine::response::Watch;
+use dwell_probes::balancer::{
+    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, WhenStale,
+};
 use dwell_testbed::skip::lacks_root;
 
 use crate::{
+    both::native,
     options,
     packets::{Client, v4},
 };
@@ -124,4 +133,69 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
     assert_eq!(plane.real_loads().unwrap()[2], Load::default());
     plane.set_real(2, &real(4)).unwrap();
     assert_eq!(plane.real_loads().unwrap()[2], Load::default());
+}
+
+#[test]
+fn tables_of_equal_weights_count_once_the_sign_of_life_is_older_than_its_limit() {
+    let mut balancer = native(Watch::default(), 100);
+    for number in 1..=2 {
+        balancer.set_real(number, &real(number as u8));
+    }
+    balancer.set_vip(&key(80), &numbered(1), &[1; 7]);
+    let second = 1_000_000_000;
+    let mut heartbeat =
+        Heartbeat { renewed_ns: 100 * second, stale_after: Duration::from_secs(10), when_stale: WhenStale::Equal };
+    for (when_stale, second_after, expected) in [
+        (WhenStale::Equal, 0, 1),
+        (WhenStale::Equal, 10, 1),
+        (WhenStale::Equal, 11, 2),
+        (WhenStale::Equal, 100_000, 2),
+        (WhenStale::Keep, 100_000, 1),
+    ] {
+        heartbeat.when_stale = when_stale;
+        balancer.set_heartbeat(&heartbeat, &[(1, &[2; 7])]);
+        let time_ns = heartbeat.renewed_ns + second_after * second;
+        let decision = balancer.packet(&v4().syn(), 1, time_ns, true, drop).0;
+        assert_eq!(decision.real, Some(expected), "{when_stale:?} after {second_after} s");
+    }
+}
+
+#[test]
+fn root_tables_of_equal_weights_count_while_nobody_renews_the_data_plane() {
+    let Some(mut plane) = loaded(&options()) else { return };
+    let becomes = |plane: &mut Plane, real: u32| {
+        let begun = Instant::now();
+        while backends(plane, 80) != [real] {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it stays at {:?}", backends(plane, 80));
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let minute = Duration::from_secs(60);
+    plane.set_vip(&key(80), &numbered(1)).unwrap();
+    plane.set_table(1, &[1; 7]).unwrap();
+    plane.set_equal_tables(&[(1, &[2; 7])]).unwrap();
+    assert_eq!((backends(&mut plane, 80), plane.heartbeat_age()), (vec![1], None), "nobody has begun to renew it");
+    plane.renew(minute, WhenStale::Equal).unwrap();
+    assert_eq!(backends(&mut plane, 80), [1]);
+    plane.renew(Duration::ZERO, WhenStale::Equal).unwrap();
+    becomes(&mut plane, 2);
+    assert!(plane.heartbeat_age() > Some(Duration::from_millis(1)));
+    // Without such a table, the VIP's own counts.
+    plane.set_equal_tables(&[(1, &[])]).unwrap();
+    assert_eq!(backends(&mut plane, 80), [1]);
+    plane.set_equal_tables(&[(1, &[2; 7])]).unwrap();
+    assert_eq!(backends(&mut plane, 80), [2]);
+    plane.renew(minute, WhenStale::Equal).unwrap();
+    assert_eq!(backends(&mut plane, 80), [1]);
+    plane.renew(Duration::ZERO, WhenStale::Equal).unwrap();
+    becomes(&mut plane, 2);
+    // A number that is used again does not inherit the table.
+    plane.remove_vip(&key(80)).unwrap();
+    plane.set_vip(&key(80), &numbered(1)).unwrap();
+    plane.set_table(1, &[3; 7]).unwrap();
+    assert_eq!(backends(&mut plane, 80), [3]);
+    plane.set_equal_tables(&[(1, &[2; 7])]).unwrap();
+    plane.renew(Duration::ZERO, WhenStale::Keep).unwrap();
+    thread::sleep(Duration::from_millis(2100));
+    assert_eq!(backends(&mut plane, 80), [3], "the weights are kept");
 }

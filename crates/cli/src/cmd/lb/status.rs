@@ -1,9 +1,11 @@
 //! `dwell lb status`.
 
-use std::{fmt::Write, mem};
+use std::{fmt::Write, mem, path::Path, time::Duration};
 
 use dwell_balancer::{
-    api::{BackendStatus, Client, HealthState, Request, Status, VipStatus},
+    api::{BackendStatus, Client, HealthState, HeartbeatStatus, Request, Status, VipStatus},
+    config::WhenStale,
+    control::last_heartbeat,
     plan::Phase,
 };
 use dwell_records::counted;
@@ -12,6 +14,7 @@ use super::{SocketArgs, object, print};
 use crate::{
     args::Format,
     exit::{Exit, Failure},
+    tell::tell,
 };
 
 /// Show VIPs and backends, their weights, and the reasons
@@ -32,8 +35,20 @@ pub struct Args {
     format: Format,
 }
 
+/// How long a balancer may take to answer before it counts as silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let mut status: Status = Client::connect(&args.socket.path)?.request(&Request::Status {})?;
+    let socket = &args.socket.path;
+    let client = Client::connect(socket).and_then(|client| client.with_timeout(PATIENCE));
+    let answer = client.and_then(|mut client| client.request(&Request::Status {}));
+    let mut status: Status = match answer {
+        Ok(status) => status,
+        Err(error) => {
+            report_silence(socket, args.format)?;
+            return Err(error.into());
+        }
+    };
     match args.format {
         Format::Jsonl => {
             let time = mem::take(&mut status.time);
@@ -42,6 +57,31 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Text => print(text(&status, None))?,
     }
     Ok(Exit::Done)
+}
+
+/// Reports what a control plane that does not answer has left behind: the data plane goes on without it.
+fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
+    let Some(heartbeat) = last_heartbeat(socket) else {
+        return Ok(());
+    };
+    if format == Format::Jsonl {
+        print(object(Some(&jiff::Timestamp::now().to_string()), &heartbeat))?;
+    }
+    tell(format_args!("the data plane goes on without its control plane: {}", describe(&heartbeat)));
+    Ok(())
+}
+
+/// Describes the age of a data plane, and what follows from it.
+fn describe(heartbeat: &HeartbeatStatus) -> String {
+    let (age, limit) = (duration(heartbeat.age_ns), duration(heartbeat.stale_after_ns));
+    let does = match heartbeat.when_stale {
+        WhenStale::Keep => "keeps the last weights",
+        WhenStale::Equal => "gives equal weights to the backends that were usable",
+    };
+    match heartbeat.is_stale {
+        true => format!("renewed {age} ago, which is more than {limit}, so that it {does}"),
+        false => format!("renewed {age} ago; after more than {limit} it {does}"),
+    }
 }
 
 /// A request that waits for longer is worth a line: 1 s.
@@ -61,6 +101,9 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
         plane.capacity,
         duration(status.interval_ns)
     );
+    if let Some(heartbeat) = &plane.heartbeat {
+        let _ = writeln!(text, "data plane: {}", describe(heartbeat));
+    }
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
         write_vip(&mut text, vip, was, status.interval_ns);
