@@ -48,7 +48,7 @@ macro_rules! failure {
         impl From<Failure> for std::process::ExitCode {
             fn from(failure: Failure) -> std::process::ExitCode {
                 if let Some(error) = &failure.error {
-                    $crate::tell::tell(format_args!("{error:#}"));
+                    $crate::tell::alarm(format_args!("{error:#}"));
                 }
                 failure.exit.into()
             }

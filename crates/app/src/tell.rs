@@ -10,14 +10,30 @@ use std::{
     sync::OnceLock,
 };
 
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+
 /// Writes one line that begins with the program's name, as it was called.
 pub fn tell(words: impl Display) {
+    show(format_args!("{}: {words}\n", program()));
+}
+
+/// Writes such a line about something that is not as it must be: in red where a person looks at it and the environment does
+/// not say otherwise (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
+pub fn alarm(words: impl Display) {
+    const STYLE: Style = AnsiColor::Red.on_default();
+    match AutoStream::choice(&stderr()) {
+        ColorChoice::Never => tell(words),
+        _ => show(format_args!("{}: {STYLE}{words}{STYLE:#}\n", program())),
+    }
+}
+
+fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
+    PROGRAM.get_or_init(|| {
         let called = env::args_os().next().unwrap_or_default();
         Path::new(&called).file_name().and_then(OsStr::to_str).unwrap_or("dwell").to_owned()
-    });
-    show(format_args!("{program}: {words}\n"));
+    })
 }
 
 /// Writes a text as it is.

@@ -11,7 +11,7 @@ use dwell_records::{ConditionOutcome, Latency, Verdict, counted};
 use crate::{
     args::{duration, nanos},
     exit::Exit,
-    tell::tell,
+    tell::{alarm, tell},
 };
 
 /// Conditions that were given together, joined by `or`.
@@ -199,7 +199,8 @@ impl Condition {
 /// Reports what became of each condition. `samples` is the verb's name for a sample, in the singular and the plural.
 pub fn announce(verdict: &Verdict, (one, many): (&str, &str)) {
     for outcome in &verdict.conditions {
-        tell(sentence(outcome, (one, many)));
+        let sentence = sentence(outcome, (one, many));
+        if outcome.holds == Some(false) { tell(sentence) } else { alarm(sentence) }
     }
 }
 

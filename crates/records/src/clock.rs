@@ -31,6 +31,9 @@ pub struct Timestamps {
     /// RFC 3339 once `second` is set: 20 bytes to the dot, then fraction and Z.
     text: String,
     short: String,
+    /// The first day that a line of text was about, and whether a later line was about another one.
+    first_day: Option<String>,
+    has_date: bool,
 }
 
 /// Length of "2026-11-21T05:10:00." and of "2026-11-21T".
@@ -62,14 +65,29 @@ impl Timestamps {
         Some(&self.text)
     }
 
-    /// Formats the time of day in UTC with microseconds, truncated and not rounded: "05:10:00.123456Z". `None` as for
-    /// [`Timestamps::rfc3339`].
-    pub fn time_of_day(&mut self, unix_ns: i128) -> Option<&str> {
+    /// Formats the time of a line of text in UTC with microseconds, truncated and not rounded: the time of day,
+    /// "05:10:00.123456Z", and from the first line on that is not about the day of the first one, the date before it:
+    /// "2026-11-22 05:10:00.123456Z". `None` as for [`Timestamps::rfc3339`].
+    pub fn of_line(&mut self, unix_ns: i128) -> Option<&str> {
         self.rfc3339(unix_ns)?;
+        let day = &self.text[..TO_HOUR - 1];
+        match &self.first_day {
+            None => self.first_day = Some(day.to_owned()),
+            Some(first) => self.has_date |= first != day,
+        }
         self.short.clear();
+        if self.has_date {
+            self.short.push_str(day);
+            self.short.push(' ');
+        }
         self.short.push_str(&self.text[TO_HOUR..TO_FRACTION + "123456".len()]);
         self.short.push('Z');
         Some(&self.short)
+    }
+
+    /// Returns the number of characters that the date takes in a line of text now: 0 without one.
+    pub fn date_width(&self) -> usize {
+        if self.has_date { TO_HOUR } else { 0 }
     }
 }
 
@@ -89,8 +107,27 @@ mod tests {
         let boot = Clock::with_offset(SECOND - 5_000_000_000);
         let mut times = Timestamps::default();
         assert_eq!(times.rfc3339(boot.unix_ns(5_123_456_789)), Some("2026-11-21T05:10:00.123456789Z"));
-        assert_eq!(times.time_of_day(boot.unix_ns(5_999_999_999)), Some("05:10:00.999999Z"));
+        assert_eq!(times.of_line(boot.unix_ns(5_999_999_999)), Some("05:10:00.999999Z"));
         assert_eq!(Clock::UNIX.unix_ns(17), 17);
+    }
+
+    #[test]
+    fn lines_have_a_date_as_soon_as_there_is_another_day() {
+        let mut times = Timestamps::default();
+        let midnight = SECOND + (18 * 3600 + 50 * 60) * 1_000_000_000;
+        assert_eq!(times.of_line(midnight - 1), Some("23:59:59.999999Z"));
+        assert_eq!(times.date_width(), 0);
+        assert_eq!(times.of_line(midnight), Some("2026-11-22 00:00:00.000000Z"));
+        assert_eq!(
+            times.of_line(midnight - 1),
+            Some("2026-11-21 23:59:59.999999Z"),
+            "a late line is not of the new day"
+        );
+        assert_eq!(times.date_width(), "2026-11-22 ".len());
+        // Exactly a day later it is the same time of day.
+        let mut times = Timestamps::default();
+        assert_eq!(times.of_line(SECOND), Some("05:10:00.000000Z"));
+        assert_eq!(times.of_line(SECOND + 86_400_000_000_000), Some("2026-11-22 05:10:00.000000Z"));
     }
 
     #[test]

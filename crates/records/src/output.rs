@@ -10,8 +10,9 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes records of `source` to `sink` in `format`.
-    pub fn new(format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
+    /// Writes records of `source` to `sink` in `format`, coloured where a person looks at it.
+    pub fn new(mut format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
+        format.set_colour(sink.is_coloured());
         Output { format, sink, source }
     }
 

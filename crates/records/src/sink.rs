@@ -55,6 +55,7 @@ pub struct Sink {
     write: Option<Box<dyn Write + Send>>,
     flush: Flush,
     buffer: Vec<u8>,
+    is_coloured: bool,
 }
 
 const FULL: usize = 64 * 1024;
@@ -62,7 +63,19 @@ const FULL: usize = 64 * 1024;
 impl Sink {
     /// Creates a sink in front of any writer. `name` stands for it in errors.
     pub fn new(name: impl Into<String>, write: Box<dyn Write + Send>, flush: Flush) -> Sink {
-        Sink { name: name.into(), write: Some(write), flush, buffer: Vec::with_capacity(2 * FULL) }
+        Sink { name: name.into(), write: Some(write), flush, buffer: Vec::with_capacity(2 * FULL), is_coloured: false }
+    }
+
+    /// Lets text be coloured if this stream is a terminal that can show it, and the environment does not say otherwise
+    /// (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
+    pub fn coloured_as(mut self, stream: &impl anstream::stream::RawStream) -> Sink {
+        self.is_coloured = anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never;
+        self
+    }
+
+    /// Returns true if text may be coloured.
+    pub fn is_coloured(&self) -> bool {
+        self.is_coloured
     }
 
     /// Creates a sink for standard output, unbuffered if that is a terminal. It bypasses the standard library's line
@@ -79,7 +92,7 @@ impl Sink {
         };
         let name = "standard output";
         match stdout.as_fd().try_clone_to_owned() {
-            Ok(fd) => Ok(Sink::new(name, Box::new(File::from(fd)), flush)),
+            Ok(fd) => Ok(Sink::new(name, Box::new(File::from(fd)), flush).coloured_as(&stdout)),
             Err(io) => Err(classify(name, io)),
         }
     }

@@ -18,7 +18,7 @@ use self::file::Recording;
 pub use self::{file::BaselineError, settings::Settings};
 use crate::{
     exit::{Exit, Failure},
-    tell::tell,
+    tell::{alarm, tell},
 };
 
 /// The figures of all keys in one interval.
@@ -174,7 +174,7 @@ impl Run {
             ));
         }
         if !shifted.is_empty() {
-            tell(format_args!("shifted since the baseline was recorded: {}", list(&shifted)));
+            alarm(format_args!("shifted since the baseline was recorded: {}", list(&shifted)));
             return Exit::False;
         }
         // A host has all its segments in each run. Clients and servers come and go.

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{
     records::{field, number, objects, of_type, round_trips, text, without_cost},
-    support::{Run, dwell, dwell_reading},
-    wire::{capture, everyday, spinning},
+    support::{DWELL, Run, dwell, dwell_reading, run},
+    wire::{Packet, capture, everyday, pings, spinning},
 };
 
 fn replay(options: &[&str]) -> Run {
@@ -326,4 +326,51 @@ fn spin_bits_give_both_parts_of_the_path_and_the_whole_loop() {
     let ppviz = dwell_reading(&["rtt", "-r", "-", "--format", "ppviz"], &capture(&spinning(60)));
     let parts = trips.iter().filter(|(key, _)| key.0 == "quic-spin");
     assert_eq!(ppviz.stdout.lines().count(), parts.map(|(_, values)| values.len()).sum::<usize>());
+}
+
+#[test]
+fn lines_have_a_date_once_a_capture_goes_on_for_more_than_a_day() {
+    let day_ms = 24.0 * 3600.0 * 1000.0;
+    let mut packets = pings(2);
+    packets.extend(pings(2).into_iter().map(|packet| Packet { at_ms: packet.at_ms + day_ms, ..packet }));
+    let text = dwell_reading(&["rtt", "-r", "-"], &capture(&packets)).stdout;
+    let begins: Vec<_> = text.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    let all = ["03:04:05.005000Z", "03:04:05.015000Z", "2026-01-03 03:04:05.005000Z", "2026-01-03 03:04:05.015000Z"];
+    assert_eq!(begins, all);
+}
+
+/// What is printed on a terminal, by `script` of util-linux.
+fn on_a_terminal(environment: &[(&str, &str)], command: &str) -> String {
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", command, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").env_remove("CI");
+    script.env_remove("CLICOLOR").env_remove("CLICOLOR_FORCE").envs(environment.iter().copied());
+    let run = run(&mut script, b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    run.stdout
+}
+
+#[test]
+fn text_is_coloured_on_a_terminal_and_nowhere_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("capture.pcap");
+    std::fs::write(&file, capture(&everyday())).unwrap();
+    let command = |more: &str| format!("{DWELL} rtt -r {} --summary {more}", file.display());
+    let coloured = on_a_terminal(&[], &command(""));
+    assert_eq!(coloured.matches("\u{1b}[1m\u{1b}[33m").count(), 1, "the worst p99: {coloured}");
+    let plain = dwell(&["rtt", "-r", file.to_str().unwrap(), "--summary"]);
+    let stripped = coloured.replace("\u{1b}[1m\u{1b}[33m", "").replace("\u{1b}[0m", "").replace('\r', "");
+    assert!(stripped.contains(&plain.stdout), "{stripped}\n{plain}");
+    for (environment, more) in [
+        (&[("NO_COLOR", "1")][..], ""),
+        (&[("TERM", "dumb")], ""),
+        (&[], "--format jsonl"),
+        (&[], "| cat"),
+        (&[], &*format!("-w {}; cat {0}", folder.path().join("written").display())),
+    ] {
+        let printed = on_a_terminal(environment, &command(more));
+        assert!(!printed.is_empty() && !printed.contains('\u{1b}'), "{environment:?} {more}: {printed}");
+    }
+    // A condition that holds is red, on standard error.
+    let failed = on_a_terminal(&[], &(command("--format text --fail-if 'p99>1us'") + "; true"));
+    assert!(failed.contains("\u{1b}[31mp99 is "), "{failed}");
 }

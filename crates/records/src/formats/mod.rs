@@ -18,6 +18,9 @@ pub use text::{Latency, Rate, Text, counted};
 pub trait Format: Send {
     /// Appends `record` to `out` as whole lines; nothing if the format does not write such records ([`Entry::writes`]).
     fn write(&mut self, record: &Record<'_>, source: &Source, out: &mut Vec<u8>);
+
+    /// Chooses whether to colour what a person should see first. Formats for programs are never coloured.
+    fn set_colour(&mut self, _is_coloured: bool) {}
 }
 
 /// A format as a user chooses it.

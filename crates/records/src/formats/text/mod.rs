@@ -10,6 +10,7 @@ mod shift;
 mod socket_summary;
 mod sockets;
 mod stack;
+mod style;
 mod table;
 mod top;
 mod why;
@@ -25,6 +26,7 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
+use self::style::Colour;
 use super::Format;
 use crate::{Record, Source, Timestamps};
 
@@ -35,16 +37,22 @@ pub use rate::Rate;
 /// A cell without a value.
 const UNKNOWN: &str = "-";
 
-/// Writes lines that begin with the time of day (UTC), and tables. A line names its interface where several are
-/// watched.
+/// Writes lines that begin with the time of day (UTC), with the date as soon as there is more than one day, and tables. A line
+/// names its interface where several are watched.
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     times: Timestamps,
     sockets: sockets::Lines,
+    colour: Colour,
 }
 
 impl Format for Text {
+    fn set_colour(&mut self, is_coloured: bool) {
+        self.colour = Colour::new(is_coloured);
+    }
+
     fn write(&mut self, record: &Record<'_>, source: &Source, out: &mut Vec<u8>) {
+        let colour = self.colour;
         match record {
             Record::Sample(sample) => {
                 self.time(sample.time_ns, source, out);
@@ -56,9 +64,9 @@ impl Format for Text {
             }
             Record::Interval(interval) => {
                 self.time(interval.end_ns, source, out);
-                rtt::interval(interval, source, out);
+                rtt::interval(interval, source, colour, out);
             }
-            Record::Summary(summary) => table::summary(summary, source, out),
+            Record::Summary(summary) => table::summary(summary, source, colour, out),
             Record::Status(_) => {}
             Record::Response(response) => {
                 self.time(response.end_ns(), source, out);
@@ -66,7 +74,7 @@ impl Format for Text {
             }
             Record::Stack(stack) => {
                 self.time(stack.end_ns, source, out);
-                stack::interval(stack, out);
+                stack::interval(stack, colour, out);
             }
             Record::ByteTrace(trace) => {
                 self.time(crate::record::last_stamp_ns(trace).unwrap_or_default(), source, out);
@@ -78,15 +86,15 @@ impl Format for Text {
             }
             Record::Shift(shift) => {
                 self.time(shift.end_ns, source, out);
-                shift::comparison(shift, out);
+                shift::comparison(shift, colour, out);
             }
             Record::Sockets(sockets) => self.sockets.write(sockets, &mut self.times, source, out),
-            Record::SocketEnd(end) => socket_summary::write(end, out),
+            Record::SocketEnd(end) => socket_summary::write(end, colour, out),
             Record::Top(top) => {
                 self.time(top.end_ns, source, out);
                 top::rows(top, out);
             }
-            Record::Why(verdict) => why::verdict(verdict, out),
+            Record::Why(verdict) => why::verdict(verdict, colour, out),
         }
     }
 }
@@ -125,8 +133,11 @@ impl Text {
     }
 
     fn time(&mut self, time_ns: u64, source: &Source, out: &mut Vec<u8>) {
-        let time = self.times.time_of_day(source.clock.unix_ns(time_ns));
-        out.extend_from_slice(time.unwrap_or("-               ").as_bytes());
+        let width = "05:10:00.123456Z".len() + self.times.date_width();
+        match self.times.of_line(source.clock.unix_ns(time_ns)) {
+            Some(time) => out.extend_from_slice(time.as_bytes()),
+            None => put(out, format_args!("{UNKNOWN:<width$}")),
+        }
     }
 }
 

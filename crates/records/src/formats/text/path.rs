@@ -3,7 +3,7 @@
 use dwell_engine::layers::PathSegment;
 
 use super::{
-    counted, put,
+    Colour, counted, put,
     stack::{self, HEADS, figures, heads},
     trimmed,
 };
@@ -50,7 +50,7 @@ pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
         };
         put(out, format_args!("{name:<17}"));
         figures(histogram, out);
-        stack::share(table.share(leg), out);
+        stack::share(table.share(leg), Colour::default(), out);
     }
     out.push(b'\n');
 }

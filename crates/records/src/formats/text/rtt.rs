@@ -2,7 +2,7 @@
 
 use dwell_engine::measure::{FlowChange, FlowEvent, Sample, Tunnel};
 
-use super::{Ends, Latency, counted, end_line, put, table, trimmed};
+use super::{Colour, Ends, Latency, counted, end_line, put, table, trimmed};
 use crate::{Interval, Source};
 
 /// Writes a sample: the round trip, the flow's least so far, the method, and who asked → who answered; `handshake`
@@ -61,11 +61,11 @@ fn end_tunnel(tunnel: Tunnel, out: &mut Vec<u8>) {
 }
 
 /// Writes an interval: how many samples there were, then a table of its groups.
-pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
+pub(super) fn interval(interval: &Interval<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let samples: u64 = interval.groups.iter().map(|group| group.figures.histogram.count()).sum();
     put(out, format_args!("  {} in {}\n", counted(samples, "sample", "samples"), trimmed(interval.length_ns)));
     if samples > 0 {
-        table::interval(interval, source, out);
+        table::interval(interval, source, colour, out);
         out.push(b'\n');
     }
 }

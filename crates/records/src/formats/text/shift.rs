@@ -2,14 +2,14 @@
 
 use dwell_engine::baseline::{Comparison, Figure, LEAST_RECENT};
 
-use super::{UNKNOWN, cell, counted, printable, put};
+use super::{Colour, UNKNOWN, cell, counted, printable, put};
 use crate::{
     Shift,
     shift::{ShiftKey, figure_name},
 };
 
 /// Writes how many segments or groups have shifted, then one line for each that has.
-pub(super) fn comparison(shift: &Shift<'_>, out: &mut Vec<u8>) {
+pub(super) fn comparison(shift: &Shift<'_>, colour: Colour, out: &mut Vec<u8>) {
     let ((one, many), samples) = Shift::nouns(shift.verb);
     let known = || shift.compared.iter().filter(|one| one.shifted.is_some());
     let shifted = || shift.compared.iter().filter(|one| one.shifted == Some(true));
@@ -44,7 +44,7 @@ pub(super) fn comparison(shift: &Shift<'_>, out: &mut Vec<u8>) {
     }
     for (one, name) in shifted().zip(&names) {
         put(out, format_args!("{name:<width$}"));
-        line(one, out);
+        line(one, colour, out);
     }
     out.push(b'\n');
 }
@@ -59,7 +59,7 @@ fn name(key: &ShiftKey) -> String {
     }
 }
 
-fn line(one: &Comparison<ShiftKey>, out: &mut Vec<u8>) {
+fn line(one: &Comparison<ShiftKey>, colour: Colour, out: &mut Vec<u8>) {
     for figure in Figure::ALL {
         let change = one.changes.get(&figure);
         let was = cell(change.map(|change| change.was_ns));
@@ -78,7 +78,7 @@ fn line(one: &Comparison<ShiftKey>, out: &mut Vec<u8>) {
             false => format!("{:.4} %", chance * 100.0),
         }
     });
-    put(out, format_args!("{most:>14}{chance:>12}\n"));
+    put(out, format_args!("{}{chance:>12}\n", colour.alarm(format_args!("{most:>14}"))));
 }
 
 #[cfg(test)]

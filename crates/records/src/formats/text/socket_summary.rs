@@ -1,7 +1,7 @@
 //! The table at the end of `dwell run`.
 
 use super::{
-    UNKNOWN, counted, put,
+    Colour, UNKNOWN, counted, put,
     sockets::{latency, rate},
 };
 use crate::{SocketEnd, SocketLine, SocketTotal, sockets::rate_bps};
@@ -16,7 +16,7 @@ const LATE_NS: u64 = 30_000_000;
 const FEW: u64 = 5;
 
 /// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
-pub(super) fn write(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
+pub(super) fn write(end: &SocketEnd<'_>, colour: Colour, out: &mut Vec<u8>) {
     let summary = end.summary;
     let lines = summary.lines(end.order, SHOWN);
     if lines.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn write(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
         ),
     );
     if let Some(sentence) = sentence(summary.all(), end) {
-        put(out, format_args!("{sentence}\n"));
+        put(out, format_args!("{}\n", colour.verdict(sentence)));
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
             look_ns: 10_000_000,
         };
         let mut out = Vec::new();
-        write(&end, &mut out);
+        write(&end, Colour::default(), &mut out);
         let missed = "No TCP connections were seen; those shorter than 50 ms may be missed.\n";
         assert_eq!(String::from_utf8(out).unwrap(), missed);
     }

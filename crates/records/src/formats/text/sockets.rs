@@ -18,10 +18,15 @@ impl Lines {
     /// Writes a line for each connection that did something, in the order of the interval.
     pub(super) fn write(&mut self, interval: &Sockets<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
         let (lines, rest) = interval.ordered(Socket::is_active, SHOWN);
-        let time = times.time_of_day(source.clock.unix_ns(interval.end_ns));
-        // HH:MM:SS, and a tenth.
-        let (length, width) = if interval.has_tenths { (10, 11) } else { (8, 9) };
-        let time = time.and_then(|time| time.get(..length)).unwrap_or(UNKNOWN);
+        let before = times.date_width();
+        let time = times.of_line(source.clock.unix_ns(interval.end_ns)).map(str::to_owned);
+        // HH:MM:SS, and a tenth, after the date.
+        let length = times.date_width() + if interval.has_tenths { 10 } else { 8 };
+        let width = length + 1;
+        if times.date_width() != before {
+            self.since_header = None;
+        }
+        let time = time.as_deref().and_then(|time| time.get(..length)).unwrap_or(UNKNOWN);
         for socket in lines {
             self.header(width, out);
             put(out, format_args!("{time:<width$}"));

@@ -5,7 +5,7 @@ use dwell_engine::{
     layers::{ByteTrace, Direction, Segment, SegmentFigures},
 };
 
-use super::{UNKNOWN, cell, counted, put, trimmed};
+use super::{Colour, UNKNOWN, cell, counted, put, style::place_of_worst, trimmed};
 use crate::{Distribution, Stack, StackHop, record::complete_bytes};
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
@@ -30,7 +30,7 @@ pub(super) fn byte_trace(trace: &ByteTrace, out: &mut Vec<u8>) {
 
 /// Writes how many bytes were stamped, then a table: one line per segment, parts of a segment below it, the total of
 /// each side last. A side that no byte went through has no lines.
-pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
+pub(super) fn interval(stack: &Stack<'_>, colour: Colour, out: &mut Vec<u8>) {
     let sent = complete_bytes(stack.segments, Direction::Tx);
     let read = complete_bytes(stack.segments, Direction::Rx);
     put(
@@ -52,10 +52,10 @@ pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("{:<17}", "segment"));
         heads(HEADS.len(), out);
     }
-    lines(stack, stack.segments, out);
+    lines(stack, stack.segments, colour, out);
     if again != [0, 0] {
         put(out, format_args!("sent or received again\n"));
-        lines(stack, stack.again, out);
+        lines(stack, stack.again, colour, out);
     }
     hops(stack.hops, out);
     flows(stack, Direction::Tx, out);
@@ -75,15 +75,23 @@ pub(super) fn heads(columns: usize, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Writes one line per segment, the total of each side last.
-fn lines(stack: &Stack<'_>, all: &[SegmentFigures], out: &mut Vec<u8>) {
+/// Writes one line per segment, the total of each side last. The largest share of a side is coloured.
+fn lines(stack: &Stack<'_>, all: &[SegmentFigures], colour: Colour, out: &mut Vec<u8>) {
     for direction in [Direction::Tx, Direction::Rx] {
         if complete_bytes(all, direction) == 0 {
             continue;
         }
         let mut of_side: Vec<_> = all.iter().filter(|one| one.segment.direction() == direction).collect();
         of_side.sort_by_key(|one| one.segment == one.segment.total());
-        of_side.into_iter().for_each(|one| line(stack, one, all, out));
+        let shares = of_side.iter().map(|one| {
+            let is_part = !one.segment.is_whole() && one.segment.part_of().is_none();
+            stack.share(one, all).filter(|_| is_part).map(|share| (share * 1e6) as u64)
+        });
+        let worst = place_of_worst(shares);
+        for (place, one) in of_side.into_iter().enumerate() {
+            let colour = if worst == Some(place) { colour } else { Colour::default() };
+            line(stack, one, all, colour, out);
+        }
     }
 }
 
@@ -119,7 +127,7 @@ fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
     }
 }
 
-fn line(stack: &Stack<'_>, one: &SegmentFigures, all: &[SegmentFigures], out: &mut Vec<u8>) {
+fn line(stack: &Stack<'_>, one: &SegmentFigures, all: &[SegmentFigures], colour: Colour, out: &mut Vec<u8>) {
     let indent = if one.segment.part_of().is_some() { "  " } else { "" };
     let name = format!("{} {indent}{}", one.segment.direction().name(), one.segment.name());
     put(out, format_args!("{name:<17}"));
@@ -128,13 +136,13 @@ fn line(stack: &Stack<'_>, one: &SegmentFigures, all: &[SegmentFigures], out: &m
         return;
     }
     figures(&one.histogram, out);
-    share(stack.share(one, all), out);
+    share(stack.share(one, all), colour, out);
 }
 
-/// Writes the last column, and the end of the line.
-pub(super) fn share(share: Option<f64>, out: &mut Vec<u8>) {
+/// Writes the last column, coloured if `colour` is on, and the end of the line.
+pub(super) fn share(share: Option<f64>, colour: Colour, out: &mut Vec<u8>) {
     let share = share.map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
-    put(out, format_args!("{share:>9}\n"));
+    put(out, format_args!("{}\n", colour.worst(format_args!("{share:>9}"))));
 }
 
 /// Writes count, mean, quantiles and maximum, below their heads.

@@ -5,13 +5,13 @@ use dwell_engine::{
     rtt::Figures,
 };
 
-use super::{Ends, UNKNOWN, cell, counted, printable};
+use super::{Colour, Ends, UNKNOWN, cell, counted, printable, style::place_of_worst};
 use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary};
 
 const FIGURES: [&str; 10] = ["count", "min", "p50", "p90", "p99", "max", "mean", "queue", "resent", "CE"];
 
 /// Writes one line per group of interface, method and prefix.
-pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
+pub(super) fn interval(interval: &Interval<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let mut table = Table::new(&["interface", "method", "prefix"]);
     for group in interval.ordered() {
         let names = match &group.key {
@@ -22,12 +22,12 @@ pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u
         };
         table.add(names.into(), group.key.map(|key| key.method), &group.figures);
     }
-    table.write(out);
+    table.write(colour, out);
 }
 
 /// Writes one line per flow and method, most samples first; flows beyond the limit share one line per method at the
 /// end.
-pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
+pub(super) fn summary(summary: &Summary, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let mut table = Table::new(&["interface", "flow", "method"]);
     for flow in summary.flows() {
         let key = flow.key;
@@ -47,7 +47,7 @@ pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
         out.extend_from_slice(b"No samples.\n");
         return;
     }
-    table.write(out);
+    table.write(colour, out);
     if summary.cut() > 0 {
         let note = format!("{} not shown, because of --top.\n", counted(summary.cut() as u64, "line", "lines"));
         out.extend_from_slice(note.as_bytes());
@@ -90,12 +90,14 @@ fn share(part: Option<u64>, all: Option<u64>) -> String {
 struct Table {
     names: usize,
     rows: Vec<Vec<String>>,
+    /// The 99th percentile of each row. The worst is coloured.
+    p99s: Vec<Option<u64>>,
     heads: Vec<&'static str>,
 }
 
 impl Table {
     fn new(names: &[&'static str]) -> Table {
-        Table { names: names.len(), rows: Vec::new(), heads: [names, &FIGURES].concat() }
+        Table { names: names.len(), rows: Vec::new(), p99s: Vec::new(), heads: [names, &FIGURES].concat() }
     }
 
     fn add(&mut self, mut row: Vec<String>, method: Option<Method>, figures: &Figures) {
@@ -108,29 +110,45 @@ impl Table {
         row.push(share(path.retransmitted, path.data_segments));
         row.push(share(path.ce, path.packets_back));
         self.rows.push(row);
+        self.p99s.push(rtt.p99_ns);
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        columns(&self.heads, self.names, &self.rows, out);
+    fn write(&self, colour: Colour, out: &mut Vec<u8>) {
+        let worst = place_of_worst(self.p99s.iter().copied());
+        columns(&self.heads, self.names, &self.rows, out, |row, head, cell| match head {
+            "p99" if worst == Some(row) => colour.worst(cell),
+            _ => cell,
+        });
     }
 }
 
-/// Writes headings and rows in columns: the first `names` flush left, the others flush right.
-pub(super) fn columns(heads: &[&str], names: usize, rows: &[Vec<String>], out: &mut Vec<u8>) {
-    let heads: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
-    let lines = || std::iter::once(&heads).chain(rows);
+/// Writes headings and rows in columns: the first `names` flush left, the others flush right. `paint` may colour the padded
+/// cell of a row below a heading.
+pub(super) fn columns(
+    heads: &[&str],
+    names: usize,
+    rows: &[Vec<String>],
+    out: &mut Vec<u8>,
+    paint: impl Fn(usize, &str, String) -> String,
+) {
+    let titles: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
+    let lines = || std::iter::once(&titles).chain(rows);
     let width = |column: usize| {
         let widths = lines().map(|line| line[column].chars().count());
         widths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    for line in lines() {
+    for (place, line) in lines().enumerate() {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             if column > 0 {
                 text += "  ";
             }
-            text += &if column < names { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            let padded = if column < names { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            text += &match place.checked_sub(1) {
+                Some(row) => paint(row, heads[column], padded),
+                None => padded,
+            };
         }
         out.extend_from_slice(text.trim_end().as_bytes());
         out.push(b'\n');

@@ -31,7 +31,7 @@ pub(super) fn rows(top: &Top<'_>, out: &mut Vec<u8>) {
             line
         })
         .collect();
-    table::columns(&heads, 1, &lines, out);
+    table::columns(&heads, 1, &lines, out, |_, _, cell| cell);
     if top.cut > 0 {
         put(out, format_args!("{} not shown, because of --top.\n", counted(top.cut as u64, "row", "rows")));
     }

@@ -2,7 +2,7 @@
 
 use dwell_engine::why::{Common, Fact, Part, Shared, Source, Unseen, Value};
 
-use super::{UNKNOWN, put, trimmed};
+use super::{Colour, UNKNOWN, put, trimmed};
 use crate::Why;
 
 /// The width of the bar, in characters.
@@ -11,9 +11,9 @@ const BAR: usize = 60;
 const MARKS: [char; 4] = ['█', '▒', '▓', '░'];
 
 /// Writes the verdict, the bar, the evidence, how sure it is, and what to do.
-pub(super) fn verdict(why: &Why<'_>, out: &mut Vec<u8>) {
+pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
     let (evidence, verdict) = (why.evidence, why.verdict);
-    put(out, format_args!("{}\n", verdict.sentence));
+    put(out, format_args!("{}\n", colour.verdict(&verdict.sentence)));
     bar(&verdict.parts, out);
     if !verdict.facts.is_empty() {
         put(out, format_args!("\nEvidence\n"));
@@ -49,7 +49,7 @@ pub(super) fn verdict(why: &Why<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("  also: {} ({:.0} % of the time)\n", other.cause.name(), other.share * 100.0));
     }
     for Unseen { what, remedy } in &verdict.unseen {
-        put(out, format_args!("  not seen: {what}: {remedy}\n"));
+        put(out, format_args!("  {} {what}: {remedy}\n", colour.worst("not seen:")));
     }
     if !verdict.remedies.is_empty() {
         put(out, format_args!("\nWhat to do\n"));
