@@ -212,6 +212,21 @@ pub enum FlowChange {
     Close(CloseReason),
 }
 
+impl FlowChange {
+    /// The names of all changes, in the order in which they happen.
+    pub const NAMES: [&'static str; 3] = ["open", "first-rtt", "close"];
+
+    /// Returns the name in output: one of [`FlowChange::NAMES`].
+    pub fn name(self) -> &'static str {
+        let [open, first_rtt, close] = Self::NAMES;
+        match self {
+            FlowChange::Open => open,
+            FlowChange::FirstRtt(..) => first_rtt,
+            FlowChange::Close(_) => close,
+        }
+    }
+}
+
 /// The reason why a flow is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
@@ -230,6 +245,16 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// All reasons.
+    pub const ALL: [CloseReason; 6] = [
+        CloseReason::Fin,
+        CloseReason::Rst,
+        CloseReason::Idle,
+        CloseReason::Answered,
+        CloseReason::Evicted,
+        CloseReason::End,
+    ];
+
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {

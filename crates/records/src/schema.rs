@@ -145,7 +145,17 @@ fn text(schema: &Value) -> String {
     schema["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the kind of value that a key has.
+/// Lists the values of a closed set, as in `"tx" or "rx"`.
+fn one_of(values: &[Value]) -> String {
+    let values: Vec<_> = values.iter().map(Value::to_string).collect();
+    match &values[..] {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// Returns the kind of value that a key has, or its values where only a few can be.
 fn value_name(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.trim_start_matches("#/$defs/");
@@ -153,6 +163,9 @@ fn value_name(schema: &Value) -> String {
     }
     if let Some(all) = schema["anyOf"].as_array() {
         return all.iter().map(value_name).collect::<Vec<_>>().join(" or ");
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        return one_of(values);
     }
     let items = || match schema["prefixItems"].as_array() {
         Some(items) => value_name(&items[0]),

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     records::objects,
@@ -34,6 +34,34 @@ fn each_type_is_an_area_and_a_kind_with_the_same_header() {
             let is_described =
                 value["description"].is_string() || value["$ref"].is_string() || value["anyOf"].is_array();
             assert!(is_described, "{kind}: {key} {value}");
+        }
+    }
+}
+
+/// Keys of which all values are known say them, so that a program can be checked against them.
+#[test]
+fn keys_with_known_values_list_them() {
+    let schema = schema();
+    let values = |kind: &str, key: &str| schema["$defs"][kind]["properties"][key]["enum"].clone();
+    let closes = json!(["fin", "rst", "idle", "answered", "evicted", "end", null]);
+    for (kind, key, known) in [
+        ("rtt.flow", "event", json!(["open", "first-rtt", "close"])),
+        ("rtt.flow", "reason", closes),
+        ("response.epoch", "key", json!(["5tuple", "ip-pair", "esp", "wireguard", "quic-cid", "outer"])),
+        ("stack.segment", "direction", json!(["tx", "rx"])),
+        ("stack.byte", "direction", json!(["tx", "rx"])),
+        ("stack.shift", "direction", json!(["tx", "rx"])),
+        ("collect.segment", "direction", json!(["tx", "rx", null])),
+        ("why.verdict", "outcome", json!(["slow", "healthy", "no-traffic", "not-enough"])),
+        ("why.verdict", "certainty", json!(["sure", "likely", "possible", null])),
+    ] {
+        assert_eq!(values(kind, key), known, "{kind}: {key}");
+    }
+    // No other key of one of these names is just any string.
+    for (kind, object) in schema["$defs"].as_object().unwrap() {
+        for key in ["event", "key", "direction", "outcome", "seen", "fate"] {
+            let value = &object["properties"][key];
+            assert!(value.is_null() || value["type"] != "string" || value["enum"].is_array(), "{kind}: {key} {value}");
         }
     }
 }

@@ -105,6 +105,9 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Both directions.
+    pub const ALL: [Direction; 2] = [Direction::Tx, Direction::Rx];
+
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {

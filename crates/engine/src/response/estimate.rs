@@ -17,6 +17,9 @@ pub enum Truth {
 }
 
 impl Truth {
+    /// Both kinds of truth.
+    pub const ALL: [Truth; 2] = [Truth::All, Truth::Causal];
+
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {

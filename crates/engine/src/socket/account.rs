@@ -54,6 +54,9 @@ pub enum Viewpoint {
 }
 
 impl Viewpoint {
+    /// Both viewpoints.
+    pub const ALL: [Viewpoint; 2] = [Viewpoint::Inside, Viewpoint::Outside];
+
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {

@@ -28,6 +28,25 @@ pub struct Header<'a> {
     pub host: Option<&'a str>,
 }
 
+/// Returns the names of a closed set of values, each once: what a key can be (the keyword `enum` of a schema).
+pub(super) fn names<T>(all: impl IntoIterator<Item = T>, name: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+    let mut names: Vec<_> = Vec::new();
+    for value in all.into_iter().map(name) {
+        if !names.contains(&value) {
+            names.push(value);
+        }
+    }
+    names
+}
+
+/// Returns the same for a key that may also be null.
+pub(super) fn names_or_null<T>(
+    all: impl IntoIterator<Item = T>,
+    name: impl Fn(T) -> &'static str,
+) -> Vec<Option<&'static str>> {
+    names(all, name).into_iter().map(Some).chain([None]).collect()
+}
+
 /// Appends one object and a line feed.
 pub fn write_object<T: Object>(header: Header<'_>, body: &T, out: &mut Vec<u8>) {
     #[derive(Serialize)]

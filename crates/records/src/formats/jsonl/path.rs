@@ -1,10 +1,14 @@
 //! Objects of `dwell collect`.
 
-use dwell_engine::layers::PathSegment;
+use dwell_engine::layers::{Direction, PathSegment};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, LatencyObject, Object, Objects, rounded};
+use super::{
+    FlowObject, LatencyObject, Object, Objects,
+    object::{names, names_or_null},
+    rounded,
+};
 use crate::PathTable;
 
 /// The method of times from the stamps of both hosts. The store has estimates too.
@@ -25,8 +29,10 @@ pub(super) struct PathObject<'a> {
     /// Whether the figures are of bytes that TCP sent more than once, which are kept apart.
     retransmitted: bool,
     /// The name of the segment.
+    #[schemars(extend("enum" = names(PathSegment::ALL, PathSegment::name)))]
     segment: &'a str,
     /// "tx" on the sending host, "rx" on the receiving host, null between them.
+    #[schemars(extend("enum" = names_or_null(Direction::ALL, Direction::name)))]
     direction: Option<&'a str>,
     /// The segment that contains this one. Null for those that are not part of another.
     part_of: Option<&'a str>,

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
+use dwell_engine::response::{Key, Truth};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{End, EstimateObject, FlowObject, LatencyObject, Object, Objects};
+use super::{
+    End, EstimateObject, FlowObject, LatencyObject, Object, Objects,
+    object::{names, names_or_null},
+};
 use crate::{Mode, Response};
 
 /// An epoch of a flow, which ended at `time`, and the estimate of its response latency.
@@ -17,7 +21,8 @@ pub(super) struct EpochObject<'a> {
     interval_ns: u64,
     /// The flow, from the client to the server.
     flow: FlowObject,
-    /// What tells flows apart: "5tuple", "ip-pair", "esp", "wireguard", "quic-cid" or "outer".
+    /// What tells flows apart.
+    #[schemars(extend("enum" = names(Key::ALL.into_iter().filter(|key| *key != Key::Auto), Key::name)))]
     key: &'a str,
     /// The security parameter index of ESP, the receiver index of WireGuard, or a number of the QUIC connection that
     /// survives changes of its addresses. Null for other keys.
@@ -29,6 +34,7 @@ pub(super) struct EpochObject<'a> {
     latency: LatencyObject,
     /// Which latencies the estimate is the mean of: "all" responses, or those that are "causal", after which the client
     /// sent its next request.
+    #[schemars(extend("enum" = names_or_null(Truth::ALL, Truth::name)))]
     truth: Option<&'a str>,
     /// The mean gap between batches of packets, where the method knows it.
     batch_gap_ns: Option<u64>,

@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
-use dwell_engine::measure::{FlowChange, FlowEvent, Method, Sample, Tunnel};
+use dwell_engine::measure::{CloseReason, FlowChange, FlowEvent, Method, Sample, Tunnel};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, LatencyObject, Object, Objects};
+use super::{
+    FlowObject, LatencyObject, Object, Objects,
+    object::{names, names_or_null},
+};
 use crate::{Interval, PathObject, Summary, Timestamps};
 
 pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
@@ -27,15 +30,15 @@ pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
 }
 
 pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mut Objects<'_>) {
-    let (name, reason, first_rtt) = match event.change {
-        FlowChange::Open => ("open", None, None),
-        FlowChange::FirstRtt(method, rtt_ns) => ("first-rtt", None, Some((method, rtt_ns))),
-        FlowChange::Close(reason) => ("close", Some(reason.name()), None),
+    let (reason, first_rtt) = match event.change {
+        FlowChange::Open => (None, None),
+        FlowChange::FirstRtt(method, rtt_ns) => (None, Some((method, rtt_ns))),
+        FlowChange::Close(reason) => (Some(reason.name()), None),
     };
     let is_tcp = event.protocol.0 == 6;
     let body = FlowEventObject {
         interface: objects.source.interfaces.label(event.interface),
-        event: name,
+        event: event.change.name(),
         reason,
         flow: FlowObject::new(&event.src, &event.dst, event.protocol, None),
         echo_id: event.protocol.is_icmp().then_some(event.src.port),
@@ -111,8 +114,8 @@ pub(super) struct SampleObject<'a> {
     echo_id: Option<u16>,
     /// What encloses the packets, as in "vlan 7". Null if nothing does.
     tunnel: Option<String>,
-    /// The method: "tcp-timestamp", "tcp-seq", "icmp", "icmpv6", "dns", "quic-spin", "quic-spin-loop" or
-    /// "quic-handshake".
+    /// The method.
+    #[schemars(extend("enum" = names(Method::ALL, Method::name)))]
     method: &'a str,
     /// The round-trip time between the vantage point and `dst`.
     rtt_ns: u64,
@@ -137,9 +140,11 @@ impl Object for SampleObject<'_> {
 pub(super) struct FlowEventObject<'a> {
     /// The interface of the flow: a name, or else a number. Null where a capture does not record it.
     interface: Option<Cow<'a, str>>,
-    /// "open", "first-rtt" or "close".
+    /// What has changed.
+    #[schemars(extend("enum" = FlowChange::NAMES))]
     event: &'a str,
-    /// Why the flow was closed: "fin", "rst", "idle", "answered", "evicted" or "end". Null for other events.
+    /// Why the flow was closed. Null for other events.
+    #[schemars(extend("enum" = names_or_null(CloseReason::ALL, CloseReason::name)))]
     reason: Option<&'a str>,
     /// The flow, from the end that sent the first packet that was seen.
     flow: FlowObject,
@@ -148,6 +153,7 @@ pub(super) struct FlowEventObject<'a> {
     /// What encloses the packets, as in "vlan 7". Null if nothing does.
     tunnel: Option<String>,
     /// The method of the first round trip. Null for other events.
+    #[schemars(extend("enum" = names_or_null(Method::ALL, Method::name)))]
     method: Option<&'a str>,
     /// The first round-trip time. Null for other events.
     rtt_ns: Option<u64>,

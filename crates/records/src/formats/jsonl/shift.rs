@@ -7,7 +7,11 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Object, Objects, rounded};
+use super::{
+    Object, Objects,
+    object::{names, names_or_null},
+    rounded,
+};
 use crate::{
     Shift,
     shift::{ResponseKey, RoundTripKey, ShiftKey, figure_name},
@@ -20,7 +24,8 @@ pub(super) struct ShiftObject<'a, K> {
     key: &'a K,
     /// Whether the latencies have shifted. Null where too few intervals had samples.
     shifted: Option<bool>,
-    /// The figure with the least likely change: "p50", "p99" or "mean".
+    /// The figure with the least likely change.
+    #[schemars(extend("enum" = names_or_null(Figure::ALL, figure_name)))]
     by: Option<&'a str>,
     /// That figure now, divided by that of the baseline.
     ratio: Option<f64>,
@@ -42,8 +47,10 @@ pub(super) struct ShiftObject<'a, K> {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SegmentKey {
     /// The name of the segment.
+    #[schemars(extend("enum" = names(Segment::ALL, Segment::name)))]
     segment: &'static str,
     /// "tx" for bytes that this host sends, "rx" for bytes that it receives.
+    #[schemars(extend("enum" = names(Direction::ALL, Direction::name)))]
     direction: &'static str,
     /// The segment that contains this one. Null for those that are not part of another.
     part_of: Option<&'static str>,

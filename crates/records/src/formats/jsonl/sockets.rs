@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
-use dwell_engine::socket::{Account, Delay, Sum};
+use dwell_engine::socket::{Account, Delay, Sum, Viewpoint};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{EstimateObject, FlowObject, LatencyObject, Object, Objects, rounded};
+use super::{
+    EstimateObject, FlowObject, LatencyObject, Object, Objects,
+    object::{names, names_or_null},
+    rounded,
+};
 use crate::{Shares, SocketEnd, SocketTotal, Sockets, sockets::rate_bps};
 
 /// The method of round trips that the kernel measured for itself.
@@ -26,6 +30,7 @@ pub(super) struct SocketObject<'a> {
     /// The kernel's number of the socket (SO_COOKIE), unique until the host restarts.
     cookie: u64,
     /// How the socket was observed: "inside" its process by libdwell, or from "outside" by netlink.
+    #[schemars(extend("enum" = names(Viewpoint::ALL, Viewpoint::name)))]
     viewpoint: &'a str,
     /// The time of the last poll of the socket, on CLOCK_MONOTONIC.
     poll_ns: u64,
@@ -112,6 +117,7 @@ pub(super) struct SocketSummaryObject<'a> {
     /// The kernel's number of the socket (SO_COOKIE), unique until the host restarts.
     cookie: Option<u64>,
     /// How the socket was observed: "inside" its process by libdwell, or from "outside" by netlink.
+    #[schemars(extend("enum" = names_or_null(Viewpoint::ALL, Viewpoint::name)))]
     viewpoint: Option<&'a str>,
     #[serde(flatten)]
     totals: Totals,

@@ -6,7 +6,7 @@ use dwell_engine::layers::{ByteTrace, Direction, Layer, Segment, SegmentFigures}
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, LatencyObject, Object, Objects, rounded};
+use super::{FlowObject, LatencyObject, Object, Objects, object::names, rounded};
 use crate::{
     Stack, StackPlace,
     record::{complete_bytes, last_stamp_ns},
@@ -23,8 +23,10 @@ pub(super) struct SegmentObject<'a> {
     /// The direction of a connection, from the sender to the receiver of the bytes. Null for all flows together.
     flow: Option<FlowObject>,
     /// The name of the segment.
+    #[schemars(extend("enum" = names(Segment::ALL, Segment::name)))]
     segment: &'a str,
     /// "tx" for bytes that this host sends, "rx" for bytes that it receives.
+    #[schemars(extend("enum" = names(Direction::ALL, Direction::name)))]
     direction: &'a str,
     /// Whether the figures are of bytes that TCP sent or received more than once, which are kept apart.
     retransmitted: bool,
@@ -56,6 +58,7 @@ pub(super) struct ByteObject<'a> {
     /// The TCP sequence number of the byte.
     seq: u32,
     /// "tx" for a byte that this host sent, "rx" for one that it received.
+    #[schemars(extend("enum" = names(Direction::ALL, Direction::name)))]
     direction: &'a str,
     /// How many times the byte was handed to the driver. Null on the receiving side.
     sent: Option<u8>,

@@ -2,11 +2,11 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use dwell_engine::top::RowKey;
+use dwell_engine::top::{Metric, RowKey, View};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, Object, Objects};
+use super::{FlowObject, Object, Objects, object::names};
 use crate::{Top, TopRow};
 
 /// A row of the screen in an interval: one flow, or all flows of a peer, a prefix or a process.
@@ -14,11 +14,13 @@ use crate::{Top, TopRow};
 pub(super) struct RowObject<'a> {
     /// The length of the interval, which ended at `time`.
     interval_ns: u64,
-    /// What the row stands for: "flows", "peers", "prefixes" or "processes".
+    /// What the row stands for.
+    #[schemars(extend("enum" = names(View::ALL, View::name)))]
     view: &'a str,
     /// The place of the row, from 1, the worst.
     rank: u64,
-    /// What the rows are ranked by: "rtt", "response", "send-buffer", "retransmissions" or "rate".
+    /// What the rows are ranked by.
+    #[schemars(extend("enum" = names(Metric::ALL, Metric::name)))]
     rank_by: &'a str,
     /// The flow, from the end in this host. Null for several flows.
     flow: Option<FlowObject>,

@@ -1,24 +1,33 @@
 //! Objects of `dwell why`.
 
-use dwell_engine::why::{Outcome, Value};
+use dwell_engine::why::{Cause, Certainty, Outcome, Part, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Object, Objects, rounded};
+use super::{
+    Object, Objects,
+    object::{names, names_or_null},
+    rounded,
+};
 use crate::{Cost, Why};
+
+/// One outcome of each kind.
+const OUTCOMES: [Outcome; 4] = [Outcome::Slow(Cause::ALL[0]), Outcome::Healthy, Outcome::NoTraffic, Outcome::NotEnough];
+const CERTAINTIES: [Certainty; 3] = [Certainty::Sure, Certainty::Likely, Certainty::Possible];
 
 /// Why the connections of a target are slow. Times are sums over all connections.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct VerdictObject<'a> {
     /// The target as the user named it.
     target: &'a str,
-    /// "slow", "healthy", "no-traffic" or "not-enough".
+    /// What became of the question.
+    #[schemars(extend("enum" = names(OUTCOMES, outcome_name)))]
     outcome: &'a str,
-    /// The cause: "slow-application", "small-send-buffer", "receiver-window", "slow-reader", "local-queue", "path-queue",
-    /// "distance", "loss", "slow-service", "slow-answer", "disk", "starved", "tail-loss", "stalled-peer", "reordering",
-    /// "nagle", "slow-start", "slow-set-up", "slow-names" or "datagram-drops". Null unless the outcome is "slow".
+    /// The cause. Null unless the outcome is "slow".
+    #[schemars(extend("enum" = names_or_null(Cause::ALL, Cause::name)))]
     cause: Option<&'a str>,
-    /// How sure the verdict is: "sure", "likely" or "possible". Null without a verdict.
+    /// How sure the verdict is. Null without a verdict.
+    #[schemars(extend("enum" = names_or_null(CERTAINTIES, Certainty::name)))]
     certainty: Option<&'a str>,
     /// The verdict in one sentence.
     sentence: &'a str,
@@ -53,6 +62,7 @@ pub(super) struct VerdictObject<'a> {
 #[schemars(rename = "why-cause")]
 struct CauseObject<'a> {
     /// The cause.
+    #[schemars(extend("enum" = names(Cause::ALL, Cause::name)))]
     cause: &'a str,
     /// The share of the active time that it explains.
     share: f64,
@@ -62,9 +72,8 @@ struct CauseObject<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "why-part")]
 struct PartObject<'a> {
-    /// The part: "names", "set-up", "application", "service", "reader", "send-buffer", "held-back", "local-queue",
-    /// "distance", "slow-start", "transfer", "path-queue", "loss", "timeout", "receive-window", "answer", "peer-pause" or
-    /// "unexplained".
+    /// The part.
+    #[schemars(extend("enum" = names(Part::ALL, Part::name)))]
     part: &'a str,
     /// Its time.
     ns: u64,
@@ -131,16 +140,14 @@ impl Object for VerdictObject<'_> {
 /// Writes the object of a verdict.
 pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
     let (evidence, verdict) = (why.evidence, why.verdict);
-    let (outcome, cause) = match verdict.outcome {
-        Outcome::Slow(cause) => ("slow", Some(cause.name())),
-        Outcome::Healthy => ("healthy", None),
-        Outcome::NoTraffic => ("no-traffic", None),
-        Outcome::NotEnough => ("not-enough", None),
+    let cause = match verdict.outcome {
+        Outcome::Slow(cause) => Some(cause.name()),
+        Outcome::Healthy | Outcome::NoTraffic | Outcome::NotEnough => None,
     };
     let active = evidence.times.total();
     let body = VerdictObject {
         target: &evidence.target.name,
-        outcome,
+        outcome: outcome_name(verdict.outcome),
         cause,
         certainty: verdict.certainty.map(|certainty| certainty.name()),
         sentence: &verdict.sentence,
@@ -178,6 +185,15 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
         cost: why.cost,
     };
     objects.write(Some(why.end_ns), &body);
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Slow(_) => "slow",
+        Outcome::Healthy => "healthy",
+        Outcome::NoTraffic => "no-traffic",
+        Outcome::NotEnough => "not-enough",
+    }
 }
 
 fn fact(fact: &dwell_engine::why::Fact) -> FactObject<'static> {
