@@ -77,14 +77,14 @@ impl Host {
     }
 
     /// Asks why a target is slow, until the verdict is as wanted: other work may be the cause for once.
-    fn why(&self, target: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    fn why(&self, target: &str, wanted: impl Fn(&Value) -> bool) {
         let mut last = Value::Null;
         for _ in 0..5 {
             let arguments = ["why", target, "--duration", "3s", "--format", "jsonl"];
             let output = self.namespace.command(DWELL).args(arguments).output().unwrap();
             last = objects(&String::from_utf8(output.stdout).unwrap()).pop().unwrap();
             if wanted(&last) {
-                return last;
+                return;
             }
         }
         panic!("{last:#}");
@@ -128,8 +128,7 @@ fn root_a_proxy_before_a_slow_service_is_not_called_slow_itself() {
     // The user asks about the port; whom the proxy asks is found.
     host.why(":8080", is_upstream);
     // It also writes its header and its body apart, which Nagle's algorithm holds back.
-    let slow = host.why(":8090", |verdict| verdict["cause"] == "slow-service");
-    assert!(slow["causes"].to_string().contains("nagle"), "{slow:#}");
+    host.why(":8090", |verdict| verdict["cause"] == "slow-service" && verdict["causes"].to_string().contains("nagle"));
 }
 
 #[test]

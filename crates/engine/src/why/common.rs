@@ -14,8 +14,8 @@ const MOST: f64 = 0.8;
 const PREFIX_V4: u32 = 24;
 const PREFIX_V6: u32 = 48;
 
-/// What connections have in common, and their share of the time. The narrowest is told that covers most of it and that
-/// not all connections share.
+/// What connections have in common, and their share of the time: the first of peer, port, prefix and process that covers
+/// most of it and that not all connections share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Common {
     /// What it is.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_that_covers_most_is_told() {
+    fn the_first_that_covers_most_is_reported() {
         let slow = group("10.0.0.3", 80, 1, 90.0);
         assert_eq!(common(&[slow, group("10.0.0.4", 80, 1, 5.0)]), Some(Shared::Peer(slow.key.peer)));
         let site = [group("10.0.0.3", 80, 1, 45.0), group("10.0.0.4", 80, 1, 45.0), group("10.0.9.4", 80, 1, 5.0)];

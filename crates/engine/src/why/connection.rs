@@ -431,7 +431,8 @@ fn is_held_back(reading: &Reading) -> bool {
     let info = &reading.info;
     let waiting = info.notsent_bytes.unwrap_or(0);
     // What is in flight and what waits, which the peer's window is for.
-    let outstanding = reading.unacknowledged.unwrap_or_else(|| u64::from((info.unacked + 1) * info.send_mss));
+    let outstanding =
+        reading.unacknowledged.unwrap_or_else(|| (u64::from(info.unacked) + 1) * u64::from(info.send_mss));
     let has_room = info.unacked < info.cwnd && info.send_window.is_none_or(|window| u64::from(window) > outstanding);
     waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
 }

@@ -15,7 +15,8 @@ pub enum Source {
     Capture,
 }
 
-/// Groups of connections that are kept apart; the time of others counts only in the sum.
+/// Groups of connections that are kept apart, and as many again of those that this host has opened; the time of others
+/// counts only in the sum.
 const MAX_GROUPS: usize = 1024;
 /// A service is asked much if requests wait for it for this share of the look, summed over its connections.
 const MUCH: f64 = 0.1;
@@ -66,7 +67,7 @@ pub enum Counted {
     /// As one of the target whose other end is followed too, because both are on this host. What the peer does is counted
     /// there.
     WithPeer,
-    /// Not as one of the target: a service that is has opened it, and waits on it while it is asked.
+    /// Not as one of the target's: a service of the target has opened it, and waits on it while it is asked.
     Upstream,
 }
 
@@ -315,7 +316,8 @@ impl Evidence {
         }
         let is_of = |group: &Group| group.key == key && group.counted == counted;
         let at = self.groups.iter().position(is_of).unwrap_or(self.groups.len());
-        if at < MAX_GROUPS {
+        // Clients may be many; whom a service asks is needed to judge it.
+        if at < MAX_GROUPS || key.role == Role::Client && at < 2 * MAX_GROUPS {
             if at == self.groups.len() {
                 let (times, answer) = (Times::default(), Silences::default());
                 self.groups.push(Group { key, counted, connections: 0, times, answer });
@@ -367,8 +369,11 @@ impl Evidence {
         let is_asked_much = self.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
         let longest_ns = self.service.longest_ns.saturating_mul(2);
         let of_processes = self.is_of_processes;
+        let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
+        let servers: Vec<u32> = of_servers.filter_map(|group| group.key.pid).collect();
+        let serves = |pid: Option<u32>| pid.is_some_and(|pid| servers.contains(&pid));
         let is_upstream = |group: &Group| match group.counted {
-            Counted::Whole => of_processes && group.key.role == Role::Client,
+            Counted::Whole => group.key.role == Role::Client && (of_processes || serves(group.key.pid)),
             Counted::WithPeer => false,
             Counted::Upstream => true,
         };
@@ -377,8 +382,13 @@ impl Evidence {
         let waits = |group: &Group| group.times.total() - group.times.sum(&[Part::Application, Part::Reader]);
         let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
         let taken_ns = waited_ns.min(self.times.get(Part::Service));
+        let left = 1.0 - taken_ns / self.times.get(Part::Service).max(1.0);
         self.times.take(Part::Service, taken_ns);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(taken_ns as u64);
+        for group in &mut self.groups {
+            let own_ns = group.times.get(Part::Service);
+            group.times.take(Part::Service, own_ns * (1.0 - left));
+        }
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
             match (group.counted, is_within(group)) {
                 (Counted::Upstream, true) => {

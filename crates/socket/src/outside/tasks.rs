@@ -26,19 +26,22 @@ struct Thread {
     /// Looks at which it waited for a disk, and those at which it slept otherwise.
     disk: u64,
     asleep: u64,
+    /// Looks that found it.
+    looks: u64,
 }
 
 impl Thread {
     /// Returns the share of the time in which it waited for a disk: of what it neither ran nor waited for a processor, the
     /// share of looks. A look at a thread that is just woken finds neither.
-    fn disk(&self, elapsed_ns: f64) -> f64 {
+    fn disk(&self, elapsed_ns: f64, looks: u64) -> f64 {
         /// Fewer looks may be chance.
         const LEAST: u64 = 4;
         if self.disk < LEAST {
             return 0.0;
         }
-        let ready_ns = (self.last.ran_ns - self.first.ran_ns) + (self.last.waited_ns - self.first.waited_ns);
-        let blocked = (1.0 - ready_ns as f64 / elapsed_ns).max(0.0);
+        let grown = |of: fn(&Scheduled) -> u64| of(&self.last).saturating_sub(of(&self.first)) as f64;
+        let alive = self.looks as f64 / looks.max(1) as f64;
+        let blocked = (alive - (grown(|it| it.ran_ns) + grown(|it| it.waited_ns)) / elapsed_ns).max(0.0);
         blocked * self.disk as f64 / (self.disk + self.asleep) as f64
     }
 }
@@ -74,6 +77,7 @@ impl Tasks {
                 let first = if is_first { now } else { Scheduled::default() };
                 let thread = self.threads.entry(thread).or_insert(Thread { first, ..Thread::default() });
                 thread.last = now;
+                thread.looks += 1;
                 thread.disk += u64::from(state == Some('D'));
                 thread.asleep += u64::from(state == Some('S'));
             }
@@ -93,7 +97,7 @@ impl Tasks {
         Some(Process {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
-            disk: self.threads.values().map(|thread| thread.disk(elapsed)).fold(0.0, f64::max),
+            disk: self.threads.values().map(|thread| thread.disk(elapsed, self.looks)).fold(0.0, f64::max),
         })
     }
 }
@@ -117,10 +121,11 @@ mod tests {
     #[test]
     fn what_a_thread_neither_ran_nor_was_ready_for_is_the_disks_as_often_as_looks_say() {
         let last = Scheduled { ran_ns: 20, waited_ns: 10 };
-        let thread = |disk, asleep| Thread { first: Scheduled::default(), last, disk, asleep };
-        assert!((thread(10, 0).disk(100.0) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
-        assert!((thread(10, 30).disk(100.0) - 0.175).abs() < 1e-9);
-        assert_eq!(thread(3, 0).disk(100.0), 0.0, "three looks are chance");
+        let thread = |disk, asleep| Thread { first: Scheduled::default(), last, disk, asleep, looks: 50 };
+        assert!((thread(10, 0).disk(100.0, 50) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
+        assert!((thread(10, 30).disk(100.0, 50) - 0.175).abs() < 1e-9);
+        assert!((thread(10, 0).disk(100.0, 100) - 0.2).abs() < 1e-9, "it lived for half of the time");
+        assert_eq!(thread(3, 0).disk(100.0, 50), 0.0, "three looks are chance");
     }
 
     #[test]

@@ -136,11 +136,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let end_ns = if args.read.is_some() { evidence.ended_ns } else { monotonic_ns() };
     let mut output = Output::new((format.new)(), sink, source);
-    output.write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict, cost: cost(&[]) }))?;
-    output.flush()?;
+    let written = output
+        .write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict, cost: cost(&[]) }))
+        .and_then(|()| output.flush());
     if let Some(child) = &mut running {
         look::end_of(child)?;
     }
+    written?;
     Ok(match verdict.outcome {
         Outcome::Slow(_) | Outcome::Healthy => is_complete?,
         Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,

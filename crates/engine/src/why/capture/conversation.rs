@@ -174,6 +174,9 @@ impl Conversation {
             self.break_silence(side);
         }
         let bytes = u64::from(segment.payload_bytes);
+        if self.speaker != Some(side) {
+            self.burst_bytes = 0;
+        }
         self.burst_bytes += bytes;
         self.longest_segment = self.longest_segment.max(bytes);
         self.speaker = Some(side);

@@ -148,13 +148,11 @@ impl Cause {
         self.rule().name
     }
 
-    /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a slow service
-    /// lets its client wait, a peer that is gone causes timeouts, packets that overtake each other make the shortest round
+    /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a peer that is gone causes timeouts, packets that overtake each other make the shortest round
     /// trip too short to tell queues by, and a program that waits for a disk or a processor is slow.
     pub(super) fn is_explained_by(self, others: &[Cause]) -> bool {
         let nearer: &[Cause] = match self {
             Cause::ReceiverWindow => &[Cause::SlowReader, Cause::Disk, Cause::Starved],
-            Cause::SlowAnswer => &[Cause::SlowService, Cause::Disk, Cause::Starved],
             Cause::TailLoss | Cause::Loss => &[Cause::StalledPeer],
             Cause::PathQueue => &[Cause::Reordering],
             Cause::SlowReader | Cause::SlowService | Cause::SlowApplication => &[Cause::Disk, Cause::Starved],
@@ -268,7 +266,7 @@ fn process_facts(evidence: &Evidence) -> Vec<Fact> {
     ]
 }
 
-/// A program that is slow because of what `is_why`, if one of the causes that lie in the program holds.
+/// Assesses a program that is slow for the reason that `is_why` confirms: one of the causes that lie in it must hold.
 fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment {
     let waited = evidence.times.sum(parts) / evidence.times.total().max(1.0);
     let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];

@@ -12,7 +12,7 @@ const MIN_OVERTAKEN: f64 = 0.005;
 
 pub(super) const RULE: Rule = Rule {
     name: "reordering",
-    sentence: "Packets overtake each other on the path, and TCP takes late ones for lost: it repaired that or held back",
+    sentence: "Packets overtake each other on the path, and late ones hold up the rest: data was under way or was repaired",
     parts: &[Part::Loss, Part::Transfer, Part::RemoteQueue],
     assess,
     remedies,

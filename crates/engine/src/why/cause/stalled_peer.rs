@@ -15,6 +15,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn assess(evidence: &Evidence) -> Assessment {
     let repaired = evidence.times.sum(RULE.parts) / evidence.times.total().max(1.0);
+    // A single interruption of a long look is a loss that was repaired late.
+    let is_long = evidence.stalled_ns as f64 >= (evidence.observed_ns as f64 * MIN_SHARE).max(MIN_STALL_NS as f64);
     let facts = vec![
         time(
             "longest time without any acknowledgement",
@@ -24,7 +26,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("data waited to be sent again", Some(repaired), "tcp_info ca_state, total_retrans"),
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
     ];
-    Assessment { share: repaired, holds: repaired >= MIN_SHARE && evidence.stalled_ns >= MIN_STALL_NS, facts }
+    Assessment { share: repaired, holds: repaired >= MIN_SHARE && is_long, facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -57,7 +57,7 @@ impl Socket {
             send_mss: 1_000,
             rtt_us: 100,
             min_rtt_us: Some(100),
-            bytes_acked: Some(1),
+            bytes_acked: Some(1_001),
             bytes_received: Some(0),
             notsent_bytes: Some(0),
             bytes_sent: Some(0),

@@ -129,7 +129,11 @@ impl Connections {
             }
             seen.insert(cookie);
             match (followed.get_mut(&cookie), report.info) {
-                (Some(followed), Some(info)) => followed.connection.observe(&reading(time_ns, report, info)),
+                (Some(followed), Some(info)) => {
+                    // It has none until the program accepts it.
+                    followed.inode = report.inode;
+                    followed.connection.observe(&reading(time_ns, report, info));
+                }
                 (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
                     let ends = report.key.ends();
                     let serves = target.serves(report.inode);
