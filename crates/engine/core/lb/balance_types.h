@@ -137,7 +137,7 @@ enum dwell_reason {
  */
 struct dwell_heartbeat {
 	__u64 renewed_ns; /* CLOCK_MONOTONIC; 0: never */
-	__u32 stale_s;	  /* stale if it is older */
+	__u32 stale_s;    /* stale if it is older */
 	__u32 equal; /* distance from a VIP's table to its table of equal weights; 0: the ordinary one stays in use */
 };
 
