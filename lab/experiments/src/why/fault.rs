@@ -172,13 +172,13 @@ impl Fault {
                     Setting {
                         topology: near(),
                         pattern: Pattern::Send { bytes: 200, pause: ms(if is_tuning { 200 } else { 300 }) },
-                        ..base("messages of 200 bytes, at their sender".into())
+                        ..base("messages of 200 bytes, at the sender".into())
                     },
                     Setting {
                         topology: near(),
                         pattern: Pattern::Push { bytes: 500, pause: ms(if is_tuning { 150 } else { 400 }) },
                         at_server: true,
-                        ..base("events of 500 bytes, at their server".into())
+                        ..base("events of 500 bytes, at the server".into())
                     },
                 ]
             }
