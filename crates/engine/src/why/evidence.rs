@@ -382,12 +382,12 @@ impl Evidence {
         let waits = |group: &Group| group.times.total() - group.times.sum(&[Part::Application, Part::Reader]);
         let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
         let taken_ns = waited_ns.min(self.times.get(Part::Service));
-        let left = 1.0 - taken_ns / self.times.get(Part::Service).max(1.0);
+        let taken = taken_ns / self.times.get(Part::Service).max(1.0);
         self.times.take(Part::Service, taken_ns);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(taken_ns as u64);
         for group in &mut self.groups {
             let own_ns = group.times.get(Part::Service);
-            group.times.take(Part::Service, own_ns * (1.0 - left));
+            group.times.take(Part::Service, own_ns * taken);
         }
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
             match (group.counted, is_within(group)) {

@@ -145,7 +145,12 @@ impl Times {
 
     /// Returns a part's share of the sum, from 0 to 1; 0 if there is no time at all.
     pub fn share(&self, part: Part) -> f64 {
+        self.share_of(&[part])
+    }
+
+    /// Returns the share of several parts in the sum of all, from 0 to 1; 0 if there is no time at all.
+    pub fn share_of(&self, parts: &[Part]) -> f64 {
         let total = self.total();
-        if total > 0.0 { self.get(part) / total } else { 0.0 }
+        if total > 0.0 { self.sum(parts) / total } else { 0.0 }
     }
 }

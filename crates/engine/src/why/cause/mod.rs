@@ -148,8 +148,9 @@ impl Cause {
         self.rule().name
     }
 
-    /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a peer that is gone causes timeouts, packets that overtake each other make the shortest round
-    /// trip too short to tell queues by, and a program that waits for a disk or a processor is slow.
+    /// Whether another cause that holds is nearer to what is to be mended. A slow reader closes its window, a peer that is
+    /// gone causes timeouts, packets that overtake each other make the shortest round trip too short to tell queues by, and
+    /// a program that waits for a disk or a processor is slow.
     pub(super) fn is_explained_by(self, others: &[Cause]) -> bool {
         let nearer: &[Cause] = match self {
             Cause::ReceiverWindow => &[Cause::SlowReader, Cause::Disk, Cause::Starved],
@@ -268,7 +269,7 @@ fn process_facts(evidence: &Evidence) -> Vec<Fact> {
 
 /// Assesses a program that is slow for the reason that `is_why` confirms: one of the causes that lie in it must hold.
 fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment {
-    let waited = evidence.times.sum(parts) / evidence.times.total().max(1.0);
+    let waited = evidence.times.share_of(parts);
     let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
     facts.extend(process_facts(evidence));
     let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];

@@ -26,7 +26,7 @@ pub(super) fn is_overtaking(evidence: &Evidence) -> bool {
 
 fn assess(evidence: &Evidence) -> Assessment {
     let times = &evidence.times;
-    let explained = times.sum(RULE.parts) / times.total().max(1.0);
+    let explained = times.share_of(RULE.parts);
     let facts = vec![
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
         share("of these, the peer had already", evidence.needless(), "tcp_info dsack_dups"),

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let repaired = evidence.times.sum(RULE.parts) / evidence.times.total().max(1.0);
+    let repaired = evidence.times.share_of(RULE.parts);
     // A single interruption of a long look is a loss that was repaired late.
     let is_long = evidence.stalled_ns as f64 >= (evidence.observed_ns as f64 * MIN_SHARE).max(MIN_STALL_NS as f64);
     let facts = vec![
