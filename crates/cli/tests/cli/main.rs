@@ -24,6 +24,7 @@ mod metrics;
 mod output;
 mod pipe;
 mod problems;
+mod prometheus;
 mod records;
 mod report;
 mod response;

@@ -153,18 +153,25 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(dwell_testbed::pages::root().join(file)).unwrap()
 }
 
-#[test]
-fn dashboard_and_rules_of_hosts_are_about_documented_metrics_and_all_of_stack_and_run() {
-    let guides: String =
-        ["rtt", "response", "stack", "run"].map(|verb| read(&format!("docs/guide/{verb}.md"))).concat();
+/// A dashboard and its rules are about the metrics that the guides of these verbs have, and it has a panel for each but
+/// `parts`.
+fn matches_the_guides(name: &str, verbs: &[&str], parts: &[&str]) {
+    let guides: String = verbs.iter().map(|verb| read(&format!("docs/guide/{verb}.md"))).collect();
     let documented: BTreeSet<_> = named_in(&guides);
-    let dashboard: serde_json::Value = serde_json::from_str(&read("dist/grafana/dwell-host.json")).unwrap();
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read(&format!("dist/grafana/dwell-{name}.json"))).unwrap();
     let shown = named_in(&dashboard.to_string());
-    let watched = named_in(&read("dist/prometheus/dwell-host.rules.yml"));
+    let watched = named_in(&read(&format!("dist/prometheus/dwell-{name}.rules.yml")));
     for name in shown.union(&watched) {
         assert!(documented.contains(name), "no guide has {name}");
     }
-    let of_verbs = documented.iter().filter(|name| name.starts_with("dwell_stack_") || name.starts_with("dwell_run_"));
-    let unseen: Vec<_> = of_verbs.filter(|name| !shown.contains(*name)).collect();
-    assert!(unseen.is_empty() && watched.len() >= 5, "no panel has {unseen:?}");
+    let unseen: Vec<_> = documented.difference(&shown).collect();
+    assert_eq!(unseen, parts, "without a panel");
+    assert!(watched.len() >= 5, "{watched:?}");
+}
+
+#[test]
+fn dashboards_and_rules_are_about_documented_metrics_and_show_each() {
+    matches_the_guides("host", &["rtt", "response", "stack", "run"], &[]);
+    matches_the_guides("fleet", &["collect"], &[]);
 }

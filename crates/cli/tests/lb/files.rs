@@ -71,7 +71,6 @@ fn every_expression_of_the_dashboard_names_an_existing_metric() {
     let parts = [
         "dwell_lb_backend_bytes_total",
         "dwell_lb_backend_packets_total",
-        "dwell_lb_heartbeat_timestamp_seconds",
         "dwell_lb_vip_backends",
         "dwell_lb_vip_connections_total",
     ];
