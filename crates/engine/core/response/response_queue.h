@@ -257,12 +257,15 @@ static __always_inline int dwell_starts_again(const struct dwell_auto_state *sta
 }
 
 /* Returns true if a client that keeps its window full is merely late. If that happens again and again, it has no
- * window: it waits for one response, then sends one request.
+ * window: it waits for one response, then sends one request. After a silence of many times what an answer usually takes,
+ * nothing was under way.
  */
 static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					   __u32 pause)
 {
 	if (pause <= 4 * dwell_tick(config->run_gap_ns))
+		return 0;
+	if (pause > 16 * dwell_tick(config->run_gap_ns) && pause > 4ULL * state->turn.usual)
 		return 0;
 	dwell_count_u8(&state->pauses);
 	if (state->streak < DWELL_ALONE)
@@ -272,19 +275,6 @@ static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const
 	state->depth = 1;
 	state->flags &= ~DWELL_FLOW_DEEP;
 	return 0;
-}
-
-/* Returns how many ends were not seen, now that the client sends a request: they came at once with others. It cannot
- * wait for more than it sends at once.
- */
-static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
-					       const struct dwell_response_config *config, __u32 first, __u32 pause)
-{
-	__u32 waiting = dwell_queued(state);
-
-	if (first && dwell_starts_again(state, config, pause) && !dwell_is_hiccup(state, config, pause))
-		return waiting;
-	return waiting >= state->depth ? waiting - state->depth + 1 : 0;
 }
 
 /* Corrects the queue of a client that keeps its window full and sends one request per end: of several ends the others
@@ -315,8 +305,12 @@ static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
 					       const struct dwell_response_config *config, __u32 first, __u32 pause,
 					       int apart)
 {
-	__u32 missed = dwell_ends_missed(state, config, first, (__s32)pause > 0 ? pause : 0);
+	__u32 waiting = dwell_queued(state), missed, again;
 
+	pause = (__s32)pause > 0 ? pause : 0;
+	again = first && dwell_starts_again(state, config, pause) && !dwell_is_hiccup(state, config, pause);
+	/* Ends that were not seen came at once with others: a client cannot wait for more than it sends at once. */
+	missed = again ? waiting : waiting >= state->depth ? waiting - state->depth + 1 : 0;
 	if (first && missed == 1 && !state->ends)
 		dwell_count_u16(&state->plain);
 	state->merged -= state->merged != 0;
@@ -324,7 +318,7 @@ static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
 		dwell_missed(state, config, missed);
 	else if (missed)
 		dwell_missed_in(state, config, missed);
-	if (first)
+	if (first && !again)
 		dwell_refill(state);
 	state->held = 0;
 	state->ends = 0;

@@ -231,14 +231,19 @@ static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u
 	state->log_shift += state->log_shift < 24;
 }
 
-/* Judges a first burst of requests of like size, which may have opened a window that each answer keeps full. A client
- * that pauses for much longer than answers take, while nothing comes, has nothing under way.
+/* Judges a burst of requests that can be read, or a first one of like size, which may have opened a window that each
+ * answer keeps full. A client that pauses for much longer than answers take, while nothing comes, has nothing under way.
  */
 static __always_inline void dwell_turn_window(struct dwell_turn_state *turn, __u32 reaction, __u32 run_gap)
 {
+	if (turn->burst > 1 && turn->flags & DWELL_TURN_TEXT) {
+		turn->flags |= DWELL_TURN_WINDOW;
+		turn->window_bytes = turn->refuted = 0;
+	}
 	if (turn->flags & DWELL_TURN_BEGUN) {
 		turn->flags &= ~DWELL_TURN_BEGUN;
-		if (turn->burst > 1 && turn->flags & DWELL_TURN_ALIKE && turn->runs == 1) {
+		if (turn->burst > 1 && turn->flags & DWELL_TURN_ALIKE && turn->runs == 1 &&
+		    !(turn->flags & DWELL_TURN_TEXT)) {
 			turn->flags |= DWELL_TURN_WINDOW;
 			turn->window_bytes = turn->bytes;
 		}

@@ -108,10 +108,11 @@ fn by_runs(epoch: &Epoch) -> Estimate {
 }
 
 /// Returns whether several requests are under way and ends follow one another so soon that progress of two answers looks
-/// like that of one.
+/// like that of one: by the time between requests, or of a full window's answers.
 fn is_dense(epoch: &Epoch) -> bool {
-    let apart_ns = tracks::mean(epoch.gaps_ns, epoch.gaps).map_or(f64::INFINITY, |gap| gap.ns);
-    epoch.depth > 1 && apart_ns < RUN_GAP_NS
+    let requests_ns = tracks::mean(epoch.gaps_ns, epoch.gaps).map_or(f64::INFINITY, |gap| gap.ns);
+    let answers_ns = tracks::all(epoch).map_or(f64::INFINITY, |all| all.ns / f64::from(epoch.depth.max(1)));
+    epoch.depth > 1 && requests_ns.min(answers_ns) < RUN_GAP_NS
 }
 
 /// Returns the part of ends that were not seen. They are ignored if a client waits for a whole batch, because then all

@@ -57,8 +57,12 @@ pub(super) fn window(epoch: &Epoch) -> Window {
     }
 }
 
-/// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
+/// Returns whether the packets of bursts were requests of their own: where requests can be read each that begins one is,
+/// and otherwise they are if they bring as many runs of progress.
 fn is_pipelined(epoch: &Epoch) -> bool {
+    if epoch.text == 1 {
+        return f64::from(epoch.extra) > OVERLAPPING * f64::from(epoch.answered);
+    }
     let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
     epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dwell_engine::abi::dwell_arrival;
+use dwell_engine::abi::{self, dwell_arrival};
 
 use crate::support::{MS, START, US, syn, tcp};
 
@@ -12,7 +12,7 @@ pub enum Client {
     Batch,
     /// Sends one request for each response.
     Window,
-    /// Requests a root document, then the 1 to 12 documents that it names, at most `depth` at once.
+    /// Requests a root document, then the documents that it names, at most `depth` at once.
     Page,
 }
 
@@ -39,6 +39,10 @@ pub struct Workload {
     pub request: u32,
     /// The median of the log-normal sizes of responses.
     pub response: u32,
+    /// The most documents that the root document of a page names.
+    pub documents: u64,
+    /// Whether requests can be read, as those of HTTP in the clear.
+    pub is_text: bool,
     pub seed: u64,
 }
 
@@ -54,6 +58,8 @@ impl Workload {
             segment: 1448,
             request: 300,
             response: 20_000,
+            documents: 12,
+            is_text: false,
             seed: 1,
         }
     }
@@ -162,6 +168,10 @@ impl Simulation {
                 let last = self.traffic.packets.last_mut().expect("just sent");
                 last.tcp_flags |= PUSH;
             }
+            if self.workload.is_text && rest + size == self.workload.request {
+                let head = self.traffic.packets.last_mut().expect("just sent");
+                head.content = abi::DWELL_CONTENT_TEXT as u8;
+            }
         }
         let (low, high) = self.workload.service_ns;
         let service_ns = low + self.below(high - low + 1);
@@ -224,7 +234,7 @@ impl Simulation {
             Client::Window => self.burst(now_ns, 1),
             Client::Page if self.is_root => {
                 self.is_root = false;
-                self.left = 1 + self.below(12) as usize;
+                self.left = 1 + self.below(self.workload.documents) as usize;
                 self.fill(now_ns);
             }
             Client::Page if self.left > 0 => self.fill(now_ns),
