@@ -120,9 +120,14 @@ static __always_inline void dwell_age_run(struct dwell_auto_state *state, const 
 		dwell_close_run(state, config);
 }
 
+/* Handles progress of the ACK number. If the server's clock has shown that the ACK came late, as one does that a timer
+ * sent, the progress was earlier.
+ */
 static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64 now_ns, __u32 edge)
 {
 	state->progress = dwell_tick_at(state, now_ns);
+	if (state->turn.end && state->turn.flags & DWELL_TURN_MOVED)
+		state->progress = state->turn.end;
 	state->burst = 0;
 	if (state->flags & DWELL_FLOW_GUESS)
 		state->flags &= ~(DWELL_FLOW_PART | DWELL_FLOW_GUESS);

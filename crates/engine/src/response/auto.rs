@@ -23,6 +23,9 @@ const UNPROVED: f64 = 0.3;
 /// The size of a packet with several requests, headers included, relative to a packet with one.
 const JOINED: f64 = 1.4;
 
+/// The part of ends that may be unseen where ends follow one another closely.
+const UNSEEN: f64 = 0.02;
+
 /// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
@@ -108,11 +111,14 @@ fn by_runs(epoch: &Epoch) -> Estimate {
 }
 
 /// Returns whether several requests are under way and ends follow one another so soon that progress of two answers looks
-/// like that of one: by the time between requests, or of a full window's answers.
+/// like that of one: by the time between requests, or of a full window's answers. If ends were not seen, half as soon is
+/// enough.
 fn is_dense(epoch: &Epoch) -> bool {
     let requests_ns = tracks::mean(epoch.gaps_ns, epoch.gaps).map_or(f64::INFINITY, |gap| gap.ns);
     let answers_ns = tracks::all(epoch).map_or(f64::INFINITY, |all| all.ns / f64::from(epoch.depth.max(1)));
-    epoch.depth > 1 && requests_ns.min(answers_ns) < RUN_GAP_NS
+    let unseen = epoch.missed + epoch.requests.saturating_sub(epoch.all);
+    let soon = if part(unseen, epoch.requests) > UNSEEN { 2.0 } else { 1.0 };
+    epoch.depth > 1 && requests_ns.min(answers_ns / soon) < RUN_GAP_NS
 }
 
 /// Returns the part of ends that were not seen. They are ignored if a client waits for a whole batch, because then all
