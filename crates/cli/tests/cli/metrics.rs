@@ -158,8 +158,7 @@ fn read(file: &str) -> String {
 fn matches_the_guides(name: &str, verbs: &[&str], parts: &[&str]) {
     let guides: String = verbs.iter().map(|verb| read(&format!("docs/guide/{verb}.md"))).collect();
     let documented: BTreeSet<_> = named_in(&guides);
-    let dashboard: serde_json::Value =
-        serde_json::from_str(&read(&format!("dist/grafana/dwell-{name}.json"))).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&read(&format!("dist/grafana/dwell-{name}.json"))).unwrap();
     let shown = named_in(&dashboard.to_string());
     let watched = named_in(&read(&format!("dist/prometheus/dwell-{name}.rules.yml")));
     for name in shown.union(&watched) {

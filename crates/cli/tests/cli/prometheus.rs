@@ -14,7 +14,8 @@ const DWELL_AT: &str = "127.0.0.1:9469";
 const PROMETHEUS_AT: &str = "127.0.0.1:9090";
 
 fn shipped(folder: &str) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(root().join("dist").join(folder)).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(root().join("dist").join(folder)).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 3, "{files:?}");
     files
@@ -29,7 +30,14 @@ fn expressions() -> Vec<String> {
     let panels = dashboards.flat_map(|dashboard| dashboard["panels"].as_array().unwrap().clone());
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap().clone());
     targets
-        .map(|target| target["expr"].as_str().unwrap().replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$vip", ".*"))
+        .map(|target| {
+            target["expr"]
+                .as_str()
+                .unwrap()
+                .replace("$__rate_interval", "1m")
+                .replace("$instance", ".*")
+                .replace("$vip", ".*")
+        })
         .collect()
 }
 
