@@ -14,6 +14,16 @@ pub fn check(schema: &Value, value: &Value) -> Result<(), String> {
     Checker { definitions: &schema["$defs"] }.check(schema, value, "")
 }
 
+/// Checks a value by one of a schema's definitions.
+///
+/// # Errors
+///
+/// As [`check`], and if there is no such definition.
+pub fn check_as(schema: &Value, definition: &str, value: &Value) -> Result<(), String> {
+    let definitions = &schema["$defs"];
+    Checker { definitions }.check(&definitions[definition], value, "")
+}
+
 struct Checker<'a> {
     definitions: &'a Value,
 }

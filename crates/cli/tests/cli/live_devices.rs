@@ -128,6 +128,33 @@ fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
     assert_ne!(card, BTreeMap::new());
 }
 
+/// The uplink of a node carries what is inside of an overlay.
+#[test]
+fn root_an_overlay_is_measured_on_the_uplink_and_on_its_own_device() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("vxlan");
+    let overlay =
+        |device: &str, remote| format!("vx0 type vxlan id 7 dstport 4789 remote 10.78.0.{remote} dev {device}");
+    if !makes(&pair.left, &overlay("left0", 2)) || !makes(&pair.right, &overlay("right0", 1)) {
+        return;
+    }
+    for (namespace, own) in [(&pair.left, 1), (&pair.right, 2)] {
+        crate::support::ip(namespace, &format!("addr add 10.79.0.{own}/24 dev vx0\nlink set vx0 up\n"));
+    }
+    let watchers = ["left0", "vx0"].map(|device| watch(&pair.left, &["-i", device, "--format", "jsonl"]));
+    let ends = Ends { address: [10, 79, 0, 2].into(), ..pair.ends() };
+    ping(10).run(ends, &GO_ON).unwrap();
+    ping_pong(300).run(ends, &GO_ON).unwrap();
+    let [uplink, own] = watchers.map(|dwell| of_type(&dwell.interrupt().stdout, "rtt.sample"));
+    assert!(uplink.iter().all(|sample| sample["tunnel"].is_string()), "{uplink:?}");
+    assert!(own.iter().all(|sample| sample["tunnel"].is_null()), "{own:?}");
+    let [uplink, own] = [uplink, own].map(|samples| counts(&round_trips(&samples)));
+    assert_eq!(uplink, own);
+    assert_eq!(uplink[&("icmp".to_owned(), "10.79.0.2".to_owned())], 10);
+}
+
 /// A bridge carries frames whose hosts it does not belong to.
 #[test]
 fn root_a_port_of_a_bridge() {

@@ -9,7 +9,7 @@ use std::{
 
 use dwell_testbed::{Emulation, Lab, LabOptions, Namespace, Nanos, Topology, json_schema, workload::Ends};
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 #[allow(unused_imports, reason = "not each of the two test binaries uses all")]
 pub use dwell_testbed::harness::{
@@ -38,8 +38,7 @@ pub fn object(line: &str) -> Value {
     let schema = SCHEMA.get_or_init(|| serde_json::from_str(&dwell(&["schema"]).stdout).unwrap());
     let object: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let kind = object["type"].as_str().unwrap_or_else(|| panic!("no type: {line}"));
-    let of_kind = json!({ "$ref": format!("#/$defs/{kind}"), "$defs": schema["$defs"] });
-    json_schema::check(&of_kind, &object).unwrap_or_else(|error| panic!("{error}: {line}"));
+    json_schema::check_as(schema, kind, &object).unwrap_or_else(|error| panic!("{error}: {line}"));
     object
 }
 

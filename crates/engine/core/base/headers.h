@@ -136,6 +136,25 @@ struct dwell_udp {
 	__u16 checksum;
 } DWELL_WORDS(4);
 
+/* Ports of overlays in network byte order: VXLAN's (RFC 7348), the one that Linux took before it had one, and Geneve's
+ * (RFC 8926).
+ */
+#define DWELL_PORT_VXLAN 0xb512
+#define DWELL_PORT_VXLAN_LINUX 0x1821
+#define DWELL_PORT_GENEVE 0xc117
+
+/* What follows the header of UDP to one of these ports. */
+struct dwell_overlay {
+	struct dwell_udp udp;
+	__u8 first;  /* VXLAN: flags; Geneve: version and words of options */
+	__u8 second; /* VXLAN: reserved; Geneve: flags */
+	__u16 type;  /* VXLAN: reserved, or a group; Geneve: EtherType of what is inside */
+	__u8 network[3];
+	__u8 reserved;
+} DWELL_PACKED;
+#define DWELL_VXLAN_NETWORK 0x08 /* the network's number is valid */
+#define DWELL_VXLAN_GROUP 0x80
+
 struct dwell_icmp_echo {
 	__u8 type;
 	__u8 code;

@@ -46,6 +46,14 @@ typedef __u64 dwell_where;
 	if ((const char *)(name + 1) > (const char *)end)                                                              \
 	return failure
 
+/* Returns true if a UDP header at `offset` may carry VXLAN or Geneve. */
+static __always_inline int dwell_may_be_overlay(const void *data, const void *end, __u32 offset)
+{
+	DWELL_PEEK(struct dwell_udp, udp, offset, 0);
+	return udp->dst_port == DWELL_PORT_VXLAN || udp->dst_port == DWELL_PORT_VXLAN_LINUX ||
+	       udp->dst_port == DWELL_PORT_GENEVE;
+}
+
 /* Locates the headers in the common case: no tag, option, extension header or tunnel. Returns 0 otherwise. */
 static __always_inline dwell_where dwell_locate_plain(const void *data, const void *end, __u32 link)
 {
@@ -70,6 +78,8 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 			return 0;
 		if (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP && ip->proto != DWELL_PROTO_ICMP)
 			return 0;
+		if (ip->proto == DWELL_PROTO_UDP && dwell_may_be_overlay(data, end, offset + sizeof(*ip)))
+			return 0;
 		return DWELL_WHERE(offset, offset + sizeof(*ip), ip->proto, 4);
 	}
 	if (type == DWELL_ETH_IPV6) {
@@ -77,6 +87,8 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 		if ((ip6->version_class_flow & 0xf0) != 0x60)
 			return 0;
 		if (ip6->next != DWELL_PROTO_TCP && ip6->next != DWELL_PROTO_UDP && ip6->next != DWELL_PROTO_ICMPV6)
+			return 0;
+		if (ip6->next == DWELL_PROTO_UDP && dwell_may_be_overlay(data, end, offset + sizeof(*ip6)))
 			return 0;
 		return DWELL_WHERE(offset, offset + sizeof(*ip6), ip6->next, 6);
 	}
@@ -234,6 +246,33 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 	return DWELL_WALK_ERROR(DWELL_SKIP_NOT_IP);
 }
 
+/* Steps over UDP and the header of VXLAN or Geneve behind it; stays at UDP if it carries anything else. */
+static __always_inline dwell_walk dwell_walk_udp(const void *data, const void *end, dwell_walk walk)
+{
+	__u32 offset = dwell_walk_offset(walk), ip = dwell_walk_ip(walk), version = dwell_walk_version(walk);
+	const dwell_walk found = DWELL_WALK(DWELL_LAYER_FOUND, DWELL_PROTO_UDP, offset, ip, version);
+
+	DWELL_OPAQUE(offset);
+	if (offset > DWELL_MAX_OFFSET)
+		return DWELL_WALK_ERROR(DWELL_SKIP_DEPTH);
+	DWELL_PEEK(struct dwell_overlay, overlay, offset, found);
+	offset += sizeof(*overlay);
+	switch (overlay->udp.dst_port) {
+	case DWELL_PORT_VXLAN:
+	case DWELL_PORT_VXLAN_LINUX:
+		if ((overlay->first & ~DWELL_VXLAN_GROUP) != DWELL_VXLAN_NETWORK || overlay->reserved)
+			return found;
+		return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_BRIDGED, offset, ip, version);
+	case DWELL_PORT_GENEVE:
+		if (overlay->first >> 6 || overlay->reserved ||
+		    (overlay->type != DWELL_ETH_BRIDGED && overlay->type != DWELL_ETH_IPV4 &&
+		     overlay->type != DWELL_ETH_IPV6))
+			return found;
+		return DWELL_WALK(DWELL_LAYER_TYPE, overlay->type, offset + overlay->first * 4, ip, version);
+	}
+	return found;
+}
+
 /* Steps over a header that an IP protocol number names. */
 static __always_inline dwell_walk dwell_walk_proto(const void *data, const void *end, dwell_walk walk)
 {
@@ -245,8 +284,9 @@ static __always_inline dwell_walk dwell_walk_proto(const void *data, const void 
 	if (offset > DWELL_MAX_OFFSET)
 		return DWELL_WALK_ERROR(DWELL_SKIP_DEPTH);
 	switch (next) {
-	case DWELL_PROTO_TCP:
 	case DWELL_PROTO_UDP:
+		return dwell_walk_udp(data, end, walk);
+	case DWELL_PROTO_TCP:
 	case DWELL_PROTO_ICMP:
 	case DWELL_PROTO_ICMPV6:
 		return DWELL_WALK(DWELL_LAYER_FOUND, next, offset, ip, version);
@@ -286,8 +326,8 @@ static __always_inline dwell_walk dwell_walk_proto(const void *data, const void 
 }
 
 /* What encloses a packet, by which equal addresses and ports of different networks are told apart: 0 for nothing, up
- * to two VLAN IDs (outer << 12 | inner), or a hash with the upper bit set. It is the same in both directions. MPLS labels,
- * which are not, and priority tags (VLAN ID 0) have no part in it.
+ * to two VLAN IDs (outer << 12 | inner), or a hash with the upper bit set. It is the same in both directions. MPLS labels
+ * and network numbers of VXLAN and Geneve, which need not be, and priority tags (VLAN ID 0) have no part in it.
  */
 #define DWELL_TUNNEL_HASHED 0x80000000U
 

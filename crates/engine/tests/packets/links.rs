@@ -50,8 +50,14 @@ fn ip_in_ip(outer: u8, ip: &[u8]) -> Vec<u8> {
     if outer == 4 { within_ipv4(proto, ip) } else { within_ipv6(proto, ip) }
 }
 
+pub fn udp(outer: u8, port: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len() as u16).to_be_bytes();
+    let datagram = [&[0xc0, 1], &port.to_be_bytes()[..], &length, &[0, 0], payload].concat();
+    if outer == 4 { within_ipv4(17, &datagram) } else { within_ipv6(17, &datagram) }
+}
+
 /// The documented link types and encapsulations.
-pub const WRAPS: [(&str, Wrap); 30] = [
+pub const WRAPS: [(&str, Wrap); 34] = [
     ("Ethernet", |ip| framed(&[&ethertype(ip), ip])),
     ("Ethernet with padding", |ip| framed(&[&ethertype(ip), ip, &[0; 9]])),
     ("VLAN", |ip| framed(&[&[0x81, 0, 0, 7], &ethertype(ip), ip])),
@@ -105,6 +111,18 @@ pub const WRAPS: [(&str, Wrap); 30] = [
     ("GRE with key", |ip| framed(&[&[8, 0], &gre([0x20, 0], ethertype(ip), &[9; 4], ip)])),
     ("GRE with sequence", |ip| framed(&[&[8, 0], &gre([0x10, 0], ethertype(ip), &[9; 4], ip)])),
     ("GRE with checksum, key and sequence", |ip| framed(&[&[8, 0], &gre([0xb0, 0], ethertype(ip), &[9; 12], ip)])),
+    ("VXLAN in IPv4", |ip| framed(&[&[8, 0], &udp(4, 4789, &[&[8, 0, 0, 0, 0, 0, 7, 0], &ethernet(ip)[..]].concat())])),
+    ("VXLAN in IPv6, Linux's port, a group", |ip| {
+        framed(&[&[0x86, 0xdd], &udp(6, 8472, &[&[0x88, 0, 0, 9, 0, 0, 7, 0], &ethernet(ip)[..]].concat())])
+    }),
+    ("Geneve in IPv4, with options", |ip| {
+        let head = [2, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 1, 1, 1, 2, 2, 2, 2];
+        framed(&[&[8, 0], &udp(4, 6081, &[&head, &ethernet(ip)[..]].concat())])
+    }),
+    ("IP in Geneve in IPv4", |ip| {
+        let kind = ethertype(ip);
+        framed(&[&[8, 0], &udp(4, 6081, &[&[0, 0, kind[0], kind[1], 0, 0, 7, 0], ip].concat())])
+    }),
     ("Ethernet in GRE", |ip| {
         let inner = ethernet(ip);
         framed(&[&[8, 0], &gre([0, 0], [0x65, 0x58], &[], &inner)])

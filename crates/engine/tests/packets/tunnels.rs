@@ -1,9 +1,9 @@
 //! Flows of the same addresses and ports in different VLANs and tunnels.
 
-use dwell_engine::rtt::{Aggregate, Config, Groups};
+use dwell_engine::rtt::{Aggregate, Config, Counter, Groups};
 
 use crate::{
-    links::{WRAPS, Wrapped},
+    links::{WRAPS, Wrapped, udp},
     wire::{Frame, Segment, client, frame, run, server, small},
 };
 
@@ -71,7 +71,8 @@ fn each_kind_of_enclosure_keeps_flows_apart_but_mpls() {
     let plain = |ip: &[u8]| tagged(&[], ip);
     // the header of SLL2 names another interface
     for (name, wrap) in WRAPS.into_iter().filter(|(name, _)| *name != "SLL2") {
-        let is_tunnel = ["VLAN", "QinQ", "tags", "PPPoE", "IP in", "GRE"].iter().any(|kind| name.contains(kind));
+        let is_tunnel =
+            ["VLAN", "QinQ", "tags", "PPPoE", "IP in", "GRE", "VXLAN", "Geneve"].iter().any(|kind| name.contains(kind));
         let found = run(&small(), twins(&plain, &wrap));
         if is_tunnel {
             assert_eq!(found.lines(), BOTH, "{name}");
@@ -102,6 +103,38 @@ fn outer_addresses_count_in_either_order_and_a_gre_key_counts() {
     assert_eq!(run(&small(), scene).lines(), BOTH[..1]);
     for (first, second) in [(&there as Wrap, &elsewhere as Wrap), (&there, &keyed), (&keyed, &other)] {
         assert_eq!(run(&small(), twins(first, second)).lines(), BOTH);
+    }
+}
+
+/// A network's number may differ by direction, as where it says who sent.
+#[test]
+fn the_number_of_an_overlay_network_is_not_in_the_key() {
+    let numbered = |number: u8| {
+        move |ip: &[u8]| {
+            let frame = [&[2; 12][..], &[8, 0], ip].concat();
+            let overlay = udp(4, 8472, &[&[8, 0, 0, 0, 0, 0, number, 0], &frame[..]].concat());
+            (1, [&[2; 12][..], &[8, 0], &overlay].concat())
+        }
+    };
+    let (there, back) = (numbered(7), numbered(8));
+    let ask = client(10.0).data(100, 50).ack(1).ts(5, 1);
+    let scene = [wrapped(ask, &there), wrapped(server(30.0).ack(150).ts(9, 5), &back)];
+    assert_eq!(run(&small(), scene).lines(), BOTH[..1]);
+}
+
+#[test]
+fn what_else_goes_to_the_port_of_an_overlay_stays_a_datagram() {
+    for (port, payload) in [
+        (4789, &[0x40; 40][..]),
+        (4789, &[8, 0, 0, 0, 0, 0, 7, 1, 2, 2, 2, 2, 2, 2, 2, 2]),
+        (8472, &[8]),
+        (6081, &[0x40, 0, 0x65, 0x58, 0, 0, 7, 0]),
+        (6081, &[0, 0, 0x88, 0xbe, 0, 0, 7, 0]),
+    ] {
+        let data = [&[2; 12][..], &[8, 0], &udp(4, port, payload)].concat();
+        let run = run(&small(), [frame(10.0, 1, data)]);
+        let skipped = [Counter::NotIp, Counter::Truncated, Counter::Malformed].map(|counter| run.count(counter));
+        assert_eq!(skipped, [0; 3], "{port} {payload:?}");
     }
 }
 
