@@ -133,7 +133,7 @@ fn root_a_taken_address_is_told_before_anything_is_attached() {
 /// The names of metrics in a text, without the endings of a histogram's series.
 fn named_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let words = words.filter(|word| word.starts_with("dwell_"));
+    let words = words.filter(|word| word.starts_with("dwell_") && !word.ends_with('_'));
     let bare = words.map(|word| {
         let ending = ["_bucket", "_sum", "_count"].into_iter().find(|ending| word.ends_with(ending));
         word.strip_suffix(ending.unwrap_or_default()).unwrap_or(word).to_owned()
