@@ -320,7 +320,8 @@ impl Connection {
     }
 
     /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
-    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
+    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart;
+    /// if they are not, each has spoken once, and who spoke last before has done so again.
     fn last_of_both(&self, info: &TcpInfo) -> Side {
         let before = &self.last.info;
         let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
@@ -332,8 +333,7 @@ impl Connection {
             (_, Some(0)) => Side::Peer,
             (std::cmp::Ordering::Less, _) => Side::Local,
             (std::cmp::Ordering::Greater, _) => Side::Peer,
-            (std::cmp::Ordering::Equal, _) if self.figures.role == Role::Server => Side::Local,
-            (std::cmp::Ordering::Equal, _) => Side::Peer,
+            (std::cmp::Ordering::Equal, _) => self.speaker,
         }
     }
 

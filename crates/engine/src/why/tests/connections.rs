@@ -36,6 +36,26 @@ fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
+/// An answer of several segments is acknowledged at once, so that not all acknowledgements tell who spoke last, and the
+/// kernel's times are a tick coarse.
+#[test]
+fn whoever_asks_again_between_two_polls_waits_for_the_service_though_no_time_tells() {
+    let mut socket = Socket::new(Role::Server);
+    socket.request();
+    for _ in 0..20 {
+        socket.polls(59, |_| {});
+        socket.polls(1, |info| {
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 3_000);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+            info.segments_in = info.segments_in.map(|segments| segments + 2);
+            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
+        });
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.times.get(Part::Service) > 1_150.0 * MS, "{:?}", evidence.times);
+    assert_eq!(evidence.service.count, 20);
+}
+
 #[test]
 fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
     let mut socket = Socket::new(Role::Client);
