@@ -9,6 +9,7 @@ mod cmd;
 mod exit;
 mod fail_if;
 mod identity;
+mod names;
 #[cfg(test)]
 mod pages;
 mod ranking;

@@ -15,6 +15,7 @@ pub mod hash;
 pub mod histogram;
 pub mod layers;
 pub mod measure;
+pub mod names;
 pub mod observe;
 pub mod quic_lb;
 pub mod replay;

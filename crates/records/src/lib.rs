@@ -10,6 +10,7 @@
 mod clock;
 mod file;
 mod formats;
+mod names;
 mod output;
 mod record;
 mod schema;
@@ -26,6 +27,7 @@ pub use formats::{
     End, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject, Object, Ppviz,
     Rate, SCHEMA, Text, counted, entry, write_object,
 };
+pub use names::{name_note, server_note};
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{

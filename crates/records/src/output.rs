@@ -26,6 +26,11 @@ impl Output {
         Output { format: Box::new(Nothing), sink, source: Source::default() }
     }
 
+    /// The source.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// The source, for changes: the next interface of a capture, a fresh offset of the clock.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source

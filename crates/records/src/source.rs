@@ -1,8 +1,12 @@
 //! How to interpret the times and interface numbers of records.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use dwell_engine::rtt::Prefixes;
+use dwell_engine::{
+    measure::{Endpoint, Protocol},
+    names::{FlowNames, NameFlows},
+    rtt::Prefixes,
+};
 
 use crate::Clock;
 
@@ -17,6 +21,16 @@ pub struct Source {
     pub interfaces: Interfaces,
     /// The names of prefixes.
     pub prefixes: Prefixes,
+    /// What knows the names of flows. `None` where none are to be shown.
+    pub names: Option<Arc<dyn NameFlows>>,
+}
+
+impl Source {
+    /// Returns the names of a flow; `None` if neither end has one.
+    pub fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<FlowNames> {
+        let names = self.names.as_ref()?.names(src, dst, protocol);
+        (!names.is_empty()).then_some(names)
+    }
 }
 
 /// Names of a source's interfaces.

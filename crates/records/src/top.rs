@@ -1,6 +1,9 @@
 //! The rows of `dwell top`.
 
-use dwell_engine::top::{Metric, Row, View};
+use dwell_engine::{
+    names::FlowNames,
+    top::{Metric, Row, View},
+};
 
 /// The rows of a view in an interval.
 #[derive(Debug, Clone, Copy)]
@@ -28,10 +31,6 @@ pub struct TopRow {
     pub row: Row,
     /// The row in words.
     pub line: String,
-    /// The name of its process.
-    pub process: Option<String>,
-    /// The service of its server's port.
-    pub service: Option<String>,
-    /// The name of its peer.
-    pub peer: Option<String>,
+    /// The names of the end in this host, of the peer and of the service.
+    pub names: FlowNames,
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
+use dwell_socket::names::{container_id, is_id};
 
 /// Suffixes of the names of systemd's units that have cgroups.
 const UNITS: [&str; 4] = [".service", ".scope", ".slice", ".socket"];
@@ -17,8 +18,6 @@ const UNITS: [&str; 4] = [".service", ".scope", ".slice", ".socket"];
 const MAX_CGROUPS: usize = 100_000;
 /// The least number of hexadecimal digits that identify a container.
 const SHORTEST_ID: usize = 6;
-/// The length of a container's whole ID.
-const ID: usize = 64;
 
 /// Returns true if this is the name of a unit of systemd that has a cgroup.
 pub fn is_unit(name: &str) -> bool {
@@ -93,15 +92,6 @@ fn one(mut found: Vec<PathBuf>, name: &str) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Returns the ID of a container whose cgroup has this name: `docker-ID.scope`, `libpod-ID.scope`, `crio-ID.scope`,
-/// `cri-containerd-ID.scope`, `nerdctl-ID.scope` where systemd manages cgroups, and `ID` or `libpod-ID` where it does
-/// not. The monitors of Podman and CRI-O (conmon) are no containers.
-fn container_id(folder: &str) -> Option<&str> {
-    let bare = folder.strip_suffix(".scope").unwrap_or(folder);
-    let (engine, id) = bare.rsplit_once('-').unwrap_or(("", bare));
-    (id.len() == ID && is_id(id) && !engine.ends_with("conmon")).then_some(id)
-}
-
 /// Whether this is the cgroup of a machine of this name: systemd-nspawn and LXC name cgroups by it.
 fn is_machine(folder: &str, name: &str) -> bool {
     let escaped = name.replace('-', "\\x2d");
@@ -113,10 +103,6 @@ fn is_machine(folder: &str, name: &str) -> bool {
     ]
     .iter()
     .any(|own| own == folder)
-}
-
-fn is_id(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// Returns the topmost cgroups with a wanted name, of the first hierarchy that has any.

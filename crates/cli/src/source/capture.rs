@@ -14,6 +14,7 @@ use dwell_records::{Interfaces, Source, counted};
 use super::input::{Input, NoInput};
 use crate::{
     exit::{Exit, Failure},
+    names::Namer,
     stop::Stop,
 };
 
@@ -33,6 +34,8 @@ pub struct Capture<'a> {
     unknown_links: BTreeSet<LinkType>,
     /// Packets of which the capture records no time.
     untimed: u64,
+    /// Learns names from the packets.
+    names: Namer,
 }
 
 impl<'a> Capture<'a> {
@@ -49,7 +52,12 @@ impl<'a> Capture<'a> {
         on_idle: impl FnMut() -> bool + 'static,
     ) -> Result<Capture<'a>, NoInput> {
         let input = Input::open(path, stop, copy, on_idle)?;
-        Ok(Capture { path, input, interface: None, unknown_links: BTreeSet::new(), untimed: 0 })
+        Ok(Capture { path, input, interface: None, unknown_links: BTreeSet::new(), untimed: 0, names: Namer::None })
+    }
+
+    /// Has names learnt from the packets, each before it is passed on.
+    pub fn set_names(&mut self, names: Namer) {
+        self.names = names;
     }
 
     /// Passes each packet with a time to `observe` until the capture ends, a signal arrives, or `observe` returns false. When the
@@ -84,7 +92,7 @@ impl<'a> Capture<'a> {
     ) -> Result<(), Error> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
-        let (unknown_links, interface) = (&mut self.unknown_links, &mut self.interface);
+        let (unknown_links, interface, names) = (&mut self.unknown_links, &mut self.interface, &self.names);
         let mut comments = Vec::new();
         let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
@@ -100,6 +108,7 @@ impl<'a> Capture<'a> {
                 data: packet.data,
                 wire_len: packet.wire_len,
             };
+            names.observe(&observation);
             observe(&observation, comments)
         };
         while let Some(packet) = self.input.reader.next_packet()? {

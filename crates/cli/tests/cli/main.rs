@@ -21,6 +21,7 @@ mod live_options;
 mod live_path;
 mod live_traffic;
 mod metrics;
+mod names;
 mod output;
 mod pipe;
 mod problems;

@@ -254,3 +254,25 @@ __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *da
 	segment->ce = packet.rtt.ce;
 	return DWELL_FRAME_OK;
 }
+
+__u32 dwell_native_answer(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link)
+{
+	const void *end = (const char *)data + bytes;
+	struct dwell_frame frame = {data, end};
+	struct dwell_transport transport;
+	struct dwell_address src, dst;
+	struct dwell_packet packet;
+	dwell_where where = dwell_locate_plain(data, end, link);
+	__u32 l4_bytes;
+
+	packet.tunnel = 0;
+	if (!where)
+		where = dwell_locate_nested(&frame, data, end, link, &packet.tunnel);
+	if (dwell_where_error(where) || dwell_where_proto(where) != DWELL_PROTO_UDP)
+		return 0;
+	if (dwell_parse_ip(data, end, where, wire_bytes, &src, &dst, &l4_bytes) ||
+	    dwell_read_udp(data, end, dwell_where_l4(where), l4_bytes, dwell_where_version(where) == 6, &packet,
+			   &transport) != DWELL_FRAME_OK)
+		return 0;
+	return transport.src_port == 53 ? dwell_where_l4(where) + transport.header_bytes : 0;
+}

@@ -71,4 +71,9 @@ struct dwell_native_segment {
 __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *data, __u32 bytes, __u32 wire_bytes,
 			   __u32 link, __u32 interface, struct dwell_native_segment *segment);
 
+/* Returns where the message of a UDP datagram from port 53 begins in a packet of which `bytes` are at `data`; 0 if the
+ * packet is none.
+ */
+__u32 dwell_native_answer(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link);
+
 #endif

@@ -95,6 +95,16 @@ impl Tracker {
     }
 }
 
+/// Returns the message of DNS that a packet brings from port 53, as far as it was captured. `None` of other packets, and
+/// of such a message over TCP.
+pub(crate) fn dns_answer<'a>(packet: &Observation<'a>) -> Option<&'a [u8]> {
+    // SAFETY: `data` is valid for its length, and the core reads no further.
+    let offset = unsafe {
+        abi::dwell_native_answer(packet.data.as_ptr().cast(), packet.data.len() as u32, packet.wire_len, packet.link)
+    };
+    if offset == 0 { None } else { packet.data.get(offset as usize..) }
+}
+
 /// A segment of TCP in a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {

@@ -1,13 +1,15 @@
 //! Names of addresses, as /etc/hosts has them.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-use super::{MAX_NAMES, is_name, lines};
+use dwell_engine::names::is_host_name;
+
+use super::{MAX_NAMES, lines};
 
 /// The first name of each address.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
-    names: HashMap<IpAddr, Box<str>>,
+    names: HashMap<IpAddr, Arc<str>>,
     left_out: u64,
 }
 
@@ -19,7 +21,7 @@ impl Hosts {
                 continue;
             };
             match address.parse::<IpAddr>() {
-                Ok(address) if is_name(name) && hosts.names.len() < MAX_NAMES => {
+                Ok(address) if is_host_name(name) && hosts.names.len() < MAX_NAMES => {
                     hosts.names.entry(address.to_canonical()).or_insert_with(|| name.into());
                 }
                 _ => hosts.left_out += 1,
@@ -28,8 +30,8 @@ impl Hosts {
         hosts
     }
 
-    pub(super) fn name(&self, address: IpAddr) -> Option<&str> {
-        self.names.get(&address).map(AsRef::as_ref)
+    pub(super) fn name(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.names.get(&address).cloned()
     }
 
     pub(super) fn left_out(&self) -> u64 {
@@ -48,10 +50,10 @@ mod tests {
              192.0.2.7 again\n::ffff:192.0.2.9 mapped\nfe80::1%eth0 link\n192.0.2.8\n192.0.2.10 \u{1b}[2J\n",
         );
         let name = |address: &str| hosts.name(address.parse().unwrap());
-        assert_eq!(name("127.0.0.1"), Some("localhost"));
-        assert_eq!(name("192.0.2.7"), Some("db.example"));
-        assert_eq!(name("192.0.2.9"), Some("mapped"));
-        assert_eq!([name("192.0.2.1"), name("192.0.2.8"), name("192.0.2.10")], [None; 3]);
+        assert_eq!(name("127.0.0.1").as_deref(), Some("localhost"));
+        assert_eq!(name("192.0.2.7").as_deref(), Some("db.example"));
+        assert_eq!(name("192.0.2.9").as_deref(), Some("mapped"));
+        assert_eq!([name("192.0.2.1"), name("192.0.2.8"), name("192.0.2.10")], [const { None }; 3]);
         assert_eq!(hosts.left_out(), 2);
     }
 

@@ -1,18 +1,54 @@
 //! Names for the ends of flows: the process that has a socket, the service of a port, the host of an address. They come
-//! from files of this host alone: nothing is asked of the network.
+//! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network.
 
 mod hosts;
+mod live;
 mod owners;
 mod services;
+mod tap;
+mod unit;
 
-use std::{fs::File, io::Read, net::IpAddr, path::Path};
+use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc};
 
-use self::{hosts::Hosts, owners::Owners, services::Services};
+use dwell_engine::{
+    measure::{Endpoint, Protocol},
+    names::{Answers, EndNames},
+};
+
+use self::{hosts::Hosts, owners::Owners, services::Services, tap::Tap};
+
+pub use self::{
+    live::{LiveCounts, LiveNames},
+    unit::{container_id, is_id},
+};
 
 /// The part of a file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 /// Names that are kept of each file.
 const MAX_NAMES: usize = 65_536;
+
+/// Names that files of this host have.
+#[derive(Debug)]
+struct Files {
+    hosts: Hosts,
+    services: Services,
+}
+
+impl Files {
+    /// Reads /etc/hosts and /etc/services. A file that cannot be read has no names.
+    fn load() -> Files {
+        Files {
+            hosts: Hosts::parse(&text(Path::new("/etc/hosts"))),
+            services: Services::parse(&text(Path::new("/etc/services"))),
+        }
+    }
+
+    /// Returns the service of a flow: that of the lower port.
+    fn service(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<Arc<str>> {
+        let name = || self.services.name(src.port.min(dst.port), protocol.0);
+        protocol.has_ports().then(name).flatten()
+    }
+}
 
 /// What names have cost, and what could not be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,26 +63,31 @@ pub struct Counts {
     pub left_out: u64,
 }
 
-/// Names in bounded memory.
-#[derive(Debug)]
+/// Names in bounded memory, for one who polls all sockets itself.
 pub struct Names {
-    hosts: Hosts,
-    services: Services,
+    files: Files,
     owners: Owners,
+    answers: Answers,
+    tap: Option<Tap>,
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").field("counts", &self.counts()).finish_non_exhaustive()
+    }
 }
 
 impl Names {
-    /// Reads /etc/hosts and /etc/services. A file that cannot be read has no names.
+    /// Reads /etc/hosts and /etc/services, and from now on answers of DNS where that is allowed.
     pub fn load() -> Names {
-        Names {
-            hosts: Hosts::parse(&text(Path::new("/etc/hosts"))),
-            services: Services::parse(&text(Path::new("/etc/services"))),
-            owners: Owners::default(),
-        }
+        Names { files: Files::load(), owners: Owners::default(), answers: Answers::default(), tap: Tap::open().ok() }
     }
 
     /// Begins an interval in which [`pid`](Self::pid) is asked about the sockets that are there.
     pub fn begin_interval(&mut self) {
+        if let Some(tap) = &mut self.tap {
+            tap.drain(|packet| self.answers.observe(packet));
+        }
         self.owners.begin_interval();
     }
 
@@ -62,24 +103,30 @@ impl Names {
         self.owners.search(now_ns)
     }
 
-    /// Returns the name of a process, as the kernel keeps it: at most 15 characters.
-    pub fn process(&self, pid: u32) -> Option<&str> {
-        self.owners.name(pid)
+    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, and its unit.
+    pub fn process(&self, pid: u32) -> EndNames {
+        let process = self.owners.process(pid);
+        EndNames {
+            pid: Some(pid),
+            process: process.map(|process| Arc::clone(&process.name)),
+            unit: process.and_then(|process| process.unit.clone()),
+            host: None,
+        }
     }
 
-    /// Returns the name of an address in /etc/hosts.
-    pub fn host(&self, address: IpAddr) -> Option<&str> {
-        self.hosts.name(address)
+    /// Returns the name of an address in /etc/hosts, or by answers of DNS.
+    pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.files.hosts.name(address).or_else(|| self.answers.name(address))
     }
 
-    /// Returns the service of a port in /etc/services, for an IP protocol number.
-    pub fn service(&self, port: u16, protocol: u8) -> Option<&str> {
-        self.services.name(port, protocol)
+    /// Returns the service of a flow in /etc/services.
+    pub fn service(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<Arc<str>> {
+        self.files.service(src, dst, protocol)
     }
 
     /// Returns what names have cost.
     pub fn counts(&self) -> Counts {
-        let left_out = self.hosts.left_out() + self.services.left_out();
+        let left_out = self.files.hosts.left_out() + self.files.services.left_out();
         Counts { left_out, ..self.owners.counts() }
     }
 }
@@ -94,10 +141,4 @@ fn text(path: &Path) -> String {
 /// Lines of a file without comments, each with its words.
 fn lines(text: &str) -> impl Iterator<Item = std::str::SplitAsciiWhitespace<'_>> {
     text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).split_ascii_whitespace())
-}
-
-/// Returns true of what may be shown as a name.
-fn is_name(text: &str) -> bool {
-    const LONGEST: usize = 253;
-    text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

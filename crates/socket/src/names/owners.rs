@@ -3,10 +3,11 @@
 use std::{
     collections::{HashMap, HashSet},
     fs,
+    sync::Arc,
     time::Duration,
 };
 
-use super::Counts;
+use super::{Counts, unit};
 use crate::{
     clock::thread_cpu_ns,
     outside::{owners, pace::Pace},
@@ -20,13 +21,29 @@ const MAX_PROCESSES: usize = 16_384;
 const BUDGET: f64 = 0.01;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Time after which sockets without a known process are searched for again: a process can pass a socket to another one.
-const FORGET_NS: u64 = 30_000_000_000;
+pub(super) const FORGET_NS: u64 = 30_000_000_000;
+
+/// What is known of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) name: Arc<str>,
+    /// The unit of systemd or the container that it belongs to.
+    pub(super) unit: Option<Arc<str>>,
+}
+
+impl Process {
+    fn read(pid: u32) -> Option<Process> {
+        let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+        let name = String::from_utf8_lossy(name.trim_ascii_end()).replace(char::is_control, "\u{fffd}");
+        Some(Process { name: name.into(), unit: unit::of_process(pid).map(Into::into) })
+    }
+}
 
 /// Sockets by inode, and processes by ID.
 #[derive(Debug)]
 pub(super) struct Owners {
     sockets: HashMap<u32, u32>,
-    names: HashMap<u32, Box<str>>,
+    processes: HashMap<u32, Process>,
     /// Sockets that no search has found.
     missing: HashSet<u32>,
     missing_since_ns: u64,
@@ -41,7 +58,7 @@ impl Default for Owners {
     fn default() -> Owners {
         Owners {
             sockets: HashMap::new(),
-            names: HashMap::new(),
+            processes: HashMap::new(),
             missing: HashSet::new(),
             missing_since_ns: 0,
             wanted: HashSet::new(),
@@ -83,14 +100,22 @@ impl Owners {
     }
 
     pub(super) fn search(&mut self, now_ns: u64) -> bool {
-        if now_ns.saturating_sub(self.missing_since_ns) > FORGET_NS {
-            self.missing.clear();
-            self.missing_since_ns = now_ns;
-        }
+        self.forget_missing(now_ns);
         if self.wanted.is_empty() || !self.pace.is_due(now_ns) {
             return false;
         }
         let begun = thread_cpu_ns();
+        self.search_now(now_ns);
+        self.pace.record(now_ns, thread_cpu_ns() - begun);
+        true
+    }
+
+    /// Searches for the processes of sockets that are not known, if there are any, whatever it costs.
+    pub(super) fn search_now(&mut self, now_ns: u64) {
+        self.forget_missing(now_ns);
+        if self.wanted.is_empty() {
+            return;
+        }
         self.counts.searches += 1;
         let mut found = owners();
         found.retain(|inode, _| self.asked.contains(inode));
@@ -99,31 +124,35 @@ impl Owners {
             self.missing.clear();
         }
         self.sockets = found;
-        self.rename();
-        self.pace.record(now_ns, thread_cpu_ns() - begun);
-        true
+        self.read_processes();
+    }
+
+    fn forget_missing(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.missing_since_ns) > FORGET_NS {
+            self.missing.clear();
+            self.missing_since_ns = now_ns;
+        }
     }
 
     /// Reads the names of all processes that have sockets: IDs are given again, and programs start others.
-    fn rename(&mut self) {
-        self.names.clear();
+    fn read_processes(&mut self) {
+        self.processes.clear();
         for pid in self.sockets.values() {
-            if self.names.contains_key(pid) {
+            if self.processes.contains_key(pid) {
                 continue;
             }
-            if self.names.len() >= MAX_PROCESSES {
+            if self.processes.len() >= MAX_PROCESSES {
                 self.counts.omitted += 1;
                 continue;
             }
-            if let Ok(name) = fs::read(format!("/proc/{pid}/comm")) {
-                let name = String::from_utf8_lossy(name.trim_ascii_end()).replace(char::is_control, "\u{fffd}");
-                self.names.insert(*pid, name.into());
+            if let Some(process) = Process::read(*pid) {
+                self.processes.insert(*pid, process);
             }
         }
     }
 
-    pub(super) fn name(&self, pid: u32) -> Option<&str> {
-        self.names.get(&pid).map(AsRef::as_ref)
+    pub(super) fn process(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -161,7 +190,7 @@ mod tests {
         assert!(owners.search(monotonic_ns()));
         assert_eq!(owners.pid(inode), Some(process::id()));
         let own = fs::read_to_string("/proc/self/comm").unwrap();
-        assert_eq!(owners.name(process::id()), Some(own.trim_end()));
+        assert_eq!(&*owners.process(process::id()).unwrap().name, own.trim_end());
         assert_eq!(owners.pid(u32::MAX), None);
         // What is not there is not searched for again.
         assert!(!owners.search(monotonic_ns() + 2_000_000_000));

@@ -1,13 +1,15 @@
 //! Services of ports, as /etc/services has them.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use super::{MAX_NAMES, is_name, lines};
+use dwell_engine::names::is_host_name;
+
+use super::{MAX_NAMES, lines};
 
 /// The first name of each port and protocol.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    names: HashMap<(u16, u8), Box<str>>,
+    names: HashMap<(u16, u8), Arc<str>>,
     left_out: u64,
 }
 
@@ -28,7 +30,7 @@ impl Services {
                 Some((port.parse().ok()?, protocol))
             });
             match place {
-                Some(place) if is_name(name) && services.names.len() < MAX_NAMES => {
+                Some(place) if is_host_name(name) && services.names.len() < MAX_NAMES => {
                     services.names.entry(place).or_insert_with(|| name.into());
                 }
                 _ => services.left_out += 1,
@@ -37,8 +39,8 @@ impl Services {
         services
     }
 
-    pub(super) fn name(&self, port: u16, protocol: u8) -> Option<&str> {
-        self.names.get(&(port, protocol)).map(AsRef::as_ref)
+    pub(super) fn name(&self, port: u16, protocol: u8) -> Option<Arc<str>> {
+        self.names.get(&(port, protocol)).cloned()
     }
 
     pub(super) fn left_out(&self) -> u64 {
@@ -56,9 +58,9 @@ mod tests {
             "# Network services\nhttp\t\t80/tcp\t\twww\t\t# WorldWideWeb\nweb 80/tcp\ndomain 53/udp\nx 99999/tcp\n\
              y 7/ddp\nz\n",
         );
-        assert_eq!(services.name(80, 6), Some("http"));
-        assert_eq!(services.name(53, 17), Some("domain"));
-        assert_eq!([services.name(53, 6), services.name(7, 6)], [None; 2]);
+        assert_eq!(services.name(80, 6).as_deref(), Some("http"));
+        assert_eq!(services.name(53, 17).as_deref(), Some("domain"));
+        assert_eq!([services.name(53, 6), services.name(7, 6)], [const { None }; 2]);
         assert_eq!(services.left_out(), 2);
     }
 }

@@ -2,6 +2,7 @@
 
 use dwell_engine::{
     layers::Ends,
+    measure::Protocol,
     socket::{Reading, TcpInfo},
 };
 
@@ -51,6 +52,19 @@ impl Census {
                 });
             }
         })
+    }
+
+    /// Passes the ends and the inode of every socket of TCP, also of those that listen, and of UDP. The other end of a socket
+    /// that has none has port 0.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not report its sockets.
+    pub(crate) fn inodes(&mut self, mut each: impl FnMut(Protocol, Ends, u32)) -> Result<(), Error> {
+        let mut tcp = |_: u64, report: &SocketReport| each(Protocol(6), report.key.ends(), report.inode);
+        self.diag.dump_connected(false, &mut tcp)?;
+        self.diag.dump_listening(&mut tcp)?;
+        self.diag.dump_datagrams(&mut |_, report| each(Protocol(17), report.key.ends(), report.inode))
     }
 }
 

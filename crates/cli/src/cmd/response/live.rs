@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let source = interfaces.source()?;
     let started = source.clock;
     let metrics = args.metrics.map(|address| Exporter::start(address, args, source.interfaces.clone())).transpose()?;
-    let report = Report::new(args, source, metrics)?;
+    let report = Report::new(args, source, args.names.live(args.shows_flows()), metrics)?;
     let stop = args.write.listen(args.duration)?;
     let probe = attach(args, &interfaces, started)?;
     let mut live = Live { args, probe, report, interfaces, swept: Instant::now() };

@@ -30,6 +30,7 @@ use crate::{
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    names::NamesArgs,
     ranking::RankingArgs,
     source::{HookName, filter},
     written::WriteArgs,
@@ -126,6 +127,9 @@ pub struct Args {
     /// Output format: text, jsonl, or none, which prints nothing
     #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
     format: FormatOrNone,
+
+    #[command(flatten)]
+    names: NamesArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -292,6 +296,11 @@ impl Args {
 
     fn prefixes(&self) -> PrefixLengths {
         PrefixLengths { v4: self.prefix4.unwrap_or(24), v6: self.prefix6.unwrap_or(48) }
+    }
+
+    /// Whether flows are printed, which may have names.
+    fn shows_flows(&self) -> bool {
+        self.write.format(self.format.name()).is_some() && self.summary != Some(SummaryBy::Prefix)
     }
 
     fn shows_modes(&self) -> bool {

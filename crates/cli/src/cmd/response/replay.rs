@@ -14,7 +14,8 @@ use crate::{
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = args.write.listen(None)?;
     let watch = args.watch(0, 0)?;
-    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, Source::default(), None)?)));
+    let names = args.names.of_capture(args.shows_flows());
+    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, Source::default(), names.clone(), None)?)));
     let quiet = Rc::clone(&output);
     let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().write(Report::flush)) {
         Ok(capture) => capture,
@@ -24,6 +25,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
             return Err(interrupted(path, 0));
         }
     };
+    capture.set_names(names);
     let mut tracker = Tracker::new(&watch);
     let mut last_ns = None;
     let read = capture.read(

@@ -9,13 +9,17 @@ use dwell_engine::{
     rtt::{Counters, Prefix},
 };
 use dwell_probes::response::Probe;
-use dwell_records::{self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted};
+use dwell_records::{
+    self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted, name_note,
+    server_note,
+};
 
 use super::{Args, PrefixLengths, SummaryBy, baseline::Epochs, metrics::Exporter};
 use crate::{
     args::FormatOrNone,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    names::Namer,
     ranking::{self, RankingArgs},
     source::cost,
     tell::tell,
@@ -42,6 +46,7 @@ pub struct Report {
     /// Epochs with too little to estimate from, which are not worth a line of text.
     too_short: u64,
     metrics: Option<Exporter>,
+    names: Namer,
     /// When the counters are next reported: once in an epoch.
     status_due_ns: u64,
 }
@@ -69,7 +74,8 @@ struct Line {
 
 impl Report {
     /// Opens the output.
-    pub fn new(args: &Args, source: Source, metrics: Option<Exporter>) -> Result<Report, Failure> {
+    pub fn new(args: &Args, source: Source, names: Namer, metrics: Option<Exporter>) -> Result<Report, Failure> {
+        let source = Source { names: names.of_source(), ..source };
         let name = args.format.name();
         args.ranking.refuse_without("--summary", args.summary.is_some())?;
         if args.summary.is_some() && args.format != FormatOrNone::Text {
@@ -93,6 +99,7 @@ impl Report {
             too_short: 0,
             is_text: args.format == FormatOrNone::Text,
             metrics,
+            names,
             status_due_ns: 0,
         })
     }
@@ -156,10 +163,13 @@ impl Report {
     }
 
     fn add(&mut self, response: &Response<'_>, answers: Option<Answers<'_>>) {
-        let Some((by, summary)) = &mut self.summary else {
+        let (Some((by, summary)), Some(output)) = (&mut self.summary, &self.output) else {
             return;
         };
         let record = response.record;
+        let named = |note: fn(&Source, &Endpoint, &Endpoint, Protocol) -> String| {
+            note(output.source(), &record.src, &record.dst, record.protocol)
+        };
         let (group, name) = match by {
             SummaryBy::Flow => (
                 Group::Flow(
@@ -170,10 +180,11 @@ impl Report {
                     record.interface,
                     record.id,
                 ),
-                format!("{} {}", record.protocol, record.flow()),
+                format!("{} {}{}", record.protocol, record.flow(), named(name_note)),
             ),
             SummaryBy::Server => {
-                (Group::Server(record.dst, record.protocol), format!("{} {}", record.protocol, record.dst))
+                let name = format!("{} {}{}", record.protocol, record.dst, named(server_note));
+                (Group::Server(record.dst, record.protocol), name)
             }
             SummaryBy::Prefix => {
                 let prefix = self.prefixes.group(record.dst.address);
@@ -202,7 +213,8 @@ impl Report {
         {
             self.status_due_ns = time_ns + self.config.epoch_ns;
             let cost = cost(&probe.run_times());
-            let status = Status::of_packets(Verb::Response, Some(time_ns), false, &probe.counters()?, cost);
+            let mut status = Status::of_packets(Verb::Response, Some(time_ns), false, &probe.counters()?, cost);
+            self.names.count(&mut status.counters);
             output.write(&records::Record::Status(&status))?;
         }
         self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.status(probe))
@@ -216,9 +228,10 @@ impl Report {
     /// Ends the run with the summary and, if they are known, the counters.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<&Counters>, cost: Cost) -> Result<(), SinkError> {
         let verdict = self.latencies.judge(|name| vec![(name.map(str::to_owned), methods(name))]).cloned();
-        let status = counters.map(|counters| Status {
-            verdict: verdict.clone(),
-            ..Status::of_packets(Verb::Response, time_ns, true, counters, cost)
+        let status = counters.map(|counters| {
+            let mut status = Status::of_packets(Verb::Response, time_ns, true, counters, cost);
+            self.names.count(&mut status.counters);
+            Status { verdict: verdict.clone(), ..status }
         });
         let written = self.finish_output(status.as_ref());
         if let Some(counters) = counters

@@ -23,6 +23,7 @@ use crate::{
     baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    names::NamesArgs,
     ranking::RankingArgs,
     source::{HookName, filter},
     written::WriteArgs,
@@ -43,6 +44,7 @@ Examples:
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
   dwell rtt -r capture.pcapng --summary          one line per flow and method
   dwell rtt -i eth0 -p 443 --summary --by p99 --top 10
+  dwell rtt -i eth0 -n                           numbers only, no names of processes and hosts
   dwell rtt -r capture.pcapng --fail-if 'p99>50ms' --format none
   dwell rtt -i eth0 --aggregate --duration 2m --baseline FILE
                                                  record by prefix; later, show which changed
@@ -172,6 +174,9 @@ pub struct Args {
     format: Format,
 
     #[command(flatten)]
+    names: NamesArgs,
+
+    #[command(flatten)]
     write: WriteArgs,
 
     /// Print a summary at the end instead of samples, with one line per flow and method: count, minimum, percentiles,
@@ -251,6 +256,17 @@ enum Format {
     None,
 }
 
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+            Format::Ppviz => "ppviz",
+            Format::None => "none",
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.read {
@@ -286,6 +302,12 @@ impl Args {
             flow_events: self.flow_events,
             seed,
         })
+    }
+
+    /// Whether flows are printed, which may have names.
+    fn shows_flows(&self) -> bool {
+        let has_names = matches!(self.write.format(self.format.name()), Some(format) if format.name != "ppviz");
+        has_names && (!self.aggregate || self.summary || self.flow_events)
     }
 
     /// How samples are grouped.

@@ -22,7 +22,8 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let config = args.config(0)?;
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..Source::default() };
-    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, source)?)));
+    let names = args.names.of_capture(args.shows_flows());
+    let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, source, names.clone())?)));
     let copy =
         args.annotate.as_deref().map(|copy| annotate::open(copy, path, args.write.write.as_deref())).transpose()?;
     let (quiet, annotates) = (Rc::clone(&output), copy.is_some());
@@ -36,11 +37,12 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
             return Err(interrupted(path, 0));
         }
     };
-    let names = Rc::clone(&output);
+    capture.set_names(names);
+    let source = Rc::clone(&output);
     let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
     let read = capture.read_annotating(
         &stop,
-        |name| names.borrow_mut().report.set_source(name),
+        |change| source.borrow_mut().report.set_source(change),
         |packet, comments| replay.observe(packet, comments),
     );
     let counters = replay.finish()?;

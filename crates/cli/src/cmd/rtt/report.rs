@@ -9,11 +9,12 @@ use dwell_records::{
     Cost, Interval, Kind, Output, Record, RoundTripKey, ShiftKey, SinkError, Source, Status, Summary, Text, Verb,
 };
 
-use super::{Args, Choice, Format};
+use super::{Args, Choice};
 use crate::{
     baseline::Baseline,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    names::Namer,
     tell::tell,
 };
 
@@ -33,17 +34,14 @@ pub struct Report {
     aggregates: bool,
     /// Whether samples are written one by one.
     writes_samples: bool,
+    names: Namer,
 }
 
 impl Report {
     /// Opens the output.
-    pub fn new(args: &Args, source: Source) -> Result<Report, Failure> {
-        let name = match args.format {
-            Format::Text => "text",
-            Format::Jsonl => "jsonl",
-            Format::Ppviz => "ppviz",
-            Format::None => "none",
-        };
+    pub fn new(args: &Args, source: Source, names: Namer) -> Result<Report, Failure> {
+        let source = Source { names: names.of_source(), ..source };
+        let name = args.format.name();
         let format = args.write.format(name);
         args.ranking.refuse_without("--summary", args.summary)?;
         if format.is_none() && args.summary {
@@ -76,6 +74,7 @@ impl Report {
             source,
             aggregates: args.aggregate,
             writes_samples: !args.aggregate && !args.summary,
+            names,
         })
     }
 
@@ -103,6 +102,7 @@ impl Report {
             }
             if let Some(summary) = &mut self.summary {
                 summary.add(sample);
+                self.names.note(&sample.src, &sample.dst, sample.protocol);
             }
             if !self.writes_samples {
                 return Ok(());
@@ -158,7 +158,9 @@ impl Report {
 
     /// Reports the counters so far, at the end of an interval.
     pub fn status(&mut self, time_ns: u64, counters: &Counters, cost: Cost) -> Result<(), SinkError> {
-        self.write_status(&Status::of_packets(Verb::Rtt, Some(time_ns), false, counters, cost))?;
+        let mut status = Status::of_packets(Verb::Rtt, Some(time_ns), false, counters, cost);
+        self.names.count(&mut status.counters);
+        self.write_status(&status)?;
         self.flush()
     }
 
@@ -171,6 +173,7 @@ impl Report {
             if let Some(cut) = self.summary.as_ref().map(Summary::cut).filter(|cut| *cut > 0) {
                 status.counters.push(("summary_lines_cut".into(), cut as u64));
             }
+            self.names.count(&mut status.counters);
             Status { verdict: verdict.clone(), ..status }
         });
         let written = self.finish_output(status.as_ref());

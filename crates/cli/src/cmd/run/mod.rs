@@ -21,6 +21,7 @@ use crate::{
     args::{FormatOrNone, positive_duration, served_at},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    names::NamesArgs,
     set::{Key, boolean, one_of, setting},
     written::WriteArgs,
 };
@@ -101,6 +102,9 @@ pub struct Args {
     /// Output format: text, jsonl, or none, which prints nothing
     #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
     format: FormatOrNone,
+
+    #[command(flatten)]
+    names: NamesArgs,
 
     #[command(flatten)]
     write: WriteArgs,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::histogram::Figure;
+use dwell_engine::{histogram::Figure, measure::Protocol};
 use dwell_records::{
     Output, Record, SinkError, Socket, SocketEnd, SocketOrder, SocketSummary, SocketTotal, Sockets, Source, Status,
     Verb, Verdict,
@@ -13,6 +13,7 @@ use super::{Args, live_line::LiveLine, metrics::Exporter};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Subject},
+    names::Namer,
     source::{clock, cost, host_name},
     tell::tell,
 };
@@ -25,6 +26,7 @@ pub struct Printer {
     /// `None` after a write error.
     output: Option<Output>,
     exporter: Option<Exporter>,
+    names: Namer,
     is_to_file: bool,
     live: LiveLine,
     summary: SocketSummary,
@@ -49,11 +51,13 @@ impl Printer {
     ///
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
-        let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
+        let names = args.names.live(args.write.format(args.format.name()).is_some());
+        let source = Source { clock: clock(), host: Some(host_name()), names: names.of_source(), ..Source::default() };
         let now_ns = monotonic_ns();
         Ok(Printer {
             output: Some(args.write.output_beside_program(args.format.name(), source)?),
             exporter: args.metrics.map(Exporter::start).transpose()?,
+            names,
             is_to_file: args.write.write.is_some(),
             live: LiveLine::new(args),
             summary: SocketSummary::new(KEPT),
@@ -87,6 +91,8 @@ impl Printer {
         self.since_ns = end_ns;
         for socket in sockets {
             self.summary.add(end_ns, length_ns, socket);
+            let ends = &socket.account.ends;
+            self.names.note(&ends.src, &ends.dst, Protocol(6));
         }
         if let Some(exporter) = &self.exporter {
             exporter.interval(&self.summary, sockets);
@@ -113,13 +119,15 @@ impl Printer {
         let order = self.order;
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
         self.verdict = fail_if::judge(&self.conditions, |name| vec![subject(summary.all(), name)]);
+        let mut counters = vec![("connections".into(), summary.connections())];
+        self.names.count(&mut counters);
         let status = Status {
             verb: Verb::Run,
             time_ns: Some(end_ns),
             last: true,
             lost: summary.untold(),
             cost: cost(&[]),
-            counters: vec![("connections".into(), summary.connections())],
+            counters,
             verdict: self.verdict.clone(),
         };
         self.live.clear();

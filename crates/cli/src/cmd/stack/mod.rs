@@ -14,6 +14,7 @@ use crate::{
     baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
+    names::NamesArgs,
     ranking::RankingArgs,
     source::StackArgs,
     written::WriteArgs,
@@ -98,6 +99,9 @@ pub struct Args {
     /// Output format: text, jsonl, or none, which prints nothing
     #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
     format: FormatOrNone,
+
+    #[command(flatten)]
+    names: NamesArgs,
 
     #[command(flatten)]
     write: WriteArgs,

@@ -14,6 +14,7 @@ use crate::{
     baseline::{Baseline, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    names::Namer,
     ranking::{self, RankingArgs},
     served::Served,
     source::{StackMetrics, clock, cost, host_name},
@@ -22,7 +23,9 @@ use crate::{
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     args.ranking.refuse_without("--flows", args.flows)?;
-    let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
+    let has_flows = args.write.format(args.format.name()).is_some() && (args.flows || args.raw);
+    let names = args.names.live(has_flows);
+    let source = Source { clock: clock(), host: Some(host_name()), names: names.of_source(), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
@@ -30,6 +33,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         namespaces: NamespaceNames::default(),
         again: args.include_retransmissions,
         output: args.write.output(args.format.name(), source)?,
+        names,
         served: None,
         baseline: None,
         ranking: args.ranking,
@@ -99,6 +103,7 @@ struct Printer {
     own_namespace: u32,
     namespaces: NamespaceNames,
     output: Output,
+    names: Namer,
     served: Option<(Served, Shared<StackMetrics>)>,
     baseline: Option<Baseline>,
     ranking: RankingArgs,
@@ -205,6 +210,7 @@ impl Observer for Printer {
         if self.flows_cut > 0 {
             status.counters.push(("flows_cut".into(), self.flows_cut));
         }
+        self.names.count(&mut status.counters);
         self.output.write(&Record::Status(&status))?;
         if let Some(baseline) = &mut self.baseline {
             baseline.add(compared(&interval.segments), interval.length_ns);

@@ -7,7 +7,7 @@ use super::{
     app::{App, Page},
     columns::{sparkline, value},
     draw::Canvas,
-    label::{Label, protocol},
+    label::{line, names_of, protocol},
     shown::Shown,
 };
 
@@ -16,15 +16,18 @@ pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let Page::Detail { row, look, scroll } = &mut app.page else {
         return;
     };
-    let label = Label::of(row, shown.names());
-    let mut lines = vec![label.line(row)];
+    let names = names_of(row, shown);
+    let mut lines = vec![line(row, &names)];
     if let Some(protocol) = protocol(&row.key) {
         lines.push(format!("{protocol}, as packets show it"));
     }
     match &row.key {
         RowKey::Flow(flow) => {
             lines.push(format!("from {} to {}", flow.ends.src, flow.ends.dst));
-            let process = row.pid.map(|pid| format!("process {pid} {}", label.process.as_deref().unwrap_or_default()));
+            let process = row.pid.map(|pid| {
+                let names = [&names.src.process, &names.src.unit].into_iter().flatten();
+                names.fold(format!("process {pid}"), |line, name| line + " " + name)
+            });
             lines.extend(process);
         }
         _ => lines.push(counted(row.flows, "flow", "flows")),

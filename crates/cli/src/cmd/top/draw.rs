@@ -13,7 +13,7 @@ use super::{
     app::{App, Page},
     columns::{Column, Columns, cell, fit, sparkline},
     detail,
-    label::Label,
+    label::{line, names_of},
     shown::Shown,
 };
 
@@ -148,9 +148,9 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let height = canvas.height().saturating_sub(ABOVE + 1);
     let first = app.scroll(height);
     for (at, row) in app.rows.iter().enumerate().skip(first).take(height) {
+        let name = line(row, &names_of(row, shown));
         let line = ABOVE + at - first;
-        let label = Label::of(row, shown.names());
-        canvas.write(0, line, &fit(&label.line(row), columns.name), PLAIN);
+        canvas.write(0, line, &fit(&name, columns.name), PLAIN);
         let mut end = columns.name;
         for column in &columns.others {
             end += column.width();

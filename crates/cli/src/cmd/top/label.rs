@@ -4,82 +4,74 @@ use std::{fmt::Display, net::IpAddr};
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
+    names::FlowNames,
     top::{FlowKey, Row, RowKey},
 };
-use dwell_socket::names::Names;
 
-/// Names of the parts of a row, for people. `None` where names are off or nothing has a name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Label {
-    /// The name of the process.
-    pub process: Option<String>,
-    /// The service of the server's port.
-    pub service: Option<String>,
-    /// The name of the peer.
-    pub peer: Option<String>,
+use super::shown::Shown;
+
+/// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
+pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
+    let mut found = FlowNames::default();
+    let Some(names) = shown.names() else {
+        return found;
+    };
+    match &row.key {
+        RowKey::Flow(flow) => {
+            let ends = &flow.ends;
+            (found.dst.host, found.service) =
+                (names.host(ends.dst.address), names.service(&ends.src, &ends.dst, flow.protocol));
+        }
+        RowKey::Peer(address) => found.dst.host = names.host(*address),
+        RowKey::Prefix(_) | RowKey::Process(_) => {}
+    }
+    if let Some(pid) = row.pid {
+        found.src = names.process(pid);
+    }
+    found
 }
 
-impl Label {
-    /// Looks up the names of a row.
-    pub fn of(row: &Row, names: Option<&Names>) -> Label {
-        let Some(names) = names else {
-            return Label::default();
-        };
-        let host = |address: &IpAddr| names.host(*address).map(str::to_owned);
-        let (peer, service) = match &row.key {
-            RowKey::Flow(flow) => {
-                let ends = &flow.ends;
-                let service = names.service(server(flow).port, flow.protocol.0).filter(|_| flow.protocol.has_ports());
-                (host(&ends.dst.address), service.map(str::to_owned))
-            }
-            RowKey::Peer(address) => (host(address), None),
-            RowKey::Prefix(_) | RowKey::Process(_) => (None, None),
-        };
-        Label { process: row.pid.and_then(|pid| names.process(pid)).map(str::to_owned), service, peer }
+/// Writes a row in one line: `nginx:https ← 198.51.100.7:51234`, `curl → example.org:https`, `nginx 4242`. The arrow
+/// points to the server.
+pub fn line(row: &Row, names: &FlowNames) -> String {
+    match &row.key {
+        RowKey::Flow(flow) => of_flow(row, flow, names),
+        RowKey::Peer(address) => names.dst.host.as_deref().map_or_else(|| address.to_string(), str::to_owned),
+        RowKey::Prefix(prefix) => prefix.to_string(),
+        RowKey::Process(None) => "(unknown)".into(),
+        RowKey::Process(Some(pid)) => match &names.src.process {
+            Some(name) => format!("{name} {pid}"),
+            None => pid.to_string(),
+        },
     }
+}
 
-    /// Writes the row in one line: `nginx:https ← 198.51.100.7:51234`, `curl → example.org:https`, `nginx 4242`. The arrow
-    /// points to the server.
-    pub fn line(&self, row: &Row) -> String {
-        match &row.key {
-            RowKey::Flow(flow) => self.flow(row, flow),
-            RowKey::Peer(address) => self.peer.clone().unwrap_or_else(|| address.to_string()),
-            RowKey::Prefix(prefix) => prefix.to_string(),
-            RowKey::Process(None) => "(unknown)".into(),
-            RowKey::Process(Some(pid)) => match &self.process {
-                Some(name) => format!("{name} {pid}"),
-                None => pid.to_string(),
-            },
-        }
+fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
+    let ends = &flow.ends;
+    let own = match (&names.src.process, row.pid) {
+        (Some(name), _) => Some(name.to_string()),
+        (None, pid) => pid.map(|pid| pid.to_string()),
+    };
+    let peer = match &names.dst.host {
+        Some(name) => name.to_string(),
+        None => host(ends.dst.address),
+    };
+    if flow.protocol.is_icmp() {
+        return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
     }
-
-    fn flow(&self, row: &Row, flow: &FlowKey) -> String {
-        let ends = &flow.ends;
-        let own = match (&self.process, row.pid) {
-            (Some(name), _) => Some(name.clone()),
-            (None, pid) => pid.map(|pid| pid.to_string()),
-        };
-        let peer = match &self.peer {
-            Some(name) => name.clone(),
-            None => host(ends.dst.address),
-        };
-        if flow.protocol.is_icmp() {
-            return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
-        }
-        let port: &dyn Display = match &self.service {
-            Some(name) => name,
-            None => &server(flow).port,
-        };
-        let own = |port: &dyn Display| match &own {
-            Some(name) => format!("{name}:{port}"),
-            None => format!("{}:{port}", host(ends.src.address)),
-        };
-        match *server(flow) == ends.src {
-            true => format!("{} ← {peer}:{}", own(port), ends.dst.port),
-            // A client's port says little where the process has a name.
-            false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),
-            false => format!("{} → {peer}:{port}", own(&ends.src.port)),
-        }
+    let port: &dyn Display = match &names.service {
+        Some(name) => name,
+        None => &server(flow).port,
+    };
+    let own = |port: &dyn Display| match &own {
+        Some(name) => format!("{name}:{port}"),
+        None => format!("{}:{port}", host(ends.src.address)),
+    };
+    match *server(flow) == ends.src {
+        true => format!("{} ← {peer}:{}", own(port), ends.dst.port),
+        // A client's port says little where the process has a name.
+        false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),
+        false => format!("{} → {peer}:{port}", own(&ends.src.port)),
     }
 }
 

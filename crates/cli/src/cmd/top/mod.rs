@@ -28,6 +28,7 @@ use self::{
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    names::NamesArgs,
     screen::{Input, Screen},
     source::filter,
     stop::Stop,
@@ -76,9 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Show no names, but numbers: of processes, services and hosts
-    #[arg(short, long)]
-    no_names: bool,
+    #[command(flatten)]
+    names: NamesArgs,
 
     /// Print one table of one interval instead of a screen
     #[arg(long)]
@@ -149,11 +149,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let filter = filter(&args.filter, args.port)?;
     let stop = Stop::listen(args.duration)?;
     if args.once {
-        return once(args, Sources::open(args.settings(), filter, !args.no_names)?, &stop);
+        return once(args, Sources::open(args.settings(), filter, args.names.are_shown())?, &stop);
     }
     // A wrong terminal is known before anything is attached.
     let mut screen = Screen::open("print one table with --once")?;
-    let mut sources = Sources::open(args.settings(), filter, !args.no_names)?;
+    let mut sources = Sources::open(args.settings(), filter, args.names.are_shown())?;
     watch(args, &mut screen, &mut sources, &stop)
 }
 

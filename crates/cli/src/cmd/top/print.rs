@@ -6,7 +6,11 @@ use clap::ValueEnum;
 use dwell_engine::top::{Metric, Row, View};
 use dwell_records::{Output, Record, Sink, Status, Top, TopRow, Verb, entry};
 
-use super::{app::App, label::Label, shown::Shown};
+use super::{
+    app::App,
+    label::{line, names_of},
+    shown::Shown,
+};
 use crate::{
     exit::{Exit, Failure},
     source::cost,
@@ -61,14 +65,8 @@ fn write<E>(
         .iter()
         .take(limit)
         .map(|row| {
-            let label = Label::of(row, shown.names());
-            TopRow {
-                row: *row,
-                line: label.line(row),
-                process: label.process,
-                service: label.service,
-                peer: label.peer,
-            }
+            let names = names_of(row, shown);
+            TopRow { row: *row, line: line(row, &names), names }
         })
         .collect();
     let ((end_ns, length_ns), omitted) = (shown.interval, shown.table.omitted());

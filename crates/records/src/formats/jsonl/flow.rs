@@ -4,8 +4,8 @@ use std::{borrow::Cow, net::IpAddr};
 
 use dwell_engine::{
     flow_id,
-    layers::Ends,
     measure::{Endpoint, Method, Protocol},
+    names::{EndNames, FlowNames},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,6 +29,48 @@ pub struct FlowObject {
     pub id: Option<String>,
     /// Which end is the client, "src" or "dst"; the other one is the server. Null where that is not known.
     pub client: Option<End>,
+    /// The names of the ends. The key is missing where neither has one, and with `--no-names`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<NamesObject>,
+}
+
+/// Names of a flow, for people: processes of this host, and hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "names")]
+pub struct NamesObject {
+    /// Those of the end `src`.
+    src: EndNamesObject,
+    /// Those of the end `dst`.
+    dst: EndNamesObject,
+    /// The service of the lower port in /etc/services. Null in captures.
+    service: Option<String>,
+}
+
+/// Names of an end of a flow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "end_names")]
+struct EndNamesObject {
+    /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last.
+    host: Option<String>,
+    /// A process of this host that has the socket. Null where only the name is known, from the socket that listens.
+    pid: Option<u32>,
+    /// The name of that process, at most 15 characters long.
+    process: Option<String>,
+    /// The unit of systemd of that process, or the first 12 digits of its container's ID.
+    unit: Option<String>,
+}
+
+impl From<&FlowNames> for NamesObject {
+    fn from(names: &FlowNames) -> NamesObject {
+        let text = |text: &Option<_>| text.as_deref().map(str::to_owned);
+        let end = |end: &EndNames| EndNamesObject {
+            host: text(&end.host),
+            pid: end.pid,
+            process: text(&end.process),
+            unit: text(&end.unit),
+        };
+        NamesObject { src: end(&names.src), dst: end(&names.dst), service: text(&names.service) }
+    }
 }
 
 /// An end of a flow.
@@ -48,7 +90,7 @@ impl FlowObject {
         let id = Some(flow_id(src, dst, protocol));
         let port = |end: &Endpoint| (!protocol.is_icmp()).then_some(end.port);
         let (sport, dport) = (port(src), port(dst));
-        FlowObject { src: src.address, sport, dst: dst.address, dport, proto: name(protocol), id, client }
+        FlowObject { src: src.address, sport, dst: dst.address, dport, proto: name(protocol), id, client, names: None }
     }
 
     /// Creates the object of a flow whose packets are told apart by something else than ports.
@@ -56,18 +98,17 @@ impl FlowObject {
         let end = |address| Endpoint { address, port: 0 };
         let is_complete = !protocol.has_ports() && !protocol.is_icmp();
         let id = is_complete.then(|| flow_id(&end(src), &end(dst), protocol));
-        FlowObject { src, sport: None, dst, dport: None, proto: name(protocol), id, client }
+        FlowObject { src, sport: None, dst, dport: None, proto: name(protocol), id, client, names: None }
+    }
+
+    /// Returns the same flow with its names, if there are any.
+    pub fn named(self, names: Option<&FlowNames>) -> FlowObject {
+        FlowObject { names: names.map(NamesObject::from), ..self }
     }
 
     /// Returns the client, where the method measures from a client's request to a server's answer.
     pub fn client_of(method: Method) -> Option<End> {
         matches!(method, Method::Icmp | Method::Icmpv6 | Method::Dns | Method::QuicHandshake).then_some(End::Src)
-    }
-}
-
-impl From<&Ends> for FlowObject {
-    fn from(ends: &Ends) -> FlowObject {
-        FlowObject::new(&ends.src, &ends.dst, Protocol(6), None)
     }
 }
 

@@ -16,6 +16,11 @@ mod status;
 mod top;
 mod why;
 
+use dwell_engine::{
+    layers::Ends,
+    measure::{Endpoint, Protocol},
+};
+
 use super::Format;
 use crate::{Record, ResponseKey, RoundTripKey, Schema, Source, Timestamps};
 
@@ -81,6 +86,17 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
+    /// Returns the object of a flow with its names.
+    fn flow(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol, client: Option<End>) -> FlowObject {
+        let names = self.source.names(src, dst, protocol);
+        FlowObject::new(src, dst, protocol, client).named(names.as_ref())
+    }
+
+    /// Returns the object of one direction of a TCP connection with its names.
+    fn tcp(&self, ends: &Ends) -> FlowObject {
+        self.flow(&ends.src, &ends.dst, Protocol(6), None)
+    }
+
     /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.
     fn write(&mut self, time_ns: Option<u64>, body: &impl Object) {
         let time = time_ns.and_then(|ns| self.times.rfc3339(self.source.clock.unix_ns(ns)));

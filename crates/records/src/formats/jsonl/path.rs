@@ -59,7 +59,7 @@ pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
             interval_ns: table.length_ns,
             tx_host: table.tx_host,
             rx_host: table.rx_host,
-            flow: table.flow.as_ref().map(FlowObject::from),
+            flow: table.flow.as_ref().map(|ends| objects.tcp(ends)),
             retransmitted: table.resent,
             segment: leg.name(),
             direction: leg.direction().map(|direction| direction.name()),

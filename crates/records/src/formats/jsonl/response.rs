@@ -53,8 +53,9 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
         interface: objects.source.interfaces.label(record.interface),
         interval_ns: record.epoch.epoch_ns,
         flow: match record.key.has_ports() {
-            true => FlowObject::new(&record.src, &record.dst, record.protocol, client),
-            false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client),
+            true => objects.flow(&record.src, &record.dst, record.protocol, client),
+            false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client)
+                .named(objects.source.names(&record.src, &record.dst, record.protocol).as_ref()),
         },
         key: record.key.name(),
         key_id: record.id,

@@ -15,7 +15,7 @@ use crate::{Interval, PathObject, Summary, Timestamps};
 pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
     let body = SampleObject {
         interface: objects.source.interfaces.label(sample.interface),
-        flow: FlowObject::new(&sample.src, &sample.dst, sample.protocol, FlowObject::client_of(sample.method)),
+        flow: objects.flow(&sample.src, &sample.dst, sample.protocol, FlowObject::client_of(sample.method)),
         echo_id: sample.protocol.is_icmp().then_some(sample.src.port),
         tunnel: tunnel(sample.tunnel),
         method: sample.method.name(),
@@ -40,7 +40,7 @@ pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mu
         interface: objects.source.interfaces.label(event.interface),
         event: event.change.name(),
         reason,
-        flow: FlowObject::new(&event.src, &event.dst, event.protocol, None),
+        flow: objects.flow(&event.src, &event.dst, event.protocol, None),
         echo_id: event.protocol.is_icmp().then_some(event.src.port),
         tunnel: tunnel(event.tunnel),
         method: first_rtt.map(|(method, _)| method.name()),
@@ -82,7 +82,7 @@ pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
         let client = FlowObject::client_of(key.method);
         let body = SummaryObject {
             interface: objects.source.interfaces.label(key.interface),
-            flow: Some(FlowObject::new(&key.src, &key.dst, key.protocol, client)),
+            flow: Some(objects.flow(&key.src, &key.dst, key.protocol, client)),
             echo_id: key.protocol.is_icmp().then_some(key.src.port),
             tunnel: tunnel(key.tunnel),
             latency: LatencyObject::new(Some(key.method.name()), &flow.figures.histogram),

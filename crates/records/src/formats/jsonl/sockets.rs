@@ -76,7 +76,7 @@ pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
         let bps = |bytes: Option<u64>| rate_bps(bytes?, interval.length_ns);
         let body = SocketObject {
             interval_ns: interval.length_ns,
-            flow: (&account.ends).into(),
+            flow: objects.tcp(&account.ends),
             pid: account.pid,
             fd: account.fd,
             cookie: account.cookie,
@@ -194,7 +194,7 @@ pub(super) fn summary(end: &SocketEnd<'_>, objects: &mut Objects<'_>) {
         let body = SocketSummaryObject {
             interval_ns: line.total.length_ns,
             connections: 1,
-            flow: Some((&account.ends).into()),
+            flow: Some(objects.tcp(&account.ends)),
             pid: account.pid,
             fd: account.fd,
             cookie: Some(account.cookie),

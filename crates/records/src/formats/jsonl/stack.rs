@@ -113,6 +113,7 @@ impl<'a> From<&'a StackPlace> for Place<'a> {
 /// no byte went through has none. Hops follow.
 pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     let time_ns = Some(stack.end_ns);
+    let flows: Vec<_> = stack.flows.iter().map(|(ends, _)| objects.tcp(ends)).collect();
     let mut write = |flow: Option<FlowObject>, retransmitted: bool, one: &SegmentFigures, all: &[SegmentFigures]| {
         let hooks = stack.hooks_of(one.segment);
         let latency = LatencyObject::new(Some(BYTE_TRACE), &one.histogram);
@@ -135,9 +136,9 @@ pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     for (again, all) in [(false, stack.segments), (true, stack.again)] {
         all.iter().for_each(|one| write(None, again, one, all));
     }
-    for (ends, all) in stack.flows {
+    for (flow, (_, all)) in flows.iter().zip(stack.flows) {
         for one in all.iter().filter(|one| complete_bytes(all, one.segment.direction()) > 0) {
-            write(Some(ends.into()), false, one, all);
+            write(Some(flow.clone()), false, one, all);
         }
     }
     for hop in stack.hops {
@@ -155,7 +156,7 @@ pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
 pub(super) fn byte_trace(trace: &ByteTrace, objects: &mut Objects<'_>) {
     let layers = Layer::ALL.iter().filter(|layer| layer.direction() == trace.direction);
     let body = ByteObject {
-        flow: (&trace.ends).into(),
+        flow: objects.tcp(&trace.ends),
         seq: trace.seq,
         direction: trace.direction.name(),
         sent: (trace.direction == Direction::Tx).then_some(trace.sent),

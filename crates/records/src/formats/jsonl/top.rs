@@ -26,7 +26,7 @@ pub(super) struct RowObject<'a> {
     flow: Option<FlowObject>,
     /// The address at the other end. Null for flows of several peers.
     peer: Option<IpAddr>,
-    /// The name of that address in /etc/hosts. Null where it has none, or with `--no-names`.
+    /// The name of that address in /etc/hosts, or by an answer of DNS. Null where it has none, or with `--no-names`.
     peer_name: Option<&'a str>,
     /// The prefix of such addresses. Null unless rows stand for prefixes.
     prefix: Option<Cow<'a, str>>,
@@ -70,12 +70,13 @@ pub(super) fn rows(top: &Top<'_>, objects: &mut Objects<'_>) {
 }
 
 fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
-    let TopRow { row, process, service, peer: peer_name, .. } = named;
+    let TopRow { row, names, .. } = named;
     let (mut flow, mut peer, mut prefix) = (None, None, None);
     match &row.key {
         RowKey::Flow(key) => {
             let ends = &key.ends;
-            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None));
+            let names = (!names.is_empty()).then_some(names);
+            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None).named(names));
             peer = Some(ends.dst.address);
         }
         RowKey::Peer(address) => peer = Some(*address),
@@ -90,11 +91,11 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         rank_by: top.by.name(),
         flow,
         peer,
-        peer_name: peer_name.as_deref(),
+        peer_name: names.dst.host.as_deref(),
         prefix,
         pid: row.pid,
-        process: process.as_deref(),
-        service: service.as_deref(),
+        process: names.src.process.as_deref(),
+        service: names.service.as_deref(),
         flows: row.flows,
         rtt_ns: figures.rtt_ns,
         last_rtt_ns: row.last_rtt_ns,

@@ -22,13 +22,14 @@ use std::{
 };
 
 use dwell_engine::{
+    layers,
     measure::{Endpoint, Protocol},
     rtt::{Counter, Counters},
 };
 
 use self::style::Colour;
 use super::Format;
-use crate::{Record, Source, Timestamps};
+use crate::{Record, Source, Timestamps, name_note};
 
 pub use latency::Latency;
 pub use number::counted;
@@ -74,11 +75,11 @@ impl Format for Text {
             }
             Record::Stack(stack) => {
                 self.time(stack.end_ns, source, out);
-                stack::interval(stack, colour, out);
+                stack::interval(stack, source, colour, out);
             }
             Record::ByteTrace(trace) => {
                 self.time(crate::record::last_stamp_ns(trace).unwrap_or_default(), source, out);
-                stack::byte_trace(trace, out);
+                stack::byte_trace(trace, source, out);
             }
             Record::Path(path) => {
                 self.time(path.end_ns, source, out);
@@ -89,7 +90,7 @@ impl Format for Text {
                 shift::comparison(shift, colour, out);
             }
             Record::Sockets(sockets) => self.sockets.write(sockets, &mut self.times, source, out),
-            Record::SocketEnd(end) => socket_summary::write(end, colour, out),
+            Record::SocketEnd(end) => socket_summary::write(end, source, colour, out),
             Record::Top(top) => {
                 self.time(top.end_ns, source, out);
                 top::rows(top, out);
@@ -159,6 +160,9 @@ impl Display for Ends<'_> {
     }
 }
 
+/// The source and the destination of a flow, and its protocol.
+type FlowEnds<'a> = (&'a Endpoint, &'a Endpoint, Protocol);
+
 /// Formats a latency for a column.
 fn cell(ns: Option<u64>) -> String {
     ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string())
@@ -179,14 +183,19 @@ fn printable(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Ends a line; with its interface where several are watched.
-fn end_line(interface: u32, source: &Source, out: &mut Vec<u8>) {
+/// Ends a line about a flow: with its interface where several are watched, and its names.
+fn end_flow_line(interface: u32, (src, dst, protocol): FlowEnds<'_>, source: &Source, out: &mut Vec<u8>) {
     if source.interfaces.several()
         && let Some(label) = source.interfaces.label(interface)
     {
         put(out, format_args!("  on {}", printable(&label)));
     }
-    out.push(b'\n');
+    put(out, format_args!("{}\n", name_note(source, src, dst, protocol)));
+}
+
+/// Returns the names of a TCP connection as they follow it in a line.
+fn tcp_names(source: &Source, ends: &layers::Ends) -> String {
+    name_note(source, &ends.src, &ends.dst, Protocol(6))
 }
 
 fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {

@@ -1,6 +1,6 @@
 //! Lines of `dwell response`.
 
-use super::{Latency, UNKNOWN, counted, end_line, put};
+use super::{Latency, UNKNOWN, counted, end_flow_line, put};
 use crate::{Response, Source};
 
 /// Writes an epoch of a flow, and one line per mode if they are wanted.
@@ -34,7 +34,7 @@ pub(super) fn epoch(response: &Response<'_>, source: &Source, out: &mut Vec<u8>)
             record.flow(),
         ),
     );
-    end_line(record.interface, source, out);
+    end_flow_line(record.interface, (&record.src, &record.dst, record.protocol), source, out);
     if response.show_modes {
         for mode in response.modes() {
             put(

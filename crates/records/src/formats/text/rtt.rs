@@ -2,7 +2,7 @@
 
 use dwell_engine::measure::{FlowChange, FlowEvent, Sample, Tunnel};
 
-use super::{Colour, Ends, Latency, counted, end_line, put, table, trimmed};
+use super::{Colour, Ends, Latency, counted, end_flow_line, put, table, trimmed};
 use crate::{Interval, Source};
 
 /// Writes a sample: the round trip, the flow's least so far, the method, and who asked → who answered; `handshake`
@@ -23,7 +23,7 @@ pub(super) fn sample(sample: &Sample, source: &Source, out: &mut Vec<u8>) {
         out.extend_from_slice(b"  handshake");
     }
     end_tunnel(sample.tunnel, out);
-    end_line(sample.interface, source, out);
+    end_flow_line(sample.interface, (src, dst, *protocol), source, out);
 }
 
 /// Writes a change in the life of a flow.
@@ -51,7 +51,7 @@ pub(super) fn flow(event: &FlowEvent, source: &Source, out: &mut Vec<u8>) {
         ),
     }
     end_tunnel(event.tunnel, out);
-    end_line(event.interface, source, out);
+    end_flow_line(event.interface, (src, dst, *protocol), source, out);
 }
 
 fn end_tunnel(tunnel: Tunnel, out: &mut Vec<u8>) {

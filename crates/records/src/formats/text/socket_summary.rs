@@ -3,8 +3,9 @@
 use super::{
     Colour, UNKNOWN, counted, put,
     sockets::{latency, rate},
+    tcp_names,
 };
-use crate::{SocketEnd, SocketLine, SocketTotal, sockets::rate_bps};
+use crate::{SocketEnd, SocketTotal, Source, sockets::rate_bps};
 
 /// Connections that get a line of their own, unless the user gives another number.
 const SHOWN: usize = 20;
@@ -16,7 +17,7 @@ const LATE_NS: u64 = 30_000_000;
 const FEW: u64 = 5;
 
 /// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
-pub(super) fn write(end: &SocketEnd<'_>, colour: Colour, out: &mut Vec<u8>) {
+pub(super) fn write(end: &SocketEnd<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let summary = end.summary;
     let lines = summary.lines(end.order, SHOWN);
     if lines.is_empty() {
@@ -36,7 +37,8 @@ pub(super) fn write(end: &SocketEnd<'_>, colour: Colour, out: &mut Vec<u8>) {
     );
     for line in &lines {
         row(&line.total, out);
-        put(out, format_args!("  {}\n", name(line)));
+        let ends = &line.last.ends;
+        put(out, format_args!("  {} → {}{}\n", ends.src, ends.dst, tcp_names(source, ends)));
     }
     let not_shown = summary.connections().saturating_sub(lines.len() as u64);
     row(summary.all(), out);
@@ -74,10 +76,6 @@ fn row(total: &SocketTotal, out: &mut Vec<u8>) {
         put(out, format_args!("{:>10}", bytes.map_or(UNKNOWN.into(), size)));
     }
     put(out, format_args!("{:>6}", total.retransmissions));
-}
-
-fn name(line: &SocketLine) -> String {
-    format!("{} → {}", line.last.ends.src, line.last.ends.dst)
 }
 
 /// Bytes with three significant digits.
@@ -205,7 +203,7 @@ mod tests {
             look_ns: 10_000_000,
         };
         let mut out = Vec::new();
-        write(&end, Colour::default(), &mut out);
+        write(&end, &samples::source(), Colour::default(), &mut out);
         let missed = "No TCP connections were seen; those shorter than 50 ms may be missed.\n";
         assert_eq!(String::from_utf8(out).unwrap(), missed);
     }

@@ -1,6 +1,6 @@
 //! Lines of `dwell run`.
 
-use super::{Rate, UNKNOWN, counted, put, trimmed};
+use super::{Rate, UNKNOWN, counted, put, tcp_names, trimmed};
 use crate::{Socket, Sockets, Source, Timestamps, sockets::rate_bps};
 
 /// Lines between two headers.
@@ -30,7 +30,7 @@ impl Lines {
         for socket in lines {
             self.header(width, out);
             put(out, format_args!("{time:<width$}"));
-            line(socket, interval.length_ns, out);
+            line(socket, interval.length_ns, source, out);
         }
         if !rest.is_empty() {
             let bytes = rest.iter().map(|socket| socket.bytes()).sum();
@@ -57,7 +57,7 @@ impl Lines {
     }
 }
 
-fn line(socket: &Socket, length_ns: u64, out: &mut Vec<u8>) {
+fn line(socket: &Socket, length_ns: u64, source: &Source, out: &mut Vec<u8>) {
     let account = &socket.account;
     for ns in [
         socket.sender().mean_ns(),
@@ -85,7 +85,7 @@ fn line(socket: &Socket, length_ns: u64, out: &mut Vec<u8>) {
     if account.ended {
         out.extend_from_slice(b"  ended");
     }
-    out.push(b'\n');
+    put(out, format_args!("{}\n", tcp_names(source, &account.ends)));
 }
 
 /// Formats a latency that may be unknown.

@@ -5,13 +5,13 @@ use dwell_engine::{
     layers::{ByteTrace, Direction, Segment, SegmentFigures},
 };
 
-use super::{Colour, UNKNOWN, cell, counted, put, style::place_of_worst, trimmed};
-use crate::{Distribution, Stack, StackHop, record::complete_bytes};
+use super::{Colour, UNKNOWN, cell, counted, put, style::place_of_worst, tcp_names, trimmed};
+use crate::{Distribution, Source, Stack, StackHop, record::complete_bytes};
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 
 /// Writes a byte: its flow, and its time in each segment.
-pub(super) fn byte_trace(trace: &ByteTrace, out: &mut Vec<u8>) {
+pub(super) fn byte_trace(trace: &ByteTrace, source: &Source, out: &mut Vec<u8>) {
     let ends = &trace.ends;
     put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, trace.seq, trace.direction.name()));
     if trace.again {
@@ -25,12 +25,12 @@ pub(super) fn byte_trace(trace: &ByteTrace, out: &mut Vec<u8>) {
         let cell = ns.map_or(UNKNOWN.into(), trimmed);
         put(out, format_args!("  {} {cell}", segment.name()));
     }
-    out.push(b'\n');
+    put(out, format_args!("{}\n", tcp_names(source, ends)));
 }
 
 /// Writes how many bytes were stamped, then a table: one line per segment, parts of a segment below it, the total of
 /// each side last. A side that no byte went through has no lines.
-pub(super) fn interval(stack: &Stack<'_>, colour: Colour, out: &mut Vec<u8>) {
+pub(super) fn interval(stack: &Stack<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let sent = complete_bytes(stack.segments, Direction::Tx);
     let read = complete_bytes(stack.segments, Direction::Rx);
     put(
@@ -58,8 +58,8 @@ pub(super) fn interval(stack: &Stack<'_>, colour: Colour, out: &mut Vec<u8>) {
         lines(stack, stack.again, colour, out);
     }
     hops(stack.hops, out);
-    flows(stack, Direction::Tx, out);
-    flows(stack, Direction::Rx, out);
+    flows(stack, Direction::Tx, source, out);
+    flows(stack, Direction::Rx, source, out);
     if stack.flows_cut > 0 {
         put(out, format_args!("{} not shown, because of --top\n", counted(stack.flows_cut as u64, "flow", "flows")));
     }
@@ -96,7 +96,7 @@ fn lines(stack: &Stack<'_>, all: &[SegmentFigures], colour: Colour, out: &mut Ve
 }
 
 /// Writes one line per flow: count, mean and p99 of its total, then the mean of each segment.
-fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
+fn flows(stack: &Stack<'_>, direction: Direction, source: &Source, out: &mut Vec<u8>) {
     let mut flows = stack.flows.iter().copied().filter(|(_, all)| complete_bytes(all, direction) > 0).peekable();
     let Some((_, first)) = flows.peek() else {
         return;
@@ -123,7 +123,7 @@ fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
         for one in all.iter().filter(is_column) {
             put(out, format_args!("{:>12}", cell(one.histogram.mean_ns())));
         }
-        put(out, format_args!("  {} → {}\n", ends.src, ends.dst));
+        put(out, format_args!("  {} → {}{}\n", ends.src, ends.dst, tcp_names(source, ends)));
     }
 }
 

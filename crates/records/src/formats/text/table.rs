@@ -6,7 +6,7 @@ use dwell_engine::{
 };
 
 use super::{Colour, Ends, UNKNOWN, cell, counted, printable, style::place_of_worst};
-use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary};
+use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary, name_note};
 
 const FIGURES: [&str; 10] = ["count", "min", "p50", "p90", "p99", "max", "mean", "queue", "resent", "CE"];
 
@@ -38,6 +38,7 @@ pub(super) fn summary(summary: &Summary, source: &Source, colour: Colour, out: &
             key.method.name().into(),
         ];
         table.add(names, Some(key.method), flow.figures);
+        *table.notes.last_mut().expect("a row was added") = name_note(source, &key.src, &key.dst, key.protocol);
     }
     for (method, figures) in summary.other() {
         let names = vec![UNKNOWN.into(), "other flows".into(), method.name().into()];
@@ -92,12 +93,20 @@ struct Table {
     rows: Vec<Vec<String>>,
     /// The 99th percentile of each row. The worst is coloured.
     p99s: Vec<Option<u64>>,
+    /// What follows each row, without a heading.
+    notes: Vec<String>,
     heads: Vec<&'static str>,
 }
 
 impl Table {
     fn new(names: &[&'static str]) -> Table {
-        Table { names: names.len(), rows: Vec::new(), p99s: Vec::new(), heads: [names, &FIGURES].concat() }
+        Table {
+            names: names.len(),
+            rows: Vec::new(),
+            p99s: Vec::new(),
+            notes: Vec::new(),
+            heads: [names, &FIGURES].concat(),
+        }
     }
 
     fn add(&mut self, mut row: Vec<String>, method: Option<Method>, figures: &Figures) {
@@ -111,12 +120,15 @@ impl Table {
         row.push(share(path.ce, path.packets_back));
         self.rows.push(row);
         self.p99s.push(rtt.p99_ns);
+        self.notes.push(String::new());
     }
 
     fn write(&self, colour: Colour, out: &mut Vec<u8>) {
         let worst = place_of_worst(self.p99s.iter().copied());
+        let last = self.heads.last().copied();
         columns(&self.heads, self.names, &self.rows, out, |row, head, cell| match head {
             "p99" if worst == Some(row) => colour.worst(cell),
+            head if Some(head) == last => cell + &self.notes[row],
             _ => cell,
         });
     }

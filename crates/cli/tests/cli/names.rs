@@ -1,0 +1,268 @@
+//! Names of flows, held against what `ss` and `dig` say in the same network namespace.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use dwell_testbed::skip::lacks_program;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::{
+    records::{number, object, of_type},
+    support::{DWELL, Pair, Process, Run, dwell, eventually, ip, skipped, spawn, tool, watch},
+};
+
+/// Answers whatever comes in, on any number of connections.
+const SERVER: &str = r#"
+import resource, selectors, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+all = selectors.DefaultSelector()
+listener = socket.create_server((sys.argv[1], 8080), backlog=4096)
+all.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in all.select():
+        if key.fileobj is listener:
+            all.register(listener.accept()[0], selectors.EVENT_READ)
+        elif data := key.fileobj.recv(100):
+            key.fileobj.sendall(data)
+        else:
+            all.unregister(key.fileobj)
+            key.fileobj.close()
+"#;
+
+/// Opens so many connections, and asks on each until it is killed; with 0, on new ones that are closed after one answer.
+const CLIENT: &str = r#"
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+connect = lambda: socket.create_connection((sys.argv[1], 8080))
+number = int(sys.argv[2])
+for _ in range(0 if number else 30):
+    with connect() as one:
+        one.sendall(b"x" * 50)
+        one.recv(100)
+all = [connect() for _ in range(number)]
+while all:
+    for one in all:
+        one.sendall(b"x" * 50)
+    for one in all:
+        one.recv(100)
+    time.sleep(0.1)
+"#;
+
+struct Traffic {
+    pair: Pair,
+    _server: Process,
+}
+
+impl Traffic {
+    /// A server on the right, or on the left. `None` where the test is skipped.
+    fn start(name: &str, serves_left: bool) -> Option<Traffic> {
+        if skipped() || lacks_program("python3") {
+            return None;
+        }
+        let pair = Pair::start(name);
+        for host in [&pair.left, &pair.right] {
+            ip(host, "link set lo up\n");
+        }
+        let (host, address) = match serves_left {
+            true => (&pair.left, "10.78.0.1"),
+            false => (&pair.right, "10.78.0.2"),
+        };
+        let server = spawn(host, "python3", &["-c", SERVER, address]);
+        eventually("a server", || tool(host, "ss", &["-tln"]).contains(":8080"));
+        Some(Traffic { pair, _server: server })
+    }
+
+    fn client(&self, connections: usize) -> Process {
+        spawn(&self.pair.left, "python3", &["-c", CLIENT, "10.78.0.2", &connections.to_string()])
+    }
+
+    /// Waits until so many connections are there. Returns the process of each by its port, as `ss` has it.
+    fn owners(&self, connections: usize) -> BTreeMap<u64, (u64, String)> {
+        let mut owners = BTreeMap::new();
+        eventually("connections", || {
+            owners = tool(&self.pair.left, "ss", &["-tnp"]).lines().filter_map(owner).collect();
+            owners.len() >= connections
+        });
+        owners
+    }
+}
+
+/// Reads a line of `ss -tnp`: the port of an end on the left, and the process.
+fn owner(line: &str) -> Option<(u64, (u64, String))> {
+    let port = line.split_once("10.78.0.1:")?.1.split(' ').next()?.parse().ok()?;
+    let (name, rest) = line.split_once("((\"")?.1.split_once('"')?;
+    let pid = rest.split_once("pid=")?.1.split(',').next()?.parse().ok()?;
+    Some((port, (pid, name.to_owned())))
+}
+
+/// The port and the names of the end of a flow that is on the left; `None` of other flows and those without names.
+fn left(object: &Value) -> Option<(u64, &Value)> {
+    let flow = &object["flow"];
+    let (address, port) = if flow["src"] == "10.78.0.1" { ("src", "sport") } else { ("dst", "dport") };
+    Some((flow[port].as_u64()?, flow["names"].get(address)?))
+}
+
+fn end(mut process: Process) {
+    if !process.has_ended() {
+        process.signal(Signal::SIGKILL);
+    }
+    process.end();
+}
+
+#[test]
+fn root_processes_are_those_that_ss_shows_and_hosts_have_the_name_that_dig_was_given() {
+    let Some(traffic) = Traffic::start("names", false).filter(|_| !lacks_program("dnsmasq") && !lacks_program("dig"))
+    else {
+        return;
+    };
+    let pair = &traffic.pair;
+    let arguments = "--keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces \
+                     --except-interface=lo --user=root --pid-file= --listen-address=10.78.0.2 \
+                     --cname=www.example,db.example --host-record=db.example,10.78.0.2";
+    let resolver = spawn(&pair.right, "dnsmasq", &arguments.split_whitespace().collect::<Vec<_>>());
+    eventually("a resolver", || tool(&pair.right, "ss", &["-uln"]).contains(":53"));
+    let file = tempfile::tempdir().unwrap();
+    let capture = file.path().join("names.pcap");
+    let capture = capture.to_str().unwrap();
+    let tcpdump = spawn(&pair.left, "tcpdump", &["-i", "left0", "-U", "-w", capture]);
+    let live = watch(&pair.left, &["-i", "left0", "--format", "jsonl"]);
+    let table = watch(&pair.left, &["-i", "left0", "--summary"]);
+    let numbers = watch(&pair.left, &["-i", "left0", "--format", "jsonl", "--no-names"]);
+    eventually("a capture", || std::fs::metadata(capture).is_ok_and(|file| file.len() > 0));
+
+    let dug = tool(&pair.left, "dig", &["+short", "@10.78.0.2", "www.example"]);
+    assert_eq!(dug, "db.example.\n10.78.0.2\n");
+    let client = traffic.client(4);
+    let owners = traffic.owners(4);
+    thread::sleep(Duration::from_secs(3));
+    end(client);
+
+    let run = live.interrupt();
+    let (samples, status) = (of_type(&run.stdout, "rtt.sample"), of_type(&run.stdout, "rtt.status"));
+    for (port, (pid, name)) in &owners {
+        let names: Vec<_> = samples.iter().filter_map(left).filter(|(own, _)| own == port).collect();
+        let found: Vec<_> = names.iter().filter(|(_, names)| !names["pid"].is_null()).collect();
+        assert!(found.len() >= 5, "{port} in {run}");
+        for (_, names) in found {
+            assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())));
+        }
+    }
+    let hosts = |samples: &[Value]| {
+        let to_server = samples.iter().filter(|sample| sample["flow"]["dst"] == "10.78.0.2");
+        to_server.map(|sample| sample["flow"]["names"]["dst"]["host"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(&samples).last(), Some(&"www.example".into()), "{run}");
+    assert_eq!(number(status.last().unwrap(), "dns_answers"), 1);
+
+    let run = table.interrupt();
+    for (port, (pid, name)) in &owners {
+        let line = format!("10.78.0.1:{port} → 10.78.0.2:8080");
+        let line = run.stdout.lines().find(|text| text.contains(&line)).unwrap_or_else(|| panic!("{port}: {run}"));
+        assert!(line.ends_with(&format!("  ({name} {pid} → www.example)")), "{run}");
+    }
+    let run = numbers.interrupt();
+    assert!(!run.stdout.contains("\"names\"") && !run.stdout.contains("name_lookups"), "{run}");
+
+    tcpdump.interrupt();
+    end(resolver);
+    // Of a capture only what it has itself: the addresses could be this host's.
+    let run = dwell(&["rtt", "-r", capture, "--format", "jsonl"]);
+    let samples = of_type(&run.stdout, "rtt.sample");
+    assert_eq!(hosts(&samples).last(), Some(&"www.example".into()), "{run}");
+    assert!(
+        samples.iter().filter_map(left).all(|(_, names)| names["pid"].is_null() && names["host"].is_null()),
+        "{run}"
+    );
+    let [named, bare] =
+        [&["rtt", "-r", capture][..], &["rtt", "-r", capture, "-n"]].map(|arguments| dwell(arguments).stdout);
+    assert_eq!(named.replace("  (→ www.example)", "").replace("  (www.example →)", ""), bare);
+    assert!(named.contains("10.78.0.2:8080  (→ www.example)\n"), "{named}");
+}
+
+#[test]
+fn root_connections_that_are_over_at_once_have_the_name_of_the_process_that_listens() {
+    let Some(traffic) = Traffic::start("listens", true) else {
+        return;
+    };
+    let pair = &traffic.pair;
+    let live = watch(&pair.left, &["-i", "left0", "--summary", "--format", "jsonl"]);
+    // The sockets that listen are looked up at the start.
+    thread::sleep(Duration::from_secs(2));
+    spawn(&pair.right, "python3", &["-c", CLIENT, "10.78.0.1", "0"]).end();
+    let listening = tool(&pair.left, "ss", &["-tlnp"]);
+    let name = listening.lines().find_map(owner).unwrap().1.1;
+    let run = live.interrupt();
+    let flows = of_type(&run.stdout, "rtt.summary");
+    let flows: Vec<_> = flows.iter().filter_map(left).filter(|(port, _)| *port == 8080).collect();
+    assert!(flows.len() >= 30, "{run}");
+    assert!(flows.iter().all(|(_, names)| names["process"] == name.as_str()), "{run}");
+}
+
+#[test]
+fn root_thousands_of_sockets_are_named_and_those_that_are_not_are_counted() {
+    const SOCKETS: usize = 5_000;
+    let Some(traffic) = Traffic::start("thousands", false) else {
+        return;
+    };
+    let live = watch(&traffic.pair.left, &["-i", "left0", "--summary", "--format", "jsonl"]);
+    let client = traffic.client(SOCKETS);
+    let owners = traffic.owners(SOCKETS);
+    thread::sleep(Duration::from_secs(6));
+    let run = live.interrupt();
+    end(client);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let to_server: Vec<_> = lines.iter().filter(|line| line["flow"]["dport"] == 8080).collect();
+    let named: Vec<_> = to_server.iter().filter_map(|flow| left(flow)).collect();
+    for (port, names) in &named {
+        let (pid, name) = &owners[port];
+        assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())));
+    }
+    let counters = &lines.last().unwrap()["counters"];
+    let count = |name: &str| counters[name].as_u64().unwrap_or(0) as usize;
+    let unnamed = to_server.len() - named.len();
+    assert!(
+        unnamed <= count("name_sockets_gone") + count("name_sockets_omitted"),
+        "{unnamed} without names: {counters}"
+    );
+    assert!(named.len() > SOCKETS / 2, "{} of {}: {counters}", named.len(), to_server.len());
+}
+
+#[test]
+fn root_every_verb_that_shows_flows_names_them_unless_it_is_told_not_to() {
+    let Some(traffic) = Traffic::start("verbs", false) else {
+        return;
+    };
+    let client = traffic.client(2);
+    let owners = traffic.owners(2);
+    let (pid, name) = owners.values().next().unwrap();
+    let own = pid.to_string();
+    let verbs: [(&str, Vec<&str>); 4] = [
+        ("rtt.sample", vec!["rtt", "-i", "left0", "--rate-limit", "100ms"]),
+        ("response.epoch", vec!["response", "-i", "left0"]),
+        ("stack.segment", vec!["stack", "--port", "8080", "--flows", "--sample-bytes", "64"]),
+        ("run.socket", vec!["run", "--pid", &own]),
+    ];
+    let start = |arguments: &[&str], options: &[&str]| {
+        spawn(&traffic.pair.left, DWELL, &[arguments, &["--duration", "5s"], options].concat())
+    };
+    let runs = verbs.map(|(kind, arguments)| {
+        let started = [&["--format", "jsonl"][..], &[], &["-n"]].map(|options| start(&arguments, options));
+        (kind, started)
+    });
+    for (kind, started) in runs {
+        let [objects, text, bare] = started.map(Process::end);
+        // Those of `dwell run` are on standard error.
+        let printed = |run: &Run| format!("{}{}", run.stdout, run.stderr);
+        let flows: Vec<_> = printed(&objects).lines().filter(|line| line.contains(kind)).map(object).collect();
+        let named: Vec<_> = flows.iter().filter_map(left).collect();
+        assert!(!named.is_empty(), "{kind}: {objects}");
+        for (port, names) in named {
+            let (pid, name) = &owners[&port];
+            assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())), "{kind}");
+        }
+        assert!(printed(&text).contains(&format!("({name} {pid} →)")), "{kind}: {text}");
+        assert!(!printed(&bare).contains(&format!("{name} {pid}")), "{kind}: {bare}");
+    }
+    end(client);
+}

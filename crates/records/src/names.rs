@@ -1,0 +1,37 @@
+//! The names of a flow as text has them: at the end of its line.
+
+use dwell_engine::{
+    measure::{Endpoint, Protocol},
+    names::EndNames,
+};
+
+use crate::Source;
+
+/// Returns the names of a flow as they follow it in a line, with the spaces before them: `  (curl 4242 → db.example)`, or with
+/// one end alone `  (curl 4242 →)`. Empty if neither end has a name. A process stands before a host.
+pub fn name_note(source: &Source, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
+    let Some(names) = source.names(src, dst, protocol) else {
+        return String::new();
+    };
+    match [&names.src, &names.dst].map(end) {
+        [Some(src), Some(dst)] => format!("  ({src} → {dst})"),
+        [Some(src), None] => format!("  ({src} →)"),
+        [None, Some(dst)] => format!("  (→ {dst})"),
+        [None, None] => String::new(),
+    }
+}
+
+/// Returns the name of the destination of a flow alone: `  (nginx 77)`. Empty if it has none.
+pub fn server_note(source: &Source, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
+    let name = source.names(src, dst, protocol).and_then(|names| end(&names.dst));
+    name.map_or_else(String::new, |name| format!("  ({name})"))
+}
+
+fn end(end: &EndNames) -> Option<String> {
+    match (&end.process, end.pid) {
+        (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
+        (Some(name), None) => Some(name.to_string()),
+        (None, Some(pid)) => Some(pid.to_string()),
+        (None, None) => end.host.as_deref().map(str::to_owned),
+    }
+}

@@ -1,0 +1,373 @@
+//! Names of live flows, found by a thread of their own, so that nothing waits for them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use dwell_engine::{
+    layers::Ends,
+    measure::{Endpoint, Protocol},
+    names::{Answers, EndNames, FlowNames, NameFlows, Recent},
+};
+use nix::ifaddrs::getifaddrs;
+
+use super::{
+    Files,
+    owners::{FORGET_NS, Owners, Process},
+    tap::Tap,
+};
+use crate::{
+    clock::{monotonic_ns, thread_cpu_ns},
+    outside::{Census, pace::Pace},
+};
+
+/// Sockets whose process is remembered, or that none was found.
+const MAX_KNOWN: usize = 131_072;
+/// Sockets that wait to be looked up.
+const MAX_WANTED: usize = 16_384;
+/// The share of a core that looking up may use, and the least time between two times.
+const BUDGET: f64 = 0.01;
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time after which a socket of this host that was not found is looked up again.
+const RETRY_NS: u64 = 5_000_000_000;
+/// The longest wait for an answer of DNS, after which sockets are looked up.
+const WAIT_MS: u8 = 50;
+/// Results that are handed over at once.
+const CHUNK: usize = 256;
+
+/// A socket, by its protocol and its ends, its own first.
+type SocketKey = (Protocol, Ends);
+
+/// What looking up has cost, and what could not be named, since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LiveCounts {
+    /// Dumps of all sockets.
+    pub lookups: u64,
+    /// Sockets that were not found: they had gone.
+    pub gone: u64,
+    /// Sockets that were never looked up: too many were wanted at once, or the run is over.
+    pub omitted: u64,
+    /// Answers of DNS that gave a name.
+    pub answers: u64,
+    /// Answers of DNS that came too fast to be read, and addresses that made room for others.
+    pub lost_names: u64,
+}
+
+/// Names of flows of the network namespace in which it was started.
+///
+/// Processes are found by sock_diag and /proc once a flow was asked about. A server's connection that has ended before is
+/// named by the socket that listens at its port, without a process ID. Hosts have the names of /etc/hosts, or those that
+/// came in by answers of DNS since the start, which takes CAP_NET_RAW.
+#[derive(Debug)]
+pub struct LiveNames {
+    files: Files,
+    shared: Arc<Mutex<Shared>>,
+    is_over: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    answers: Answers,
+    known: Recent<SocketKey, Known>,
+    wanted: HashSet<SocketKey>,
+    /// Processes whose sockets have no other end, by protocol and port. `None` if several have one.
+    ports: HashMap<(Protocol, u16), Option<Process>>,
+    /// The addresses of this host, without those of loopback.
+    addresses: HashSet<IpAddr>,
+    counts: LiveCounts,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    owner: Option<(u32, Process)>,
+    since_ns: u64,
+}
+
+impl LiveNames {
+    /// Starts to look up, and to listen for answers of DNS where that is allowed.
+    pub fn start() -> LiveNames {
+        let shared = Shared {
+            answers: Answers::default(),
+            known: Recent::new(MAX_KNOWN),
+            wanted: HashSet::new(),
+            ports: HashMap::new(),
+            addresses: own_addresses(),
+            counts: LiveCounts::default(),
+        };
+        let names = LiveNames { files: Files::load(), shared: Arc::new(Mutex::new(shared)), is_over: Arc::default() };
+        let (shared, is_over) = (Arc::clone(&names.shared), Arc::clone(&names.is_over));
+        let searcher = Searcher {
+            // Without netlink or privilege, the other names are known.
+            census: Census::open().ok(),
+            tap: Tap::open().ok(),
+            owners: Owners::default(),
+            pace: Pace::new(PAUSE, BUDGET),
+            shared,
+        };
+        // Without a thread there are no names, and all else is measured.
+        let _ = thread::Builder::new().name("dwell-names".into()).spawn(move || searcher.run(&is_over));
+        names
+    }
+
+    /// Returns what looking up has cost, and what could not be named.
+    pub fn counts(&self) -> LiveCounts {
+        let shared = lock(&self.shared);
+        LiveCounts {
+            omitted: shared.counts.omitted + shared.wanted.len() as u64,
+            answers: shared.answers.messages(),
+            lost_names: shared.counts.lost_names + shared.answers.forgotten(),
+            ..shared.counts
+        }
+    }
+
+    fn end(&self, shared: &mut Shared, ends: Ends, protocol: Protocol) -> EndNames {
+        let address = ends.src.address;
+        let host = self.files.hosts.name(address).or_else(|| shared.answers.name(address));
+        let is_own = address.is_loopback() || shared.addresses.contains(&address);
+        if !is_own || !protocol.has_ports() || ends.src.port == 0 {
+            return EndNames { host, ..EndNames::default() };
+        }
+        let (pid, process) = match shared.owner((protocol, ends)) {
+            Some((pid, process)) => (Some(pid), Some(process)),
+            None => (None, shared.ports.get(&(protocol, ends.src.port)).cloned().flatten()),
+        };
+        let (process, unit) = process.map_or((None, None), |process| (Some(process.name), process.unit));
+        EndNames { host, pid, process, unit }
+    }
+}
+
+impl NameFlows for LiveNames {
+    fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> FlowNames {
+        let shared = &mut *lock(&self.shared);
+        FlowNames {
+            src: self.end(shared, Ends { src: *src, dst: *dst }, protocol),
+            dst: self.end(shared, Ends { src: *dst, dst: *src }, protocol),
+            service: self.files.service(src, dst, protocol),
+        }
+    }
+}
+
+impl Drop for LiveNames {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// Returns the process of a socket, and wants it to be looked up if it is not known, or was long ago.
+    fn owner(&mut self, key: SocketKey) -> Option<(u32, Process)> {
+        let (owner, age_ns) = match self.known.get(&key) {
+            Some(known) => (known.owner.clone(), monotonic_ns().saturating_sub(known.since_ns)),
+            None => (None, u64::MAX),
+        };
+        if age_ns > if owner.is_some() { FORGET_NS } else { RETRY_NS } && !self.wanted.contains(&key) {
+            match self.wanted.len() < MAX_WANTED {
+                true => drop(self.wanted.insert(key)),
+                false => self.counts.omitted += 1,
+            }
+        }
+        owner
+    }
+
+    fn learn(&mut self, key: SocketKey, owner: Option<(u32, Process)>) {
+        self.counts.gone += u64::from(owner.is_none());
+        // It may have been asked about again meanwhile.
+        self.wanted.remove(&key);
+        let owner = owner.or_else(|| self.known.get(&key)?.owner.clone());
+        self.known.insert(key, Known { owner, since_ns: monotonic_ns() });
+    }
+}
+
+/// What the thread has for itself.
+struct Searcher {
+    census: Option<Census>,
+    tap: Option<Tap>,
+    owners: Owners,
+    pace: Pace,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Searcher {
+    fn run(mut self, is_over: &AtomicBool) {
+        // The sockets that are there at the start are all looked up: they may be asked about before the next time.
+        self.look_up(None);
+        while !is_over.load(Ordering::Relaxed) {
+            match &mut self.tap {
+                None => thread::sleep(Duration::from_millis(WAIT_MS.into())),
+                Some(tap) => {
+                    tap.wait(WAIT_MS);
+                    let shared = &mut *lock(&self.shared);
+                    tap.drain(|packet| shared.answers.observe(packet));
+                    shared.counts.lost_names = tap.lost();
+                }
+            }
+            if self.pace.is_due(monotonic_ns()) {
+                let wanted = mem::take(&mut lock(&self.shared).wanted);
+                if !wanted.is_empty() {
+                    self.look_up(Some(wanted));
+                }
+            }
+        }
+    }
+
+    /// Looks up these sockets, or all.
+    fn look_up(&mut self, wanted: Option<HashSet<SocketKey>>) {
+        let (begun, now_ns) = (thread_cpu_ns(), monotonic_ns());
+        let (mut inodes, mut ports) = (HashMap::new(), Vec::new());
+        let mut take = |protocol, ends: Ends, inode| {
+            if inode == 0 {
+                // It is not accepted yet, or closed already.
+            } else if ends.dst.port == 0 {
+                ports.push(((protocol, ends.src.port), inode));
+            } else if wanted.as_ref().is_none_or(|wanted| wanted.contains(&(protocol, ends)))
+                && inodes.len() < MAX_KNOWN
+            {
+                inodes.insert((protocol, ends), inode);
+            }
+        };
+        // What was reported before a failure counts.
+        let _ = self.census.as_mut().map(|census| census.inodes(&mut take));
+        self.owners.begin_interval();
+        for inode in inodes.values().chain(ports.iter().map(|(_, inode)| inode)) {
+            self.owners.pid(*inode);
+        }
+        self.owners.search_now(now_ns);
+        self.hand_over(wanted, &inodes, &ports);
+        self.pace.record(now_ns, thread_cpu_ns() - begun);
+    }
+
+    fn hand_over(
+        &mut self,
+        wanted: Option<HashSet<SocketKey>>,
+        inodes: &HashMap<SocketKey, u32>,
+        ports: &[((Protocol, u16), u32)],
+    ) {
+        let owners = &mut self.owners;
+        let mut owner = |inode: u32| {
+            let pid = owners.pid(inode)?;
+            Some((pid, owners.process(pid)?.clone()))
+        };
+        let mut of_ports = HashMap::new();
+        for (port, inode) in ports {
+            let process = owner(*inode).map(|(_, process)| process);
+            let known = of_ports.entry(*port).or_insert_with(|| process.clone());
+            if *known != process {
+                *known = None;
+            }
+        }
+        let addresses = own_addresses();
+        {
+            let shared = &mut *lock(&self.shared);
+            (shared.ports, shared.addresses) = (of_ports, addresses);
+            shared.counts.lookups += 1;
+        }
+        let keys: Vec<SocketKey> =
+            wanted.map_or_else(|| inodes.keys().copied().collect(), |wanted| wanted.into_iter().collect());
+        for chunk in keys.chunks(CHUNK) {
+            let shared = &mut *lock(&self.shared);
+            for key in chunk {
+                shared.learn(*key, inodes.get(key).and_then(|inode| owner(*inode)));
+            }
+        }
+    }
+}
+
+/// Returns the addresses of this host's interfaces.
+fn own_addresses() -> HashSet<IpAddr> {
+    let addresses = getifaddrs().into_iter().flatten().filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+    });
+    addresses.collect()
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{SocketAddr, TcpListener, TcpStream},
+        process,
+        time::Instant,
+    };
+
+    use super::*;
+
+    const TCP: Protocol = Protocol(6);
+
+    fn end(address: SocketAddr) -> Endpoint {
+        Endpoint { address: address.ip(), port: address.port() }
+    }
+
+    fn eventually(names: &LiveNames, src: Endpoint, dst: Endpoint, is_there: impl Fn(&FlowNames) -> bool) -> FlowNames {
+        let begun = Instant::now();
+        loop {
+            let found = names.names(&src, &dst, TCP);
+            if is_there(&found) || begun.elapsed() > Duration::from_secs(60) {
+                return found;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_that_begins_later_have_their_process_and_a_stranger_has_none() {
+        let names = LiveNames::start();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_server, _) = listener.accept().unwrap();
+        let (src, dst) = (end(client.local_addr().unwrap()), end(listener.local_addr().unwrap()));
+        let found = eventually(&names, src, dst, |found| found.src.pid.is_some() && found.dst.pid.is_some());
+        let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+        for end in [&found.src, &found.dst] {
+            assert_eq!((end.pid, end.process.as_deref()), (Some(process::id()), Some(own.trim_end())));
+        }
+        let stranger = Endpoint { address: "192.0.2.1".parse().unwrap(), port: 80 };
+        assert!(names.names(&stranger, &stranger, TCP).is_empty());
+        assert_eq!(names.counts().omitted, 0, "nothing is looked up of it");
+    }
+
+    #[test]
+    fn a_connection_of_a_server_that_is_over_has_the_process_that_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let names = LiveNames::start();
+        let gone = Endpoint { address: "127.0.0.1".parse().unwrap(), port: 1 };
+        let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
+        assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
+        assert_eq!(found.dst.pid, None);
+    }
+
+    #[test]
+    fn more_sockets_than_can_wait_are_counted() {
+        let names = LiveNames {
+            files: Files::load(),
+            shared: Arc::new(Mutex::new(Shared {
+                answers: Answers::default(),
+                known: Recent::new(MAX_KNOWN),
+                wanted: HashSet::new(),
+                ports: HashMap::new(),
+                addresses: HashSet::new(),
+                counts: LiveCounts::default(),
+            })),
+            is_over: Arc::default(),
+        };
+        let at = |port| Endpoint { address: "127.0.0.1".parse().unwrap(), port };
+        let remote = Endpoint { address: "192.0.2.1".parse().unwrap(), port: 80 };
+        for port in 0..=u16::MAX {
+            names.names(&at(port), &remote, TCP);
+        }
+        assert_eq!(lock(&names.shared).wanted.len(), MAX_WANTED);
+        assert_eq!(names.counts().omitted, u64::from(u16::MAX), "port 0 is none");
+    }
+}
