@@ -1,10 +1,13 @@
-//! `dwell why` on programs that people run, in a network namespace of their own: a proxy, a store, consumers.
+//! `dwell why` on programs that people run, in a network namespace of their own: a proxy, stores, a
+//! database, servers of several languages, name servers, TLS.
 
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     path::Path,
+    process::Stdio,
     thread,
     time::Duration,
 };
@@ -150,4 +153,254 @@ fn root_a_store_that_is_blocked_is_slow_and_one_whose_clients_wait_for_messages_
     host.ask(7379, b"*3\r\n$5\r\nBLPOP\r\n$4\r\nlist\r\n$1\r\n0\r\n", ms(0));
     host.ask(7379, b"*3\r\n$5\r\nLPUSH\r\n$4\r\nlist\r\n$1\r\nx\r\n", ms(300));
     host.why(&pid, |verdict| verdict["outcome"] == "healthy" || verdict["certainty"] == "possible");
+}
+
+/// A message of PostgreSQL's protocol: a kind, the length, and the text.
+fn postgres_query(text: &str) -> Vec<u8> {
+    let length = (text.len() as u32 + 5).to_be_bytes();
+    [b"Q".as_slice(), &length, text.as_bytes(), b"\0"].concat()
+}
+
+/// Reads up to the end of an answer of PostgreSQL, which is ReadyForQuery. Returns false if there is none.
+fn is_ready(stream: &mut TcpStream) -> bool {
+    let mut answer = [0; 8192];
+    while let Ok(bytes) = stream.read(&mut answer) {
+        if bytes == 0 {
+            return false;
+        }
+        if bytes >= 6 && answer[bytes - 6..bytes - 1] == *b"Z\0\0\0\x05" {
+            return true;
+        }
+    }
+    false
+}
+
+/// Asks a PostgreSQL server the same again and again: each of these queries, and then a pause in milliseconds.
+fn ask_postgres(host: &Host, queries: &'static [(&'static str, u64)]) {
+    const PARAMETERS: &[u8] = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+    let length = (PARAMETERS.len() as u32 + 4).to_be_bytes();
+    let mut opened = None;
+    eventually("the database takes connections", || {
+        let mut stream = host.connect(5432).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&[&length, PARAMETERS].concat()).unwrap();
+        // It listens before it is ready.
+        opened = is_ready(&mut stream).then_some(stream);
+        opened.is_some()
+    });
+    let mut stream = opened.unwrap();
+    thread::spawn(move || {
+        for (query, pause) in queries.iter().cycle() {
+            if stream.write_all(&postgres_query(query)).is_err() || !is_ready(&mut stream) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(*pause));
+        }
+    });
+}
+
+/// Starts PostgreSQL as a user without privilege, which it asks for. Returns its process.
+fn start_postgres(host: &mut Host, folder: &Path) -> String {
+    let data = folder.join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    nix::unistd::chown(&data, Some(nobody.uid), Some(nobody.gid)).unwrap();
+    let data = data.to_str().unwrap();
+    let as_nobody = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+    let initdb = ["initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"];
+    let made = host.namespace.command("setpriv").args(as_nobody).args(initdb).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let postgres = ["postgres", "-D", data, "-k", data, "-h", "127.0.0.1", "-c", "fsync=off"];
+    host.serve("setpriv", &[as_nobody.as_slice(), &postgres].concat(), 5432).to_string()
+}
+
+#[test]
+fn root_a_database_is_slow_for_slow_queries_and_not_for_clients_that_idle_in_transactions() {
+    if skipped() || lacks_program("initdb") || lacks_program("postgres") || lacks_program("setpriv") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new("why-postgres");
+    let pid = start_postgres(&mut host, folder.path());
+    ask_postgres(&host, &[("SELECT 1", 5)]);
+    // Transactions that stay open while their client does something else.
+    ask_postgres(&host, &[("BEGIN", 0), ("SELECT 1", 700), ("COMMIT", 300)]);
+    host.why(&pid, is_healthy);
+    host.why(":5432", is_healthy);
+    ask_postgres(&host, &[("SELECT pg_sleep(0.08)", 10)]);
+    host.why(&pid, |verdict| verdict["cause"] == "slow-service");
+}
+
+fn is_healthy(verdict: &Value) -> bool {
+    verdict["outcome"] == "healthy"
+}
+
+#[test]
+fn root_a_cache_that_answers_at_once_is_healthy() {
+    if skipped() || lacks_program("memcached") {
+        return;
+    }
+    let mut host = Host::new("why-memcached");
+    let pid = host.serve("memcached", &["-u", "root", "-l", "127.0.0.1", "-p", "11211", "-U", "0"], 11211).to_string();
+    for pause in [2, 20, 200] {
+        host.ask(11211, b"get x\r\n", Duration::from_millis(pause));
+    }
+    host.why(&pid, is_healthy);
+    host.why(":11211", is_healthy);
+}
+
+/// HTTP servers at port 8091, which answer /slow after 60 ms and everything else at once.
+const NODE: &str = "\
+require('http').createServer((request, response) => {
+	setTimeout(() => response.end('ok'), request.url === '/slow' ? 60 : 0);
+}).listen(8091, '127.0.0.1');
+";
+const JAVA: &str = "\
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetSocketAddress;
+import java.util.concurrent.Executors;
+
+public class Slow {
+	public static void main(String[] arguments) throws Exception {
+		HttpServer server = HttpServer.create(new InetSocketAddress(\"127.0.0.1\", 8091), 0);
+		server.setExecutor(Executors.newCachedThreadPool());
+		server.createContext(\"/\", exchange -> {
+			if (exchange.getRequestURI().getPath().equals(\"/slow\")) {
+				try {
+					Thread.sleep(60);
+				} catch (InterruptedException error) {
+					throw new java.io.IOException(error);
+				}
+			}
+			exchange.getRequestBody().readAllBytes();
+			exchange.sendResponseHeaders(204, -1);
+			exchange.close();
+		});
+		server.start();
+	}
+}
+";
+
+/// Checks that a server at port 8091 is healthy while it answers at once, and slow when it does not.
+fn judges_http(host: &Host, pid: u32) {
+    host.ask(8091, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", Duration::from_millis(20));
+    host.why(&pid.to_string(), is_healthy);
+    for _ in 0..2 {
+        host.ask(8091, b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n", Duration::from_millis(10));
+    }
+    host.why(&pid.to_string(), |verdict| verdict["cause"] == "slow-service");
+}
+
+#[test]
+fn root_servers_of_node_and_java_are_judged_by_what_they_do() {
+    if skipped() {
+        return;
+    }
+    if !lacks_program("node") {
+        let mut host = Host::new("why-node");
+        let pid = host.serve("node", &["-e", NODE], 8091);
+        judges_http(&host, pid);
+    }
+    if !lacks_program("java") {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("Slow.java");
+        fs::write(&source, JAVA).unwrap();
+        let mut host = Host::new("why-java");
+        let pid = host.serve("java", &["-Xmx128m", source.to_str().unwrap()], 8091);
+        judges_http(&host, pid);
+    }
+}
+
+/// A name server that answers each question with 127.0.0.1, after 80 ms.
+const NAMES: &str = "\
+import socket, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('127.0.0.1', 53))
+listener = socket.create_server(('127.0.0.1', 8092))
+while True:
+    question, client = server.recvfrom(512)
+    time.sleep(0.08)
+    answer = b'\\xc0\\x0c\\x00\\x01\\x00\\x01\\x00\\x00\\x00\\x3c\\x00\\x04\\x7f\\x00\\x00\\x01'
+    end = question.index(b'\\x00', 12) + 5
+    is_v4 = question[end - 4:end - 2] == b'\\x00\\x01'
+    header = question[:2] + b'\\x81\\x80\\x00\\x01' + (b'\\x00\\x01' if is_v4 else b'\\x00\\x00') + b'\\x00\\x00\\x00\\x00'
+    server.sendto(header + question[12:end] + (answer if is_v4 else b''), client)
+";
+/// A program that looks a name up each time, as most do.
+const LOOKS_UP: &str = "\
+import socket, time
+for _ in range(15):
+    socket.getaddrinfo('service.test', 80, socket.AF_INET, socket.SOCK_STREAM)
+    time.sleep(0.02)
+";
+
+#[test]
+fn root_a_program_whose_name_server_answers_late_waits_for_names() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let resolver = folder.path().join("resolv.conf");
+    fs::write(&resolver, "nameserver 127.0.0.1\n").unwrap();
+    let mut host = Host::new("why-names");
+    host.serve("python3", &["-c", NAMES], 8092);
+    let script = format!(
+        "mount --bind '{}' /etc/resolv.conf && exec '{DWELL}' why --format jsonl -- python3 -c \"$1\"",
+        resolver.display()
+    );
+    let arguments = ["-m", "sh", "-c", &script, "sh", LOOKS_UP];
+    let output = host.namespace.command("unshare").args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let verdict = objects(&said).pop().unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(verdict["cause"], "slow-names", "{verdict:#}");
+}
+
+/// A server of TLS at port 8443 that answers the first message of each handshake after 150 ms.
+const TLS: &str = "\
+import socket, ssl, sys, time
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(('127.0.0.1', 8443))
+while True:
+    client, _ = listener.accept()
+    try:
+        time.sleep(0.15)
+        with context.wrap_socket(client, server_side=True) as secure:
+            secure.recv(4096)
+            secure.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok')
+    except OSError:
+        pass
+";
+
+#[test]
+fn root_in_a_capture_a_handshake_of_tls_that_takes_long_is_a_slow_set_up() {
+    if skipped() || lacks_program("curl") || lacks_program("openssl") || lacks_program("tcpdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [key, certificate, capture] = ["key.pem", "cert.pem", "tls.pcap"].map(|name| folder.path().join(name));
+    let paths = [&key, &certificate, &capture].map(|path| path.to_str().unwrap());
+    let mut host = Host::new("why-tls");
+    let request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"];
+    let made = host.namespace.command("openssl").args(request).args(["-keyout", paths[0], "-out", paths[1]]).output();
+    assert!(made.unwrap().status.success());
+    host.serve("python3", &["-c", TLS, paths[1], paths[0]], 8443);
+    // The capture begins before the requests, as it usually does.
+    let arguments = ["-i", "lo", "-U", "-Z", "root", "-w", paths[2], "tcp port 8443"];
+    let capturing = host.namespace.spawn("tcpdump", |command| {
+        command.args(arguments).stderr(Stdio::null());
+    });
+    let capturing = capturing.unwrap();
+    eventually("tcpdump captures", || fs::metadata(&capture).is_ok_and(|file| file.len() > 0));
+    let curl = ["-sk", "-o", "/dev/null", "--retry", "0", "https://127.0.0.1:8443/"];
+    for _ in 0..3 {
+        assert!(host.namespace.command("curl").args(curl).status().unwrap().success());
+    }
+    thread::sleep(Duration::from_millis(500));
+    drop(capturing);
+    let arguments = ["why", "-r", paths[2], ":8443", "--format", "jsonl"];
+    let output = host.namespace.command(DWELL).args(arguments).output().unwrap();
+    let verdict = objects(&String::from_utf8(output.stdout).unwrap()).pop().unwrap();
+    assert_eq!(verdict["cause"], "slow-set-up", "{verdict:#}");
 }

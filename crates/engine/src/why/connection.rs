@@ -53,6 +53,8 @@ pub struct Connection {
     speaker: Side,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
+    /// How long nothing had been sent when the first poll found that, as part of the first silence.
+    silent_before_ns: u64,
     /// Time by polls: of what is under way, but for that since the last acknowledgement, and of what is not.
     under_way: Times,
     since_progress: Times,
@@ -87,6 +89,8 @@ pub(super) struct ConnectionFigures {
     pub(super) idle_ns: f64,
     pub(super) transfers: RoundTrip,
     pub(super) messages: RoundTrip,
+    /// In a capture at the sender's host, how long data was in queues before it passed.
+    pub(super) queued: RoundTrip,
     pub(super) busy_polls: u64,
     pub(super) closed_polls: u64,
     pub(super) service: Silences,
@@ -106,6 +110,8 @@ pub(super) struct ConnectionFigures {
     pub(super) segments_sent_needlessly: u64,
     pub(super) segments_received: u64,
     pub(super) segments_out_of_order: u64,
+    /// Segments that were acknowledged, which a capture lacks.
+    pub(super) segments_missed: u64,
     /// How often TCP found out that packets had overtaken each other.
     pub(super) overtaken: u64,
     /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
@@ -126,6 +132,7 @@ impl Connection {
             figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
             speaker,
             silence_ns: 0,
+            silent_before_ns: u64::from(info.last_data_sent_ms.min(info.last_data_received_ms)) * 1_000_000,
             under_way: Times::default(),
             since_progress: Times::default(),
             quiet: Times::default(),
@@ -291,17 +298,18 @@ impl Connection {
     /// Attributes the silence to the side that ends it.
     fn break_silence(&mut self, next: Side) {
         let ns = std::mem::take(&mut self.silence_ns);
+        let whole_ns = ns + std::mem::take(&mut self.silent_before_ns);
         if ns == 0 {
             return;
         }
         let burst_bytes = std::mem::take(&mut self.burst_bytes);
-        let is_pause = ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
+        let is_pause = whole_ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
         let part = match (self.speaker, next, self.figures.role) {
             (Side::Local, Side::Local, _) if is_pause => {
                 self.figures.pause.add(ns);
                 Part::Application
             }
-            (Side::Peer, Side::Peer, _) if ns <= LONGEST_PAUSE_NS => Part::PeerPause,
+            (Side::Peer, Side::Peer, _) if whole_ns <= LONGEST_PAUSE_NS => Part::PeerPause,
             (Side::Peer, Side::Local, Role::Server) => {
                 self.figures.service.add(ns);
                 Part::Service

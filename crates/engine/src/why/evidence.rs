@@ -114,6 +114,8 @@ pub struct Evidence {
     pub transfers: RoundTrip,
     /// Round trips of messages of one or two segments.
     pub messages: RoundTrip,
+    /// In captures at a sender's host, how long data was in queues before it passed.
+    pub queued: RoundTrip,
     /// Polls with data under way.
     pub busy_polls: u64,
     /// Those of them at which the peer's window had no room for a segment.
@@ -237,6 +239,12 @@ impl Silences {
         self.plus(&Silences { count: 1, sum_ns: ns, longest_ns: ns });
     }
 
+    /// Returns these and others.
+    pub(super) fn with(mut self, other: &Silences) -> Silences {
+        self.plus(other);
+        self
+    }
+
     /// Takes others out; the longest stays.
     fn minus(&mut self, other: &Silences) {
         self.count = self.count.saturating_sub(other.count);
@@ -344,6 +352,7 @@ impl Evidence {
         self.segments_out_of_order += figures.segments_out_of_order;
         self.transfers.plus(&figures.transfers);
         self.messages.plus(&figures.messages);
+        self.queued.plus(&figures.queued);
         self.busy_polls += figures.busy_polls;
         self.closed_polls += figures.closed_polls;
         self.service.plus(&figures.service);

@@ -7,8 +7,9 @@ use super::{
 
 /// The least time to look at a target, in nanoseconds.
 const MIN_OBSERVED_NS: u64 = 500_000_000;
-/// The least number of polls.
+/// The least number of polls, and of packets of a capture: one request on a connection of its own has some ten.
 const MIN_POLLS: u64 = 20;
+const MIN_PACKETS: u64 = 4;
 /// The least share of the time in which somebody waited, over all connections, below which they are called idle.
 const MIN_ACTIVE: f64 = 0.001;
 /// From this share of unexplained time on there is no verdict.
@@ -125,8 +126,12 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     holding.sort_by(|(_, a), (_, b)| b.share.total_cmp(&a.share));
     let ranked = holding.iter().map(|(cause, assessed)| Ranked { cause: *cause, share: assessed.share }).collect();
     let outcome = match (lacks(evidence), holding.first()) {
+        // Of a capture each packet tells what it tells, whatever the others hide.
+        (Some(Outcome::NotEnough), Some((cause, _))) if tells(evidence) => Outcome::Slow(*cause),
         (Some(outcome), _) => outcome,
         (None, Some((cause, _))) => Outcome::Slow(*cause),
+        // What may be a cause is not called healthy.
+        (None, None) if evidence.times.share(Part::Unexplained) >= MIN_SHARE => Outcome::NotEnough,
         (None, None) => Outcome::Healthy,
     };
     let mut verdict = Verdict {
@@ -144,7 +149,10 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     match outcome {
         Outcome::Slow(cause) => {
             let (_, best) = &holding[0];
-            verdict.certainty = Some(certainty(&verdict, best.facts.iter().any(|fact| !fact.speaks_for)));
+            // No packet shows a buffer: it is concluded from when data leaves.
+            let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
+            let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
+            verdict.certainty = Some(certainty(&verdict, is_contradicted));
             verdict.sentence = cause.sentence(best.share);
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
@@ -203,7 +211,11 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             }
         }
         Outcome::NotEnough => {
-            verdict.sentence = "There is not enough evidence for a verdict.".into();
+            verdict.sentence = match (evidence.source, evidence.times.share(Part::Unexplained) >= MIN_SHARE) {
+                (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
+                _ => "There is not enough evidence for a verdict.",
+            }
+            .into();
             verdict.facts = traffic(evidence);
             verdict.unseen.insert(0, missing(evidence));
         }
@@ -229,20 +241,41 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if evidence.connections == 0 || (moved == 0 && active <= (active + idle) * MIN_ACTIVE) {
         return Some(Outcome::NoTraffic);
     }
-    // A capture is what it is, and its packets have exact times.
-    let is_brief = evidence.source == Source::Sockets && evidence.observed_ns < MIN_OBSERVED_NS;
-    let is_short = is_brief || evidence.polls < MIN_POLLS;
+    let is_short = match evidence.source {
+        Source::Sockets => evidence.observed_ns < MIN_OBSERVED_NS || evidence.polls < MIN_POLLS,
+        // It is what it is, and its packets have exact times.
+        Source::Capture => evidence.polls < MIN_PACKETS,
+    };
     (is_short || evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
 }
 
+/// Whether a capture has enough packets for a verdict on what they show.
+fn tells(evidence: &Evidence) -> bool {
+    evidence.source == Source::Capture && evidence.polls >= MIN_PACKETS
+}
+
 fn missing(evidence: &Evidence) -> Unseen {
-    if evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED {
-        return Unseen {
+    let unexplained = evidence.times.share(Part::Unexplained);
+    match evidence.source {
+        Source::Capture if unexplained >= MIN_SHARE => Unseen {
+            what: format!("what {:.0} % of the time were spent on: packets alone do not show it", unexplained * 100.0),
+            remedy: {
+                let end = evidence.about(&[Part::Unexplained]).target;
+                let host = end.seen_from.map_or_else(String::new, |end| format!(" at {end}"));
+                format!("run `dwell why{}`{host}, whose kernel knows", end.port_of())
+            },
+        },
+        Source::Capture => {
+            Unseen { what: "more than a few packets".into(), remedy: "capture for longer, and all packets".into() }
+        }
+        Source::Sockets if unexplained >= MIN_SHARE => Unseen {
             what: "most of the time is unexplained: the connections change faster than they are polled".into(),
             remedy: "name fewer of them, as by HOST:PORT".into(),
-        };
+        },
+        Source::Sockets => {
+            Unseen { what: "dwell looked too briefly".into(), remedy: "run it longer, as with --duration 30s".into() }
+        }
     }
-    Unseen { what: "dwell looked too briefly".into(), remedy: "run it longer, as with --duration 30s".into() }
 }
 
 /// What only the sender of data knows.
@@ -290,9 +323,12 @@ fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {
     let [first, rest @ ..] = verdict.ranked.as_slice() else {
         return Certainty::Possible;
     };
+    let total: f64 = verdict.parts.iter().map(|(_, ns)| ns).sum();
+    let unexplained = verdict.parts.iter().find(|(part, _)| *part == Part::Unexplained).map_or(0.0, |(_, ns)| *ns);
+    let is_hidden = unexplained > first.share * total;
     let is_rivalled = rest.first().is_some_and(|second| second.share > first.share * 0.8);
     match first.share {
-        _ if is_rivalled || is_contradicted => Certainty::Possible,
+        _ if is_rivalled || is_contradicted || is_hidden => Certainty::Possible,
         share if share >= 2.0 * MIN_SHARE && verdict.unseen.is_empty() => Certainty::Sure,
         _ => Certainty::Likely,
     }

@@ -51,15 +51,19 @@ pub enum Pattern {
     /// The same, but each request is written in two pieces, and TCP_NODELAY is not set.
     Pieces { pause: Duration },
     /// The same with requests of `bytes`.
-    Burst { bytes: usize, pause: Duration },
+    Burst { bytes: usize, work: Duration, pause: Duration },
     /// The same with a connection for each request.
-    Connect { pause: Duration },
+    Connect { work: Duration, pause: Duration },
+    /// The same, and the server asks a service at the client's host about each request, which works on it too.
+    Proxy { work: Duration, behind: Duration, pause: Duration },
 }
 
 /// One run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     pub fault: Fault,
+    /// A second fault at the same time.
+    pub also: Option<Fault>,
     pub half: Half,
     /// The strength of the fault, in words.
     pub strength: String,
@@ -134,15 +138,35 @@ impl Fault {
         }
     }
 
-    /// The settings of a half, in the order of their strength.
-    pub fn settings(self, half: Half) -> Vec<Setting> {
-        let is_tuning = half == Half::Tuning;
-        let pick = |tuning: [u64; 3], reported: [u64; 3]| if is_tuning { tuning } else { reported };
-        let base = |strength: String| Setting {
+    /// The causes that a capture can name, which has neither programs nor the queues of devices: what is nearest to the
+    /// fault, from either end's point of view.
+    pub fn in_captures(self) -> &'static [Fault] {
+        match self {
+            Fault::SlowReader | Fault::Disk | Fault::ReceiverWindow => &[Fault::ReceiverWindow, Fault::SlowReader],
+            Fault::SlowService | Fault::SlowAnswer | Fault::Starved => &[Fault::SlowService, Fault::SlowAnswer],
+            Fault::LocalQueue | Fault::PathQueue => &[Fault::PathQueue, Fault::LocalQueue],
+            Fault::Healthy => &[Fault::Healthy],
+            Fault::SlowApplication => &[Fault::SlowApplication],
+            Fault::SmallSendBuffer => &[Fault::SmallSendBuffer],
+            Fault::Distance => &[Fault::Distance],
+            Fault::Loss => &[Fault::Loss],
+            Fault::TailLoss => &[Fault::TailLoss],
+            Fault::StalledPeer => &[Fault::StalledPeer],
+            Fault::Reordering => &[Fault::Reordering],
+            Fault::Nagle => &[Fault::Nagle],
+            Fault::SlowStart => &[Fault::SlowStart],
+            Fault::SlowSetUp => &[Fault::SlowSetUp],
+        }
+    }
+
+    /// A setting without any fault: a bulk transfer from the client over a path of 100 Mbit/s.
+    pub(super) fn base(self, half: Half, strength: String) -> Setting {
+        Setting {
             fault: self,
+            also: None,
             half,
             strength,
-            topology: path(if is_tuning { 10 } else { 16 }, 100, 200, 0.0),
+            topology: path(if half == Half::Tuning { 10 } else { 16 }, 100, 200, 0.0),
             pattern: Pattern::Send { bytes: WRITE, pause: Duration::ZERO },
             send_buffer: None,
             receive_buffer: None,
@@ -153,7 +177,14 @@ impl Fault {
             neighbours: 0,
             qdisc: None,
             at_server: false,
-        };
+        }
+    }
+
+    /// The settings of a half, in the order of their strength.
+    pub fn settings(self, half: Half) -> Vec<Setting> {
+        let is_tuning = half == Half::Tuning;
+        let pick = |tuning: [u64; 3], reported: [u64; 3]| if is_tuning { tuning } else { reported };
+        let base = |strength: String| self.base(half, strength);
         let ms = Duration::from_millis;
         let ask = |work, pause| Pattern::Ask { work: ms(work), pause: ms(pause) };
         match self {
@@ -289,7 +320,7 @@ impl Fault {
             Fault::SlowStart => pick([40, 80, 160], [60, 100, 200])
                 .map(|rtt| Setting {
                     topology: path(rtt, 100, 1_000, 0.0),
-                    pattern: Pattern::Burst { bytes: 1 << 20, pause: ms(1_500) },
+                    pattern: Pattern::Burst { bytes: 1 << 20, work: Duration::ZERO, pause: ms(1_500) },
                     least_seconds: 8,
                     ..base(format!("1 MiB after 1.5 s each, {rtt} ms"))
                 })
@@ -297,7 +328,7 @@ impl Fault {
             Fault::SlowSetUp => pick([100, 200, 300], [150, 250, 350])
                 .map(|permille| Setting {
                     topology: path(if is_tuning { 20 } else { 26 }, 100, 200, permille as f64 / 1e3),
-                    pattern: Pattern::Connect { pause: ms(5) },
+                    pattern: Pattern::Connect { work: Duration::ZERO, pause: ms(5) },
                     least_seconds: 6,
                     ..base(format!("{:.0} % of packets lost", permille as f64 / 10.0))
                 })
@@ -311,7 +342,7 @@ pub const WRITE: usize = 16 << 10;
 
 /// A path from client to server: round trip, rate, the packets of its queue, and the share of packets that are lost
 /// towards the server.
-fn path(rtt_ms: u64, megabits: u64, packets: usize, loss: f64) -> Topology {
+pub(super) fn path(rtt_ms: u64, megabits: u64, packets: usize, loss: f64) -> Topology {
     let one_way = Nanos::from_micros(rtt_ms * 500);
     let to_server = LinkSpec {
         rate_bits_per_second: BitsPerSecond::new(megabits * 1_000_000),

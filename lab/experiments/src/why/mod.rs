@@ -2,10 +2,12 @@
 
 mod fault;
 mod goals;
+mod matrix;
+mod pair;
 mod traffic;
 pub(crate) mod verb;
 
-use std::{thread, time::Duration};
+use std::{path::Path, thread, time::Duration};
 
 use dwell_testbed::{
     Emulation, Error, Lab, LabOptions, Namespace, Result, Role, error::run, signals::Signals, workload::collect,
@@ -16,25 +18,62 @@ use traffic::{Application, PORT};
 
 use crate::{Programs, loads::capture::Capture};
 
-/// The verdict on one setting.
+/// The verdicts on one setting.
 #[derive(Debug, Clone, PartialEq)]
 struct Outcome {
     fault: Fault,
+    /// A second fault at the same time.
+    also: Option<Fault>,
     strength: String,
+    /// Live, at one host.
+    live: Verdict,
+    /// The same from captures that were taken meanwhile at the same host.
+    captured: Option<Captured>,
+}
+
+impl Outcome {
+    fn whole(&self) -> Option<&Verdict> {
+        Some(&self.captured.as_ref()?.whole)
+    }
+
+    fn late(&self) -> Option<&Verdict> {
+        Some(&self.captured.as_ref()?.late)
+    }
+}
+
+/// Verdicts from two captures of the same traffic.
+#[derive(Debug, Clone, PartialEq)]
+struct Captured {
+    /// From one that began before the connections.
+    whole: Verdict,
+    /// From one that began after them, so that it lacks their handshakes.
+    late: Verdict,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Verdict {
     /// The cause that was named, or the outcome without one.
-    verdict: String,
+    cause: String,
     certainty: Option<String>,
     /// The share of the time that the named cause explains.
     share: Option<f64>,
-    /// The same verdict from a capture that was taken meanwhile at the same host.
-    captured: Option<String>,
+    /// All causes that hold, the first one first.
+    causes: Vec<String>,
+}
+
+/// What is measured of each setting.
+struct Look<'a> {
+    seconds: u64,
+    /// The folder into which captures are written, if there are to be any.
+    captures: Option<&'a Path>,
 }
 
 /// The time that TCP has to fill its window before dwell looks.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 
-/// Asks dwell why one setting is slow.
-fn measure(setting: &Setting, seconds: u64, captures: bool, programs: &Programs, signals: &Signals) -> Result<Outcome> {
+/// Asks dwell why one setting is slow. Captures have the `name` of the run.
+fn measure(setting: &Setting, name: &str, look: &Look<'_>, programs: &Programs, signals: &Signals) -> Result<Outcome> {
     let lab = Lab::start(&LabOptions {
         name: "why".to_owned(),
         topology: setting.topology.clone(),
@@ -45,43 +84,50 @@ fn measure(setting: &Setting, seconds: u64, captures: bool, programs: &Programs,
     if let Some(qdisc) = &setting.qdisc {
         run(lab.client().command("tc").args(["qdisc", "add", "dev", "vantage0", "root"]).args(qdisc.split(' ')), "")?;
     }
+    let host: &Namespace = if setting.at_server { lab.server() } else { lab.client() };
+    let files = look.captures.map(|folder| ["whole", "late"].map(|kind| folder.join(format!("{name}-{kind}.pcap"))));
+    let capture = |index: usize| -> Result<Option<Capture>> {
+        files.as_ref().map(|files| Capture::of_device(host, "vantage0", &files[index])).transpose()
+    };
+    let whole = capture(0)?;
     let application = Application::start(&lab, setting)?;
     thread::sleep(WARM_UP);
-    let host: &Namespace = if setting.at_server { lab.server() } else { lab.client() };
     if setting.is_cut {
         let client = Lab::address_v4(Role::Client).to_string();
         run(lab.server().command("ip").args(["route", "add", "blackhole", &client]), "")?;
     }
-    let seconds = seconds.max(setting.least_seconds);
-    let why = |arguments: &str| -> Result<Value> {
-        // Status 4 means that there is no verdict, which counts as one here.
-        let script = format!(r#"'{}' {arguments} || [ $? -eq 4 ]"#, programs.dwell.display());
-        let text = collect(host, "sh".as_ref(), &["-c".to_owned(), script], &signals.stop)?;
-        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
-    };
-    let folder = tempfile::tempdir().map_err(Error::io("make a folder for the capture"))?;
-    let file = folder.path().join("why.pcap");
-    let capture = captures.then(|| Capture::of_device(host, "vantage0", &file)).transpose()?;
-    let verdict = why(&format!("why :{PORT} --duration {seconds}s --format jsonl"));
-    capture.map(|capture| capture.finish(signals)).transpose()?;
+    let seconds = look.seconds.max(setting.least_seconds);
+    let late = capture(1)?;
+    let why = |arguments: &str| why(host, arguments, programs, signals);
+    let live = why(&format!("why :{PORT} --duration {seconds}s --format jsonl"));
+    for capture in [whole, late].into_iter().flatten() {
+        capture.finish(signals)?;
+    }
     drop(application);
-    let captured = captures.then(|| why(&format!("why -r {} :{PORT} --format jsonl", file.display()))).transpose();
+    let captured = files.map(|files| -> Result<Captured> {
+        let [whole, late] = files.map(|file| why(&format!("why -r '{}' :{PORT} --format jsonl", file.display())));
+        Ok(Captured { whole: whole?, late: late? })
+    });
+    let captured = captured.transpose();
     lab.stop()?;
-    let verdict = verdict?;
-    Ok(Outcome {
-        fault: setting.fault,
-        strength: setting.strength.clone(),
-        verdict: named(&verdict)?,
-        captured: captured?.as_ref().map(named).transpose()?,
-        certainty: verdict["certainty"].as_str().map(str::to_owned),
-        share: verdict["causes"][0]["share"].as_f64(),
-    })
+    let (fault, also, strength) = (setting.fault, setting.also, setting.strength.clone());
+    Ok(Outcome { fault, also, strength, live: live?, captured: captured? })
 }
 
-/// The cause that a verdict names, or its outcome without one.
-fn named(verdict: &Value) -> Result<String> {
+/// Runs dwell at a host.
+fn why(host: &Namespace, arguments: &str, programs: &Programs, signals: &Signals) -> Result<Verdict> {
+    // Status 4 means that there is no verdict, which counts as one here.
+    let script = format!(r#"'{}' {arguments} || [ $? -eq 4 ]"#, programs.dwell.display());
+    let text = collect(host, "sh".as_ref(), &["-c".to_owned(), script], &signals.stop)?;
+    let verdict: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let word = |key: &str| verdict[key].as_str().map(str::to_owned);
-    word("cause").or(word("outcome")).ok_or_else(|| wrong(format!("it has no outcome: {verdict}")))
+    let causes = verdict["causes"].as_array().into_iter().flatten();
+    Ok(Verdict {
+        cause: word("cause").or(word("outcome")).ok_or_else(|| wrong(format!("it has no outcome: {verdict}")))?,
+        certainty: word("certainty"),
+        share: verdict["causes"][0]["share"].as_f64(),
+        causes: causes.filter_map(|cause| cause["cause"].as_str().map(str::to_owned)).collect(),
+    })
 }
 
 fn wrong(why: String) -> Error {

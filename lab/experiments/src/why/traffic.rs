@@ -25,6 +25,8 @@ use super::fault::{Pattern, Setting, WRITE};
 
 /// The port of the server.
 pub const PORT: u16 = 5201;
+/// The port of the service behind it.
+const BEHIND: u16 = 5202;
 /// The length of a request and of its answer.
 const MESSAGE: usize = 100;
 /// The longest time that a request on a connection of its own may take.
@@ -92,17 +94,31 @@ impl Application {
                 thread::spawn(move || drop(ask(own_client, &[MESSAGE / 5, MESSAGE - MESSAGE / 5], pause))),
                 thread::spawn(move || drop(answer(own_server, MESSAGE, Duration::ZERO))),
             ],
-            Pattern::Burst { bytes, pause } => vec![
+            Pattern::Burst { bytes, work, pause } => vec![
                 thread::spawn(move || drop(ask(own_client, &[bytes], pause))),
-                thread::spawn(move || drop(answer(own_server, bytes, Duration::ZERO))),
+                thread::spawn(move || drop(answer(own_server, bytes, work))),
             ],
-            Pattern::Connect { pause } => {
+            Pattern::Connect { work, pause } => {
                 let (server_over, client_over) = (Arc::clone(&is_over), Arc::clone(&is_over));
                 let accepting = listener.try_clone().map_err(io("accept at"))?;
                 // A thread stays in the namespace in which it was started.
                 let asking =
                     lab.client().enter(|| thread::spawn(move || connect_each(address, pause, &client_over)))?;
-                vec![thread::spawn(move || serve_each(&accepting, &server_over)), asking]
+                vec![thread::spawn(move || serve_each(&accepting, work, &server_over)), asking]
+            }
+            Pattern::Proxy { work, behind, pause } => {
+                let address = SocketAddr::from((Lab::address_v4(Role::Client), BEHIND));
+                let accepting = lab.client().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
+                let asking = lab.server().enter(|| TcpStream::connect(address))?.map_err(io("connect to"))?;
+                let (serving, _) = accepting.accept().map_err(io("accept at"))?;
+                for end in [&asking, &serving] {
+                    end.set_nodelay(true).map_err(io("set TCP_NODELAY at"))?;
+                }
+                vec![
+                    thread::spawn(move || drop(ask(own_client, &[MESSAGE], pause))),
+                    thread::spawn(move || drop(pass_on(own_server, asking, work))),
+                    thread::spawn(move || drop(answer(serving, MESSAGE, behind))),
+                ]
             }
         };
         let neighbours = start_neighbours(setting.neighbours, lab.server())?;
@@ -187,6 +203,18 @@ fn answer(mut socket: TcpStream, request: usize, work: Duration) -> Result<()> {
     }
 }
 
+/// Asks another server before it answers.
+fn pass_on(mut socket: TcpStream, mut behind: TcpStream, work: Duration) -> Result<()> {
+    let mut message = [0; MESSAGE];
+    loop {
+        socket.read_exact(&mut message)?;
+        behind.write_all(&message)?;
+        behind.read_exact(&mut message)?;
+        thread::sleep(work);
+        socket.write_all(&message)?;
+    }
+}
+
 /// The processor on which a server and its neighbours compute.
 const PROCESSOR: usize = 0;
 
@@ -239,13 +267,16 @@ fn connect_each(address: SocketAddr, pause: Duration, is_over: &AtomicBool) {
 }
 
 /// Answers one request on each connection.
-fn serve_each(listener: &TcpListener, is_over: &AtomicBool) {
+fn serve_each(listener: &TcpListener, work: Duration, is_over: &AtomicBool) {
     let mut message = [0; MESSAGE];
     while let Ok((mut socket, _)) = listener.accept() {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
         let _ = socket.set_read_timeout(Some(LONGEST_REQUEST));
-        let _ = socket.read_exact(&mut message).and_then(|()| socket.write_all(&message));
+        if socket.read_exact(&mut message).is_ok() {
+            thread::sleep(work);
+            let _ = socket.write_all(&message);
+        }
     }
 }

@@ -1,31 +1,38 @@
 //! `dwell-lab why`.
 
+use std::path::PathBuf;
+
 use dwell_app::Exit;
 use dwell_testbed::signals::Signals;
 use serde::Serialize;
 
 use super::{
-    Outcome,
-    fault::{Fault, Half},
-    goals, measure,
+    Look, Outcome, Verdict,
+    fault::{Fault, Half, Setting},
+    goals,
+    matrix::matrix,
+    measure, pair,
 };
 use crate::{
     Programs,
     failure::Failure,
     goal::Goal,
-    print::{Columns, Format, percent_to},
+    print::{Columns, Format, folders, percent_to},
 };
 
 /// Whether `dwell why` names the cause of faults that are known
 ///
 /// Each fault is made between network namespaces at three strengths, and healthy targets for comparison. `dwell why` runs
 /// there as a user would run it. Prints each verdict, then the confusion matrix: one row per fault, one column per
-/// verdict. The exit status is 1 if fewer than 90 % of the faults are named, or a healthy target is called slow.
+/// verdict, and the share that is right. The exit status is 1 if fewer than 90 % of the faults are named, a healthy target
+/// is called slow, or of fewer than 80 % of the pairs both faults are the first two causes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo dwell-lab why                              the settings that thresholds have not seen
   sudo dwell-lab why --settings tuning            those on which they were chosen
+  sudo dwell-lab why --pairs --runs 3             two faults at the same time, three times each
+  sudo dwell-lab why --captures --keep out        from captures too, which are kept
   sudo dwell-lab why --fault loss --fault distance --format jsonl")]
 pub struct Why {
     /// Only this fault; may be given several times
@@ -37,9 +44,16 @@ pub struct Why {
     /// How long dwell looks at each
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Capture the same traffic with tcpdump, and ask for the verdict from the capture too
+    /// Two faults at the same time instead of one; with --fault, those pairs of which it is one
+    #[arg(long)]
+    pairs: bool,
+    /// Capture the same traffic with tcpdump, once from before the connections and once from after they began, and ask for
+    /// the verdicts from the captures too
     #[arg(long)]
     captures: bool,
+    /// Keep the captures in this folder
+    #[arg(long, value_name = "FOLDER", requires = "captures")]
+    keep: Option<PathBuf>,
     /// Repeat each setting this many times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -55,23 +69,30 @@ struct Record<'a> {
     kind: &'static str,
     schema: &'static str,
     fault: &'static str,
+    also: Option<&'static str>,
     strength: &'a str,
     verdict: &'a str,
-    captured: Option<&'a str>,
+    /// All causes that hold, the first one first.
+    causes: &'a [String],
     certainty: Option<&'a str>,
     share: Option<f64>,
     named: bool,
+    /// From a capture that began before the connections.
+    captured: Option<&'a str>,
+    /// From one that began after them.
+    captured_late: Option<&'a str>,
 }
 
-const SCHEMA: &str = "dwell.lab_why/1";
+const SCHEMA: &str = "dwell.lab_why/2";
 
-const COLUMNS: Columns<7> = Columns([
+const COLUMNS: Columns<8> = Columns([
     ("fault", -19),
-    ("strength", -38),
+    ("strength", -46),
     ("verdict", -19),
     ("certainty", -11),
     ("share", 7),
     ("captured", 19),
+    ("captured late", 19),
     ("", 7),
 ]);
 
@@ -82,21 +103,21 @@ fn fault(name: &str) -> Result<Fault, String> {
 
 pub(crate) fn run(args: &Why) -> Result<Exit, Failure> {
     let (programs, signals) = (Programs::find()?, Signals::watch()?);
-    let wanted = Fault::ALL.into_iter().filter(|fault| args.fault.is_empty() || args.fault.contains(fault));
+    let folder = folders("why", args.keep.as_deref())?;
+    let folder = args.keep.as_deref().unwrap_or(folder.path());
+    let look = Look { seconds: args.seconds, captures: args.captures.then_some(folder) };
     args.format.say(&COLUMNS.heading())?;
     let mut outcomes = Vec::new();
-    let settings = wanted.flat_map(|fault| fault.settings(args.settings));
-    for setting in settings.flat_map(|setting| std::iter::repeat_n(setting, args.runs as usize)) {
-        let outcome = measure(&setting, args.seconds, args.captures, &programs, &signals)?;
-        let record = Record::of(&outcome);
-        args.format.print(&record, || record.line())?;
-        outcomes.push(outcome);
+    for (number, setting) in settings(args).into_iter().enumerate() {
+        for run in 0..args.runs {
+            let name = format!("{}-{number}-{run}", setting.fault.name());
+            let outcome = measure(&setting, &name, &look, &programs, &signals)?;
+            let record = Record::of(&outcome);
+            args.format.print(&record, || record.line())?;
+            outcomes.push(outcome);
+        }
     }
-    args.format.say(&format!("\n{}", matrix(&outcomes, |outcome| Some(&outcome.verdict))))?;
-    if args.captures {
-        args.format
-            .say(&format!("\nFrom captures:\n\n{}", matrix(&outcomes, |outcome| outcome.captured.as_deref())))?;
-    }
+    summarize(args, &outcomes)?;
     let goals = goals::judge(&outcomes);
     for goal in &goals {
         args.format.say(&goal.line())?;
@@ -104,72 +125,100 @@ pub(crate) fn run(args: &Why) -> Result<Exit, Failure> {
     Ok(Goal::exit(&goals))
 }
 
+/// The settings that the user wants.
+fn settings(args: &Why) -> Vec<Setting> {
+    let is_wanted = |fault: Fault| args.fault.is_empty() || args.fault.contains(&fault);
+    match args.pairs {
+        true => {
+            let pairs = pair::settings(args.settings).into_iter();
+            pairs.filter(|pair| is_wanted(pair.fault) || pair.also.is_some_and(is_wanted)).collect()
+        }
+        false => {
+            let wanted = Fault::ALL.into_iter().filter(|fault| is_wanted(*fault));
+            wanted.flat_map(|fault| fault.settings(args.settings)).collect()
+        }
+    }
+}
+
+/// One of the verdicts on a setting.
+type VerdictOf = fn(&Outcome) -> Option<&Verdict>;
+
+/// Prints the matrices, or of pairs how often both were named.
+fn summarize(args: &Why, outcomes: &[Outcome]) -> Result<(), Failure> {
+    let say = |text: String| args.format.say(&text);
+    if !args.pairs {
+        say(format!("\n{}", matrix(outcomes, |outcome| Some(&outcome.live), goals::is_right)))?;
+    }
+    if !args.captures {
+        return Ok(());
+    }
+    let kinds: [(&str, VerdictOf); 2] =
+        [("that began before the connections", Outcome::whole), ("that began after them", Outcome::late)];
+    for (which, verdict_of) in kinds {
+        let verdicts = || outcomes.iter().filter_map(|outcome| Some((outcome, verdict_of(outcome)?)));
+        if args.pairs {
+            let right = |(outcome, verdict): &(&Outcome, &Verdict)| {
+                goals::names_both(outcome, verdict, goals::is_right_of_packets)
+            };
+            let (both, all) = (verdicts().filter(right).count(), verdicts().count());
+            say(format!("From captures {which}: {both} of {all} pairs with both faults first"))?;
+            continue;
+        }
+        let counted = goals::counted(verdicts().map(|(outcome, verdict)| (outcome.fault, verdict)));
+        say(format!("\nFrom captures {which}: {counted}\n"))?;
+        say(matrix(outcomes, verdict_of, goals::is_right_of_packets))?;
+    }
+    Ok(())
+}
+
 impl Record<'_> {
     fn of(outcome: &Outcome) -> Record<'_> {
+        let Verdict { cause, certainty, share, causes } = &outcome.live;
+        let captured = outcome.captured.as_ref();
         Record {
             kind: "lab_why",
             schema: SCHEMA,
             fault: outcome.fault.name(),
+            also: outcome.also.map(Fault::name),
             strength: &outcome.strength,
-            verdict: &outcome.verdict,
-            captured: outcome.captured.as_deref(),
-            certainty: outcome.certainty.as_deref(),
-            share: outcome.share,
-            named: outcome.verdict == outcome.fault.name(),
+            verdict: cause,
+            causes,
+            certainty: certainty.as_deref(),
+            share: *share,
+            named: match outcome.also {
+                Some(_) => goals::names_both(outcome, &outcome.live, goals::is_right),
+                None => goals::is_right(outcome.fault, cause),
+            },
+            captured: captured.map(|captured| captured.whole.cause.as_str()),
+            captured_late: captured.map(|captured| captured.late.cause.as_str()),
         }
     }
 
     fn line(&self) -> String {
         let share = percent_to(0, self.share);
-        let named = if self.named { "" } else { "WRONG" };
-        let (certainty, captured) = (self.certainty.unwrap_or("-"), self.captured.unwrap_or("-"));
-        COLUMNS.row([&self.fault, &self.strength, &self.verdict, &certainty, &share, &captured, &named])
+        let named = if self.named { "" } else { "  WRONG" };
+        let certainty = self.certainty.unwrap_or("-");
+        let (captured, late) = (self.captured.unwrap_or("-"), self.captured_late.unwrap_or("-"));
+        let Some(also) = self.also else {
+            return COLUMNS.row([
+                &self.fault,
+                &self.strength,
+                &self.verdict,
+                &certainty,
+                &share,
+                &captured,
+                &late,
+                &named,
+            ]);
+        };
+        let causes = self.causes.join(", ");
+        format!("{} and {also}, {}: {causes}{named}", self.fault, self.strength)
     }
-}
-
-/// The confusion matrix: one row per fault, one column per verdict that was given. Columns have letters, which are
-/// explained in the rows and, for verdicts that are not faults, below.
-fn matrix<'a>(outcomes: &'a [Outcome], verdict_of: impl Fn(&'a Outcome) -> Option<&'a str>) -> String {
-    let mut verdicts: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-    for other in outcomes.iter().filter_map(&verdict_of) {
-        if !verdicts.contains(&other) {
-            verdicts.push(other);
-        }
-    }
-    let letter = |index: usize| char::from(b'a' + index as u8);
-    let mut text = format!("{:22}", "fault \\ verdict");
-    (0..verdicts.len()).for_each(|index| text += &format!("{:>3}", letter(index)));
-    for (index, verdict) in verdicts.iter().enumerate() {
-        text += &format!("\n{} {verdict:20}", letter(index));
-        let row: Vec<_> = outcomes.iter().filter(|outcome| outcome.fault.name() == *verdict).collect();
-        for column in &verdicts {
-            let count = row.iter().filter(|outcome| verdict_of(outcome) == Some(column)).count();
-            text += &if count > 0 { format!("{count:>3}") } else { format!("{:>3}", ".") };
-        }
-    }
-    text + "\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_matrix_has_a_row_per_fault_and_a_column_per_verdict() {
-        let outcome = |fault, verdict: &str| Outcome {
-            fault,
-            strength: String::new(),
-            verdict: verdict.to_owned(),
-            certainty: None,
-            share: None,
-            captured: None,
-        };
-        let outcomes = [outcome(Fault::Loss, "loss"), outcome(Fault::Loss, "not-enough")];
-        let text = matrix(&outcomes, |outcome| Some(&outcome.verdict));
-        let row = text.lines().find(|line| line.contains("loss")).unwrap();
-        assert_eq!(row.split_whitespace().filter(|cell| *cell == "1").count(), 2, "{text}");
-        assert!(text.contains(" not-enough"), "{text}");
-    }
 
     #[test]
     fn a_fault_is_named_as_its_verdict() {

@@ -8,6 +8,7 @@ use super::{
         connection::{ConnectionFigures, longest_pause_ns},
         evidence::{RoundTrip, Silences},
     },
+    flights::Known,
     sender::{Path, Sender},
 };
 use crate::{layers::Ends, rtt::native::Segment};
@@ -18,6 +19,8 @@ const MAX_STAMPS: usize = 256;
 const MOSTLY: u64 = 4;
 /// The fewest bytes that make an end the sender of a transfer.
 const TRANSFER_BYTES: u64 = 64 << 10;
+/// A capture that is nearer to an end was taken at its host.
+const AT_SENDER_NS: u64 = 200_000;
 /// Types of TLS's records.
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS_DATA: u8 = 0x17;
@@ -29,8 +32,8 @@ pub(super) struct Conversation {
     senders: [Sender; 2],
     /// The way from the place of the capture to each end and back.
     reach: [Reach; 2],
-    /// TSvals of each end that were not echoed yet, with when they first passed.
-    stamps: [VecDeque<(u32, u64)>; 2],
+    /// TSvals of each end, from the last one that was echoed on.
+    stamps: [VecDeque<Stamp>; 2],
     client: usize,
     phase: Phase,
     set_up: SetUp,
@@ -42,13 +45,47 @@ pub(super) struct Conversation {
     longest_segment: u64,
     /// Silences by who spoke before and who broke them.
     quiet: [[Silences; 2]; 2],
+    /// From the last data of an end to the first data of the other.
+    turns: [Silences; 2],
+    last_data_ns: u64,
     idle_ns: f64,
     start_ns: u64,
     last_ns: u64,
     /// Packets of each end.
     packets: [u64; 2],
     transfers: [RoundTrip; 2],
+    /// How long data of each end was in a queue between it and the place of the capture, where that is at the end itself.
+    queued: [RoundTrip; 2],
     is_over: bool,
+}
+
+/// A TSval, and when it first passed.
+#[derive(Debug, Clone, Copy)]
+struct Stamp {
+    value: u32,
+    passed_ns: u64,
+    is_echoed: bool,
+}
+
+/// What has shown a way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShownBy {
+    /// A packet without data.
+    Bare,
+    /// One of a transfer.
+    Transfer,
+    /// One with data, which may have waited for its application.
+    Data,
+}
+
+impl ShownBy {
+    fn of(segment: &Segment, is_transfer: bool) -> ShownBy {
+        match (segment.payload_bytes, is_transfer) {
+            (0, _) => ShownBy::Bare,
+            (_, true) => ShownBy::Transfer,
+            (_, false) => ShownBy::Data,
+        }
+    }
 }
 
 /// The way from the place of the capture to an end and back.
@@ -56,10 +93,19 @@ pub(super) struct Conversation {
 struct Reach {
     base_ns: Option<u64>,
     smoothed_ns: f64,
+    /// Whether something has shown it that did not wait for an application: a packet without data, or one of a transfer.
+    is_prompt: bool,
+    /// The shortest that a packet without data has shown. It may have been delayed, but not for longer than receivers delay
+    /// acknowledgements.
+    bare_ns: Option<u64>,
 }
 
 impl Reach {
-    fn add(&mut self, sample_ns: u64, smooths: bool) {
+    fn add(&mut self, sample_ns: u64, smooths: bool, shown_by: ShownBy) {
+        self.is_prompt |= shown_by != ShownBy::Data;
+        if shown_by == ShownBy::Bare {
+            self.bare_ns = Some(self.bare_ns.map_or(sample_ns, |bare| bare.min(sample_ns)));
+        }
         self.base_ns = Some(self.base_ns.map_or(sample_ns, |base| base.min(sample_ns)));
         if smooths {
             let sample = sample_ns as f64;
@@ -121,11 +167,14 @@ impl Conversation {
             burst_bytes: 0,
             longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
+            turns: [Silences::default(); 2],
+            last_data_ns: first.time_ns,
             idle_ns: 0.0,
             start_ns: first.time_ns,
             last_ns: first.time_ns,
             packets: [0; 2],
             transfers: [RoundTrip::default(); 2],
+            queued: [RoundTrip::default(); 2],
             is_over: false,
         }
     }
@@ -147,15 +196,20 @@ impl Conversation {
         self.advance(now_ns);
         self.packets[side] += 1;
         self.open(side, segment);
-        self.read_stamps(side, segment);
+        let queued_ns = self.read_stamps(side, segment);
+        if segment.payload_bytes > 0 {
+            self.queue(side, queued_ns);
+        }
         if segment.has(Segment::ACK) && !segment.has(Segment::RST) {
             let other = 1 - side;
             let scale = if segment.has(Segment::SYN) { Some(0) } else { self.senders[side].scale };
             let (reach_ns, peer_ns) = (self.reach[other].base(), self.reach[side].base());
-            let sample = self.senders[other].acknowledge(segment, scale, reach_ns, peer_ns);
+            let path = self.path(other);
+            let sample = self.senders[other].acknowledge(segment, scale, reach_ns, peer_ns, path);
             if let Some(sample) = sample {
                 let is_transfer = self.senders[other].is_transferring();
-                self.reach[side].add(sample, is_transfer);
+                let shown_by = ShownBy::of(segment, self.senders[other].has_many_under_way());
+                self.reach[side].add(sample, is_transfer, shown_by);
             }
             self.senders[other].arrive(now_ns);
         }
@@ -176,7 +230,11 @@ impl Conversation {
         let bytes = u64::from(segment.payload_bytes);
         if self.speaker != Some(side) {
             self.burst_bytes = 0;
+            if self.speaker.is_some() {
+                self.turns[1 - side].add(self.last_ns.saturating_sub(self.last_data_ns));
+            }
         }
+        self.last_data_ns = self.last_ns;
         self.burst_bytes += bytes;
         self.longest_segment = self.longest_segment.max(bytes);
         self.speaker = Some(side);
@@ -202,7 +260,7 @@ impl Conversation {
             } else if let Some(syn_ns) = self.set_up.syn_ns
                 && self.set_up.retries == 0
             {
-                self.reach[side].add(now_ns.saturating_sub(syn_ns), false);
+                self.reach[side].add(now_ns.saturating_sub(syn_ns), false, ShownBy::Bare);
                 self.set_up.tcp_ns = now_ns.saturating_sub(syn_ns);
             }
             return;
@@ -210,7 +268,7 @@ impl Conversation {
         if self.phase == Phase::Opening && side == self.client && segment.has(Segment::ACK) {
             let took = self.set_up.syn_ns.map_or(0, |syn| now_ns.saturating_sub(syn));
             if self.set_up.retries == 0 && took >= self.set_up.tcp_ns {
-                self.reach[side].add(took - self.set_up.tcp_ns, false);
+                self.reach[side].add(took - self.set_up.tcp_ns, false, ShownBy::Bare);
             }
             self.set_up.tcp_ns = took;
             self.phase = Phase::Open;
@@ -229,27 +287,54 @@ impl Conversation {
         }
     }
 
-    /// A TSval that is echoed shows the way to the echoing end and back, even if that end alone sends data.
-    fn read_stamps(&mut self, side: usize, segment: &Segment) {
+    /// A TSval that is echoed shows the way to the echoing end and back, even if that end alone sends data. Returns for how
+    /// long at least the segment was in a queue before it passed: it echoes an older TSval than the end had by then.
+    fn read_stamps(&mut self, side: usize, segment: &Segment) -> u64 {
+        /// Most clocks of timestamps tick so often, or less.
+        const TICK_NS: u64 = 1_000_000;
         let Some((value, echo)) = segment.stamps else {
-            return;
+            return 0;
         };
         let own = &mut self.stamps[side];
-        if own.back().is_none_or(|(last, _)| *last != value) {
+        if own.back().is_none_or(|last| last.value != value) {
             if own.len() == MAX_STAMPS {
                 own.pop_front();
             }
-            own.push_back((value, segment.time_ns));
+            own.push_back(Stamp { value, passed_ns: segment.time_ns, is_echoed: false });
         }
         let theirs = &mut self.stamps[1 - side];
-        let Some(found) = theirs.iter().position(|(value, _)| *value == echo) else {
-            return;
+        let Some(found) = theirs.iter().position(|stamp| stamp.value == echo) else {
+            return 0;
         };
-        let (_, passed_ns) = theirs[found];
-        theirs.drain(..=found);
-        let sender = &self.senders[side];
-        let is_prompt = segment.payload_bytes > 0 && sender.is_transferring();
-        self.reach[side].add(segment.time_ns.saturating_sub(passed_ns), is_prompt);
+        theirs.drain(..found);
+        let newer_ns = theirs.get(1).map_or(u64::MAX, |stamp| stamp.passed_ns);
+        if !std::mem::replace(&mut theirs[0].is_echoed, true) {
+            let sample_ns = segment.time_ns.saturating_sub(theirs[0].passed_ns);
+            let sender = &self.senders[side];
+            let is_transfer = segment.payload_bytes > 0 && sender.is_transferring();
+            let shown_by = ShownBy::of(segment, sender.has_many_under_way());
+            self.reach[side].add(sample_ns, is_transfer, shown_by);
+        }
+        let queued_ns = segment.time_ns.saturating_sub(newer_ns).saturating_sub(self.reach[side].base());
+        if queued_ns < TICK_NS { 0 } else { queued_ns }
+    }
+
+    /// Data was in a queue on its way from the sender to the place of the capture: what passed meanwhile is no pause.
+    fn queue(&mut self, side: usize, queued_ns: u64) {
+        let last_ns = self.senders[side].last_sent_ns().unwrap_or(self.last_ns);
+        let ns = queued_ns.min(self.last_ns.saturating_sub(last_ns));
+        if ns == 0 {
+            return;
+        }
+        let path = self.path(side);
+        let of_silence_ns = ns.min(self.silence_ns);
+        self.silence_ns -= of_silence_ns;
+        let into = if self.reach[side].base() < AT_SENDER_NS { Part::LocalQueue } else { Part::RemoteQueue };
+        self.senders[side].queue(ns, of_silence_ns, queued_ns, into);
+        if into == Part::LocalQueue {
+            self.queued[side].observe(ns, queued_ns as f64, 0.0);
+        }
+        self.transfers[side].observe(ns, (path.base_ns + queued_ns) as f64, path.base_ns as f64);
     }
 
     /// The round trip of the path for data of one end.
@@ -331,13 +416,32 @@ impl Conversation {
         if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
             // It was never opened.
             self.set_up.tcp_ns = last_ns.saturating_sub(self.start_ns);
+        } else if self.phase == Phase::Securing {
+            self.set_up.tls_ns = (last_ns.saturating_sub(self.start_ns)).saturating_sub(self.set_up.tcp_ns);
         }
-        let own = self.senders[local].finish(last_ns, paths[local]);
-        let theirs = self.senders[peer].finish(last_ns, paths[peer]);
+        let is_whole = self.set_up.syn_ns.is_some();
+        let knows = self.reach.map(|reach| match (is_whole, reach.is_prompt) {
+            (true, _) => Known::Whole,
+            (false, true) => Known::Way,
+            (false, false) => Known::Nothing,
+        });
+        let own = self.senders[local].finish(last_ns, paths[local], knows[local]);
+        let theirs = self.senders[peer].finish(last_ns, paths[peer], knows[peer]);
         let mut idle_ns = self.idle_ns;
-        let times = self.times(own, theirs, role, local, &mut idle_ns);
+        let mut times = self.times(own, theirs, role, local, &mut idle_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
-        let path = paths[local];
+        let all_ns = last_ns.saturating_sub(self.start_ns) as f64;
+        let way = self.unknown_way();
+        let beyond = way.map(|way| self.beyond_way(way, role, &mut times, &mut idle_ns));
+        if self.lacks_packets() {
+            // What passed meanwhile is not known.
+            let set_up = times.get(Part::SetUp);
+            times = Times::default();
+            times.add(Part::SetUp, set_up);
+            times.add(Part::Unexplained, all_ns - set_up);
+            idle_ns = 0.0;
+        }
+        let base_ns = way.map_or(paths[local].base_ns, |(least_ns, _)| least_ns) as f64;
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -346,16 +450,18 @@ impl Conversation {
             role,
             polls: self.packets[0] + self.packets[1],
             is_one_way: self.packets.contains(&0),
-            began_before: self.set_up.syn_ns.is_none(),
+            began_before: !is_whole,
+            segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
             times,
             idle_ns,
             transfers: self.transfers[local],
-            messages: RoundTrip::new(times.get(Part::Distance), path.base_ns as f64, path.base_ns as f64),
+            queued: self.queued[local],
+            messages: RoundTrip::new(times.get(Part::Distance), base_ns, base_ns),
             busy_polls: figures.busy_ns / 1_000_000,
             closed_polls: figures.closed_ns / 1_000_000,
-            service: if role == Role::Server { self.quiet[peer][local] } else { Silences::default() },
-            answer: if role == Role::Client { self.quiet[local][peer] } else { Silences::default() },
-            pause: self.quiet[local][local],
+            service: if role == Role::Server { beyond.unwrap_or(self.quiet[peer][local]) } else { Silences::default() },
+            answer: if role == Role::Client { beyond.unwrap_or(self.quiet[local][peer]) } else { Silences::default() },
+            pause: self.quiet[local][local].with(&figures.pauses),
             segments_sent: figures.segments,
             segments_sent_again: figures.again,
             segments_sent_needlessly: figures.spurious,
@@ -377,6 +483,56 @@ impl Conversation {
             _ => Ends { src: self.ends.dst, dst: self.ends.src },
         };
         (figures, ends)
+    }
+
+    /// Whether the capture has the data of one end alone, or lacks much of it, so that nothing can be told.
+    fn lacks_packets(&self) -> bool {
+        /// The share of segments.
+        const MUCH: f64 = 0.1;
+        let sum = |of: fn(&Sender) -> u64| self.senders.iter().map(of).sum::<u64>();
+        let (segments, missed) = (sum(|sender| sender.figures.segments), sum(|sender| sender.figures.missed));
+        // An end that is gone says nothing.
+        let is_stalled = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
+        (self.packets.contains(&0) && segments > 0 && !is_stalled) || missed as f64 > (segments + missed) as f64 * MUCH
+    }
+
+    /// Of connections that lack their handshake, the way to the server and back: at least, and at most. An answer may have
+    /// waited for the service, and an acknowledgement for the timer of the receiver. `None` if nobody waits for answers.
+    fn unknown_way(&self) -> Option<(u64, u64)> {
+        /// What the work of a service, or the way to it, must take to matter.
+        const LEAST_NS: f64 = 5e6;
+        /// Receivers delay an acknowledgement by 40 to 50 ms.
+        const DELAYED_NS: u64 = 50_000_000;
+        let server = &self.reach[1 - self.client];
+        let takes_ns = self.turns[self.client].mean_ns()?;
+        let most_ns = server.base();
+        let least_ns = server.bare_ns.map_or(most_ns, |bare| bare.min(most_ns)).saturating_sub(DELAYED_NS);
+        let matters = takes_ns >= LEAST_NS;
+        (self.set_up.syn_ns.is_none() && matters).then_some((least_ns, most_ns))
+    }
+
+    /// Divides the time of requests whose way is not known: what all took may be the way or the service, and what they took
+    /// longer is the service. Returns the latter.
+    fn beyond_way(&self, way: (u64, u64), role: Role, times: &mut Times, idle_ns: &mut f64) -> Silences {
+        let turns = self.turns[self.client];
+        let [least_ns, most_ns] = [way.0, way.1].map(|ns| (ns * turns.count).min(turns.sum_ns));
+        // A message that was lost was no work.
+        let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
+        let beyond = Silences { sum_ns: (turns.sum_ns - most_ns).saturating_sub(repaired_ns), ..turns };
+        for part in [Part::Distance, Part::Answer, Part::Service] {
+            times.remove(part);
+        }
+        let all_ns = self.last_ns.saturating_sub(self.start_ns) as f64;
+        let mut left_ns = (all_ns - times.total()).max(0.0);
+        let served = if role == Role::Server { Part::Service } else { Part::Answer };
+        for (part, ns) in [(served, beyond.sum_ns), (Part::Distance, least_ns), (Part::Unexplained, most_ns - least_ns)]
+        {
+            let some = (ns as f64).min(left_ns);
+            times.add(part, some);
+            left_ns -= some;
+        }
+        *idle_ns = left_ns;
+        beyond
     }
 
     /// Names the times as the local end sees them.

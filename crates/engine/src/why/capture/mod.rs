@@ -4,14 +4,17 @@
 //! sender can often be told at either end or between them. The decision is the same as of live connections.
 
 mod conversation;
+mod flights;
+mod scale;
 mod sender;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 
 use self::conversation::Conversation;
-use super::{Counted, Evidence, Key, Part, Source, Target, Unseen};
+use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen};
 use crate::{
     abi,
     filter::Filter,
@@ -37,6 +40,8 @@ pub struct Replay {
     one_way: u64,
     /// Connections of which it lacks the handshake.
     began_before: u64,
+    /// Segments that it lacks.
+    missed: u64,
 }
 
 impl Replay {
@@ -53,6 +58,7 @@ impl Replay {
             span_ns: None,
             one_way: 0,
             began_before: 0,
+            missed: 0,
         }
     }
 
@@ -105,6 +111,8 @@ impl Replay {
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
         evidence.target = evidence.about(&Part::ALL).target;
+        let queueing_ns = evidence.queued.mean_ns().map(|ns| ns as u64);
+        evidence.layers = queueing_ns.map(|ns| Layers { queueing_ns: Some(ns), ..Layers::default() });
         evidence.unseen.push(Unseen {
             what: "programs, processors, disks, buffers of sockets and queues of devices: no capture has them".into(),
             remedy: format!("run `dwell why{}` at one of the hosts", evidence.target.port_of()),
@@ -122,6 +130,13 @@ impl Replay {
             evidence.unseen.push(Unseen {
                 what: format!("what one end of {} connections sent", self.one_way),
                 remedy: "capture where both directions pass, without a filter on the source".into(),
+            });
+        }
+        if self.missed > 0 {
+            evidence.unseen.push(Unseen {
+                what: format!("{} segments that were acknowledged, which the capture lacks", self.missed),
+                remedy: "capture with less load or a larger buffer (tcpdump -B 65536 -s 128), where all packets pass"
+                    .into(),
             });
         }
         if evidence.omitted > 0 {
@@ -150,6 +165,7 @@ impl Replay {
         let (figures, ends) = conversation.finish();
         self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
+        self.missed += figures.segments_missed;
         let key = Key { seen_from: Some(ends.src.address), ..Key::of(&ends, figures.role) };
         self.evidence.add_figures(&figures, key, Counted::Whole);
     }

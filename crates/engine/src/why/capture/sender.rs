@@ -6,7 +6,12 @@
 
 use std::collections::VecDeque;
 
-use super::super::{Part, Times, evidence::Silences};
+use super::{
+    super::{Part, Times, evidence::Silences},
+    flights::{Flights, Known, Limit},
+    scale::{Offer, Scales},
+    sequence::{distance, is_after},
+};
 use crate::rtt::native::Segment;
 
 /// Entries that are remembered of packets under way; older ones give no round trip.
@@ -47,6 +52,16 @@ pub(super) struct Sender {
     acked: Option<u32>,
     /// The sequence number after the last byte that the peer has room for, as far as the sender knows.
     edge: Option<u32>,
+    /// What the peer has last offered, as far as the sender knows, where the scale of its window is not known.
+    offer: Option<Offer>,
+    scales: Scales,
+    flights: Flights,
+    /// Flights that began after the one before had ended.
+    rested: u64,
+    /// Time in which data was in a queue before it passed here.
+    queued_ns: u64,
+    /// The sum of how long it was there, times that time.
+    in_queue: f64,
     pending: VecDeque<Ack>,
     sent: VecDeque<Sent>,
     holes: VecDeque<Hole>,
@@ -54,9 +69,13 @@ pub(super) struct Sender {
     recovery: Option<u32>,
     /// Acknowledgements since the last progress that report a gap.
     duplicates: u32,
+    /// Where the gap begins that the peer has reported last, unless it was sent again.
+    reported: Option<u32>,
     last_sent_ns: Option<u64>,
     last_small: bool,
     progress_ns: u64,
+    /// Whether something was sent again after a timeout since then.
+    is_sent_again: bool,
     /// When the data in flight began to be sent.
     flight_ns: u64,
     /// Times, but for those since the last progress.
@@ -80,11 +99,15 @@ pub(super) struct SenderFigures {
     pub(super) spurious: u64,
     /// Segments that were overtaken by later ones.
     pub(super) overtaken: u64,
+    /// Segments that were acknowledged and not captured.
+    pub(super) missed: u64,
     pub(super) timeouts: Silences,
     pub(super) held: Silences,
     pub(super) slow_starts: Silences,
     pub(super) busy_ns: u64,
     pub(super) closed_ns: u64,
+    /// Pauses of the application with earlier data under way.
+    pub(super) pauses: Silences,
     /// The longest time without any acknowledgement of data that was sent several times.
     pub(super) stalled_ns: u64,
 }
@@ -94,6 +117,8 @@ struct Ack {
     arrives_ns: u64,
     number: u32,
     edge: Option<u32>,
+    offer: Option<Offer>,
+    path: Path,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -116,12 +141,22 @@ struct Burst {
     start_ns: u64,
     first_bytes: u32,
     bytes: u32,
+    /// The most that was in flight before.
+    peak_before: u32,
     /// The time in transfer when it began.
     transfer_ns: f64,
 }
 
+/// From this share of the time of transfers on, data waited in a queue on its way to the place of the capture.
+const QUEUED: f64 = 0.3;
+
+/// More than one overtaken segment of so many.
+const OVERTAKEN: u64 = 200;
+/// A shorter queue is none.
+const QUEUE_NS: f64 = 10e6;
+
 /// The round trip of the whole path.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Path {
     pub(super) base_ns: u64,
     pub(super) current_ns: u64,
@@ -160,6 +195,11 @@ impl Sender {
         distance(edge, next) < self.least_room()
     }
 
+    /// Whether the segment that begins there was sent again.
+    fn is_resent(&self, seq: u32) -> bool {
+        self.sent.iter().find(|sent| is_after(sent.end, seq)).is_some_and(|sent| sent.again)
+    }
+
     /// Whether anything is under way, or would be if the peer had room.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight() > 0 || self.is_closed()
@@ -168,6 +208,15 @@ impl Sender {
     /// Whether it is busy with more than a message.
     pub(super) fn is_transferring(&self) -> bool {
         self.in_flight() > MESSAGE_SEGMENTS * self.mss() || self.recovery.is_some() || self.is_closed()
+    }
+
+    /// Whether more than a message has passed of which no acknowledgement has passed yet.
+    pub(super) fn has_many_under_way(&self) -> bool {
+        let acked = self.pending.back().map(|ack| ack.number).or(self.acked);
+        let (Some(next), Some(acked)) = (self.next, acked) else {
+            return false;
+        };
+        distance(next, acked) > MESSAGE_SEGMENTS * self.mss()
     }
 
     /// Returns when the next acknowledgement arrives.
@@ -182,6 +231,9 @@ impl Sender {
         if self.is_closed() {
             self.figures.closed_ns += time;
         }
+        if let (Some(offer), Some(next), None) = (self.offer, self.next, self.recovery) {
+            self.scales.spend(time, offer, next, self.least_room());
+        }
         if self.recovery.is_some() {
             self.since_progress.add(Part::Loss, time as f64);
         } else if self.is_closed() || (self.is_window_limited() && self.in_flight() > 0) {
@@ -191,6 +243,8 @@ impl Sender {
             self.since_progress.add(Part::Distance, (due_ns - from_ns) as f64);
             self.since_progress.add(Part::Answer, (to_ns - due_ns) as f64);
         } else {
+            let (flight, mss) = (self.in_flight(), self.mss());
+            self.flights.spend(from_ns, to_ns, flight, mss, path);
             let base = path.base_ns as f64 / path.current_ns.max(path.base_ns).max(1) as f64;
             self.since_progress.add(Part::Transfer, time as f64 * base);
             self.since_progress.add(Part::RemoteQueue, time as f64 * (1.0 - base));
@@ -202,9 +256,13 @@ impl Sender {
         while let Some(ack) = self.pending.front().copied().filter(|ack| ack.arrives_ns <= now_ns) {
             self.pending.pop_front();
             if self.acked.is_none_or(|acked| !is_after(acked, ack.number)) {
-                self.edge = ack.edge;
+                (self.edge, self.offer) = (ack.edge, ack.offer);
             }
             if self.acked.is_none_or(|acked| is_after(ack.number, acked)) {
+                if self.is_transferring() {
+                    let bytes = self.acked.map_or(0, |acked| distance(ack.number, acked));
+                    self.flights.acknowledge(ack.arrives_ns.min(now_ns), bytes, ack.path);
+                }
                 self.progress(ack.number, now_ns);
             }
         }
@@ -212,6 +270,7 @@ impl Sender {
 
     fn progress(&mut self, acked: u32, now_ns: u64) {
         self.settle_stall(now_ns);
+        self.is_sent_again = false;
         self.acked = Some(acked);
         self.duplicates = 0;
         self.progress_ns = now_ns;
@@ -220,17 +279,32 @@ impl Sender {
         self.times.plus(&spent);
         if self.recovery.is_some_and(|recovery| !is_after(recovery, acked)) {
             self.recovery = None;
+            self.flights.lose();
+        }
+        let mss = self.mss();
+        // The end of a connection takes a number too, and a keep-alive's byte is no data.
+        let missing = |bytes: u32| if bytes > 1 { u64::from(bytes.div_ceil(mss)) } else { 0 };
+        if let Some(next) = self.next {
+            // Data passed that was not captured.
+            self.figures.missed += missing(distance(acked, next));
         }
         if self.next.is_none_or(|next| is_after(acked, next)) {
-            // Data passed that was not captured.
             self.next = Some(acked);
         }
-        self.holes.retain(|hole| is_after(hole.to, acked));
+        let missed = &mut self.figures.missed;
+        self.holes.retain(|hole| {
+            let is_open = is_after(hole.to, acked);
+            *missed += if is_open { 0 } else { missing(distance(hole.to, hole.from)) };
+            is_open
+        });
+        if self.in_flight() == 0 {
+            self.flights.pause();
+        }
     }
 
     /// Data that was sent again without any answer stalled until now.
     pub(super) fn settle_stall(&mut self, now_ns: u64) {
-        if self.in_flight() > 0 && self.since_progress.get(Part::Timeout) > 0.0 {
+        if self.in_flight() > 0 && self.is_sent_again {
             let since = self.progress_ns.max(self.flight_ns);
             self.figures.stalled_ns = self.figures.stalled_ns.max(now_ns.saturating_sub(since));
         }
@@ -264,6 +338,7 @@ impl Sender {
             self.holes.push_back(Hole { from: next, to: segment.seq, seen_ns: now_ns });
         }
         self.settle_held(segment, own_reach_ns);
+        self.scales.send(end);
         self.next = Some(end);
         self.figures.bytes += u64::from(distance(end, next).min(bytes));
         self.last_small = bytes < self.mss();
@@ -278,7 +353,31 @@ impl Sender {
             }
         }
         self.last_sent_ns = Some(now_ns);
+        if self.is_transferring() && self.recovery.is_none() {
+            let flight = self.in_flight();
+            self.flights.send(now_ns, flight, path);
+        }
         true
+    }
+
+    /// Counts time in which data was in a queue before it passed here.
+    pub(super) fn queue(&mut self, ns: u64, of_silence_ns: u64, in_queue_ns: u64, into: Part) {
+        self.in_queue += ns as f64 * in_queue_ns as f64;
+        let mut left = ns.saturating_sub(of_silence_ns) as f64;
+        self.queued_ns += ns;
+        self.since_progress.add(into, of_silence_ns as f64);
+        for times in [&mut self.since_progress, &mut self.times] {
+            for part in [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer] {
+                let some = times.get(part).min(left);
+                times.shift(part, into, some);
+                left -= some;
+            }
+        }
+    }
+
+    /// Returns when data was last sent.
+    pub(super) fn last_sent_ns(&self) -> Option<u64> {
+        self.last_sent_ns
     }
 
     fn is_sending(&self) -> bool {
@@ -287,11 +386,15 @@ impl Sender {
 
     fn begin_flight(&mut self, now_ns: u64, path: Path) {
         self.flight_ns = now_ns;
+        self.rested += u64::from(self.last_sent_ns.is_some());
         let idle_ns = self.last_sent_ns.map(|last| now_ns.saturating_sub(last));
         if idle_ns.is_some_and(|idle| idle >= IDLE_NS.max(2 * path.base_ns)) {
             self.settle_burst(now_ns, path);
+            // TCP shrinks its window in such a pause.
+            self.flights.lose();
             let transfer_ns = self.times.get(Part::Transfer) + self.since_progress.get(Part::Transfer);
-            self.burst = Some(Burst { start_ns: now_ns, first_bytes: 0, bytes: 0, transfer_ns });
+            self.burst =
+                Some(Burst { start_ns: now_ns, first_bytes: 0, bytes: 0, peak_before: self.peak_bytes, transfer_ns });
         }
     }
 
@@ -306,12 +409,15 @@ impl Sender {
             }
         }
         self.figures.again += segments;
+        self.reported = None;
+        self.flights.lose();
         self.sent.iter_mut().filter(|sent| is_after(sent.end, segment.seq)).for_each(|sent| sent.again = true);
         let last = self.last_sent_ns.unwrap_or(now_ns).max(self.progress_ns);
         let silent_ns = now_ns.saturating_sub(last);
         let least = SHORTEST_TIMEOUT_NS.max(path.current_ns.max(path.base_ns) * 3 / 2);
         if silent_ns >= least && (self.duplicates == 0 || silent_ns >= RTO_NS) {
             self.figures.timeouts.add(silent_ns);
+            self.is_sent_again = true;
             // More in flight would have shown the loss sooner, had more of it arrived.
             let few = FEW_SEGMENTS * self.mss();
             let into = if self.in_flight() <= few { Part::Timeout } else { Part::Loss };
@@ -335,6 +441,7 @@ impl Sender {
         scale: Option<u8>,
         reach_ns: u64,
         peer_ns: u64,
+        path: Path,
     ) -> Option<u64> {
         let (now_ns, number) = (segment.time_ns, segment.ack);
         match segment.sack {
@@ -346,6 +453,14 @@ impl Sender {
             Some(_) => self.duplicates += 1,
             None => {}
         }
+        if self.reported.is_some_and(|gap| is_after(number, gap)) {
+            // It closed by itself: later packets had overtaken.
+            self.figures.overtaken += 1;
+            self.reported = None;
+        }
+        if segment.sack.is_some_and(|(_, right)| is_after(right, number)) && !self.is_resent(number) {
+            self.reported = Some(number);
+        }
         let mut round_trip = None;
         while let Some(sent) = self.sent.front().copied().filter(|sent| !is_after(sent.end, number)) {
             self.sent.pop_front();
@@ -356,6 +471,10 @@ impl Sender {
             (None, 0) => Some(number),
             (None, _) => None,
         };
+        let offer = (scale.is_none() && segment.window > 0).then_some((number, segment.window));
+        if let Some(offer) = offer {
+            self.scales.pass(offer);
+        }
         let is_whole = self.next == Some(number);
         if segment.payload_bytes == 0 && is_whole && self.last_small && round_trip.is_some() {
             let waited = round_trip.unwrap_or(0).saturating_sub(peer_ns);
@@ -369,7 +488,13 @@ impl Sender {
         }
         // Acknowledgements stay in order, though the estimate of the way becomes shorter.
         let after = self.pending.back().map_or(0, |ack| ack.arrives_ns);
-        self.pending.push_back(Ack { arrives_ns: now_ns.saturating_add(reach_ns).max(after), number, edge });
+        self.pending.push_back(Ack {
+            arrives_ns: now_ns.saturating_add(reach_ns).max(after),
+            number,
+            edge,
+            offer,
+            path,
+        });
         round_trip
     }
 
@@ -385,17 +510,15 @@ impl Sender {
         }
     }
 
-    /// Judges a burst after idleness: slow start, if each round trip carried more than the one before, and before the
-    /// idleness more was in flight than at its beginning.
+    /// Judges a burst after idleness: slow start, if later round trips carried more than the first, and before the idleness
+    /// far more was in flight than at its beginning. Linux halves its window for each timeout that the pause lasts.
     fn settle_burst(&mut self, now_ns: u64, path: Path) {
         let Some(burst) = self.burst.take() else {
             return;
         };
-        let mss = self.mss();
-        let grew = burst.first_bytes >= 3 * mss
-            && burst.first_bytes <= 16 * mss
-            && burst.bytes >= burst.first_bytes.saturating_mul(5) / 2
-            && self.peak_bytes >= burst.first_bytes.saturating_mul(3) / 2;
+        let grew = burst.first_bytes >= 3 * self.mss()
+            && u64::from(burst.first_bytes) * 3 < u64::from(burst.peak_before) * 2
+            && burst.bytes >= burst.first_bytes.saturating_mul(5) / 2;
         if !grew {
             return;
         }
@@ -408,20 +531,58 @@ impl Sender {
     }
 
     /// Ends the observation. Returns the times in which it was busy.
-    pub(super) fn finish(&mut self, now_ns: u64, path: Path) -> Times {
+    pub(super) fn finish(&mut self, now_ns: u64, path: Path, knows: Known) -> Times {
         self.settle_stall(now_ns);
         let spent = std::mem::take(&mut self.since_progress);
         self.times.plus(&spent);
         self.settle_burst(now_ns, path);
+        let mss = self.mss();
+        let is_flat = self.figures.again == 0 && self.flights.is_flat(mss);
+        if let Some(mut left) = self.scales.limited_ns(mss, is_flat) {
+            for part in [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer] {
+                let some = self.times.get(part).min(left);
+                self.times.shift(part, Part::ReceiverWindow, some);
+                left -= some;
+            }
+        }
+        let transfer = self.times.get(Part::Transfer);
+        let is_of_window = self.times.get(Part::ReceiverWindow) >= transfer;
+        let is_queued = self.queued_ns as f64 >= QUEUED * (transfer + self.times.get(Part::RemoteQueue));
+        let limit = match knows {
+            // Packets that overtake each other are acknowledged in bursts, which look like pauses.
+            _ if is_of_window || self.figures.overtaken * OVERTAKEN > self.figures.segments => Limit::Congestion,
+            _ if is_queued => Limit::Queue,
+            Known::Whole => self.flights.limit(true),
+            // Bursts may be of a queue.
+            Known::Way if self.queued_ns > 0 && self.flights.limit(true) == Limit::Application => Limit::Unknown,
+            Known::Way => self.flights.limit(self.rested > 0),
+            // An application that pauses loses nothing.
+            Known::Nothing if self.figures.again > 0 => Limit::Congestion,
+            Known::Nothing => Limit::Unknown,
+        };
+        if limit == Limit::Queue
+            && knows != Known::Whole
+            && is_queued
+            && self.in_queue < QUEUE_NS * self.queued_ns as f64
+        {
+            // It is longer by what the shortest way had of it.
+            let queue = self.times.get(Part::RemoteQueue);
+            self.times.shift(Part::RemoteQueue, Part::Unexplained, queue);
+        }
+        match limit {
+            Limit::Congestion => {}
+            Limit::SendBuffer => self.times.shift(Part::Transfer, Part::SendBuffer, transfer),
+            Limit::Application => {
+                self.times.shift(Part::Transfer, Part::Application, transfer);
+                let (count, sum_ns) = self.flights.pauses();
+                self.figures.pauses = Silences { count, sum_ns, longest_ns: 0 };
+            }
+            Limit::Queue if self.times.get(Part::LocalQueue) > self.times.get(Part::RemoteQueue) => {
+                self.times.shift(Part::Transfer, Part::LocalQueue, transfer);
+            }
+            Limit::Queue => self.times.shift(Part::Transfer, Part::RemoteQueue, transfer),
+            Limit::Unknown => self.times.shift(Part::Transfer, Part::Unexplained, transfer),
+        }
         self.times
     }
-}
-
-/// How far `later` is after `earlier` in the sequence; 0 if it is not.
-fn distance(later: u32, earlier: u32) -> u32 {
-    if is_after(later, earlier) { later.wrapping_sub(earlier) } else { 0 }
-}
-
-fn is_after(later: u32, earlier: u32) -> bool {
-    later.wrapping_sub(earlier) as i32 > 0
 }

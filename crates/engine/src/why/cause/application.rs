@@ -5,6 +5,8 @@ use super::*;
 
 /// Shorter pauses are the ordinary work between two writes.
 const MIN_PAUSE_NS: f64 = 1e6;
+/// Fewer may be chance.
+const MIN_PAUSES: u64 = 3;
 
 pub(super) const RULE: Rule = Rule {
     name: "slow-application",
@@ -23,5 +25,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("pauses", Some(Value::Count(evidence.pause.count)), "polls"),
     ];
     facts.extend(process_facts(evidence));
-    Assessment { share: paused, holds: paused >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_PAUSE_NS), facts }
+    let holds = paused >= MIN_SHARE
+        && reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
+        && evidence.pause.count >= least_count(evidence, MIN_PAUSES);
+    Assessment { share: paused, holds, facts }
 }

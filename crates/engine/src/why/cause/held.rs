@@ -24,7 +24,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("waits", Some(Value::Count(evidence.held.count)), "polls"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    let holds = held >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_WAIT_NS) && evidence.held.count >= MIN_WAITS;
+    let holds = held >= MIN_SHARE
+        && reaches_by_polls(evidence, mean, MIN_WAIT_NS)
+        && evidence.held.count >= least_count(evidence, MIN_WAITS);
     Assessment { share: held, holds, facts }
 }
 

@@ -21,7 +21,7 @@ mod stalled_peer;
 mod starved;
 mod timeout;
 
-use super::{Evidence, Fact, Part, Remedy, Value};
+use super::{Evidence, Fact, Part, Remedy, Source, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -191,6 +191,15 @@ fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) ->
     /// A wait that is this many times as long as the time between two polls is one.
     const INTERVALS: f64 = 2.0;
     reaches(wait_ns, least_ns.max(evidence.poll_interval_ns() * INTERVALS))
+}
+
+/// How often something must have happened while dwell looked: fewer may be chance. A capture may be of one request, and has
+/// all that this one waited for.
+fn least_count(evidence: &Evidence, while_looking: u64) -> u64 {
+    match evidence.source {
+        Source::Sockets => while_looking,
+        Source::Capture => 1,
+    }
 }
 
 fn fact(what: &'static str, value: Option<Value>, method: &'static str) -> Fact {

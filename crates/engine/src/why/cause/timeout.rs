@@ -26,8 +26,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    let holds =
-        waited >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_WAIT_NS) && evidence.timeouts.count >= MIN_TIMEOUTS;
+    let holds = waited >= MIN_SHARE
+        && reaches_by_polls(evidence, mean, MIN_WAIT_NS)
+        && evidence.timeouts.count >= least_count(evidence, MIN_TIMEOUTS);
     Assessment { share: waited, holds, facts }
 }
 

@@ -220,6 +220,20 @@ fn messages_now_and_then_are_no_transfer_that_pauses() {
 }
 
 #[test]
+fn a_pause_of_which_dwell_saw_the_end_alone_is_as_long_as_it_was() {
+    let mut first = Socket::new(Role::Client).reading;
+    (first.info.last_data_sent_ms, first.info.last_data_received_ms) = (170, 1_000_000);
+    let mut socket = Socket { reading: first, connection: Connection::new(Role::Client, &first) };
+    for _ in 0..10 {
+        socket.polls(30, |_| {});
+        socket.answer();
+        socket.polls(169, |_| {});
+    }
+    assert_eq!(socket.evidence().pause.count, 0, "200 ms between two messages keep nobody waiting");
+    assert_eq!(cause(&socket.evidence()), None);
+}
+
+#[test]
 fn the_last_frame_of_an_idle_connection_asks_for_nothing() {
     let ends_with = |bytes: u64| {
         let mut socket = Socket::new(Role::Client);

@@ -1,0 +1,129 @@
+//! What limits a transfer, where the packets show it.
+
+use super::*;
+
+/// The shape of a transfer: round trips in each of which some segments leave and are acknowledged.
+struct Transfer {
+    is_whole: bool,
+    window: u16,
+    /// Segments of each burst.
+    bursts: &'static [u32],
+    /// When bursts leave after the acknowledgement of the one before.
+    after_ns: u64,
+}
+
+impl Transfer {
+    fn verdict(&self) -> Verdict {
+        let mut wire = Wire::new();
+        if self.is_whole {
+            wire.handshake(50 * MS);
+        }
+        for _ in 0..8 {
+            for segments in self.bursts {
+                // Something is always under way: the last segments are acknowledged after the next ones have left.
+                for _ in 0..*segments {
+                    wire.data(10_000, End::Client, 1_000);
+                }
+                let left = 3_000;
+                wire.sent[0] -= left;
+                wire.packet(50 * MS, End::Server, wire.sent[1], "A", self.window, 0);
+                wire.sent[0] += left;
+                wire.now_ns += self.after_ns;
+            }
+        }
+        wire.verdict()
+    }
+}
+
+#[test]
+fn a_sender_that_fills_up_when_acknowledgements_make_room_has_a_small_buffer() {
+    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: 100_000 };
+    let verdict = transfer.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SmallSendBuffer), "{verdict:?}");
+    assert_eq!(verdict.certainty, Some(Certainty::Possible), "no packet shows a buffer");
+}
+
+#[test]
+fn a_sender_that_fills_up_when_it_likes_is_an_application_that_pauses() {
+    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: 23 * MS };
+    let verdict = transfer.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SlowApplication), "{verdict:?}");
+}
+
+#[test]
+fn without_the_handshake_a_window_that_is_always_filled_is_the_limit_whatever_its_scale() {
+    // 320 with a scale of 7 has room for 40 segments.
+    for verdict in [bulk(true, 320), bulk(false, 320)] {
+        assert_eq!(cause(&verdict), Some(Cause::ReceiverWindow), "{verdict:?}");
+    }
+}
+
+/// A transfer with 40 segments in flight at most.
+fn bulk(is_whole: bool, window: u16) -> Verdict {
+    Transfer { is_whole, window, bursts: &[37, 37, 37, 37], after_ns: 100_000 }.verdict()
+}
+
+#[test]
+fn without_the_handshake_a_window_that_is_larger_than_what_is_in_flight_tells_nothing() {
+    let verdict = bulk(false, 500);
+    assert_eq!(verdict.outcome, Outcome::NotEnough, "{verdict:?}");
+}
+
+#[test]
+fn what_waited_between_its_sender_and_the_capture_was_in_a_queue_of_the_sender() {
+    let mut wire = Wire::new();
+    wire.stamps = Some([(100, 900), (900, 100)]);
+    wire.handshake(4 * MS);
+    for round in 0..200 {
+        let now = round * 6;
+        // The client's data left TCP before the last four acknowledgements had come.
+        wire.stamps = Some([(100 + now, 900 + now.saturating_sub(24)), (900 + now, 100 + now)]);
+        for _ in 0..4 {
+            wire.data(10_000, End::Client, 1_000);
+        }
+        wire.ack(4 * MS, End::Server);
+        wire.now_ns += 2 * MS;
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::LocalQueue), "{verdict:?}");
+}
+
+#[test]
+fn a_window_that_was_halved_in_a_pause_grows_again() {
+    let mut wire = Wire::new();
+    wire.handshake(80 * MS);
+    for _ in 0..5 {
+        for segments in [30, 60, 120, 240] {
+            for _ in 0..segments {
+                wire.data(10_000, End::Client, 1_000);
+            }
+            wire.ack(80 * MS, End::Server);
+        }
+        wire.data(MS, End::Server, 100);
+        wire.ack(10_000, End::Client);
+        wire.now_ns += 1_500 * MS;
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SlowStart), "{verdict:?}");
+}
+
+#[test]
+fn gaps_that_close_without_being_sent_again_were_overtaken_beyond_the_capture() {
+    let mut wire = Wire::new();
+    wire.handshake(20 * MS);
+    for _ in 0..100 {
+        let first = wire.sent[0];
+        for _ in 0..8 {
+            wire.data(10_000, End::Client, 1_000);
+        }
+        let all = wire.sent[0];
+        // The second segment comes late: the peer reports those that it has beyond.
+        wire.sent[0] = first + 1_000;
+        wire.sack = Some((first + 2_000, all));
+        wire.ack(20 * MS, End::Server);
+        (wire.sent[0], wire.sack) = (all, None);
+        wire.ack(30 * MS, End::Server);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::Reordering), "{verdict:?}");
+}
