@@ -41,6 +41,15 @@ enum Side {
     Peer,
 }
 
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Local => Side::Peer,
+            Side::Peer => Side::Local,
+        }
+    }
+}
+
 /// The time of one connection, from polls in the order of their times.
 #[derive(Debug, Clone)]
 pub struct Connection {
@@ -49,8 +58,10 @@ pub struct Connection {
     meter: Meter,
     /// What was counted so far. The times are those of `figures`.
     figures: ConnectionFigures,
-    /// Who sent data last.
+    /// Who sent data last; the likelier side if nothing tells.
     speaker: Side,
+    /// Whether both have sent since the poll before, and nothing tells who did so last.
+    is_unsure: bool,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
     /// How long nothing had been sent when the first poll found that, as part of the first silence.
@@ -131,6 +142,7 @@ impl Connection {
             meter,
             figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
             speaker,
+            is_unsure: false,
             silence_ns: 0,
             silent_before_ns: u64::from(info.last_data_sent_ms.min(info.last_data_received_ms)) * 1_000_000,
             under_way: Times::default(),
@@ -159,21 +171,21 @@ impl Connection {
         let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
         let (wrote, got) = (written > 0, received > 0);
         if wrote || got {
-            let next = match (wrote, got) {
-                (true, false) => Side::Local,
-                (false, _) => Side::Peer,
-                // Both in one interval: they take turns.
-                (true, true) if self.speaker == Side::Local => Side::Peer,
-                (true, true) => Side::Local,
+            let alone = match (wrote, got) {
+                (true, true) => None,
+                (true, false) => Some(Side::Local),
+                (false, _) => Some(Side::Peer),
             };
-            self.break_silence(next);
+            // They take turns, unless it is known that they did not.
+            if let Some(next) = alone.filter(|_| self.is_unsure) {
+                self.speaker = next.other();
+            }
+            self.break_silence(alone.unwrap_or(self.speaker.other()));
             self.burst_bytes += written;
             self.follow_turns(written, received);
-            self.speaker = match (wrote, got) {
-                (true, false) => Side::Local,
-                (false, _) => Side::Peer,
-                (true, true) => self.last_of_both(&now.info),
-            };
+            let known = alone.or_else(|| self.last_of_both(&now.info));
+            self.is_unsure = known.is_none();
+            self.speaker = known.unwrap_or(self.speaker);
         }
         self.meter.observe(now);
         self.figures.polls += 1;
@@ -328,20 +340,19 @@ impl Connection {
     }
 
     /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
-    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart;
-    /// if they are not, each has spoken once, and who spoke last before has done so again.
-    fn last_of_both(&self, info: &TcpInfo) -> Side {
+    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
+    fn last_of_both(&self, info: &TcpInfo) -> Option<Side> {
         let before = &self.last.info;
         let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
         let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
             all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
         });
         match (info.last_data_sent_ms.cmp(&info.last_data_received_ms), pure) {
-            _ if info.unacked > 0 => Side::Local,
-            (_, Some(0)) => Side::Peer,
-            (std::cmp::Ordering::Less, _) => Side::Local,
-            (std::cmp::Ordering::Greater, _) => Side::Peer,
-            (std::cmp::Ordering::Equal, _) => self.speaker,
+            _ if info.unacked > 0 => Some(Side::Local),
+            (_, Some(0)) => Some(Side::Peer),
+            (std::cmp::Ordering::Less, _) => Some(Side::Local),
+            (std::cmp::Ordering::Greater, _) => Some(Side::Peer),
+            (std::cmp::Ordering::Equal, _) => None,
         }
     }
 

@@ -56,6 +56,25 @@ fn whoever_asks_again_between_two_polls_waits_for_the_service_though_no_time_tel
     assert_eq!(evidence.service.count, 20);
 }
 
+/// An answer that comes in two pieces, of which the second comes between the same two polls as the next request.
+#[test]
+fn a_client_waits_for_the_first_piece_of_an_answer_though_no_time_tells_who_spoke_last() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..20 {
+        socket.polls(59, |_| {});
+        socket.request();
+        socket.polls(39, |_| {});
+        socket.polls(1, |info| {
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+            info.segments_in = info.segments_in.map(|segments| segments + 2);
+            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
+        });
+    }
+    let evidence = socket.evidence();
+    assert!(evidence.times.get(Part::Answer) > 1_100.0 * MS, "{:?}", evidence.times);
+}
+
 #[test]
 fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
     let mut socket = Socket::new(Role::Client);
