@@ -61,14 +61,8 @@ impl Screen {
     ///
     /// If standard output is not a terminal.
     pub fn open(otherwise: &str) -> Result<Screen, Failure> {
-        let no_terminal = |why: &str| Failure::usage(anyhow!("cannot draw a screen: {why}; {otherwise}"));
-        if !stdout().is_terminal() {
-            return Err(no_terminal("standard output is not a terminal"));
-        }
-        // Keys come from there where standard input is something else.
-        if !stdin().is_terminal() && std::fs::File::open("/dev/tty").is_err() {
-            return Err(no_terminal("there is no terminal to read keys from"));
-        }
+        Screen::check(otherwise)?;
+        let no_terminal = |why: &str| no_terminal(why, otherwise);
         restore_on_panic();
         // From here on, dropping it restores.
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER_BYTES, stdout()));
@@ -81,6 +75,22 @@ impl Screen {
                 Err(no_terminal(&error.to_string()))
             }
         }
+    }
+
+    /// Checks whether there is a terminal to take.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Screen::open).
+    pub fn check(otherwise: &str) -> Result<(), Failure> {
+        if !stdout().is_terminal() {
+            return Err(no_terminal("standard output is not a terminal", otherwise));
+        }
+        // Keys come from there where standard input is something else.
+        if !stdin().is_terminal() && std::fs::File::open("/dev/tty").is_err() {
+            return Err(no_terminal("there is no terminal to read keys from", otherwise));
+        }
+        Ok(())
     }
 
     /// Draws one picture. Only what has changed is sent to the terminal.
@@ -103,6 +113,10 @@ impl Screen {
             Err(RecvTimeoutError::Disconnected) => Input::Closed,
         }
     }
+}
+
+fn no_terminal(why: &str, otherwise: &str) -> Failure {
+    Failure::usage(anyhow!("cannot draw a screen: {why}; {otherwise}"))
 }
 
 /// Reads what happens at the terminal in a thread of its own: crossterm 0.29 never returns from reading a terminal that is

@@ -1,6 +1,7 @@
 //! `dwell top` on connections of this test: in a terminal (tmux), and as one table.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -21,6 +22,9 @@ use crate::{
     records::objects,
     support::{DWELL, dwell},
 };
+
+/// Round trips and requests over a line of two links.
+const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/line.pcap.gz");
 
 /// Connections of which one has small requests, and one sends as much as it can. They end with the test.
 struct Traffic {
@@ -147,11 +151,82 @@ fn a_table_for_scripts_has_the_processes_and_figures_of_connections() {
     assert!(run.stdout.contains("3 rows not shown"), "{run}");
 }
 
+/// Means in nanoseconds of what lines say by flow and by another key.
+fn means(values: impl Iterator<Item = (String, String, u64)>) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut sums = BTreeMap::<String, BTreeMap<String, (u64, u64)>>::new();
+    for (flow, key, ns) in values {
+        let sum = sums.entry(flow).or_default().entry(key).or_default();
+        *sum = (sum.0 + ns, sum.1 + 1);
+    }
+    let mean = |(key, (sum, count))| (key, sum / count);
+    sums.into_iter().map(|(flow, keys)| (flow, keys.into_iter().map(mean).collect())).collect()
+}
+
+#[test]
+fn a_capture_has_of_each_flow_what_rtt_and_response_say_of_it() {
+    let lines = |verb: &str| {
+        let run = dwell(&[verb, "-r", CAPTURE, "--format", "jsonl"]);
+        assert_eq!(run.status, Some(0), "{run}");
+        objects(&run.stdout)
+    };
+    let id = |line: &Value| line["flow"]["id"].as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let samples = lines("rtt").into_iter().filter(|line| line["type"] == "rtt.sample");
+    let trips = means(samples.map(|line| (id(&line), text(&line["flow"]["dst"]), line["rtt_ns"].as_u64().unwrap())));
+    let epochs = lines("response").into_iter().filter(|line| line["latency"]["valid"] == true);
+    let responses = means(epochs.map(|line| (id(&line), String::new(), line["latency"]["mean_ns"].as_u64().unwrap())));
+    let run = dwell(&["top", "-r", CAPTURE, "--once", "--format", "jsonl"]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    let rows: Vec<_> = objects(&run.stdout).into_iter().filter(|line| line["type"] == "top.row").collect();
+    assert!(rows.len() >= 50 && rows.len() == trips.len(), "{} rows of {} flows", rows.len(), trips.len());
+    for row in &rows {
+        // To one side and back, and to the other.
+        let trip: u64 = trips[&id(row)].values().sum();
+        assert_eq!(row["rtt_ns"], trip, "{row}");
+        let response = responses.get(&id(row)).map(|one| one[""]);
+        assert_eq!(row["response_ns"].as_u64(), response, "{row}");
+        assert_eq!((&row["host"], &row["pid"]), (&Value::Null, &Value::Null), "{row}");
+    }
+    assert!(rows.iter().any(|row| row["response_ns"].is_u64()) && rows.iter().any(|row| row["rate_bps"] != 0));
+    // Played in intervals, only what was there in the last is known.
+    let run = dwell(&["top", "-r", CAPTURE, "--once", "--interval", "1s", "--format", "jsonl"]);
+    let played: Vec<_> = objects(&run.stdout).into_iter().filter(|line| line["type"] == "top.row").collect();
+    assert!(played.iter().any(|row| row["rtt_ns"].is_null() && row["last_rtt_ns"].is_u64()), "{run}");
+    let missing = dwell(&["top", "-r", "/nonexistent.pcap", "--once"]);
+    assert!(missing.status == Some(2) && missing.stderr.contains("/nonexistent.pcap"), "{missing}");
+}
+
+#[test]
+fn the_flows_of_a_capture_are_on_the_screen_with_the_same_keys() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let terminal = Terminal::start(80, 24, &format!("{DWELL} top -r {CAPTURE}"));
+    let screen = terminal.shows("55 flows");
+    assert!(screen.contains("dwell top  capture") && screen.contains("▼RTT"), "{screen}");
+    terminal.keys(&["2"]);
+    terminal.shows("PEER");
+    terminal.keys(&["1", "f", ":53", "Enter"]);
+    terminal.wait("a filter", |screen| screen.contains("of :53") && !screen.contains("55 flows"));
+    terminal.keys(&["2"]);
+    terminal.wait("its peer", |screen| screen.contains("10.77.4.2") && !screen.contains("10.77.1.1"));
+    terminal.keys(&["f", "BSpace", "BSpace", "BSpace", "Enter", "1"]);
+    terminal.shows("55 flows");
+    terminal.tmux(&["resize-window", "-x", "40", "-y", "24"]);
+    terminal.wait("a narrow screen", |screen| screen.contains("▼RTT") && !screen.contains("TREND"));
+    terminal.keys(&["Enter"]);
+    terminal.shows("In a capture");
+    terminal.keys(&["q"]);
+    terminal.shows("status=0");
+}
+
 #[test]
 fn without_a_terminal_it_names_the_option_for_scripts() {
-    let run = dwell(&["top"]);
-    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
-    assert!(run.stderr.contains("--once"), "{run}");
+    for arguments in [&["top"][..], &["top", "-r", CAPTURE]] {
+        let run = dwell(arguments);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
+        assert!(run.stderr.contains("--once"), "{run}");
+    }
 }
 
 #[test]

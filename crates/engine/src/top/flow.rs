@@ -146,11 +146,11 @@ impl Flow {
         self.past = other.past.clone();
     }
 
-    /// Ends an interval of `length_ns`.
-    pub(super) fn end_interval(&mut self, length_ns: u64) {
+    /// Ends an interval of `length_ns`. In a capture, all bytes of a flow that is new belong to it.
+    pub(super) fn end_interval(&mut self, length_ns: u64, is_capture: bool) {
         self.figures = match self.now.take() {
             Some((counts, silence_ns, rtt_ns)) => self.by_socket(counts, silence_ns, rtt_ns),
-            None => self.by_packets(length_ns),
+            None => self.by_packets(length_ns, is_capture),
         };
         self.figures.response_ns = std::mem::take(&mut self.response).get();
         let packets = std::mem::take(&mut self.packets);
@@ -189,7 +189,7 @@ impl Flow {
     }
 
     /// Round trips of both sides add up to that from end to end.
-    fn by_packets(&self, length_ns: u64) -> Figures {
+    fn by_packets(&self, length_ns: u64, is_capture: bool) -> Figures {
         let packets = &self.packets;
         if packets.samples == 0 {
             return Figures::default();
@@ -200,7 +200,7 @@ impl Flow {
             rtt_ns: there.map_or(here, |there| Some(there.saturating_add(here.unwrap_or(0)))),
             segments_sent: Some(packets.sent),
             retransmissions: Some(packets.again),
-            rate_bps: before.map(|before| bps(bytes.saturating_sub(before), length_ns)),
+            rate_bps: before.or(is_capture.then_some(0)).map(|before| bps(bytes.saturating_sub(before), length_ns)),
             ..Figures::default()
         }
     }

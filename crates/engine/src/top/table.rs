@@ -21,6 +21,9 @@ pub struct Settings {
     pub max_flows: usize,
     /// Time without a packet after which a flow without a socket is forgotten.
     pub idle_ns: u64,
+    /// Whether the packets of a flow were counted from the beginning when it comes into the table, as in a capture: then the
+    /// rate of its first interval is known.
+    pub is_capture: bool,
     /// Prefix length of IPv4 groups.
     pub prefix4: u8,
     /// Prefix length of IPv6 groups.
@@ -121,9 +124,16 @@ impl Table {
         let length_ns = now_ns.saturating_sub(last_ns.unwrap_or(now_ns));
         let idle_since_ns = now_ns.saturating_sub(self.settings.idle_ns);
         self.flows.retain(|_, flow| if flow.has_socket() { flow.is_polled() } else { flow.seen_ns >= idle_since_ns });
+        self.flows.values_mut().for_each(|flow| flow.end_interval(length_ns, self.settings.is_capture));
+        self.regroup();
+        self.groups.values_mut().for_each(|group| group.past.push(&group.figures));
+        self.omitted = (0, self.omitted.0);
+    }
+
+    /// Groups the flows that are there, with their figures of the last interval.
+    pub fn regroup(&mut self) {
         self.groups.values_mut().for_each(|group| (group.flows, group.sums) = (0, Sums::default()));
-        for (key, flow) in &mut self.flows {
-            flow.end_interval(length_ns);
+        for (key, flow) in &self.flows {
             let peer = key.ends.dst.address;
             let bits = if peer.is_ipv4() { self.settings.prefix4 } else { self.settings.prefix6 };
             let prefix = Prefix::of(peer, bits);
@@ -134,11 +144,7 @@ impl Table {
             }
         }
         self.groups.retain(|_, group| group.flows > 0);
-        for group in self.groups.values_mut() {
-            group.figures = group.sums.figures();
-            group.past.push(&group.figures);
-        }
-        self.omitted = (0, self.omitted.0);
+        self.groups.values_mut().for_each(|group| group.figures = group.sums.figures());
     }
 
     /// Returns the rows of a view, the worst first by a metric; rows for which it is unknown are last.

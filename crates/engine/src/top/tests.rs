@@ -7,7 +7,8 @@ use crate::{
 };
 
 const SECOND: u64 = 1_000_000_000;
-const SETTINGS: Settings = Settings { max_flows: 100, idle_ns: 5 * SECOND, prefix4: 24, prefix6: 48 };
+const SETTINGS: Settings =
+    Settings { max_flows: 100, idle_ns: 5 * SECOND, is_capture: false, prefix4: 24, prefix6: 48 };
 
 fn end(address: &str, port: u16) -> Endpoint {
     Endpoint { address: address.parse().unwrap(), port }
@@ -195,6 +196,22 @@ fn a_flow_of_others_has_the_round_trips_of_both_sides_and_is_forgotten_when_idle
     assert_eq!(figures(&table, &key), Figures::default());
     table.end_interval(8 * SECOND);
     assert_eq!(table.flows(), 0);
+}
+
+#[test]
+fn a_flow_of_a_capture_has_a_rate_in_its_first_interval_and_groups_follow_what_is_retained() {
+    let (client, server) = (end("10.0.0.1", 40_000), end("10.0.1.1", 80));
+    for (is_capture, rate) in [(false, None), (true, Some(8_000_000))] {
+        let mut table = Table::new(Settings { is_capture, ..SETTINGS });
+        table.end_interval(SECOND);
+        table.sample(&sample(client, server, 2 * SECOND, 20_000_000, 1_000_000));
+        table.sample(&sample(end("10.0.0.2", 1), server, 2 * SECOND, 20_000_000, 0));
+        table.end_interval(2 * SECOND);
+        assert_eq!(figures(&table, &tcp(Ends { src: client, dst: server })).rate_bps, rate);
+        table.retain(|flow| flow.ends.src == client);
+        table.regroup();
+        assert_eq!(table.rows(View::Peers, Metric::Rtt).iter().map(|row| row.flows).collect::<Vec<_>>(), [1]);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc};
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::{Answers, EndNames},
+    observe::Observation,
 };
 
 use self::{hosts::Hosts, owners::Owners, services::Services, tap::Tap};
@@ -28,7 +29,7 @@ const MAX_FILE_BYTES: u64 = 8 << 20;
 const MAX_NAMES: usize = 65_536;
 
 /// Names that files of this host have.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Files {
     hosts: Hosts,
     services: Services,
@@ -78,9 +79,20 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// Reads /etc/hosts and /etc/services, and from now on answers of DNS where that is allowed.
-    pub fn load() -> Names {
-        Names { files: Files::load(), owners: Owners::default(), answers: Answers::default(), tap: Tap::open().ok() }
+    /// Reads /etc/hosts and /etc/services, and with `listens` from now on answers of DNS where that is allowed.
+    pub fn load(listens: bool) -> Names {
+        let tap = listens.then(Tap::open).and_then(Result::ok);
+        Names { files: Files::load(), owners: Owners::default(), answers: Answers::default(), tap }
+    }
+
+    /// Has no names but those that [`observe`](Self::observe) learns.
+    pub fn of_capture() -> Names {
+        Names { files: Files::default(), owners: Owners::default(), answers: Answers::default(), tap: None }
+    }
+
+    /// Learns from a packet, which may be an answer of DNS.
+    pub fn observe(&mut self, packet: &Observation<'_>) {
+        self.answers.observe(packet);
     }
 
     /// Begins an interval in which [`pid`](Self::pid) is asked about the sockets that are there.

@@ -172,7 +172,11 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
         }
     }
     if app.rows.is_empty() && height > 0 {
-        canvas.write(0, ABOVE, "No TCP connections; those of other network namespaces are seen from there.", DIM);
+        let why = match shown.is_live {
+            true => "No TCP connections; those of other network namespaces are seen from there.",
+            false => "No flow of the capture has a round trip or a response.",
+        };
+        canvas.write(0, ABOVE, why, DIM);
     }
 }
 

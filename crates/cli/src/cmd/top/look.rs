@@ -36,12 +36,12 @@ impl Look {
 
     /// Returns what was said so far, or why nothing can be. Asks at the first call, if the row is `live`.
     pub fn text(&mut self, live: bool) -> String {
+        if !live {
+            return "In a capture no socket says why it waits: see dwell why -r FILE.".into();
+        }
         let Some(target) = &self.target else {
             return "Choose a flow, a peer or a process to ask why it is slow.".into();
         };
-        if !live {
-            return "In a capture there are no sockets to ask why they wait.".into();
-        }
         if self.child.is_none() {
             match start(target, &self.said) {
                 Ok(child) => self.child = Some(child),

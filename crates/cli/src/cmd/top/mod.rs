@@ -7,22 +7,28 @@ mod draw;
 mod label;
 mod look;
 mod print;
+mod replay;
 mod shown;
 mod sources;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
-use dwell_engine::top::{Metric, Settings, View};
+use dwell_engine::{
+    filter::Filter,
+    top::{Metric, Settings, View},
+};
 
 use self::{
     app::{Action, App},
     print::Format,
+    shown::Shown,
     sources::Sources,
 };
 use crate::{
@@ -30,7 +36,7 @@ use crate::{
     exit::{Exit, Failure},
     names::NamesArgs,
     screen::{Input, Screen},
-    source::filter,
+    source,
     stop::Stop,
 };
 
@@ -46,11 +52,16 @@ Examples:
   dwell top --view peers --sort rate    who moves the most
   dwell top -f 10.0.0.0/8 -f '!:22'     some of them
   dwell top --once --format jsonl       one table, for scripts
+  dwell top -r capture.pcapng           the flows of a capture
   dwell top --once --view processes --sort send-buffer --top 5
 
 More: docs/guide/top.md in the source.")]
 #[group(skip)]
 pub struct Args {
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe. Its flows are shown as they are at its end
+    #[arg(short, long, value_name = "FILE", conflicts_with = "duration")]
+    read: Option<PathBuf>,
+
     /// What a row stands for
     #[arg(long, value_enum, value_name = "VIEW", default_value_t = ViewName::Flows)]
     view: ViewName,
@@ -69,9 +80,9 @@ pub struct Args {
     #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     filter: Vec<String>,
 
-    /// Length of an interval, after which the screen is drawn again
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
-    interval: Duration,
+    /// Length of an interval, after which the screen is drawn again [default: 1s, and with --read the whole capture]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    interval: Option<Duration>,
 
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
@@ -122,8 +133,12 @@ enum MetricName {
     Rate,
 }
 
+/// What to do without a terminal.
+const TO_SCRIPTS: &str = "print one table with --once";
 /// The time until the first figures are shown, if an interval is longer.
 const FIRST: Duration = Duration::from_millis(500);
+/// The length of an interval.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time between two checks whether to end.
 const TURN: Duration = Duration::from_millis(200);
 /// Time without a packet after which a flow without a socket is forgotten.
@@ -140,39 +155,66 @@ impl Args {
 
     fn settings(&self) -> Settings {
         let max_flows = self.max_flows as usize;
-        Settings { max_flows, idle_ns: IDLE_NS, prefix4: self.prefix4, prefix6: self.prefix6 }
+        let (prefix4, prefix6, is_capture) = (self.prefix4, self.prefix6, self.read.is_some());
+        // Of an interval that is the whole capture, no flow is forgotten.
+        let idle_ns = if is_capture && self.interval.is_none() { u64::MAX } else { IDLE_NS };
+        Settings { max_flows, idle_ns, is_capture, prefix4, prefix6 }
     }
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let filter = filter(&args.filter, args.port)?;
+    let filter = source::filter(&args.filter, args.port)?;
     let stop = Stop::listen(args.duration)?;
+    if let Some(path) = &args.read {
+        return of_capture(args, path, &filter, &stop);
+    }
     if args.once {
         return once(args, Sources::open(args.settings(), filter, args.names.are_shown())?, &stop);
     }
     // A wrong terminal is known before anything is attached.
-    let mut screen = Screen::open("print one table with --once")?;
+    let mut screen = Screen::open(TO_SCRIPTS)?;
     let mut sources = Sources::open(args.settings(), filter, args.names.are_shown())?;
     watch(args, &mut screen, &mut sources, &stop)
+}
+
+/// Shows the flows of a capture, once it was read.
+fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<Exit, Failure> {
+    if args.once {
+        let (shown, exit) = replay::read(args, path, filter, stop)?;
+        print(args, &shown)?;
+        return exit;
+    }
+    // A wrong terminal is known before anything is read.
+    Screen::check(TO_SCRIPTS)?;
+    let (shown, exit) = replay::read(args, path, filter, stop)?;
+    let mut screen = Screen::open(TO_SCRIPTS)?;
+    watch(args, &mut screen, &mut Sources::of_capture(shown), stop)?;
+    drop(screen);
+    exit
+}
+
+fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
+    let limit = args.top.map_or(usize::MAX, |top| top as usize);
+    print::once(shown, args.view(), args.metric(), limit, args.format)
 }
 
 /// Prints the table of one interval.
 fn once(args: &Args, mut sources: Sources, stop: &Stop) -> Result<Exit, Failure> {
     sources.end_interval()?;
-    let end = Instant::now() + args.interval;
+    let end = Instant::now() + args.interval.unwrap_or(INTERVAL);
     while Instant::now() < end && !stop.is_asked() {
         thread::sleep(TURN.min(end.saturating_duration_since(Instant::now())));
     }
     sources.end_interval()?;
-    let limit = args.top.map_or(usize::MAX, |top| top as usize);
-    print::once(&sources.shown, args.view(), args.metric(), limit, args.format)
+    print(args, &sources.shown)
 }
 
 fn watch(args: &Args, screen: &mut Screen, sources: &mut Sources, stop: &Stop) -> Result<Exit, Failure> {
     let mut app = App::new(args.view(), args.metric());
     sources.end_interval()?;
-    let mut next = Instant::now() + FIRST.min(args.interval);
+    let interval = args.interval.unwrap_or(INTERVAL);
+    let mut next = Instant::now() + FIRST.min(interval);
     app.update(&sources.shown);
     while !stop.is_asked() {
         screen.draw(|frame| draw::page(&mut app, &sources.shown, frame))?;
@@ -194,7 +236,7 @@ fn watch(args: &Args, screen: &mut Screen, sources: &mut Sources, stop: &Stop) -
             Action::ToggleNames => sources.shown.toggle_names(),
         }
         if Instant::now() >= next {
-            next = Instant::now() + args.interval;
+            next = Instant::now() + interval;
             if !app.is_frozen {
                 sources.end_interval()?;
                 app.update(&sources.shown);

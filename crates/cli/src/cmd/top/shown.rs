@@ -23,6 +23,8 @@ pub struct Shown {
     pub interval: (u64, u64),
     shows_names: bool,
     filter_text: String,
+    /// All flows of a capture, whatever filter was typed.
+    capture: Option<Table>,
 }
 
 impl Shown {
@@ -30,13 +32,14 @@ impl Shown {
     pub fn new(settings: Settings, filter: Filter, shows_names: bool, source: Source) -> Shown {
         Shown {
             table: Table::new(settings),
-            names: Names::load(),
+            names: if source.host.is_some() { Names::load(shows_names) } else { Names::of_capture() },
             filters: [filter, Filter::default()],
             is_live: source.host.is_some(),
             source,
             interval: (0, 0),
             shows_names,
             filter_text: String::new(),
+            capture: None,
         }
     }
 
@@ -53,6 +56,11 @@ impl Shown {
         self.interval = (now_ns, length_ns);
     }
 
+    /// Keeps the flows as they are, at the end of a capture.
+    pub fn end_capture(&mut self) {
+        self.capture = Some(self.table.clone());
+    }
+
     /// Shows only flows of a filter as on the command line, in addition to that one, or all of those if it is empty.
     ///
     /// # Errors
@@ -64,7 +72,11 @@ impl Shown {
         self.filters[1] = Filter::parse(rules).map_err(|error| error.to_string())?;
         text.clone_into(&mut self.filter_text);
         let filter = &self.filters[1];
+        if let Some(all) = &self.capture {
+            self.table = all.clone();
+        }
         self.table.retain(|flow| filter.admits(&flow.ends.src, &flow.ends.dst, flow.protocol));
+        self.table.regroup();
         Ok(())
     }
 

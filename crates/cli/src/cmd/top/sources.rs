@@ -1,4 +1,4 @@
-//! Where flows come from: the sockets of this host.
+//! Where flows come from: the sockets of this host, or a capture.
 
 use dwell_engine::{
     filter::Filter,
@@ -21,7 +21,8 @@ const TCP: Protocol = Protocol(6);
 
 /// Sources of flows, and what they have shown.
 pub struct Sources {
-    census: Census,
+    /// `None` where nothing changes any more.
+    census: Option<Census>,
     pub shown: Shown,
 }
 
@@ -29,17 +30,24 @@ impl Sources {
     /// Opens the sources. Nothing is attached to the kernel.
     pub fn open(settings: Settings, filter: Filter, shows_names: bool) -> Result<Sources, Failure> {
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
-        let census = Census::open().map_err(host_cannot)?;
+        let census = Some(Census::open().map_err(host_cannot)?);
         let mut sources = Sources { census, shown: Shown::new(settings, filter, shows_names, source) };
         sources.find_processes()?;
         Ok(sources)
     }
 
+    /// Shows the flows of a capture that was read.
+    pub fn of_capture(shown: Shown) -> Sources {
+        Sources { census: None, shown }
+    }
+
     /// Finds the processes of the connections that are there.
     fn find_processes(&mut self) -> Result<(), Failure> {
-        let names = &mut self.shown.names;
+        let (Some(census), names) = (&mut self.census, &mut self.shown.names) else {
+            return Ok(());
+        };
         names.begin_interval();
-        self.census
+        census
             .poll(|polled| {
                 let _ = names.pid(polled.inode);
             })
@@ -50,10 +58,12 @@ impl Sources {
 
     /// Polls everything, and ends the interval.
     pub fn end_interval(&mut self) -> Result<(), Failure> {
-        let shown = &mut self.shown;
+        let (Some(census), shown) = (&mut self.census, &mut self.shown) else {
+            return Ok(());
+        };
         shown.source.clock = clock();
         shown.names.begin_interval();
-        self.census
+        census
             .poll(|polled| {
                 if shown.admits(&polled.ends, TCP) {
                     shown.table.socket(&SocketReading {

@@ -21,7 +21,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The second interval of four connections.
 fn shown() -> Shown {
-    let settings = Settings { max_flows: 100, idle_ns: SECOND, prefix4: 24, prefix6: 48 };
+    let settings = Settings { max_flows: 100, idle_ns: SECOND, is_capture: false, prefix4: 24, prefix6: 48 };
     let clock = Clock::with_offset(1_795_237_800_000_000_000);
     let source = Source { clock, host: Some("web1".into()), ..Source::default() };
     let mut shown = Shown::new(settings, Filter::default(), false, source);

@@ -1,0 +1,104 @@
+//! The flows of a capture.
+
+use std::path::Path;
+
+use dwell_engine::{
+    filter::Filter,
+    measure::Event,
+    observe::Observation,
+    replay::Intervals,
+    response::{self, Record, estimate},
+    rtt,
+    top::Table,
+};
+use dwell_records::Source;
+
+use super::{Args, shown::Shown};
+use crate::{
+    args::nanos,
+    exit::{Exit, Failure},
+    source::{Capture, NoInput, interrupted},
+    stop::Stop,
+};
+
+/// Reads a capture to its end, or until a signal arrives. Returns its flows, and the exit status of the run.
+pub fn read(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<(Shown, Result<Exit, Failure>), Failure> {
+    let mut shown = Shown::new(args.settings(), filter.clone(), args.names.are_shown(), Source::default());
+    let mut replay = Replay::new(args, filter);
+    let mut capture = match Capture::open(path, stop, || true) {
+        Ok(capture) => capture,
+        Err(NoInput::Failed(error)) => return Err(error.into()),
+        Err(NoInput::Stopped) => return Err(interrupted(path, 0)),
+    };
+    let read = capture.read(
+        stop,
+        |_| (),
+        |packet| {
+            replay.observe(packet, &mut shown);
+            true
+        },
+    );
+    replay.finish(&mut shown);
+    let exit = capture.verdict(read, &replay.rtt.counters());
+    Ok((shown, exit))
+}
+
+struct Replay {
+    rtt: rtt::Tracker,
+    response: response::Tracker,
+    config: response::Config,
+    /// `None` where the whole capture is one interval.
+    intervals: Option<Intervals>,
+    last_ns: Option<u64>,
+}
+
+impl Replay {
+    fn new(args: &Args, filter: &Filter) -> Replay {
+        let rtt =
+            rtt::Config { tcp_auto: true, filter: filter.clone(), max_flows: args.max_flows, ..rtt::Config::default() };
+        let watch = response::Watch { filter: filter.clone(), max_flows: args.max_flows, ..response::Watch::default() };
+        Replay {
+            rtt: rtt::Tracker::new(&rtt),
+            response: response::Tracker::new(&watch),
+            config: watch.config,
+            intervals: args.interval.map(|interval| Intervals::new(nanos(interval))),
+            last_ns: None,
+        }
+    }
+
+    fn observe(&mut self, packet: &Observation<'_>, shown: &mut Shown) {
+        let now_ns = packet.time_ns;
+        if self.last_ns.is_none() {
+            shown.end_interval(now_ns);
+        }
+        self.last_ns = self.last_ns.max(Some(now_ns));
+        if let Some(end_ns) = self.intervals.as_mut().and_then(|intervals| intervals.advance(now_ns)) {
+            shown.end_interval(end_ns);
+        }
+        shown.names.observe(packet);
+        let (table, config) = (&mut shown.table, &self.config);
+        self.response.sweep(now_ns, |record| respond(&record, config, now_ns, table));
+        self.response.observe(packet, |record| respond(&record, config, now_ns, table));
+        self.rtt.observe(packet, |event| {
+            if let Event::Sample(sample) = event {
+                table.sample(&sample);
+            }
+        });
+    }
+
+    fn finish(&mut self, shown: &mut Shown) {
+        if let Some(last_ns) = self.last_ns {
+            self.response.finish(last_ns, |record| respond(&record, &self.config, last_ns, &mut shown.table));
+            shown.end_interval(last_ns);
+        }
+        shown.end_capture();
+    }
+}
+
+/// Adds the estimate of an epoch, if there is one to be believed of a flow that ports tell apart.
+fn respond(record: &Record, config: &response::Config, now_ns: u64, table: &mut Table) {
+    let estimate = estimate(config, &record.epoch);
+    if let (Some(ns), true, true) = (estimate.response_ns, estimate.is_valid(), record.key.has_ports()) {
+        table.response(now_ns, record.src, record.dst, record.protocol, ns);
+    }
+}
