@@ -104,12 +104,13 @@ struct dwell_gap_state {
 #define DWELL_FLOW_LOWER 16384 /* one packet of the epoch was smaller than `least` */
 
 /* Flags of dwell_turn_state. */
-#define DWELL_TURN_SYN 1       /* the last packet was the connection's only SYN */
-#define DWELL_TURN_BEGUN 2     /* the connection's first answer has not come yet */
-#define DWELL_TURN_WINDOW 4    /* the first burst may have opened a window that is kept full */
-#define DWELL_TURN_AGED 8      /* the last answer was counted before a request followed it */
-#define DWELL_TURN_REOPENED 16 /* such an answer went on, in this epoch */
-#define DWELL_TURN_SHARED 32   /* streams or messages share the connection: HTTP/2, WebSocket */
+#define DWELL_TURN_SYN 1          /* the last packet was the connection's only SYN */
+#define DWELL_TURN_BEGUN 2        /* the connection's first answer has not come yet */
+#define DWELL_TURN_WINDOW 4       /* a burst may have opened a window that is kept full */
+#define DWELL_TURN_WINDOWED 16384 /* until a pause in this epoch it had */
+#define DWELL_TURN_AGED 8         /* the last answer was counted before a request followed it */
+#define DWELL_TURN_REOPENED 16    /* such an answer went on, in this epoch */
+#define DWELL_TURN_SHARED 32      /* streams or messages share the connection: HTTP/2, WebSocket */
 /* of the turn */
 #define DWELL_TURN_ALIKE 64    /* the packets of the request are of like size */
 #define DWELL_TURN_UNSURE 128  /* the newest ACK may have been delayed, and the server's clock is unknown */
@@ -145,7 +146,7 @@ struct dwell_turn_state {
 	__u32 round_trip;             /* of the handshake, lowered by answers that come sooner; 0: unknown */
 	__u32 usual;                  /* running mean of latencies */
 	__u32 usual_bytes;            /* running mean of answers */
-	__u32 window_bytes;           /* what came of the first burst before another request */
+	__u32 window_bytes;           /* for each request of a burst, what came before the next one */
 	__u32 first_tick, first_echo; /* from which the server's tick is measured */
 	__u32 base_tick, base_echo;   /* the ACK that came soonest, relative to the server's clock */
 	__u32 unit_ns;                /* the server's tick; 0: unknown */
@@ -278,7 +279,7 @@ struct dwell_epoch {
 	__u32 extra;          /* writes of these requests beyond the first of each */
 	__u32 server_tick_ns; /* of the server's clock in TCP timestamps; 0: unknown */
 	__u32 anchor_age_ms;  /* how long ago the ACK came that ties the server's clock to ours */
-	__u32 window_bytes;   /* what came of the first burst before another request, and of others in the mean */
+	__u32 window_bytes; /* for each request of a burst, what came before the next one, and of single ones in the mean */
 	__u32 usual_bytes;
 	__u16 bursts;      /* requests of several writes */
 	__u16 alike;       /* ... of like size */

@@ -236,23 +236,25 @@ static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u
  */
 static __always_inline void dwell_turn_window(struct dwell_turn_state *turn, __u32 reaction, __u32 run_gap)
 {
-	if (turn->burst > 1 && turn->flags & DWELL_TURN_TEXT) {
+	__u32 is_first = turn->flags & DWELL_TURN_BEGUN, is_text = turn->flags & DWELL_TURN_TEXT;
+	__u32 opens = turn->flags & DWELL_TURN_ALIKE && turn->runs == 1, bytes;
+
+	turn->flags &= ~DWELL_TURN_BEGUN;
+	if (turn->burst > 1 && (is_text ? turn->runs < turn->burst : is_first && opens)) {
+		bytes = turn->bytes / turn->burst;
+		/* Of several bursts, the one that least was answered of shows it. */
+		if (!(turn->flags & DWELL_TURN_WINDOW) || bytes < turn->window_bytes)
+			turn->window_bytes = bytes;
 		turn->flags |= DWELL_TURN_WINDOW;
-		turn->window_bytes = turn->refuted = 0;
-	}
-	if (turn->flags & DWELL_TURN_BEGUN) {
-		turn->flags &= ~DWELL_TURN_BEGUN;
-		if (turn->burst > 1 && turn->flags & DWELL_TURN_ALIKE && turn->runs == 1 &&
-		    !(turn->flags & DWELL_TURN_TEXT)) {
-			turn->flags |= DWELL_TURN_WINDOW;
-			turn->window_bytes = turn->bytes;
-		}
+		turn->refuted = 0;
 		return;
 	}
+	if (is_first)
+		return;
 	if (!(turn->flags & DWELL_TURN_WINDOW))
 		return;
 	if (reaction > 4 * run_gap && reaction > 2 * turn->usual && ++turn->refuted >= 2)
-		turn->flags &= ~DWELL_TURN_WINDOW;
+		turn->flags = (turn->flags & ~DWELL_TURN_WINDOW) | DWELL_TURN_WINDOWED;
 }
 
 /* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
@@ -288,7 +290,9 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 		}
 		dwell_turn_window(turn, reaction, run_gap);
 		turn->usual = turn->usual ? dwell_toward(turn->usual, latency, 3) : latency;
-		turn->usual_bytes = turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
+		if (turn->burst == 1)
+			turn->usual_bytes =
+				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
 	} else {
 		dwell_count_u16(&state->clock.idle);
 	}
@@ -527,7 +531,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	epoch->reopened = !!(turn->flags & DWELL_TURN_REOPENED);
 	epoch->shared = !!(turn->flags & DWELL_TURN_SHARED);
 	epoch->text = !!(turn->flags & DWELL_TURN_TEXT);
-	epoch->window = !!(turn->flags & DWELL_TURN_WINDOW);
+	epoch->window = !!(turn->flags & (DWELL_TURN_WINDOW | DWELL_TURN_WINDOWED));
 	epoch->window_bytes = turn->window_bytes;
 	epoch->usual_bytes = turn->usual_bytes;
 	epoch->server_tick_ns = turn->unit_ns;
@@ -538,7 +542,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	turn->runs_sum = turn->extra = 0;
 	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
 	turn->pushed = turn->frames = 0;
-	turn->flags &= ~DWELL_TURN_REOPENED;
+	turn->flags &= ~(DWELL_TURN_REOPENED | DWELL_TURN_WINDOWED);
 }
 
 #endif

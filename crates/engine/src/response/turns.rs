@@ -16,6 +16,8 @@ const UNLIKE: f64 = 0.9;
 /// came, in usual answers for each request of the burst, below the first of these and above the second.
 const ONE_ANSWERED: f64 = 0.6;
 const ALL_ANSWERED: f64 = 0.85;
+/// More than all of them: sizes differ too much to tell.
+const TOO_MUCH: f64 = 1.25;
 /// The part of turns that may show that several requests were under way.
 const OVERLAPPING: f64 = 0.05;
 /// The part of packets that may only manage the connection.
@@ -46,9 +48,8 @@ pub(super) enum Window {
 }
 
 pub(super) fn window(epoch: &Epoch) -> Window {
-    let usual = f64::from(epoch.usual_bytes) * f64::from(epoch.depth.max(1));
-    let answered = f64::from(epoch.window_bytes) / usual.max(1.0);
-    if epoch.window == 0 || answered > ALL_ANSWERED {
+    let answered = f64::from(epoch.window_bytes) / f64::from(epoch.usual_bytes).max(1.0);
+    if epoch.window == 0 || epoch.usual_bytes == 0 || (ALL_ANSWERED..TOO_MUCH).contains(&answered) {
         Window::None
     } else if answered < ONE_ANSWERED {
         Window::Open
@@ -57,12 +58,8 @@ pub(super) fn window(epoch: &Epoch) -> Window {
     }
 }
 
-/// Returns whether the packets of bursts were requests of their own: where requests can be read each that begins one is,
-/// and otherwise they are if they bring as many runs of progress.
+/// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
 fn is_pipelined(epoch: &Epoch) -> bool {
-    if epoch.text == 1 {
-        return f64::from(epoch.extra) > OVERLAPPING * f64::from(epoch.answered);
-    }
     let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
     epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
 }

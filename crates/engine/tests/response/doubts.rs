@@ -235,6 +235,22 @@ fn a_greeting_cannot_be_distinguished_from_a_window_of_two() {
 }
 
 #[test]
+fn a_burst_of_requests_that_can_be_read_is_no_window_if_all_of_it_was_answered() {
+    for burst in [2, 4] {
+        let mut client = Client::new();
+        (0..burst).for_each(|_| drop(client.send(300)));
+        client.wait(20 * MS).receive(5000 * burst);
+        for _ in 0..200 {
+            client.wait(10 * US).send(300).wait(20 * MS).receive(5000);
+        }
+        for packet in client.packets.iter_mut().filter(|packet| packet.payload_bytes > 0) {
+            packet.content = abi::DWELL_CONTENT_TEXT as u8;
+        }
+        assert_near(&made(Estimator::Auto, &client.packets), 20 * MS);
+    }
+}
+
+#[test]
 fn a_client_that_waits_for_one_at_a_time_is_not_held_to_its_first_burst() {
     for burst in [2, 4, 8] {
         let made = made(Estimator::Auto, &greeting(burst, 10));
