@@ -2,7 +2,7 @@
 
 use super::{
     Cause, Common, Evidence, Part, Source, Unseen,
-    cause::{MIN_SHARE, datagram_facts},
+    cause::{Assessment, MIN_SHARE, datagram_facts},
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -12,6 +12,8 @@ const MIN_POLLS: u64 = 20;
 const MIN_PACKETS: u64 = 4;
 /// The least share of the time in which somebody waited, over all connections, below which they are called idle.
 const MIN_ACTIVE: f64 = 0.001;
+/// The least share of a cause that holds of the time that another one leaves.
+const MIN_NEXT: f64 = 0.1;
 /// From this share of unexplained time on there is no verdict.
 const MAX_UNEXPLAINED: f64 = 0.5;
 
@@ -124,7 +126,9 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     let held: Vec<Cause> = holding.iter().map(|(cause, _)| *cause).collect();
     holding.retain(|(cause, _)| !cause.is_explained_by(&held));
     holding.sort_by(|(_, a), (_, b)| b.share.total_cmp(&a.share));
-    let ranked = holding.iter().map(|(cause, assessed)| Ranked { cause: *cause, share: assessed.share }).collect();
+    let ranked_of = |(cause, assessed): &(Cause, Assessment)| Ranked { cause: *cause, share: assessed.share };
+    let mut ranked: Vec<Ranked> = holding.iter().map(ranked_of).collect();
+    ranked.extend(of_the_rest(evidence, &held, ranked.first().map(|first| first.cause)));
     let outcome = match (lacks(evidence), holding.first()) {
         // Of a capture each packet tells what it tells, whatever the others hide.
         (Some(Outcome::NotEnough), Some((cause, _))) if tells(evidence) => Outcome::Slow(*cause),
@@ -226,6 +230,25 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         verdict.facts.iter_mut().for_each(|fact| fact.method = "packets");
     }
     verdict
+}
+
+/// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next
+/// if that were mended.
+fn of_the_rest(evidence: &Evidence, held: &[Cause], first: Option<Cause>) -> Vec<Ranked> {
+    let Some(first) = first else {
+        return Vec::new();
+    };
+    let mut rest = evidence.clone();
+    first.parts().iter().for_each(|part| rest.times.remove(*part));
+    let mut next: Vec<Ranked> = Cause::ALL
+        .into_iter()
+        .filter(|cause| !held.contains(cause) && !cause.is_explained_by(held) && !cause.is_overflow_of(first))
+        .filter(|cause| cause.assess(&rest).holds)
+        .map(|cause| Ranked { cause, share: cause.assess(evidence).share })
+        .filter(|ranked| ranked.share >= MIN_NEXT)
+        .collect();
+    next.sort_by(|a, b| b.share.total_cmp(&a.share));
+    next
 }
 
 /// Returns why there is no verdict, if the evidence does not suffice.

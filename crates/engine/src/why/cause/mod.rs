@@ -162,6 +162,11 @@ impl Cause {
         others.iter().any(|other| nearer.contains(other))
     }
 
+    /// Whether it is what a queue loses that is too full, and not another cause.
+    pub(super) fn is_overflow_of(self, first: Cause) -> bool {
+        matches!((self, first), (Cause::Loss | Cause::TailLoss, Cause::PathQueue | Cause::LocalQueue))
+    }
+
     /// Returns the verdict, where the cause explains this share of the time.
     pub(super) fn sentence(self, share: f64) -> String {
         format!("{} {:.0} % of the time.", self.rule().sentence, share * 100.0)

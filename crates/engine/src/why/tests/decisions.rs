@@ -220,3 +220,21 @@ fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
     evidence.unseen.push(Unseen { what: "layers".into(), remedy: "run dwell as root".into() });
     assert_eq!(certainty(&evidence), Some(Certainty::Likely), "not everything was seen");
 }
+
+#[test]
+fn what_holds_of_the_rest_is_next() {
+    let mut both = evidence(&[(Part::Distance, 0.75), (Part::Timeout, 0.2), (Part::Transfer, 0.05)]);
+    (both.messages, both.timeouts) = (RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS), silences(5, 200));
+    let named =
+        |evidence: &Evidence| -> Vec<Cause> { decide(evidence).ranked.iter().map(|ranked| ranked.cause).collect() };
+    assert_eq!(named(&both), [Cause::Distance, Cause::TailLoss]);
+    // A tenth of the time is too little, whatever else there is.
+    let mut little = evidence(&[(Part::Distance, 0.95), (Part::Timeout, 0.05)]);
+    (little.messages, little.timeouts) = (both.messages, both.timeouts);
+    assert_eq!(named(&little), [Cause::Distance]);
+    // A queue that is full loses packets.
+    let mut overflow = evidence(&[(Part::RemoteQueue, 0.7), (Part::Transfer, 0.2), (Part::Loss, 0.1)]);
+    overflow.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
+    overflow.segments_sent_again = 140;
+    assert_eq!(named(&overflow), [Cause::PathQueue]);
+}
