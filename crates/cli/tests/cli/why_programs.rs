@@ -207,9 +207,11 @@ fn start_postgres(host: &mut Host, folder: &Path) -> String {
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     nix::unistd::chown(&data, Some(nobody.uid), Some(nobody.gid)).unwrap();
     let data = data.to_str().unwrap();
-    let as_nobody = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+    // It may have been unpacked where only root may look.
+    let reach = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"];
+    let as_nobody = [&["--reuid=nobody", "--regid=nogroup", "--clear-groups"][..], &reach].concat();
     let initdb = ["initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"];
-    let made = host.namespace.command("setpriv").args(as_nobody).args(initdb).output().unwrap();
+    let made = host.namespace.command("setpriv").args(&as_nobody).args(initdb).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let postgres = ["postgres", "-D", data, "-k", data, "-h", "127.0.0.1", "-c", "fsync=off"];
     host.serve("setpriv", &[as_nobody.as_slice(), &postgres].concat(), 5432).to_string()
