@@ -172,7 +172,7 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
       ████████████████████████▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
       █ network 40 %  ▒ receive window 10 %  ▓ send buffer 0 %  ░ idle 50 %
 
-    In a capture there are no sockets to ask why they wait.
+    In a capture no socket says why it waits: see dwell why -r FILE.
 
 
     Esc back  ↑↓ scroll  p freeze  q quit
