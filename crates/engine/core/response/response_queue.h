@@ -125,9 +125,10 @@ static __always_inline void dwell_age_run(struct dwell_auto_state *state, const 
  */
 static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64 now_ns, __u32 edge)
 {
-	state->progress = dwell_tick_at(state, now_ns);
-	if (state->turn.end && state->turn.flags & DWELL_TURN_MOVED)
-		state->progress = state->turn.end;
+	__u32 tick = dwell_tick_at(state, now_ns), moved = -(__u32)!!(state->turn.flags & DWELL_TURN_MOVED);
+
+	DWELL_OPAQUE(moved); /* no branch, each of which the verifier would follow to the end */
+	state->progress = tick - ((tick - state->turn.end) & moved);
 	state->burst = 0;
 	if (state->flags & DWELL_FLOW_GUESS)
 		state->flags &= ~(DWELL_FLOW_PART | DWELL_FLOW_GUESS);

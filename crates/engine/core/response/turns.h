@@ -298,6 +298,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 	}
 	turn->start = 0;
 	turn->end = 0;
+	turn->flags &= ~DWELL_TURN_MOVED;
 }
 
 static __always_inline __u8 dwell_content_kind(const struct dwell_arrival *arrival)
