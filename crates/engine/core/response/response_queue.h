@@ -125,7 +125,7 @@ static __always_inline void dwell_age_run(struct dwell_auto_state *state, const 
  */
 static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64 now_ns, __u32 edge)
 {
-	__u32 tick = dwell_tick_at(state, now_ns), moved = -(__u32)!!(state->turn.flags & DWELL_TURN_MOVED);
+	__u32 tick = dwell_tick_at(state, now_ns), moved = -(__u32) !!(state->turn.flags & DWELL_TURN_MOVED);
 
 	DWELL_OPAQUE(moved); /* no branch, each of which the verifier would follow to the end */
 	state->progress = tick - ((tick - state->turn.end) & moved);
