@@ -12,8 +12,8 @@ use crate::response::{
 /// of like size may be requests of their own; packets of different sizes are hardly more than one request.
 const ALIKE: f64 = 0.25;
 const UNLIKE: f64 = 0.9;
-/// A first burst opened a window if one answer to it came before the next request, and none if all did: the bytes that
-/// came, in usual answers for each request of the burst, below the first of these and above the second.
+/// A burst opened a window if one answer to it came before the next request, and none if all did: the bytes that came for
+/// each request of the burst, relative to usual answers, below the first of these and above the second.
 const ONE_ANSWERED: f64 = 0.6;
 const ALL_ANSWERED: f64 = 0.85;
 /// More than all of them: sizes differ too much to tell.
@@ -39,7 +39,7 @@ pub(super) fn is_one_at_a_time(epoch: &Epoch) -> bool {
     epoch.sizes_only == 0 && epoch.answered > 0 && window == Window::None && !is_pipelined(epoch)
 }
 
-/// Whether the connection's first burst opened a window of requests that the client keeps full.
+/// Whether a burst opened a window of requests that the client keeps full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Window {
     None,

@@ -1,5 +1,7 @@
 //! Divides the time of one connection into parts, from successive polls of its socket.
 
+use std::cmp::Ordering;
+
 use super::{
     Part, Times,
     evidence::{RoundTrip, Silences},
@@ -347,12 +349,12 @@ impl Connection {
         let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
             all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
         });
-        match (info.last_data_sent_ms.cmp(&info.last_data_received_ms), pure) {
+        match info.last_data_sent_ms.cmp(&info.last_data_received_ms) {
             _ if info.unacked > 0 => Some(Side::Local),
-            (_, Some(0)) => Some(Side::Peer),
-            (std::cmp::Ordering::Less, _) => Some(Side::Local),
-            (std::cmp::Ordering::Greater, _) => Some(Side::Peer),
-            (std::cmp::Ordering::Equal, _) => None,
+            _ if pure == Some(0) => Some(Side::Peer),
+            Ordering::Less => Some(Side::Local),
+            Ordering::Greater => Some(Side::Peer),
+            Ordering::Equal => None,
         }
     }
 

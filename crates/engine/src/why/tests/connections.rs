@@ -24,12 +24,7 @@ fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
     for _ in 0..20 {
         socket.polls(49, |_| {});
         // The answer, and the next request, which acknowledges it.
-        socket.polls(1, |info| {
-            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
-            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
-            info.segments_in = info.segments_in.map(|segments| segments + 1);
-            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
-        });
+        socket.both(100, 0);
     }
     let evidence = socket.evidence();
     assert!(evidence.service.count >= 18, "{:?}", evidence.service);
@@ -44,12 +39,7 @@ fn whoever_asks_again_between_two_polls_waits_for_the_service_though_no_time_tel
     socket.request();
     for _ in 0..20 {
         socket.polls(59, |_| {});
-        socket.polls(1, |info| {
-            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 3_000);
-            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
-            info.segments_in = info.segments_in.map(|segments| segments + 2);
-            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
-        });
+        socket.both(3_000, 1);
     }
     let evidence = socket.evidence();
     assert!(evidence.times.get(Part::Service) > 1_150.0 * MS, "{:?}", evidence.times);
@@ -64,12 +54,7 @@ fn a_client_waits_for_the_first_piece_of_an_answer_though_no_time_tells_who_spok
         socket.polls(59, |_| {});
         socket.request();
         socket.polls(39, |_| {});
-        socket.polls(1, |info| {
-            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
-            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
-            info.segments_in = info.segments_in.map(|segments| segments + 2);
-            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
-        });
+        socket.both(100, 1);
     }
     let evidence = socket.evidence();
     assert!(evidence.times.get(Part::Answer) > 1_100.0 * MS, "{:?}", evidence.times);

@@ -91,6 +91,16 @@ impl Socket {
         self.polls(1, |info| info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100));
     }
 
+    /// This host and the peer send between two polls; what it received are so many acknowledgements without data, too.
+    fn both(&mut self, sent_bytes: u64, acknowledgements: u32) {
+        self.polls(1, |info| {
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + sent_bytes);
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100);
+            info.segments_in = info.segments_in.map(|segments| segments + 1 + acknowledgements);
+            info.data_segments_in = info.data_segments_in.map(|segments| segments + 1);
+        });
+    }
+
     fn evidence(&self) -> Evidence {
         let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
         evidence.add(&self.connection, key(Role::Client, 80), Counted::Whole);
