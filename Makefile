@@ -24,6 +24,9 @@ VM_PACKAGES = busybox-static:busybox cpio:cpio qemu-system-x86:qemu-system-x86_6
 # A kernel for link boxes, whose tests skip without it.
 BOX_PACKAGES = user-mode-linux:linux.uml
 BOX_UNPACKED = kmod:depmod,insmod,modprobe
+# mdBook, from its crate.
+MDBOOK = 0.5.4
+DOCS_PACKAGES = gcc libc6-dev python3:python3
 # What `make package` makes packages with.
 PACKAGE_PACKAGES = python3:python3 rpm:rpm,rpmbuild umoci:umoci
 FRESH_PACKAGES = mmdebstrap:mmdebstrap mount:mount,umount util-linux:unshare
@@ -61,7 +64,7 @@ split_debug = @for file in $(1); do if readelf -SW $$file | grep -q ' \.debug_li
 # Installs this debug information, if there is any, into .debug beside the installed file. $(1): folder, $(2): files
 install_debug = for file in $(2:=.debug); do [ ! -e $$file ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/$(1)/.debug $$file || exit; done
 
-.PHONY: help setup build lab install install-lab package test-packages check test vm demo bench lint fuzz fresh all-tests
+.PHONY: help setup build lab docs install install-lab package test-packages check test vm demo bench lint fuzz fresh all-tests
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -75,6 +78,12 @@ build: setup ## target/release/dwell and its libraries; debug information beside
 lab: build ## target/release/dwell-lab too, the laboratory
 	cargo build --release --locked -p dwell-experiments
 	$(call split_debug,$(TARGET)/release/dwell-lab)
+
+docs: ## the pages as a site with search, in target/site
+	$(call install,$(DOCS_PACKAGES))
+	[ "$$(mdbook --version 2>/dev/null)" = "mdbook v$(MDBOOK)" ] || cargo install mdbook --version $(MDBOOK) --locked --force \
+		--no-default-features --features search --root $(TARGET)/programs
+	dist/site mdbook $(TARGET)/site
 
 # $(1): binary
 install_completions = install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(ZSHDIR) \
