@@ -142,6 +142,7 @@ check: setup ## what to run all day: formatting and the tests that need neither 
 test: setup ## every test; those that need root run as root
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED))
 	tests/quic/setup $(TARGET)/quic
+	tests/otlp/setup $(TARGET)/otlp
 	tests/report $(MAKE) --no-print-directory all-tests
 
 all-tests:

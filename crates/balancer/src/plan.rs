@@ -505,7 +505,7 @@ pub fn restart_keys(old: &Config, new: &Config) -> Vec<&'static str> {
         ("limits", old.limits != new.limits),
         ("tunnel", old.tunnel != new.tunnel),
         ("api.socket", old.socket != new.socket),
-        ("metrics.listen", old.metrics != new.metrics),
+        ("metrics", old.metrics != new.metrics),
         ("health.threads", old.health.threads != new.health.threads),
     ];
     differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()

@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, PolicyName, Protocol};
+use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, MetricsSettings, PolicyName, Protocol};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"
@@ -38,7 +38,7 @@ fn missing_keys_have_their_defaults() {
     assert_eq!(config.socket, Path::new("/run/dwell/lb.sock"));
     assert_eq!((config.interval, config.estimator), (Duration::from_secs(1), Estimator::Auto));
     assert_eq!((config.hash_seed, config.limits.connections), (None, 1_000_000));
-    assert_eq!(config.metrics, None);
+    assert_eq!(config.metrics, MetricsSettings::default());
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "192.0.2.10:443/tcp");
     assert_eq!((vip.policy, vip.forward), (PolicyName::Maglev, Forward::Ipip));
@@ -118,6 +118,8 @@ fn faults_of_single_keys() {
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 1.5"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics.listen = \"here\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics = {}"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics.otlp = \"localhost:4318\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics = { listen = \"[::1]:1\", otlp_headers = \"f\" }"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nchain = \"/sys/fs/bpf/slots\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.alpha_low = 2"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.floor = 0"),

@@ -14,6 +14,7 @@ mod names;
 mod pages;
 mod ranking;
 mod screen;
+mod secret;
 mod served;
 mod set;
 mod source;

@@ -1,7 +1,7 @@
 //! The metrics of `dwell collect`.
 
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
-use dwell_metrics::{Collect, Exposition, Family, Histograms, Numbers, OTHER, STACK_BOUNDS_NS};
+use dwell_metrics::{Collect, Family, Histograms, Numbers, OTHER, STACK_BOUNDS_NS, Snapshot};
 
 use crate::forward::ForwardStatus;
 
@@ -153,9 +153,9 @@ impl CollectorMetrics {
 }
 
 impl Collect for CollectorMetrics {
-    fn collect(&self, text: &mut Exposition) {
-        self.paths.collect(text);
-        self.numbers.collect(text);
+    fn collect(&self, snapshot: &mut Snapshot) {
+        self.paths.collect(snapshot);
+        self.numbers.collect(snapshot);
     }
 }
 

@@ -55,6 +55,13 @@ impl Family {
     ) -> Family {
         Family { name, kind: Kind::Histogram(bounds_ns), labels, help }
     }
+
+    /// Returns the unit that the name ends in, as UCUM writes it: "s", "By", "By.s", or "" for a plain number.
+    pub fn unit(&self) -> &'static str {
+        let name = self.name.strip_suffix("_total").unwrap_or(self.name);
+        let units = [("_byte_seconds", "By.s"), ("_seconds", "s"), ("_bytes", "By")];
+        units.into_iter().find(|(ending, _)| name.ends_with(ending)).map_or("", |(_, unit)| unit)
+    }
 }
 
 /// Bucket bounds of round-trip and response latency: 10 µs to 60 s, six per decade.

@@ -1,48 +1,51 @@
-//! Metrics for Prometheus: the text exposition format, and a server for it.
+//! Metrics: the text exposition format of Prometheus and a server for it, and pushing by OTLP.
 //!
 //! A metric is declared where it is counted, as a [`Family`]. What counts implements [`Collect`], registers with the
-//! process's [`Registry`], and keeps a [`Shared`] handle through which it updates its figures; a scrape copies them
-//! and writes the copy.
+//! process's [`Registry`], and keeps a [`Shared`] handle through which it updates its figures. A scrape or a push takes a
+//! [`Snapshot`] of them all and writes that, so that both say the same.
 //!
 //! Names follow the Prometheus guidelines: base units (seconds), `_total` for counters. No label holds a flow or a
 //! client's address. A value that is not known yet is absent, not 0.
 //!
 //! The text is our own and not prometheus-client's, for two reasons. That library writes OpenMetrics, whose counters
 //! and end marker differ from text format 0.0.4, which every scraper reads. And its metrics are updated one event at a
-//! time, while ours arrive as totals from the kernel's counters and as buckets from its histograms.
+//! time, while ours arrive as totals from the kernel's counters and as buckets from its histograms. For the same reason
+//! [`otlp`] takes the messages of opentelemetry-proto, and not OpenTelemetry's SDK.
 
 #![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
-mod exposition;
 mod family;
+pub mod otlp;
 mod series;
 mod server;
+mod snapshot;
+mod text;
 
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-pub use exposition::{Exposition, seconds};
 pub use family::{Family, Kind, LATENCY_BOUNDS_NS, STACK_BOUNDS_NS};
 pub use series::{Histograms, Numbers, OTHER};
 pub use server::{ServeError, Server, serve};
+pub use snapshot::{Number, Snapshot, seconds};
 
 const BUILD_INFO: Family = Family::gauge("dwell_build_info", &["version"], "The version of dwell.");
 
-/// Figures that can be written for Prometheus.
+/// Figures that can be exported.
 pub trait Collect {
-    /// Writes each family that has values. The samples of a family stand together.
-    fn collect(&self, text: &mut Exposition);
+    /// Adds each family that has values. The samples of a family stand together.
+    fn collect(&self, snapshot: &mut Snapshot);
 }
 
-/// Writes the figures of one part of a process.
-type Writer = Box<dyn Fn(&mut Exposition) + Send + Sync>;
+/// Adds the figures of one part of a process.
+type Collector = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
 
 /// Everything that a process exports, in the order of registration.
 pub struct Registry {
     version: String,
-    collectors: Mutex<Vec<Writer>>,
+    collectors: Mutex<Vec<Collector>>,
 }
 
 impl Registry {
@@ -55,24 +58,29 @@ impl Registry {
     pub fn register<T: Collect + Clone + Send + 'static>(&self, figures: T) -> Shared<T> {
         let shared = Shared(Arc::new(Mutex::new(figures)));
         let exported = shared.clone();
-        let collect = move |text: &mut Exposition| {
-            // Writing a copy keeps a scrape from blocking the code that counts.
+        let collect = move |snapshot: &mut Snapshot| {
+            // Reading a copy keeps a scrape from blocking the code that counts.
             let copy = exported.lock().clone();
-            copy.collect(text);
+            copy.collect(snapshot);
         };
         lock(&self.collectors).push(Box::new(collect));
         shared
     }
 
+    /// Returns all metrics as they are now.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.family(&BUILD_INFO);
+        snapshot.sample(&BUILD_INFO, &[&self.version], 1_u64);
+        for collect in &*lock(&self.collectors) {
+            collect(&mut snapshot);
+        }
+        snapshot
+    }
+
     /// Returns all metrics in text format 0.0.4.
     pub fn render(&self) -> String {
-        let mut text = Exposition::default();
-        text.family(&BUILD_INFO);
-        text.sample(&BUILD_INFO, &[&self.version], 1);
-        for collect in &*lock(&self.collectors) {
-            collect(&mut text);
-        }
-        text.finish()
+        text::text(&self.snapshot())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_engine::histogram::Histogram;
 
-use crate::{Collect, Exposition, Family};
+use crate::{Collect, Family, Snapshot};
 
 /// The label value that stands for all values beyond the limit on series.
 pub const OTHER: &str = "other";
@@ -49,12 +49,12 @@ impl Histograms {
 }
 
 impl Collect for Histograms {
-    fn collect(&self, text: &mut Exposition) {
+    fn collect(&self, snapshot: &mut Snapshot) {
         if !self.series.is_empty() {
-            text.family(&self.family);
+            snapshot.family(&self.family);
         }
         for (labels, histogram) in &self.series {
-            text.histogram(&self.family, labels, histogram);
+            snapshot.histogram(&self.family, labels, histogram);
         }
     }
 }
@@ -73,11 +73,11 @@ impl Numbers {
 }
 
 impl Collect for Numbers {
-    fn collect(&self, text: &mut Exposition) {
+    fn collect(&self, snapshot: &mut Snapshot) {
         for (family, series) in &self.0 {
-            text.family(family);
+            snapshot.family(family);
             for (labels, value) in series {
-                text.sample(family, labels, value);
+                snapshot.sample(family, labels, *value);
             }
         }
     }

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_metrics::otlp::Endpoint;
 use toml::de::{DeTable, DeValue};
 
 use self::{
@@ -67,8 +68,8 @@ pub struct Config {
     pub tunnel: Tunnel,
     /// The Unix socket that accepts requests.
     pub socket: PathBuf,
-    /// The address that serves metrics; none if they are not served.
-    pub metrics: Option<SocketAddr>,
+    /// How metrics leave the process.
+    pub metrics: MetricsSettings,
     /// What the health checks of all VIPs share.
     pub health: HealthSettings,
     /// What the data plane does without this process.
@@ -100,6 +101,17 @@ pub struct Tunnel {
     pub source4: Ipv4Addr,
     /// The source of encapsulating IPv6 headers. Its first 64 bits count; the others vary by connection.
     pub source6: Ipv6Addr,
+}
+
+/// How metrics leave the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The address that serves them; none if they are not served.
+    pub listen: Option<SocketAddr>,
+    /// The receiver to which they are pushed by OTLP; none if they are not pushed.
+    pub otlp: Option<Endpoint>,
+    /// The file of headers that are sent with each push.
+    pub otlp_headers: Option<PathBuf>,
 }
 
 /// What the health checks of all VIPs share.
@@ -297,11 +309,26 @@ fn read_socket(root: &mut Table<'_>) -> PathBuf {
     path
 }
 
-fn read_metrics(root: &mut Table<'_>) -> Option<SocketAddr> {
-    let mut table = root.table("metrics")?;
-    let listen = table.require("listen", "\"127.0.0.1:9469\"", socket);
+fn read_metrics(root: &mut Table<'_>) -> MetricsSettings {
+    let Some(mut table) = root.table("metrics") else {
+        return MetricsSettings::default();
+    };
+    let (listen_at, push_to) = ("\"127.0.0.1:9469\"", "\"http://127.0.0.1:4318\"");
+    if !table.has("otlp") && table.has("otlp_headers") {
+        let problem = Problem::new("it is missing, but otlp_headers is there", format!("write otlp = {push_to}"));
+        table.fault(problem, "otlp");
+    }
+    let listen = match table.has("otlp") {
+        true => table.get("listen", socket),
+        false => table.require("listen", listen_at, socket),
+    };
+    let settings = MetricsSettings {
+        listen,
+        otlp: table.get("otlp", parsed("a URL at which OTLP is received over HTTP", push_to)),
+        otlp_headers: table.get("otlp_headers", text).map(PathBuf::from),
+    };
     table.finish();
-    listen
+    settings
 }
 
 fn read_health(root: &mut Table<'_>) -> HealthSettings {

@@ -125,7 +125,7 @@ impl<'a> Table<'a> {
         example: &str,
         read: impl FnOnce(&DeValue<'_>) -> Result<T, Problem>,
     ) -> Option<T> {
-        if !self.entries.contains_key(key) {
+        if !self.has(key) {
             self.known.insert(key);
             let problem = Problem::new("it is missing", format!("write {key} = {example}"));
             self.fault(problem, key);

@@ -1,7 +1,7 @@
 //! What a program that watches interfaces exports about itself: its counters, its flow table and its BPF programs.
 
 use dwell_engine::rtt::{Counter, Counters};
-use dwell_metrics::{Collect, Exposition, Family, seconds};
+use dwell_metrics::{Collect, Family, Snapshot, seconds};
 
 /// Labels of a histogram of latency. [`dwell_metrics::OTHER`] replaces interface and prefix beyond the limit on groups.
 pub const GROUP_LABELS: &[&str] = &["interface", "method", "prefix"];
@@ -55,7 +55,7 @@ impl ProbeStatus {
 }
 
 impl Collect for ProbeStatus {
-    fn collect(&self, text: &mut Exposition) {
+    fn collect(&self, snapshot: &mut Snapshot) {
         let ProbeStatus { verb, status: Some(Status { counters, slots, programs }) } = self else {
             return;
         };
@@ -63,31 +63,31 @@ impl Collect for ProbeStatus {
         for counter in Counter::ALL {
             let family = family(*verb, counter);
             if last.replace(family) != Some(family) {
-                text.family(&family);
+                snapshot.family(&family);
             }
             let labels: &[_] = if family.labels.is_empty() { &[] } else { &[counter.name()] };
-            text.sample(&family, labels, counters.get(counter));
+            snapshot.sample(&family, labels, counters.get(counter));
         }
         let map = |name, help| Family::gauge(name, &["map"], help);
         let entries = map(name!(verb, "map_entries"), "Entries of a BPF map in use.");
         let capacity = map(name!(verb, "map_capacity"), "Entries that fit a BPF map.");
-        text.family(&entries);
-        text.sample(&entries, &["flows"], counters.slots_taken());
-        text.family(&capacity);
-        text.sample(&capacity, &["flows"], slots);
+        snapshot.family(&entries);
+        snapshot.sample(&entries, &["flows"], counters.slots_taken());
+        snapshot.family(&capacity);
+        snapshot.sample(&capacity, &["flows"], *slots);
         if programs.is_empty() {
             return;
         }
         let program = |name, help| Family::counter(name, &["program"], help);
         let run_seconds = program(name!(verb, "bpf_run_seconds_total"), "Time spent in a BPF program.");
         let runs = program(name!(verb, "bpf_runs_total"), "How often a BPF program ran.");
-        text.family(&run_seconds);
+        snapshot.family(&run_seconds);
         for (name, _, run_ns) in programs {
-            text.sample(&run_seconds, &[name], seconds((*run_ns).into()));
+            snapshot.sample(&run_seconds, &[name], seconds((*run_ns).into()));
         }
-        text.family(&runs);
+        snapshot.family(&runs);
         for (name, count, _) in programs {
-            text.sample(&runs, &[name], count);
+            snapshot.sample(&runs, &[name], *count);
         }
     }
 }

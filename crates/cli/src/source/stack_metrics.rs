@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dwell_engine::{histogram::Histogram, layers::Segment};
-use dwell_metrics::{Collect, Exposition, Family, Histograms, Numbers, STACK_BOUNDS_NS, seconds};
+use dwell_metrics::{Collect, Family, Histograms, Numbers, STACK_BOUNDS_NS, Snapshot, seconds};
 
 const SEGMENTS: Family = Family::histogram(
     "dwell_stack_segment_seconds",
@@ -61,9 +61,9 @@ impl StackMetrics {
 }
 
 impl Collect for StackMetrics {
-    fn collect(&self, text: &mut Exposition) {
-        self.segments.collect(text);
-        self.numbers.collect(text);
+    fn collect(&self, snapshot: &mut Snapshot) {
+        self.segments.collect(snapshot);
+        self.numbers.collect(snapshot);
     }
 }
 

@@ -22,6 +22,7 @@ mod live_path;
 mod live_traffic;
 mod metrics;
 mod names;
+mod otlp;
 mod output;
 mod pipe;
 mod problems;

@@ -1,7 +1,7 @@
 //! What `dwell agent` exports beside the segments of its host.
 
 use dwell_fleet::Backlog;
-use dwell_metrics::{Collect, Exposition, Family, Numbers};
+use dwell_metrics::{Collect, Family, Numbers, Snapshot};
 
 const BACKLOG: Family = Family::gauge("dwell_agent_backlog_bytes", &[], "What waits for the collector.");
 const DROPPED: Family = Family::counter(
@@ -22,11 +22,11 @@ impl BacklogMetrics {
 }
 
 impl Collect for BacklogMetrics {
-    fn collect(&self, text: &mut Exposition) {
+    fn collect(&self, snapshot: &mut Snapshot) {
         let mut numbers = Numbers::default();
         numbers.add(BACKLOG, &[], self.0.bytes as f64);
         numbers.add(DROPPED, &[], self.0.dropped as f64);
-        numbers.collect(text);
+        numbers.collect(snapshot);
     }
 }
 

@@ -5,7 +5,6 @@ mod metrics;
 mod send;
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -24,11 +23,11 @@ use dwell_socket::{
 
 use self::{clock::ClockReflector, send::Reporter};
 use crate::{
-    args::{positive_duration, sample_bytes, served_at},
+    args::{positive_duration, sample_bytes},
     clock_mode::ClockModeArgs,
     exit::{Exit, Failure},
     identity::IdentityArgs,
-    served::Served,
+    served::MetricsArgs,
     source::{StackArgs, host_name},
     stop::Stop,
     tell::tell,
@@ -92,9 +91,8 @@ pub struct Args {
     #[command(flatten)]
     clock_mode: ClockModeArgs,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// Runs the verb.
@@ -123,7 +121,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     config.filter.exclude_port(args.collector.port());
     let stop = Stop::listen(args.duration)?;
-    let served = args.metrics.map(Served::start).transpose()?;
+    let served = args.metrics.start("agent")?;
     args.keep_on_disk(&outbox, &hello.name);
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     // Those of its unit; threads that speak to the network keep fewer.

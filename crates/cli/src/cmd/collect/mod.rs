@@ -1,8 +1,6 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
-use std::{
-    env, fs::File, io::Read, net::SocketAddr, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{env, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use dwell_collector::{Destination, Options, Print};
@@ -12,11 +10,12 @@ use dwell_records::{Output, Source};
 use dwell_store::{Address, Login};
 
 use crate::{
-    args::{FormatOrNone, nanos, positive_duration, served_at, socket},
+    args::{FormatOrNone, nanos, positive_duration, socket},
     clock_mode::ClockModeArgs,
     exit::{Exit, Failure},
     identity::IdentityArgs,
-    served::Served,
+    secret,
+    served::MetricsArgs,
     source::host_name,
     tell::tell,
     written::WriteArgs,
@@ -117,9 +116,8 @@ pub struct Args {
     #[arg(long)]
     flows: bool,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// The store.
@@ -154,7 +152,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.of_collector(args.agents.as_deref())?;
     let destination = args.destination(place)?;
     let stop = args.write.listen(args.duration)?;
-    let served = args.metrics.map(Served::start).transpose()?;
+    let served = args.metrics.start("collect")?;
     let options = Options {
         listen,
         identity,
@@ -192,21 +190,11 @@ impl Args {
         }
     }
 
-    /// The password: an argument would be seen by every user of this host.
     fn password(&self) -> Result<Option<String>, Failure> {
         let Some(path) = &self.clickhouse_password_file else {
             return Ok(env::var("CLICKHOUSE_PASSWORD").ok());
         };
-        let failed = |error| Failure::usage(anyhow!("cannot read the password in {}: {error}", path.display()));
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.permissions().mode() & 0o007 != 0 {
-            return Err(Failure::usage(anyhow!(
-                "every user of this host can reach the password in {}: chmod 600 it",
-                path.display()
-            )));
-        }
-        let mut text = String::new();
-        file.take(MAX_PASSWORD_BYTES).read_to_string(&mut text).map_err(failed)?;
+        let text = secret::read(path, "the password", MAX_PASSWORD_BYTES)?;
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 

@@ -11,14 +11,18 @@ use std::{
     time::Duration,
 };
 
-use dwell_balancer::{api::Listener, config::Config, control::Balancer};
+use dwell_balancer::{
+    api::Listener,
+    config::{Config, MetricsSettings},
+    control::Balancer,
+};
 use signal_hook::{consts::SIGHUP, flag};
 
 use super::events::EventWriter;
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
-    served::Served,
+    served::MetricsArgs,
     stop::Stop,
     tell::tell,
 };
@@ -49,7 +53,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
-    let served = config.metrics.map(Served::start).transpose()?;
+    let MetricsSettings { listen, otlp, otlp_headers } = config.metrics.clone();
+    let served = MetricsArgs { metrics: listen, otlp, otlp_headers }.start("lb")?;
     let (sender, requests) = channel();
     // Dropped after the balancer, whose events it writes.
     let (_writer, emit) = EventWriter::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;

@@ -1,12 +1,12 @@
 //! `--metrics`: estimates of response latency, for Prometheus.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use dwell_engine::{
     response::{Answers, Estimate, Record, RunningMeans},
     rtt::Prefix,
 };
-use dwell_metrics::{Collect, Exposition, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, seconds};
+use dwell_metrics::{Collect, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, Snapshot, seconds};
 use dwell_probes::response::Probe;
 use dwell_records::Interfaces;
 use dwell_socket::clock::monotonic_ns;
@@ -67,24 +67,24 @@ impl Responses {
 }
 
 impl Collect for Responses {
-    fn collect(&self, text: &mut Exposition) {
-        self.latency.collect(text);
+    fn collect(&self, snapshot: &mut Snapshot) {
+        self.latency.collect(snapshot);
         if !self.means.is_empty() {
-            text.family(&MEAN);
+            snapshot.family(&MEAN);
         }
         for (prefix, mean_ns) in &self.means {
-            text.sample(&MEAN, &[prefix], seconds((*mean_ns).into()));
+            snapshot.sample(&MEAN, &[prefix], seconds((*mean_ns).into()));
         }
         if !self.epochs.is_empty() {
-            text.family(&EPOCHS);
+            snapshot.family(&EPOCHS);
         }
         for (outcome, epochs) in &self.epochs {
-            text.sample(&EPOCHS, &[outcome], epochs);
+            snapshot.sample(&EPOCHS, &[outcome], *epochs);
         }
     }
 }
 
-/// Serves metrics while it lives.
+/// Exports metrics while it lives.
 pub struct Exporter {
     interfaces: Interfaces,
     responses: Shared<Responses>,
@@ -96,10 +96,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Binds the address at once, so that a wrong one is known before anything is attached.
-    pub fn start(address: SocketAddr, args: &Args, interfaces: Interfaces) -> Result<Exporter, Failure> {
-        let (served, max_groups) = (Served::start(address)?, args.max_groups as usize);
-        Ok(Exporter {
+    /// Registers the figures of a run.
+    pub fn new(served: Served, args: &Args, interfaces: Interfaces) -> Exporter {
+        let max_groups = args.max_groups as usize;
+        Exporter {
             interfaces,
             responses: served.registry.register(Responses::new(max_groups)),
             status: served.registry.register(ProbeStatus::new(Watcher::Response)),
@@ -107,7 +107,7 @@ impl Exporter {
             max_groups,
             prefixes: args.prefixes(),
             _served: served,
-        })
+        }
     }
 
     /// Adds an epoch.

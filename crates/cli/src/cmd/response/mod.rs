@@ -7,11 +7,7 @@ mod metrics;
 mod replay;
 mod report;
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
@@ -26,12 +22,13 @@ use dwell_records::Verb;
 
 use self::{baseline::Epochs, constants::Constant};
 use crate::{
-    args::{FormatOrNone, epoch, nanos, positive_duration, served_at},
+    args::{FormatOrNone, epoch, nanos, positive_duration},
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
     ranking::RankingArgs,
+    served::MetricsArgs,
     source::{HookName, filter},
     written::WriteArgs,
 };
@@ -63,7 +60,7 @@ pub struct Args {
     interface: Vec<String>,
 
     /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "MetricsArgs")]
     read: Option<PathBuf>,
 
     /// Estimator: auto picks one for each flow; pirate uses modes of the gaps between packets; gap uses a threshold;
@@ -156,9 +153,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY=VALUE", value_parser = constants::constant)]
     set: Vec<Constant>,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 
     /// Prefix length of IPv4 groups: servers that share metrics, or a line of --summary=prefix [default: 24]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=32))]
@@ -169,7 +165,7 @@ pub struct Args {
     prefix6: Option<u8>,
 
     /// Number of groups that have metrics, each of one interface, method and prefix; those beyond it are `other`
-    #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "MetricsArgs", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 }
 
@@ -320,9 +316,9 @@ impl Args {
             }
         }
         let has_prefix = self.prefix4.is_some() || self.prefix6.is_some();
-        if has_prefix && self.metrics.is_none() && self.summary != Some(SummaryBy::Prefix) {
+        if has_prefix && !self.metrics.is_given() && self.summary != Some(SummaryBy::Prefix) {
             return Err(Failure::usage(anyhow!(
-                "--prefix4 and --prefix6 are for --metrics and --summary=prefix: give one of these too, or leave them out"
+                "--prefix4 and --prefix6 are for --metrics, --otlp and --summary=prefix: give one of these too, or leave them out"
             )));
         }
         Ok(())

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..interfaces.source()? };
-    let metrics = args.metrics.map(|address| Exporter::start(address, args, source.clone())).transpose()?;
+    let metrics = args.metrics.start("rtt")?.map(|served| Exporter::new(served, args, source.clone()));
     let report = Report::new(args, source, args.names.live(args.shows_flows()))?;
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
@@ -188,6 +188,9 @@ impl Live<'_> {
             false => ended.and(self.report_rest()),
         };
         let counters = self.probe.all_counters();
+        if let (Some(metrics), Ok(counters)) = (&self.metrics, &counters) {
+            metrics.status(&self.probe, counters);
+        }
         let finished = match is_closed(&reported) {
             true => Ok(()),
             false => self.report.finish(Some(monotonic_ns()), counters.as_ref().ok(), cost(&self.probe.run_times())),

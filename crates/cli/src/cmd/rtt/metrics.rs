@@ -1,21 +1,17 @@
-//! `--metrics`: the histograms and counters of the kernel, for Prometheus.
+//! `--metrics` and `--otlp`: the histograms and counters of the kernel.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_engine::{
     measure::PathCounts,
     rtt::{Counters, Figures, Group, GroupKey},
 };
-use dwell_metrics::{Collect, Exposition, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, seconds};
+use dwell_metrics::{Collect, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, Snapshot, seconds};
 use dwell_probes::rtt::Probe;
 use dwell_records::Source;
 
 use super::Args;
 use crate::{
-    exit::Failure,
     served::Served,
     source::{GROUP_LABELS, ProbeStatus, Watcher},
 };
@@ -115,25 +111,25 @@ impl Rtts {
 }
 
 impl Collect for Rtts {
-    fn collect(&self, text: &mut Exposition) {
-        self.rtt.collect(text);
+    fn collect(&self, snapshot: &mut Snapshot) {
+        self.rtt.collect(snapshot);
         if self.path.is_empty() {
             return;
         }
-        text.family(&QUEUE);
+        snapshot.family(&QUEUE);
         for (labels, path) in &self.path {
-            text.sample(&QUEUE, labels, seconds(path.queue_ns.into()));
+            snapshot.sample(&QUEUE, labels, seconds(path.queue_ns.into()));
         }
         for (family, count) in &COUNTS {
-            text.family(family);
+            snapshot.family(family);
             for (labels, path) in &self.path {
-                text.sample(family, labels, count(&path.counts));
+                snapshot.sample(family, labels, count(&path.counts));
             }
         }
     }
 }
 
-/// Serves metrics while it lives.
+/// Exports metrics while it lives.
 pub struct Exporter {
     source: Source,
     rtt: Shared<Rtts>,
@@ -142,15 +138,14 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Binds the address at once, so that a wrong one is known before anything is attached.
-    pub fn start(address: SocketAddr, args: &Args, source: Source) -> Result<Exporter, Failure> {
-        let served = Served::start(address)?;
-        Ok(Exporter {
+    /// Registers the figures of a run.
+    pub fn new(served: Served, args: &Args, source: Source) -> Exporter {
+        Exporter {
             source,
             rtt: served.registry.register(Rtts::new(args.max_groups as usize)),
             status: served.registry.register(ProbeStatus::new(Watcher::Rtt)),
             _served: served,
-        })
+        }
     }
 
     /// Adds the samples of an interval, and forgets groups that are freed.

@@ -6,7 +6,7 @@ mod metrics;
 mod replay;
 mod report;
 
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, anyhow};
 use clap::{ArgAction, ArgGroup, ValueEnum};
@@ -19,12 +19,13 @@ use dwell_probes::{Hook, TcHookKind};
 use dwell_records::Verb;
 
 use crate::{
-    args::{duration, nanos, positive_duration, served_at},
+    args::{duration, nanos, positive_duration},
     baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
     ranking::RankingArgs,
+    served::MetricsArgs,
     source::{HookName, filter},
     written::WriteArgs,
 };
@@ -60,7 +61,7 @@ pub struct Args {
     interface: Vec<String>,
 
     /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "MetricsArgs")]
     read: Option<PathBuf>,
 
     /// Write the capture again, as pcapng, with each sample as a comment on the packet that completed it, as Wireshark
@@ -196,9 +197,8 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// A word of `--methods`.

@@ -1,13 +1,11 @@
-//! `--metrics` of `dwell run`: where the data of all connections waits. No label holds a connection.
-
-use std::net::SocketAddr;
+//! `--metrics` and `--otlp` of `dwell run`: where the data of all connections waits. No label holds a connection.
 
 use dwell_engine::socket::Sum;
-use dwell_metrics::{Collect, Exposition, Family, Numbers, Shared};
+use dwell_metrics::{Collect, Family, Numbers, Shared, Snapshot};
 use dwell_records::{Socket, SocketSummary};
 use dwell_socket::clock::process_cpu_ns;
 
-use crate::{exit::Failure, served::Served};
+use crate::served::Served;
 
 const BYTE_SECONDS: Family = Family::counter(
     "dwell_run_byte_seconds_total",
@@ -44,22 +42,21 @@ const CPU: Family = Family::counter("dwell_run_cpu_seconds_total", &[], "Process
 struct RunMetrics(Numbers);
 
 impl Collect for RunMetrics {
-    fn collect(&self, text: &mut Exposition) {
-        self.0.collect(text);
+    fn collect(&self, snapshot: &mut Snapshot) {
+        self.0.collect(snapshot);
     }
 }
 
-/// Serves metrics while it lives.
+/// Exports metrics while it lives.
 pub struct Exporter {
     metrics: Shared<RunMetrics>,
     _served: Served,
 }
 
 impl Exporter {
-    /// Binds the address at once, so that a wrong one is known before the program is started.
-    pub fn start(address: SocketAddr) -> Result<Exporter, Failure> {
-        let served = Served::start(address)?;
-        Ok(Exporter { metrics: served.registry.register(RunMetrics::default()), _served: served })
+    /// Registers the figures of a run.
+    pub fn new(served: Served) -> Exporter {
+        Exporter { metrics: served.registry.register(RunMetrics::default()), _served: served }
     }
 
     /// Replaces the figures at the end of an interval: of the whole run, and of the connections of the interval.

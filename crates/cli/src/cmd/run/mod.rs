@@ -10,7 +10,7 @@ mod print;
 mod program;
 mod watcher;
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
 use dwell_engine::{histogram::Figure, socket::Estimator};
@@ -18,10 +18,11 @@ use dwell_records::SocketFigure;
 use dwell_socket::table::{self, ControllerKind};
 
 use crate::{
-    args::{FormatOrNone, positive_duration, served_at},
+    args::{FormatOrNone, positive_duration},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
+    served::MetricsArgs,
     set::{Key, boolean, one_of, setting},
     written::WriteArgs,
 };
@@ -129,9 +130,8 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 
     /// Watch connections only from outside, and load nothing into the program
     #[arg(long, conflicts_with_all = ["minimize", "congestion", "library"])]

@@ -56,7 +56,7 @@ impl Printer {
         let now_ns = monotonic_ns();
         Ok(Printer {
             output: Some(args.write.output_beside_program(args.format.name(), source)?),
-            exporter: args.metrics.map(Exporter::start).transpose()?,
+            exporter: args.metrics.start("run")?.map(Exporter::new),
             names,
             is_to_file: args.write.write.is_some(),
             live: LiveLine::new(args),

@@ -2,7 +2,7 @@
 
 mod print;
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use dwell_engine::{
     histogram::Figure,
@@ -10,12 +10,13 @@ use dwell_engine::{
 };
 
 use crate::{
-    args::{FormatOrNone, nanos, positive_duration, sample_bytes, served_at},
+    args::{FormatOrNone, nanos, positive_duration, sample_bytes},
     baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
     ranking::RankingArgs,
+    served::MetricsArgs,
     source::StackArgs,
     written::WriteArgs,
 };
@@ -106,9 +107,8 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
 
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// Runs the verb.

@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         latencies: Latencies::new(&args.fail_if),
         is_over: false,
     };
-    if let Some(served) = args.metrics.map(Served::start).transpose()? {
+    if let Some(served) = args.metrics.start("stack")? {
         let metrics = served.registry.register(StackMetrics::default());
         printer.served = Some((served, metrics));
     }

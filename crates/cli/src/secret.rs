@@ -1,0 +1,27 @@
+//! Files of secrets: an argument would be seen by every user of this host.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use anyhow::anyhow;
+
+use crate::exit::Failure;
+
+/// Reads the start of a file that only its owner and group can reach; `what` names its content in errors.
+pub fn read(path: &Path, what: &str, max_bytes: u64) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::usage(anyhow!("cannot read {what} in {}: {error}", path.display()));
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.permissions().mode() & 0o007 != 0 {
+        return Err(Failure::usage(anyhow!(
+            "every user of this host can reach {what} in {}: chmod 600 it",
+            path.display()
+        )));
+    }
+    let mut text = String::new();
+    file.take(max_bytes).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
