@@ -10,7 +10,7 @@ DEMO_UNPACKED = iperf3:iperf3
 # Of the version that gcc has, as the package g++ would change what c++ is.
 CXX_PACKAGE = g++-$(shell gcc -dumpversion)
 TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool $(CXX_PACKAGE) groff-base:groff \
-	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget \
+	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv runc:runc tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget \
 	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
 	default-jre-headless+openjdk-*-jre-headless:java haproxy:haproxy ipvsadm:ipvsadm \
@@ -110,11 +110,12 @@ install: ## what was built, and all that goes with it, below PREFIX (/usr/local)
 	for unit in dist/systemd/*.service; do sed 's|/usr/local/bin/|$(PREFIX)/bin/|' $$unit \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/} || exit; done
 	install -D -m 644 dist/dwell.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/dwell.conf
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/grafana dist/grafana/*.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/grafana dist/grafana/*
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/prometheus dist/prometheus/*.yml
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dwell README.md CHANGELOG.md SECURITY.md
 	cp -R docs examples LICENSES $(DESTDIR)$(PREFIX)/share/doc/dwell
-	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell
+	cp -R dist/kubernetes $(DESTDIR)$(PREFIX)/share/dwell
+	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell $(DESTDIR)$(PREFIX)/share/dwell/kubernetes
 	$(call install_debug,bin,$(RELEASE)/dwell)
 	$(call install_debug,$(LIBDIR:$(PREFIX)/%=%),$(RELEASE)/libdwell.so)
 	$(call install_debug,lib/dwell,$(RELEASE)/libdwell_preload.so $(RELEASE)/libdwell_calls.so)

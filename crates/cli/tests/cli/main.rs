@@ -13,6 +13,7 @@ mod fail_if;
 mod fleet;
 mod formats;
 mod help;
+mod kubernetes;
 mod live_auto;
 mod live_devices;
 mod live_end;
