@@ -18,6 +18,10 @@
 
 #![deny(clippy::print_stderr, reason = "printing is the program's business")]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod bytes;
 mod classic;
 mod copy;

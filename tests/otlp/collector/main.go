@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 )
 
 func writeLine(_ context.Context, metrics pmetric.Metrics) error {
@@ -33,7 +34,7 @@ func newLines(ctx context.Context, settings exporter.Settings, config component.
 }
 
 func components() (otelcol.Factories, error) {
-	var factories otelcol.Factories
+	factories := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 	var err error
 	if factories.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return factories, err
