@@ -188,8 +188,8 @@ pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static st
     match io.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) if lacks_capability => host::remedy_for_missing(),
         Some(libc::EPERM) => {
-            "no capability is missing, so a security module or lockdown forbids it: `dwell doctor` \
-             shows which there is"
+            "no capability is missing, so a seccomp filter, as of a container, a security module or \
+             lockdown forbids it: let the filter allow bpf(2); `dwell doctor` shows the others"
         }
         Some(libc::EACCES | libc::EINVAL) => {
             "the verifier of this kernel refuses it: please report this with the output of \

@@ -174,6 +174,8 @@ struct Container {
     /// Where volumes are mounted, and whether to be read only.
     mounts: Vec<(String, bool)>,
     memory_bytes: i64,
+    /// System calls that a seccomp filter forbids. The manifests leave that to the profile of the runtime.
+    forbidden: Vec<&'static str>,
 }
 
 impl Container {
@@ -215,6 +217,7 @@ impl Container {
             capabilities: added.iter().map(|name| format!("CAP_{name}")).collect(),
             user: user.as_integer().unwrap(),
             mounts: mounts.collect(),
+            forbidden: Vec::new(),
             memory_bytes: memory.strip_suffix("Gi").unwrap().parse::<i64>().unwrap() << 30,
         }
     }
@@ -298,6 +301,9 @@ fn configuration(container: &Container, volumes: &[&Path], hosts: &Path) -> serd
     // None is ambient or inheritable, and a user other than root has none at all.
     let held = if container.user == 0 { &capabilities[..] } else { &[] };
     let args = [&["/dwell".to_owned()][..], &container.arguments].concat();
+    // With EPERM, as profiles do.
+    let forbidden = container.forbidden.iter();
+    let forbidden: Vec<_> = forbidden.map(|name| json!({"names": [name], "action": "SCMP_ACT_ERRNO"})).collect();
     // Not a network namespace: hostNetwork.
     let namespaces = ["pid", "mount", "ipc", "uts"].map(|kind| json!({"type": kind}));
     json!({
@@ -314,6 +320,7 @@ fn configuration(container: &Container, volumes: &[&Path], hosts: &Path) -> serd
         "linux": {
             "namespaces": namespaces,
             "resources": {"memory": {"limit": container.memory_bytes}},
+            "seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": forbidden},
             "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
@@ -347,6 +354,19 @@ fn root_the_settings_of_its_pod_are_what_each_measurement_needs() {
             assert!(run.stderr.contains(&capability), "{name} without {capability}: {run}");
         }
     }
+}
+
+#[test]
+fn root_where_the_profile_of_the_runtime_forbids_programs_a_seccomp_filter_is_suspected() {
+    if skipped() || skip::lacks_program("runc") {
+        return;
+    }
+    let pair = node("kube-seccomp");
+    let mut container = Container::named("base/dwell.yaml", "rtt");
+    container.forbidden.push("bpf");
+    let run = Pod::start(&pair.left, &container, &[]).end();
+    assert_eq!(run.status, Some(3), "{run}");
+    assert!(run.stderr.contains("a seccomp filter"), "{run}");
 }
 
 #[test]
