@@ -61,9 +61,13 @@ impl Receiver {
     }
 }
 
-/// A number of OTLP's JSON, where 64 bits are a string.
+/// A number of OTLP's JSON, where 64 bits are a string and 0 is left out.
 fn number(value: &Value) -> f64 {
-    value.as_str().map_or_else(|| value.as_f64().unwrap(), |text| text.parse().unwrap())
+    match value {
+        Value::Null => 0.0,
+        Value::String(text) => text.parse().unwrap(),
+        other => other.as_f64().unwrap(),
+    }
 }
 
 /// Names and values of attributes.
