@@ -129,6 +129,11 @@ impl Tunnel {
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
+
+    /// Returns it as text, or `None` if nothing encloses the packets.
+    pub fn label(self) -> Option<String> {
+        (!self.is_none()).then(|| self.to_string())
+    }
 }
 
 /// VLAN IDs from the outside in, as in "vlan 7" and "vlan 100.7"; of other enclosures and more tags a hash.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it prints its measurements and has nothing to clean up")]
 
-use std::{fs, sync::atomic::AtomicBool};
+use std::{fs, sync::atomic::AtomicBool, time::Duration};
 
 use dwell_sim::{Job, Policy, Scenario, TraceConfig, simulate, trace::Trace};
 
@@ -15,8 +15,8 @@ fn main() {
         trace: TraceConfig::Synthetic {
             clients: 1_000_000,
             connections: 10_000_000,
-            packet_gap_ms: 0.2 * 64.0 / 1000.0,
-            connection_gap_ms: 10.0,
+            packet_gap: Duration::from_nanos(12_800),
+            connection_gap: Duration::from_millis(10),
             length_skew: 1.2,
             longest: 100,
             client_skew: 0.0,

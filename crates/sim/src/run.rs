@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_app::args::nanos;
 use dwell_engine::{quic_lb::Stamp, steer::OutOfRange};
 
 use crate::{
@@ -115,14 +116,10 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
-fn to_ns(ms: f64) -> u64 {
-    (ms * 1e6).round() as u64
-}
-
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, job: &'a Job) -> Result<Run<'a>, OutOfRange> {
         let window = job.policy.needs_loads().then_some(scenario.server.window);
-        let sample_ns = to_ns(scenario.interval_ms);
+        let sample_ns = nanos(scenario.interval);
         Ok(Run {
             scenario,
             job,
@@ -133,9 +130,9 @@ impl<'a> Run<'a> {
             clients: Clients::default(),
             servers: (0..job.servers).map(|_| Server::new(window)).collect(),
             router: Router::new(job.policy, scenario, job.servers, job.seed)?,
-            service_ns: (to_ns(scenario.server.service_ms[0]), to_ns(scenario.server.service_ms[1])),
-            handshake_ns: to_ns(scenario.server.handshake_ms),
-            restamp_ns: to_ns(scenario.server.restamp_ms),
+            service_ns: scenario.server.service.map(nanos).into(),
+            handshake_ns: nanos(scenario.server.handshake),
+            restamp_ns: nanos(scenario.server.restamp),
             sample_ns,
             next_sample_ns: sample_ns,
             next_interval_ns: CONTROL_INTERVAL.as_nanos() as u64,
@@ -146,9 +143,9 @@ impl<'a> Run<'a> {
     }
 
     fn open(&mut self, flow: &Flow) {
-        let range_ms = self.scenario.network.trip_ms;
+        let trip = self.scenario.network.trip;
         let mut client_random = Random::stream(self.job.seed ^ 0x7472_6970, flow.client.into());
-        let one_way_ns = client_random.between((to_ns(range_ms[0]), to_ns(range_ms[1])));
+        let one_way_ns = client_random.between(trip.map(nanos).into());
         let connection = Connection {
             client: flow.client,
             port: (self.opened % 64_512) as u16 + 1024,

@@ -6,16 +6,17 @@ use std::{
     time::Duration,
 };
 
+use dwell_app::args::duration;
 use dwell_engine::steer::{
     HeavyShare, OutOfRange,
     zero_rtt::{HeavyConfig, MOST_SERVERS, OverloadConfig},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::Policy;
 
 /// What to simulate. Each key has a default, the value of the paper's synthetic trace where it gives one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Random seed of the first run. Each further run adds 1.
@@ -31,7 +32,8 @@ pub struct Scenario {
     /// Maximum number of packets of a connection that counts as short.
     pub short: u32,
     /// Time between samples of load and imbalance, and length of the intervals over which busy time is counted.
-    pub interval_ms: f64,
+    #[serde(deserialize_with = "time")]
+    pub interval: Duration,
     /// The connections.
     pub trace: TraceConfig,
     /// The network between clients and balancer.
@@ -43,7 +45,7 @@ pub struct Scenario {
 }
 
 /// The source of connections.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
 pub enum TraceConfig {
     /// Random connections: starts by a Poisson process, lengths by a Zipf distribution.
@@ -55,11 +57,11 @@ pub enum TraceConfig {
         #[serde(default = "connections")]
         connections: u64,
         /// Mean time between packets of all connections.
-        #[serde(default = "packet_gap_ms")]
-        packet_gap_ms: f64,
+        #[serde(default = "packet_gap", deserialize_with = "time")]
+        packet_gap: Duration,
         /// Mean time between packets of a connection.
-        #[serde(default = "connection_gap_ms")]
-        connection_gap_ms: f64,
+        #[serde(default = "connection_gap", deserialize_with = "time")]
+        connection_gap: Duration,
         /// Exponent of the Zipf distribution of connection lengths: the share of length n is proportional to n to the power
         /// of minus this.
         #[serde(default = "length_skew")]
@@ -82,8 +84,8 @@ pub enum TraceConfig {
         /// The file.
         path: PathBuf,
         /// Mean time between packets of a connection.
-        #[serde(default = "connection_gap_ms")]
-        connection_gap_ms: f64,
+        #[serde(default = "connection_gap", deserialize_with = "time")]
+        connection_gap: Duration,
     },
     /// Connections to a port in a packet capture.
     Capture {
@@ -105,11 +107,11 @@ fn clients() -> u32 {
 fn connections() -> u64 {
     100_629
 }
-fn packet_gap_ms() -> f64 {
-    0.2
+fn packet_gap() -> Duration {
+    Duration::from_micros(200)
 }
-fn connection_gap_ms() -> f64 {
-    10.0
+fn connection_gap() -> Duration {
+    Duration::from_millis(10)
 }
 fn length_skew() -> f64 {
     2.2
@@ -121,14 +123,24 @@ fn port() -> u16 {
     443
 }
 
+/// A time as in all of dwell's files and options: "200us", "1s", "0".
+fn time<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+    duration(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn times<'a, D: Deserializer<'a>>(from: D) -> Result<[Duration; 2], D::Error> {
+    let [low, high] = <[String; 2]>::deserialize(from)?;
+    Ok([duration(&low).map_err(D::Error::custom)?, duration(&high).map_err(D::Error::custom)?])
+}
+
 impl TraceConfig {
     /// The paper's synthetic trace.
     pub fn paper() -> TraceConfig {
         TraceConfig::Synthetic {
             clients: clients(),
             connections: connections(),
-            packet_gap_ms: packet_gap_ms(),
-            connection_gap_ms: connection_gap_ms(),
+            packet_gap: packet_gap(),
+            connection_gap: connection_gap(),
             length_skew: length_skew(),
             longest: longest(),
             client_skew: 0.0,
@@ -142,8 +154,8 @@ impl TraceConfig {
         TraceConfig::Synthetic {
             clients: 2_910,
             connections: 45_776,
-            packet_gap_ms: packet_gap_ms(),
-            connection_gap_ms: connection_gap_ms(),
+            packet_gap: packet_gap(),
+            connection_gap: connection_gap(),
             length_skew: length_skew(),
             longest: longest(),
             client_skew: 0.8,
@@ -154,11 +166,12 @@ impl TraceConfig {
 }
 
 /// The network between clients and balancer. Balancer and servers are at the same place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// Range of clients' one-way latencies, uniformly distributed.
-    pub trip_ms: [f64; 2],
+    #[serde(deserialize_with = "times")]
+    pub trip: [Duration; 2],
     /// Round trips before the first request of a TCP connection: 2 with TLS 1.3.
     pub tcp_round_trips: u32,
     /// Whether clients close at the last answer. On a short connection with 0-RTT, it arrives before the tickets.
@@ -167,36 +180,46 @@ pub struct Network {
 
 impl Default for Network {
     fn default() -> Network {
-        Network { trip_ms: [1.0, 40.0], tcp_round_trips: 2, closes_early: false }
+        Network { trip: [1, 40].map(Duration::from_millis), tcp_round_trips: 2, closes_early: false }
     }
 }
 
 /// A server with one queue and one worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
     /// Range of the service times of packets, uniformly distributed.
-    pub service_ms: [f64; 2],
+    #[serde(deserialize_with = "times")]
+    pub service: [Duration; 2],
     /// Additional service time per byte, if the trace has bytes.
     pub byte_ns: f64,
     /// Service time of a handshake without 0-RTT.
-    pub handshake_ms: f64,
+    #[serde(deserialize_with = "time")]
+    pub handshake: Duration,
     /// Number of requests over which the waiting time is estimated.
     pub window: usize,
     /// Number of tickets per connection.
     pub tickets: u32,
     /// Time after which a connection gets a new ID with a new load report; 0 for never.
-    pub restamp_ms: f64,
+    #[serde(deserialize_with = "time")]
+    pub restamp: Duration,
 }
 
 impl Default for Server {
     fn default() -> Server {
-        Server { service_ms: [0.0, 5.0], byte_ns: 0.0, handshake_ms: 0.0, window: 100, tickets: 2, restamp_ms: 0.0 }
+        Server {
+            service: [0, 5].map(Duration::from_millis),
+            byte_ns: 0.0,
+            handshake: Duration::ZERO,
+            window: 100,
+            tickets: 2,
+            restamp: Duration::ZERO,
+        }
     }
 }
 
 /// Parameters of the policy `zero-rtt`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZeroRtt {
     /// Number of heavy connections per server.
@@ -211,8 +234,9 @@ pub struct ZeroRtt {
     pub percentile: f64,
     /// Minimum gain of a detour, as a multiple of the mean round-trip time.
     pub alpha: f64,
-    /// Time after which a load report expires, in seconds; 0 for never.
-    pub stale_s: u32,
+    /// Time after which a load report expires; 0 for never.
+    #[serde(deserialize_with = "time")]
+    pub load_lifetime: Duration,
 }
 
 impl Default for ZeroRtt {
@@ -225,7 +249,7 @@ impl Default for ZeroRtt {
             heavy_any: false,
             percentile: 0.8,
             alpha: 1.0,
-            stale_s: 10,
+            load_lifetime: Duration::from_secs(10),
         }
     }
 }
@@ -244,7 +268,7 @@ impl ZeroRtt {
         OverloadConfig {
             percentile: self.percentile,
             margin: mean_rtt.mul_f64(self.alpha),
-            stale: (self.stale_s > 0).then(|| Duration::from_secs(self.stale_s.into())),
+            stale: Some(self.load_lifetime).filter(|lifetime| !lifetime.is_zero()),
             ..OverloadConfig::default()
         }
     }
@@ -259,7 +283,7 @@ impl Default for Scenario {
             servers: vec![64],
             load_of_servers: None,
             short: 5,
-            interval_ms: 1000.0,
+            interval: Duration::from_secs(1),
             trace: TraceConfig::paper(),
             network: Network::default(),
             server: Server::default(),
@@ -334,7 +358,7 @@ impl Scenario {
 
     /// Mean round-trip time of clients.
     pub fn mean_rtt(&self) -> Duration {
-        Duration::from_secs_f64((self.network.trip_ms[0] + self.network.trip_ms[1]) / 1e3)
+        self.network.trip[0] + self.network.trip[1]
     }
 
     /// Checks the ranges of all values.
@@ -352,7 +376,8 @@ impl Scenario {
             let value = || format!("{value:?}");
             is_valid.then_some(()).ok_or_else(|| ScenarioError::Range { key, value: value(), range })
         }
-        let pair = |pair: [f64; 2]| (0.0..=60_000.0).contains(&pair[0]) && (pair[0]..=60_000.0).contains(&pair[1]);
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+        let pair = |pair: [Duration; 2]| (pair[0]..=minute).contains(&pair[1]);
         let has_servers =
             |servers: &[usize]| !servers.is_empty() && servers.iter().all(|n| (1..=MOST_SERVERS).contains(n));
         require("runs", self.runs, (1..=10_000).contains(&self.runs), "1 to 10000")?;
@@ -360,41 +385,29 @@ impl Scenario {
         require("servers", &self.servers, has_servers(&self.servers), "numbers of 1 to 1024")?;
         let of = self.load_of_servers.unwrap_or(1);
         require("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
-        let interval = self.interval_ms;
-        require("interval_ms", interval, (1.0..=3.6e6).contains(&interval), "1 to 3600000")?;
-        require(
-            "network.trip_ms",
-            self.network.trip_ms,
-            pair(self.network.trip_ms),
-            "two times, the lesser first, 0 to 60000",
-        )?;
+        let interval = self.interval;
+        require("interval", interval, (Duration::from_millis(1)..=hour).contains(&interval), "1ms to 1h")?;
+        let trip = self.network.trip;
+        require("network.trip", trip, pair(trip), "two times, the lesser first, up to 1m")?;
         let round_trips = self.network.tcp_round_trips;
         require("network.tcp_round_trips", round_trips, (1..=10).contains(&round_trips), "1 to 10")?;
         let server = &self.server;
-        require(
-            "server.service_ms",
-            server.service_ms,
-            pair(server.service_ms),
-            "two times, the lesser first, 0 to 60000",
-        )?;
+        require("server.service", server.service, pair(server.service), "two times, the lesser first, up to 1m")?;
         require("server.byte_ns", server.byte_ns, (0.0..=1e6).contains(&server.byte_ns), "0 to 1000000")?;
-        require(
-            "server.handshake_ms",
-            server.handshake_ms,
-            (0.0..=60_000.0).contains(&server.handshake_ms),
-            "0 to 60000",
-        )?;
+        require("server.handshake", server.handshake, server.handshake <= minute, "0 to 1m")?;
         require("server.window", server.window, (2..=100_000).contains(&server.window), "2 to 100000")?;
         require("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
-        require("server.restamp_ms", server.restamp_ms, (0.0..=3.6e6).contains(&server.restamp_ms), "0 to 3600000")?;
+        require("server.restamp", server.restamp, server.restamp <= hour, "0 to 1h")?;
         let zero = &self.zero_rtt;
         require("zero_rtt.heavy", zero.heavy, zero.heavy().check().is_ok() || zero.heavy_interval < 16, "1 to 32")?;
         require("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
         require("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
         require("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
         require("zero_rtt.alpha", zero.alpha, (0.0..=1000.0).contains(&zero.alpha), "0 to 1000")?;
-        require("zero_rtt.stale_s", zero.stale_s, zero.stale_s <= 86_400, "0 to 86400")?;
-        self.trace.check(require)
+        require("zero_rtt.load_lifetime", zero.load_lifetime, zero.load_lifetime <= 24 * hour, "0 to 24h")?;
+        self.trace.check(require, |key, gap: Duration| {
+            require(key, gap, !gap.is_zero() && gap <= minute, "above 0, up to 1m")
+        })
     }
 }
 
@@ -402,14 +415,14 @@ impl TraceConfig {
     fn check(
         &self,
         require: impl Fn(&'static str, f64, bool, &'static str) -> Result<(), ScenarioError>,
+        gap: impl Fn(&'static str, Duration) -> Result<(), ScenarioError>,
     ) -> Result<(), ScenarioError> {
-        let gap = |key, ms: f64| require(key, ms, ms > 0.0 && ms <= 60_000.0, "above 0, up to 60000");
         match self {
             TraceConfig::Synthetic {
                 clients,
                 connections,
-                packet_gap_ms,
-                connection_gap_ms,
+                packet_gap,
+                connection_gap,
                 length_skew,
                 longest,
                 client_skew,
@@ -419,8 +432,8 @@ impl TraceConfig {
                 let most = 1 << 24;
                 require("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
                 require("trace.connections", *connections as f64, (1..=1 << 32).contains(connections), "1 to 2^32")?;
-                gap("trace.packet_gap_ms", *packet_gap_ms)?;
-                gap("trace.connection_gap_ms", *connection_gap_ms)?;
+                gap("trace.packet_gap", *packet_gap)?;
+                gap("trace.connection_gap", *connection_gap)?;
                 let is_skew = |skew: &f64| (0.0..=10.0).contains(skew);
                 require("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
                 require("trace.longest", f64::from(*longest), (1..=LONGEST_CONNECTION).contains(longest), "1 to 2^20")?;
@@ -428,7 +441,7 @@ impl TraceConfig {
                 let part = short_part.unwrap_or(0.0);
                 require("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")
             }
-            TraceConfig::Csv { connection_gap_ms, .. } => gap("trace.connection_gap_ms", *connection_gap_ms),
+            TraceConfig::Csv { connection_gap, .. } => gap("trace.connection_gap", *connection_gap),
             TraceConfig::Capture { port, .. } => require("trace.port", f64::from(*port), *port > 0, "1 to 65535"),
         }
     }

@@ -50,8 +50,8 @@ fn errors_name_the_key_and_its_range() {
         ("policies = [\"fair\"]", "unknown variant `fair`"),
         ("seed = 1\nspeed = 1", "line 2, column 1"),
         (
-            "[network]\ntrip_ms = [5.0, 1.0]",
-            "the scenario's network.trip_ms is [5.0, 1.0]; it may be two times, the lesser first, 0 to 60000",
+            "[network]\ntrip = [\"5ms\", \"1ms\"]",
+            "the scenario's network.trip is [5ms, 1ms]; it may be two times, the lesser first, up to 1m",
         ),
         ("[server]\ntickets = 9", "the scenario's server.tickets is 9; it may be 0 to 8"),
         ("[zero_rtt]\nheavy = 33", "the scenario's zero_rtt.heavy is 33; it may be 1 to 32"),
@@ -70,7 +70,7 @@ fn a_trace_of_flows_runs() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flows.csv"), "start,client,packets,bytes\n0,a,2,100\n1.5,b,1,50\n2,a,1,50\n")
         .unwrap();
-    let text = "servers = [4]\npolicies = [\"session-affinity\"]\ninterval_ms = 500.0\n[trace]\nkind = \"csv\"\npath = \"flows.csv\"\n";
+    let text = "servers = [4]\npolicies = [\"session-affinity\"]\ninterval = \"500ms\"\n[trace]\nkind = \"csv\"\npath = \"flows.csv\"\n";
     let scenario = read(folder.path(), text).unwrap();
     let trace = Trace::load(&scenario).unwrap();
     let summaries = study::run(&scenario, &trace, &AtomicBool::new(false), &()).unwrap();

@@ -18,8 +18,8 @@ fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) ->
         trace: TraceConfig::Synthetic {
             clients,
             connections,
-            packet_gap_ms,
-            connection_gap_ms: 10.0,
+            packet_gap: Duration::from_secs_f64(packet_gap_ms / 1e3),
+            connection_gap: Duration::from_millis(10),
             length_skew: 1.2,
             longest,
             client_skew: 0.0,
@@ -93,9 +93,9 @@ fn all_requests_of_the_trace_are_served() {
 fn waits_agree_with_theory() {
     for load in [0.3, 0.6, 0.8] {
         let mut scenario = scenario(3, 300_000, 1, 1.0 / load);
-        scenario.network.trip_ms = [0.0, 0.0];
-        scenario.server.service_ms = [1.0, 1.0];
-        scenario.interval_ms = 10.0;
+        scenario.network.trip = [Duration::ZERO; 2];
+        scenario.server.service = [Duration::from_millis(1); 2];
+        scenario.interval = Duration::from_millis(10);
         let outcome = run(&scenario, Policy::SessionAffinity, 1, 1);
         assert!(outcome.all().used > 299_900, "{:?}", outcome.all());
         let mean = outcome.first_byte.mean().unwrap();
@@ -113,8 +113,8 @@ fn waits_agree_with_theory() {
 #[test]
 fn without_waiting_a_handshake_costs_its_round_trips() {
     let mut scenario = scenario(10_000, 1000, 1, 1000.0);
-    scenario.network.trip_ms = [10.0, 10.0];
-    scenario.server.service_ms = [5.0, 5.0];
+    scenario.network.trip = [Duration::from_millis(10); 2];
+    scenario.server.service = [Duration::from_millis(5); 2];
     for (policy, round_trips) in [(Policy::ZeroRttOff, 2.0), (Policy::LeastLoaded, 2.0), (Policy::Maglev, 3.0)] {
         let median = run(&scenario, policy, 16, 1).first_byte.quantile(0.5).unwrap();
         let expected = (20.0 * round_trips + 5.0) / 25.0;
@@ -187,7 +187,11 @@ fn least_loaded_has_the_least_imbalance() {
 #[test]
 fn least_loaded_accounts_for_handshakes() {
     let scenario = Scenario {
-        server: dwell_sim::Server { handshake_ms: 30.0, service_ms: [0.0, 2.0], ..dwell_sim::Server::default() },
+        server: dwell_sim::Server {
+            handshake: Duration::from_millis(30),
+            service: [0, 2].map(Duration::from_millis),
+            ..dwell_sim::Server::default()
+        },
         ..scenario(2000, 20_000, 3, 2.0)
     };
     let present = |policy| run(&scenario, policy, 16, 3).present;

@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// The version of what experiments print as JSON Lines. Types are named `lab.` and the kind.
+pub const SCHEMA: &str = "dwell-lab/2";
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use dwell_testbed::{Namespace, Nanos, workload::Ends};
+use serde_json::Value;
 
 use crate::{
     live_traffic::{GO_ON, ping, ping_pong},
     records::{counters, counts, median, of_type, round_trips},
+    response::epochs_of,
+    response_live,
     support::{Pair, card_packets, run, skipped, watch},
 };
 
@@ -112,6 +115,10 @@ fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
         crate::support::ip(namespace, &format!("addr add 10.79.0.{own}/24 dev {device}\nlink set {device} up\n"));
     }
     let watchers = ["left0", "left0.5"].map(|device| watch(&pair.left, &["-i", device, "--format", "jsonl"]));
+    let responses = ["right0", "right0.5"].map(|device| {
+        let arguments = ["-i", device, "--interval", "100ms", "--flow-key", "5tuple", "--format", "jsonl"];
+        (response_live::respond(&pair.right, device, &arguments), device)
+    });
     let ends = Ends { address: [10, 79, 0, 2].into(), ..pair.ends() };
     ping(10).run(ends, &GO_ON).unwrap();
     ping_pong(300).run(ends, &GO_ON).unwrap();
@@ -126,6 +133,13 @@ fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
     assert_eq!(card, vlan);
     assert_eq!(card[&("icmp".to_owned(), "10.79.0.2".to_owned())], 10);
     assert_ne!(card, BTreeMap::new());
+    for (dwell, device) in responses {
+        let run = dwell.interrupt();
+        let epochs = epochs_of(&run.stdout);
+        let tunnel = if device == "right0" { "vlan 5".into() } else { Value::Null };
+        assert!(!epochs.is_empty() && epochs.iter().all(|epoch| epoch["tunnel"] == tunnel), "{device}: {run}");
+        assert!(epochs.iter().all(|epoch| epoch["interface"] == device), "{device}: {run}");
+    }
 }
 
 /// The uplink of a node carries what is inside of an overlay.

@@ -13,7 +13,7 @@ use crate::{
 const ADDRESS: &str = "127.0.0.1:9469";
 
 /// Starts it, and waits until it watches.
-fn respond(namespace: &Namespace, hook_of: &str, arguments: &[&str]) -> Process {
+pub fn respond(namespace: &Namespace, hook_of: &str, arguments: &[&str]) -> Process {
     let before = programs(namespace, hook_of);
     let process = spawn(namespace, DWELL, &[&["response"], arguments].concat());
     eventually("the programs are attached", || programs(namespace, hook_of) != before);

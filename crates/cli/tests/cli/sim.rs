@@ -24,12 +24,12 @@ const SMALL: &str = "\
 policies = [\"zero-rtt\", \"least-loaded\"]
 servers = [4, 8]
 runs = 2
-interval_ms = 100.0
+interval = \"100ms\"
 [trace]
 kind = \"synthetic\"
 clients = 100
 connections = 2000
-packet_gap_ms = 1.0
+packet_gap = \"1ms\"
 ";
 
 fn lines(arguments: &[&str]) -> Vec<Value> {
@@ -113,7 +113,8 @@ fn what_is_wrong_is_said_with_status_2() {
 
 /// A scenario with a capture of UDP packets to port 443, of which the first `snap` bytes are kept.
 fn captured(link: LinkType, snap: usize) -> (TempDir, PathBuf) {
-    let (folder, file) = scenario("servers = [2]\ninterval_ms = 1.0\n[trace]\nkind = \"capture\"\npath = \"a.pcap\"\n");
+    let (folder, file) =
+        scenario("servers = [2]\ninterval = \"1ms\"\n[trace]\nkind = \"capture\"\npath = \"a.pcap\"\n");
     let mut writer = Writer::new(fs::File::create(folder.path().join("a.pcap")).unwrap(), link).unwrap();
     for number in 0..4 {
         let builder = PacketBuilder::ipv4([10, 0, 0, number], [10, 0, 1, 1], 64).udp(5000, 443);

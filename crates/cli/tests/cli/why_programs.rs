@@ -201,20 +201,27 @@ fn ask_postgres(host: &Host, queries: &'static [(&'static str, u64)]) {
 
 /// Starts PostgreSQL as a user without privilege, which it asks for. Returns its process.
 fn start_postgres(host: &mut Host, folder: &Path) -> String {
-    let data = folder.join("data");
-    fs::create_dir(&data).unwrap();
+    let (data, root) = (folder.join("data"), folder.join("root"));
+    [&data, &root].map(|folder| fs::create_dir(folder).unwrap());
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     nix::unistd::chown(&data, Some(nobody.uid), Some(nobody.gid)).unwrap();
-    let data = data.to_str().unwrap();
-    // It may have been unpacked where only root may look.
-    let reach = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"];
-    let as_nobody = [&["--reuid=nobody", "--regid=nogroup", "--clear-groups"][..], &reach].concat();
-    let initdb = ["initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"];
-    let made = host.namespace.command("setpriv").args(&as_nobody).args(initdb).output().unwrap();
+    let (data, root) = (data.to_str().unwrap(), root.to_str().unwrap());
+    // It may have been unpacked where only root may look, and is seen elsewhere then.
+    let found = host.namespace.command("sh").args(["-c", "dirname $(realpath $(command -v initdb))"]).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let (unpacked, below) = found.trim().split_at(found.find("/usr/lib/").unwrap());
+    let (unpacked, bin) = (format!("{unpacked}/"), format!("{root}{below}"));
+    let reach =
+        "mount --bind \"$0\" \"$1\" && shift && exec setpriv --reuid=nobody --regid=nogroup --clear-groups \"$@\"";
+    let run = ["--mount", "sh", "-c", reach, &unpacked, root];
+    let initdb = format!("{bin}/initdb");
+    let initdb = [&initdb, "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"];
+    let made = host.namespace.command("unshare").args(run).args(initdb).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let postgres = ["postgres", "-D", data, "-k", data, "-h", "127.0.0.1", "-c", "fsync=off"];
-    host.serve("setpriv", &[as_nobody.as_slice(), &postgres].concat(), 5432).to_string()
+    let postgres = format!("{bin}/postgres");
+    let postgres = [&postgres, "-D", data, "-k", data, "-h", "127.0.0.1", "-c", "fsync=off"];
+    host.serve("unshare", &[&run[..], &postgres].concat(), 5432).to_string()
 }
 
 #[test]

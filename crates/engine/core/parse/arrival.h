@@ -28,10 +28,10 @@ struct dwell_esp {
 #define DWELL_EPHEMERAL_PORT 32768
 
 /* Locates the IP header that identifies the flow: the innermost that can be reached, even if no parser knows what it
- * carries; with `outer` the first.
+ * carries; with `outer` the first. Adds what encloses it to `tunnel`.
  */
 static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const void *data, const void *end, __u32 link,
-						    int outer)
+						    int outer, __u32 *tunnel)
 {
 	dwell_walk walk = dwell_walk_link(data, end, link), last = 0;
 
@@ -58,6 +58,7 @@ static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const vo
 			return DWELL_WHERE_ERROR(error);
 		}
 		last = walk;
+		*tunnel = dwell_walk_tunnel(frame, walk, *tunnel);
 		walk = dwell_walk_step(frame, walk);
 	}
 	return DWELL_WHERE_ERROR(DWELL_SKIP_DEPTH);

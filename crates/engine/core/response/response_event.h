@@ -18,6 +18,8 @@ struct dwell_response_event {
 	__u16 src_port; /* 0 if the key has no ports */
 	__u16 dst_port;
 	__u32 id;   /* SPI, receiver index, or connection number; 0 if the key has none */
+	__u32 tunnel; /* what encloses the flow (parse/walk.h) */
+	__u32 reserved2;
 	__u32 real; /* at a balancer: the backend and its VIP */
 	__u32 vip;
 	struct dwell_epoch epoch;
@@ -35,7 +37,8 @@ struct dwell_response_program {
 	__u8 replay;                 /* packets bring their own time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that identifies flows */
 	__u8 stores_in_order;        /* the machine keeps the order of stores */
-	__u8 reserved[5];
+	__u8 ignore_tunnels;         /* tell no flows apart by what encloses them */
+	__u8 reserved[4];
 };
 
 #endif

@@ -229,7 +229,12 @@ union dwell_response_state {
 	struct dwell_pirate_state pirate;
 	struct dwell_gap_state gap;
 	struct dwell_auto_state adaptive;
+	struct {
+		__u8 estimator[380];
+		__u32 tunnel; /* what encloses the flow (parse/walk.h): the slot's, where no estimator has anything */
+	};
 };
+_Static_assert(__builtin_offsetof(struct dwell_auto_state, log_shift) < 380, "the tunnel's place");
 
 struct dwell_epoch_mode {
 	__u64 min_ns, max_ns, sum_ns;

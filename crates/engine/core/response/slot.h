@@ -85,7 +85,8 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = slot->head.proto;
 	record->key_kind = slot->key_kind;
-	record->interface = key->interface;
+	record->interface = dwell_interface_in(key->interface, slot->state.tunnel);
+	record->tunnel = slot->state.tunnel;
 	record->src = from_b ? key->b : key->a;
 	record->dst = from_b ? key->a : key->b;
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
@@ -201,6 +202,7 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 		return 0;
 	__builtin_memset(&slot->head, 0, sizeof(slot->head));
 	__builtin_memset(&slot->state, 0, sizeof(slot->state));
+	slot->state.tunnel = packet->tunnel;
 	/* a balancer receives only clients' packets */
 	slot->client = packet->lb.vip ? packet->direction & 1
 				      : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
@@ -238,9 +240,9 @@ static __always_inline void dwell_slot_follow(struct dwell_table *table, struct 
 	if (old->connection.token == dwell_token_short(token)) { /* otherwise the slot has been reused */
 		slot->key_kind = old->key_kind;
 		slot->connection.id = old->connection.id;
-		slot->state = old->state;
+		__builtin_memcpy(slot->state.estimator, old->state.estimator, sizeof(slot->state.estimator));
 		old->connection.token = 0;
-		__builtin_memset(&old->state, 0, sizeof(old->state));
+		__builtin_memset(old->state.estimator, 0, sizeof(old->state.estimator));
 	}
 	dwell_slot_unlock(old);
 }
@@ -360,15 +362,24 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 	dwell_bucket_sweep(table, index, reason);
 }
 
-/* Locates the packet's headers with dwell_locate_plain() or dwell_locate_any(), whichever the key needs. */
+/* Locates the packet's headers with dwell_locate_plain() or dwell_locate_any(), whichever the key needs. The caller has set
+ * `tunnel` to the tag that its hook keeps beside the packet, and `key.interface`; both are completed.
+ */
 static __always_inline dwell_where dwell_response_locate(DWELL_FRAME *frame, const void *data, const void *end,
-							 __u32 link, __u32 key_kind)
+							 __u32 link, const struct dwell_response_program *program,
+							 struct dwell_packet *packet)
 {
+	int outer = program->key_kind == DWELL_KEY_OUTER;
 	dwell_where where = 0;
 
-	if (key_kind != DWELL_KEY_OUTER)
+	if (!outer)
 		where = dwell_locate_plain(data, end, link);
-	return where ? where : dwell_locate_any(frame, data, end, link, key_kind == DWELL_KEY_OUTER);
+	if (dwell_unlikely(!where))
+		where = dwell_locate_any(frame, data, end, link, outer, &packet->tunnel);
+	if (program->ignore_tunnels)
+		packet->tunnel = 0;
+	packet->key.interface = dwell_interface_in(packet->key.interface, packet->tunnel);
+	return where;
 }
 
 #endif

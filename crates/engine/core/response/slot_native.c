@@ -25,16 +25,16 @@ void dwell_slots_packet(struct dwell_slots *slots, const void *data, __u32 bytes
 	slots->events = 0;
 	slots->counters.value[DWELL_SEEN_PACKETS]++;
 	slots->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
-	where = dwell_response_locate(&frame, data, end, link, slots->program.key_kind);
+	__builtin_memset(&packet, 0, sizeof(packet));
+	packet.wire_bytes = wire_bytes;
+	packet.segments = 1;
+	packet.key.interface = interface;
+	where = dwell_response_locate(&frame, data, end, link, &slots->program, &packet);
 	result = dwell_where_error(where);
 	if (result) {
 		slots->counters.value[result]++;
 		return;
 	}
-	__builtin_memset(&packet, 0, sizeof(packet));
-	packet.wire_bytes = wire_bytes;
-	packet.segments = 1;
-	packet.key.interface = interface;
 	result = dwell_arrival_parse(data, end, where, slots->program.key_kind, &packet);
 	if (result != DWELL_FRAME_OK) {
 		slots->counters.value[result]++;

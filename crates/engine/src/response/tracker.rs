@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 use crate::{
     abi,
     filter::Filter,
-    measure::{Endpoint, Protocol, endpoint},
+    measure::{Endpoint, Protocol, Tunnel, endpoint},
     response::{Config, Epoch},
     table,
 };
@@ -71,6 +71,8 @@ pub struct Watch {
     pub max_flows: u32,
     /// A flow without a packet for this time makes room for others.
     pub idle_timeout_ns: u64,
+    /// Tell no flows apart by what encloses them.
+    pub ignore_tunnels: bool,
     /// Seeds the flow hash, so that nobody can target one bucket.
     pub seed: u64,
 }
@@ -84,6 +86,7 @@ impl Default for Watch {
             filter: Filter::default(),
             max_flows: 100_000,
             idle_timeout_ns: 30_000_000_000,
+            ignore_tunnels: false,
             seed: 0,
         }
     }
@@ -102,6 +105,7 @@ impl Watch {
             response: self.config.to_core(),
             servers: self.servers.to_core(),
             key_kind: self.key as u8,
+            ignore_tunnels: self.ignore_tunnels.into(),
             slots: self.buckets() * abi::DWELL_WAYS,
             alias_mask: match self.key {
                 Key::Auto | Key::QuicCid => self.buckets() * abi::DWELL_WAYS - 1,
@@ -128,6 +132,8 @@ pub struct Record {
     pub id: Option<u32>,
     /// The source's number of the interface.
     pub interface: u32,
+    /// What encloses the client's packets.
+    pub tunnel: Tunnel,
     /// At a balancer, the number of the backend; otherwise 0.
     pub real: u32,
     /// At a balancer, the number of the VIP; otherwise 0.
@@ -137,7 +143,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the flow as text: `192.0.2.1:40000 → 198.51.100.1:443`, with the identifier of its key, if any.
+    /// Returns the flow as text: `192.0.2.1:40000 → 198.51.100.1:443`, with the identifier of its key and what encloses it, if any.
     pub fn flow(&self) -> impl fmt::Display + '_ {
         Flow(self)
     }
@@ -158,6 +164,7 @@ impl Record {
             key,
             id: matches!(key, Key::Esp | Key::WireGuard | Key::QuicCid).then_some(raw.id),
             interface: raw.interface,
+            tunnel: Tunnel(raw.tunnel),
             real: raw.real,
             vip: raw.vip,
             epoch: Box::new(raw.epoch),
@@ -175,9 +182,12 @@ impl fmt::Display for Flow<'_> {
             true => write!(f, "{src} → {dst}")?,
             false => write!(f, "{} → {}", src.address, dst.address)?,
         }
-        match record.id {
-            Some(id) => write!(f, " {} {id:#010x}", record.key.name()),
-            None => Ok(()),
+        if let Some(id) = record.id {
+            write!(f, " {} {id:#010x}", record.key.name())?;
         }
+        if !record.tunnel.is_none() {
+            write!(f, "  in {}", record.tunnel)?;
+        }
+        Ok(())
     }
 }

@@ -76,6 +76,38 @@ fn migrating(key: Key, begin: &[u8], cids: [&[u8]; 2], pause_ms: u64) -> Vec<Rec
     seen.finish()
 }
 
+/// Returns what encloses each flow, from one client and server in these VLANs; 0 is none.
+fn tunnels(vlans: &[u16], ignore_tunnels: bool) -> Vec<String> {
+    let watch = Watch { ignore_tunnels, max_flows: 64, ..Watch::default() };
+    let mut seen = Seen { tracker: Tracker::new(&watch), records: Vec::new(), last_ns: START };
+    for number in 0..40 {
+        for &vlan in vlans {
+            let tag = [[0x81, 0], vlan.to_be_bytes()].concat();
+            let tag = if vlan == 0 { &[] } else { &tag[..] };
+            let data = [&[2; 12], tag, &[8, 0], &datagram(5000, &[number; 100])].concat();
+            let time_ns = START + u64::from(number) * MS;
+            let packet = Observation { time_ns, interface: 1, link: 1, data: &data, wire_len: data.len() as u32 };
+            seen.tracker.observe(&packet, |record| seen.records.push(record));
+            seen.last_ns = time_ns;
+        }
+    }
+    let records = seen.finish();
+    assert!(records.iter().all(|record| record.interface == 1));
+    let mut found: Vec<_> = records.iter().map(|record| record.tunnel.to_string()).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn equal_flows_in_different_vlans_do_not_mix() {
+    assert_eq!(tunnels(&[7, 8, 0], false), ["none", "vlan 7", "vlan 8"]);
+}
+
+#[test]
+fn a_flow_may_change_its_vlan_if_tunnels_are_ignored() {
+    assert_eq!(tunnels(&[7, 8, 0], true), ["none"]);
+}
+
 #[test]
 fn a_connection_keeps_its_flow_when_id_and_ends_change() {
     for (key, begin) in [(Key::Auto, initial(5000)), (Key::QuicCid, short(5000, b"aaaaaaaa", 0))] {

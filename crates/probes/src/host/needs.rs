@@ -13,6 +13,8 @@ pub struct Requirements {
     pub verbs: Cow<'static, [Verb]>,
     /// Facts that no other binary asks for, in the order of the table.
     pub extra: &'static [ExtraFact],
+    /// Whether facts are tried that none of the verbs needs.
+    pub tries_all: bool,
 }
 
 /// A verb, with the options that make a difference to what it needs.
@@ -96,12 +98,19 @@ impl Requirements {
             known.dedup();
             return Err(known);
         }
-        Ok(Requirements { binary: self.binary, verbs: Cow::Owned(verbs), extra: self.extra })
+        Ok(Requirements { verbs: Cow::Owned(verbs), tries_all: words.is_empty(), ..*self })
     }
 
-    /// All facts, in the order of the table.
+    /// The facts that are tried, in the order of the table.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
-        Fact::all().chain(self.extra.iter().map(|extra| Fact::Extra(extra.key)))
+        let all = Fact::all().chain(self.extra.iter().map(|extra| Fact::Extra(extra.key)));
+        all.filter(|fact| self.tries(*fact))
+    }
+
+    /// Whether a fact is tried: one of the verbs needs it, or all are wanted.
+    pub(super) fn tries(&self, fact: Fact) -> bool {
+        let mut needs = self.verbs.iter().flat_map(|verb| verb.needs.iter().copied().flatten());
+        self.tries_all || needs.any(|need| need.any_of.contains(&fact))
     }
 
     /// The name of a fact for people.
@@ -159,6 +168,7 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "sim", needs: &[], obstacles: &[] },
     ]),
     extra: &[],
+    tries_all: true,
 };
 
 use Otherwise::{Degraded, Impossible};

@@ -430,6 +430,7 @@ mod tests {
                 remedy: "sudo apt-get install bind9-dnsutils",
                 probe: |_| Answer::no(""),
             }],
+            tries_all: true,
         };
         let mut facts = everything();
         facts.answers.insert(Fact::Extra("dig"), (OTHER.extra[0].probe)("dig"));

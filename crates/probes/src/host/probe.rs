@@ -24,14 +24,14 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
     let cgroup = mounts.as_deref().and_then(own_cgroup);
     let mut answers = files(mounts.as_deref());
     answers.extend(capabilities());
-    answers.extend(trials::run(cgroup.as_deref()));
+    answers.extend(trials::run(cgroup.as_deref(), requirements));
     answers.extend(sockets());
-    let layers = layers();
+    let layers = if requirements.tries(Fact::StackHooks) { layers() } else { Vec::new() };
     answers.insert(Fact::StackHooks, each_layer(&layers));
     if is_in_initial_user_namespace() == Some(false) {
         leave_the_namespace(&mut answers);
     }
-    for extra in requirements.extra {
+    for extra in requirements.extra.iter().filter(|extra| requirements.tries(Fact::Extra(extra.key))) {
         answers.insert(Fact::Extra(extra.key), (extra.probe)(extra.key));
     }
     let interfaces = match only {

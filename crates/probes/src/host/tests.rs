@@ -99,6 +99,23 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     assert!(facts.devices.iter().any(|device| device.name == "lo"));
 }
 
+#[test]
+fn root_what_no_mode_of_the_verb_needs_is_not_tried() {
+    if lacks_root() {
+        return;
+    }
+    let rtt = DWELL.only(&["rtt".to_owned()]).unwrap();
+    let facts = in_a_namespace(|| probe(None, &rtt));
+    assert!([Fact::RttProgram, Fact::RttXdpProgram, Fact::Clsact].iter().all(|fact| facts.answers.contains_key(fact)));
+    for fact in [Fact::BalancerProgram, Fact::ResponseProgram, Fact::StackProgram, Fact::Kprobe] {
+        assert_eq!(facts.answer(fact), Answer::default(), "{fact:?}");
+    }
+    let whole = in_a_namespace(|| probe(None, &DWELL));
+    for fact in rtt.facts() {
+        assert_eq!(facts.answer(fact).holds, whole.answer(fact).holds, "{fact:?}");
+    }
+}
+
 /// Trials take place on the loopback device that is in use if no namespace can be created.
 #[test]
 fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {

@@ -8,6 +8,7 @@ use std::{
     fs::File,
     io,
     os::fd::AsRawFd,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     thread,
 };
@@ -20,7 +21,7 @@ use nix::{
     sys::resource::{RLIM_INFINITY, Resource, getrlimit},
 };
 
-use super::{Answer, Capability, Fact, devices::program_info};
+use super::{Answer, Capability, Fact, Requirements, devices::program_info};
 use crate::{
     Error, Hook, Interface, TcHookKind, attach,
     balancer::{Decap, DecapRules, Plane, PlaneOptions},
@@ -65,27 +66,45 @@ const TRIALS: &[(Fact, &str, Target)] = &[
     (Fact::Kprobe, "try_kprobe", Target::Section),
 ];
 
-/// Runs all trials. `cgroup` is a directory of the unified hierarchy.
-pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
+/// dwell's own programs. Verifying one takes up to a second, so they are tried at the same time.
+const OWN: [(Fact, fn() -> Answer); 7] = [
+    (Fact::BalancerProgram, balancer),
+    (Fact::RttProgram, || rtt(Hook::TcIngress)),
+    (Fact::RttXdpProgram, || rtt(Hook::Xdp)),
+    (Fact::ResponseProgram, response),
+    (Fact::StackProgram, stack),
+    (Fact::ClockPrograms, || of_loading(clock::try_programs())),
+    (Fact::DecapProgram, || of_loading(Decap::load(&DecapRules::default()))),
+];
+
+/// Runs the trials that are wanted. `cgroup` is a directory of the unified hierarchy.
+pub(super) fn run(cgroup: Option<&Path>, wanted: &Requirements) -> BTreeMap<Fact, Answer> {
     thread::scope(|scope| {
         // Not this thread: it must stay where it is.
         let apart = scope.spawn(|| {
             let namespace = unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
             let answer = Answer::of_trial(&namespace, &[]);
-            let mut answers = programs(cgroup);
+            let own = OWN.into_iter().filter(|(fact, _)| wanted.tries(*fact));
+            // They are in the same namespace.
+            let own: Vec<_> = own.map(|(fact, attempt)| (fact, scope.spawn(attempt))).collect();
+            let mut answers = programs(cgroup, wanted);
+            let joined = own.into_iter().map(|(fact, attempt)| (fact, attempt.join()));
+            answers.extend(joined.map(|(fact, answer)| (fact, answer.unwrap_or_else(|panic| resume_unwind(panic)))));
             answers.extend(maps());
             answers.insert(Fact::Clsact, clsact(&answer));
             answers.insert(Fact::NetworkNamespaces, answer);
             answers
         });
-        apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        apart.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
-fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
+fn programs(cgroup: Option<&Path>, wanted: &Requirements) -> BTreeMap<Fact, Answer> {
     let missing = Capability::missing(&Capability::TO_LOAD);
     let mut answers = BTreeMap::new();
-    for &(fact, name, target) in TRIALS {
+    // How the first one behaves tells two more facts.
+    let is_tried = |fact| fact == Fact::TcProgram || wanted.tries(fact);
+    for &(fact, name, target) in TRIALS.iter().filter(|(fact, ..)| is_tried(*fact)) {
         if matches!(target, Target::Cgroup) && cgroup.is_none() {
             answers.insert(fact, Answer::unknown("no cgroup v2 to try it on"));
             continue;
@@ -106,14 +125,6 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
         };
         answers.insert(fact, answer);
     }
-    for (fact, ingress) in [(Fact::RttProgram, Hook::TcIngress), (Fact::RttXdpProgram, Hook::Xdp)] {
-        answers.insert(fact, rtt(ingress));
-    }
-    answers.insert(Fact::ResponseProgram, response());
-    answers.insert(Fact::StackProgram, stack());
-    answers.insert(Fact::ClockPrograms, of_loading(clock::try_programs()));
-    answers.insert(Fact::BalancerProgram, balancer());
-    answers.insert(Fact::DecapProgram, of_loading(Decap::load(&DecapRules::default())));
     answers
 }
 

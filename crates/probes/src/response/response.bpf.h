@@ -18,7 +18,9 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 
 	if (!packet)
 		return DWELL_SKIP_TRUNCATED;
-	where = dwell_response_locate(context, data, end, link, program.key_kind);
+	packet->tunnel = dwell_tunnel_vlan(0, dwell_context_vlan(context));
+	packet->key.interface = dwell_context_interface(context);
+	where = dwell_response_locate(context, data, end, link, &program, packet);
 	if (dwell_unlikely(dwell_where_error(where)))
 		return dwell_where_error(where);
 	return dwell_arrival_parse(data, end, where, program.key_kind, packet);

@@ -112,8 +112,8 @@ impl Trace {
                 let synthetic = Synthetic::new(&scenario.trace, scenario.short);
                 Trace::Synthetic(Box::new(synthetic.expect("the configuration is synthetic")))
             }
-            TraceConfig::Csv { path, connection_gap_ms } => {
-                Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?.into())
+            TraceConfig::Csv { path, connection_gap } => {
+                Trace::Flows(csv::read(path, connection_gap.as_nanos() as f64)?.into())
             }
             TraceConfig::Capture { path, port } => Trace::Flows(capture::read(path, *port)?),
         })

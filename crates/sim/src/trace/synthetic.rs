@@ -28,8 +28,8 @@ impl Synthetic {
         let TraceConfig::Synthetic {
             clients,
             connections,
-            packet_gap_ms,
-            connection_gap_ms,
+            packet_gap,
+            connection_gap,
             length_skew,
             longest,
             client_skew,
@@ -55,8 +55,8 @@ impl Synthetic {
             short,
             lengths,
             same_length,
-            gap_ns: connection_gap_ms * 1e6,
-            start_gap_ns: packet_gap_ms * 1e6 * mean,
+            gap_ns: connection_gap.as_nanos() as f64,
+            start_gap_ns: packet_gap.as_nanos() as f64 * mean,
         })
     }
 

@@ -80,7 +80,7 @@ fn arguments(load: &str) -> String {
     format!("web --connections 8 {rate} {load}")
 }
 
-/// Returns an object of type `lab_response` per estimator; `None` if the load did not run.
+/// Returns an object of type `lab.response` per estimator; `None` if the load did not run.
 fn measure(row: &Row, seconds: &str, stop: &Stop) -> Result<Option<Vec<Value>>> {
     let arguments = arguments(row.load);
     let mut command = Command::new(std::env::current_exe()?);
@@ -101,7 +101,7 @@ fn measure(row: &Row, seconds: &str, stop: &Stop) -> Result<Option<Vec<Value>>> 
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .context("read what dwell-lab response printed")?;
-    let is_own = |object: &Value| object["type"] == "lab_response" && object["truth"] == "own";
+    let is_own = |object: &Value| object["type"] == "lab.response" && object["truth"] == "own";
     Ok(Some(objects.into_iter().filter(is_own).collect()))
 }
 

@@ -39,7 +39,7 @@ pub enum Accuracy {
 }
 
 impl Accuracy {
-    /// Judges an object of type `lab_response` of a load. Undecided if the object lacks the figure.
+    /// Judges an object of type `lab.response` of a load. Undecided if the object lacks the figure.
     pub fn judge(self, load: &str, object: &Value) -> Goal {
         let percent = |value: &Value| value.as_f64().map(|share| share * 100.0);
         let error = &object["error"];

@@ -28,7 +28,7 @@ use crate::{
         report::{Comparison, Report, ReportOptions, Truth, respond, sweep},
         web::{Discipline, ServiceModel},
     },
-    print::{Format, percent_to, ratio, say},
+    print::{Format, SCHEMA, percent_to, ratio, say},
 };
 
 #[derive(Debug, clap::Args)]
@@ -150,7 +150,7 @@ impl Runs<'_> {
             let is_judged = comparison.estimator.starts_with("auto");
             let goal = |here: Option<f64>, holds: fn(f64) -> bool| is_judged.then_some(here.map(holds));
             let row = |what, paper, here, holds| Row {
-                kind: "lab_paper",
+                kind: "lab.paper",
                 schema: SCHEMA,
                 figure: "4",
                 what: format!("Figure 4: {}, {what}", comparison.estimator),
@@ -196,7 +196,7 @@ impl Runs<'_> {
         let highest = reports.last().into_iter().flat_map(|report| &report.comparisons);
         Ok(highest
             .map(|comparison: &Comparison| Row {
-                kind: "lab_paper",
+                kind: "lab.paper",
                 schema: SCHEMA,
                 figure: "12",
                 what: format!(
@@ -250,7 +250,6 @@ impl Runs<'_> {
     }
 }
 
-const SCHEMA: &str = "dwell.lab_response/1";
 /// Section 4.2 of the paper.
 const MEDIAN_ERROR: f64 = 0.0063;
 const WITHIN_15: f64 = 0.9;

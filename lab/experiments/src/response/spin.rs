@@ -1,6 +1,7 @@
 //! What the spin bit says where only the client's packets pass: each change of the bit is a round trip after the
 //! change before it. `dwell rtt` wants to see both directions, and gives nothing here.
 
+use crate::print::SCHEMA;
 use std::{collections::HashMap, fmt, path::Path};
 
 use anyhow::Context;
@@ -64,8 +65,8 @@ impl Spin {
     /// As a line of JSON.
     pub fn line(&self) -> String {
         json!({
-            "type": "lab_spin",
-            "schema": "dwell.lab_spin/1",
+            "type": "lab.spin",
+            "schema": SCHEMA,
             "connections": self.connections,
             "spinning": self.spinning,
             "samples": self.samples,

@@ -25,7 +25,7 @@ use crate::{
     failure::Failure,
     figures::median,
     goal::Goal,
-    print::{Columns, Format, folders, millis_to, percent},
+    print::{Columns, Format, SCHEMA, folders, millis_to, percent},
     usage::Usage,
     values::share,
 };
@@ -189,8 +189,6 @@ fn costs(rounds: u32, readers: &[Reader], signals: &Signals) -> Result<Vec<(&'st
     Ok(readers.iter().zip(&all).map(|(reader, costs)| (reader.name, middle(costs))).collect())
 }
 
-const SCHEMA: &str = "dwell.lab_rtt/1";
-
 /// The figures of a program for a part of the path.
 #[derive(Serialize)]
 struct RowRecord<'a> {
@@ -255,7 +253,7 @@ fn print(format: Format, comparison: &Comparison) -> Result<(), Failure> {
     for row in &comparison.rows {
         let truth = row.scope.truth(topology, emulator);
         let record = RowRecord {
-            kind: "lab_rtt",
+            kind: "lab.rtt",
             schema: SCHEMA,
             loss,
             tool: &row.tool,
@@ -278,7 +276,7 @@ fn print(format: Format, comparison: &Comparison) -> Result<(), Failure> {
     for (tool, wall, usage) in comparison.costs.iter().map(of_reader).chain(live) {
         let ns = |time: Duration| time.as_nanos() as u64;
         let record = CostRecord {
-            kind: "lab_rtt_cost",
+            kind: "lab.rtt-cost",
             schema: SCHEMA,
             loss,
             tool,
@@ -293,7 +291,7 @@ fn print(format: Format, comparison: &Comparison) -> Result<(), Failure> {
     }
     let agreement = &comparison.agreement;
     let record = LiveRecord {
-        kind: "lab_rtt_live",
+        kind: "lab.rtt-live",
         schema: SCHEMA,
         loss,
         live: agreement.live,

@@ -9,7 +9,7 @@ use crate::{
     Programs,
     failure::Failure,
     goal::Goal,
-    print::{Columns, Format, folders, millis_to},
+    print::{Columns, Format, SCHEMA, folders, millis_to},
 };
 
 /// What iperf3, ss and `dwell run` report of one connection
@@ -44,8 +44,6 @@ struct Record {
     send_buffer_ns: Option<u64>,
 }
 
-const SCHEMA: &str = "dwell.lab_run_tools/1";
-
 const COLUMNS: Columns<6> = Columns([
     ("", -10),
     ("rtt, mean ms", 13),
@@ -77,7 +75,7 @@ impl Record {
     fn of(tool: &'static str, figures: &Figures) -> Record {
         let ns = |time: Option<Nanos>| time.map(|time| time.0);
         Record {
-            kind: "lab_run_tools",
+            kind: "lab.run-tools",
             schema: SCHEMA,
             tool,
             rtt_ns: ns(figures.rtt),

@@ -17,7 +17,7 @@ use crate::{
     Programs,
     failure::Failure,
     goal::Goal,
-    print::{Columns, Format, folders, percent_to},
+    print::{Columns, Format, SCHEMA, folders, percent_to},
 };
 
 /// Whether `dwell why` names the cause of faults that are known
@@ -82,8 +82,6 @@ struct Record<'a> {
     /// From one that began after them.
     captured_late: Option<&'a str>,
 }
-
-const SCHEMA: &str = "dwell.lab_why/2";
 
 const COLUMNS: Columns<8> = Columns([
     ("fault", -19),
@@ -176,7 +174,7 @@ impl Record<'_> {
         let Verdict { cause, certainty, share, causes } = &outcome.live;
         let captured = outcome.captured.as_ref();
         Record {
-            kind: "lab_why",
+            kind: "lab.why",
             schema: SCHEMA,
             fault: outcome.fault.name(),
             also: outcome.also.map(Fault::name),

@@ -98,7 +98,7 @@ fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     let policies: Vec<_> = objects.iter().map(|o| o["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["maglev", "latency", "maglev", "latency"]);
     for object in &objects {
-        assert_eq!((&object["type"], &object["broken"]), (&"lab_lb".into(), &0.into()));
+        assert_eq!((&object["type"], &object["broken"]), (&"lab.lb".into(), &0.into()));
         let answered = object["answered"].as_array().unwrap();
         let answered: u64 = answered.iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(object["requests"].as_u64(), Some(answered));

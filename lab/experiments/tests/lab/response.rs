@@ -34,10 +34,10 @@ fn root_the_papers_experiments_stand_next_to_its_words() {
     let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
     // A run per rate: the more requests a server has to compute, the longer each waits.
-    let means: Vec<f64> = of("lab_run").map(|run| run["latency"]["mean_ns"].as_f64().unwrap()).collect();
+    let means: Vec<f64> = of("lab.run").map(|run| run["latency"]["mean_ns"].as_f64().unwrap()).collect();
     assert_eq!(means.len(), 4);
     assert!(means[0] > 250_000.0 && means[3] > means[0], "{means:?}");
-    let rows: Vec<&Value> = of("lab_paper").collect();
+    let rows: Vec<&Value> = of("lab.paper").collect();
     assert_eq!(rows.len(), 2, "{run}");
     assert!(rows.iter().all(|row| row["paper"] == "strong agreement" && row["here"].is_f64()), "{run}");
 }
@@ -59,17 +59,17 @@ fn root_estimates_are_near_what_the_clients_know() {
     assert_eq!(run.status, Some(0), "{run}");
     let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
-        assert_eq!(line["schema"], "dwell.lab_response/1");
+        assert_eq!(line["schema"], "dwell-lab/2");
         assert_eq!((&line["load"], &line["connections"]), (&"web".into(), &4.into()));
     }
     let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
 
     let named: Vec<(&str, &str)> =
-        of("lab_response").map(|row| (row["estimator"].as_str().unwrap(), row["truth"].as_str().unwrap())).collect();
+        of("lab.response").map(|row| (row["estimator"].as_str().unwrap(), row["truth"].as_str().unwrap())).collect();
     let estimators = ["auto", "pirate", "gap --set threshold=1h"];
     let expected = estimators.map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
     assert_eq!(named, expected.concat(), "{run}");
-    for row in of("lab_response") {
+    for row in of("lab.response") {
         let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
         if row["estimator"] == "gap --set threshold=1h" {
             // an option that leaves nothing to find
@@ -86,7 +86,7 @@ fn root_estimates_are_near_what_the_clients_know() {
         assert!((0.8..1.2).contains(&ratio), "{row}");
     }
 
-    let run_line = of("lab_run").next().unwrap();
+    let run_line = of("lab.run").next().unwrap();
     let answered = run_line["latency"]["samples"].as_u64().unwrap();
     assert_eq!(run_line["requests"], answered);
     // a packet a request at least passes the programs
@@ -96,7 +96,7 @@ fn root_estimates_are_near_what_the_clients_know() {
 
     // no answer passes the vantage point, and the kernel answers sooner than the server
     let mean_ns = |kind| {
-        let row = of("lab_round_trips").find(|row| row["of"] == kind);
+        let row = of("lab.round-trips").find(|row| row["of"] == kind);
         row.unwrap_or_else(|| panic!("{run}"))["mean_ns"].as_f64()
     };
     assert_eq!(mean_ns("dwell-rtt"), None);
@@ -105,15 +105,15 @@ fn root_estimates_are_near_what_the_clients_know() {
     assert!(mean_ns("smoothed-rtt").unwrap() < truth_ns, "{run}");
 
     let step = |name: &str| {
-        let row = of("lab_step").find(|row| row["step"].as_str().unwrap().starts_with(name));
+        let row = of("lab.step").find(|row| row["step"].as_str().unwrap().starts_with(name));
         row.unwrap()["error"]["p50"].as_f64().unwrap()
     };
     // the client sends the next request at once
     assert!((0.0..0.2).contains(&step("request to request")), "{run}");
     // latencies differ too much for a threshold of that kind to find all
     assert!(step("threshold") > 0.05, "{run}");
-    assert_eq!(of("lab_heuristics").count(), 4, "{run}");
-    for causes in of("lab_causes") {
+    assert_eq!(of("lab.heuristics").count(), 4, "{run}");
+    for causes in of("lab.causes") {
         let count = |name: &str| causes[name].as_u64().unwrap();
         let each = ["late", "staggered", "both", "neither"].map(count);
         assert_eq!(each.iter().sum::<u64>(), count("large"), "{causes}");
@@ -184,7 +184,7 @@ fn root_behaviours_are_scored_by_what_their_clients_know() {
     let lines = zoo(&["--duration", "3s", "--keep", folder]);
 
     let scores = |subject: &str| -> Vec<&Value> {
-        lines.iter().filter(|line| line["type"] == "lab_zoo" && line["of"][subject].is_string()).collect()
+        lines.iter().filter(|line| line["type"] == "lab.zoo" && line["of"][subject].is_string()).collect()
     };
     // Four behaviours, three estimators.
     let behaviours = scores("behaviour");
@@ -205,7 +205,7 @@ fn root_behaviours_are_scored_by_what_their_clients_know() {
     for name in ["epochs", "believed", "wrong"] {
         assert_eq!(all.iter().map(|line| line[name].as_u64().unwrap()).sum::<u64>(), sum(name), "{name}");
     }
-    assert_eq!(lines.iter().filter(|line| line["type"] == "lab_zoo_reliability").count(), 15);
+    assert_eq!(lines.iter().filter(|line| line["type"] == "lab.zoo-reliability").count(), 15);
 
     // The server works 10 to 30 ms on a request, and the far path adds 20 ms.
     for (file, least_ms) in [("http.client-get-pause-0-ms", 10), ("http.client-get-pause-0-ms-far", 30)] {

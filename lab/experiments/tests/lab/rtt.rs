@@ -17,7 +17,7 @@ fn root_each_program_reads_the_round_trips_of_one_capture() {
     assert!(folder.path().join("loss-0.02.pcap").is_file());
     let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows = |tool: &str, side: &str| {
-        let of = |row: &&Value| row["type"] == "lab_rtt" && row["tool"] == tool && row["side"] == side;
+        let of = |row: &&Value| row["type"] == "lab.rtt" && row["tool"] == tool && row["side"] == side;
         objects.iter().find(of).cloned()
     };
     for (side, delay_ns) in [("client", 20_000_000), ("server", 5_000_000)] {
@@ -36,9 +36,9 @@ fn root_each_program_reads_the_round_trips_of_one_capture() {
             assert!(row["p50_ns"].as_u64() >= Some(delay_ns), "{row}");
         }
     }
-    let live = objects.iter().find(|object| object["type"] == "lab_rtt_live").unwrap();
+    let live = objects.iter().find(|object| object["type"] == "lab.rtt-live").unwrap();
     assert!(live["paired"].as_f64() >= Some(0.9), "{live}");
-    let costs = objects.iter().filter(|object| object["type"] == "lab_rtt_cost");
+    let costs = objects.iter().filter(|object| object["type"] == "lab.rtt-cost");
     assert!(costs.clone().count() >= 6, "{run}");
     for cost in costs {
         assert!(cost["cpu_ns"].as_u64() > Some(0) && cost["memory_bytes"].as_u64() > Some(0), "{cost}");

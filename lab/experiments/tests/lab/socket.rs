@@ -92,7 +92,7 @@ fn root_what_is_said_of_a_slow_reader_is_near_the_truth() {
     let lines = objects(&run);
     assert_eq!(lines.len(), 6, "three ways, two sides: {run}");
     for line in &lines {
-        assert_eq!(line["type"], "lab_accuracy", "{run}");
+        assert_eq!(line["type"], "lab.accuracy", "{run}");
     }
     for line in lines.iter().filter(|line| line["estimator"] == "exact") {
         assert!(line["looks"].as_u64().unwrap() >= 20, "{run}");
@@ -148,7 +148,7 @@ fn film(bottleneck: &str) {
     let servers: Vec<_> = lines.iter().map(|line| &line["server"]).collect();
     assert_eq!(servers, ["by throughput", "by waits", "by libdwell"], "{run}");
     for line in &lines {
-        assert_eq!(line["type"], "lab_video", "{run}");
+        assert_eq!(line["type"], "lab.video", "{run}");
         assert_eq!(line["bottleneck"], bottleneck, "{run}");
         let number = |key: &str| line[key].as_u64().unwrap();
         assert_eq!(number("captured"), 60, "{run}");
@@ -189,7 +189,7 @@ fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
     let lines = objects(&run);
     assert_eq!(lines.len(), 7, "{run}");
     for line in &lines {
-        assert_eq!(line["type"], "lab_tools", "{run}");
+        assert_eq!(line["type"], "lab.tools", "{run}");
         let share = line["share"].as_f64().unwrap();
         match line["tool"].as_str().unwrap() {
             "dwell run" | "libdwell" => assert!((0.6..1.4).contains(&share), "{run}"),

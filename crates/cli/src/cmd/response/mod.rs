@@ -76,6 +76,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = KeyName::Auto)]
     flow_key: KeyName,
 
+    /// Do not tell flows apart by VLAN and tunnel, as where a flow's packets may take one or the other
+    #[arg(long)]
+    ignore_tunnels: bool,
+
     /// Ends that are servers: PREFIX[:PORT[-PORT]] or :PORT[-PORT]; may be given up to 16 times [default: inferred from
     /// the SYN, the ports, or which end sends first]
     #[arg(long, value_name = "RULE")]
@@ -243,6 +247,7 @@ impl Args {
             filter: filter(&self.filter, self.port)?,
             max_flows: self.max_flows,
             idle_timeout_ns: nanos(self.idle_timeout),
+            ignore_tunnels: self.ignore_tunnels,
             seed,
         })
     }
@@ -277,6 +282,7 @@ impl Args {
             .with_name("--estimator", &self.estimator)
             .with_list("--set", &constants)
             .with_name("--flow-key", &self.flow_key)
+            .with_flag("--ignore-tunnels", self.ignore_tunnels)
             .with_list("--server", &self.server)
             .with_option("--port", self.port)
             .with_list("--filter", &self.filter)

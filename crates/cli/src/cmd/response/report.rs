@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_engine::{
     histogram::Histogram,
-    measure::{Endpoint, Protocol},
+    measure::{Endpoint, Protocol, Tunnel},
     response::{Answers, Config, Estimator, Key, Method, Reason, Record, estimate},
     rtt::{Counters, Prefix},
 };
@@ -55,7 +55,7 @@ pub struct Report {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     /// A QUIC connection is one flow whatever its client's address is.
-    Flow(Option<Endpoint>, Endpoint, Protocol, Key, u32, Option<u32>),
+    Flow(Option<Endpoint>, Endpoint, Protocol, Key, (u32, Tunnel), Option<u32>),
     Server(Endpoint, Protocol),
     Prefix(Prefix),
 }
@@ -177,7 +177,7 @@ impl Report {
                     record.dst,
                     record.protocol,
                     record.key,
-                    record.interface,
+                    (record.interface, record.tunnel),
                     record.id,
                 ),
                 format!("{} {}{}", record.protocol, record.flow(), named(name_note)),

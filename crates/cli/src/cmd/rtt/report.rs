@@ -223,7 +223,7 @@ fn shift_key(key: &GroupKey, source: &Source) -> ShiftKey {
         prefix,
         method: key.method.name().to_owned(),
         interface: source.interfaces.label(key.interface).map(|label| label.into_owned()),
-        tunnel: (!key.tunnel.is_none()).then(|| key.tunnel.to_string()),
+        tunnel: key.tunnel.label(),
     })
 }
 

@@ -27,6 +27,8 @@ pub(super) struct EpochObject<'a> {
     /// The security parameter index of ESP, the receiver index of WireGuard, or a number of the QUIC connection that
     /// survives changes of its addresses. Null for other keys.
     key_id: Option<u32>,
+    /// What encloses the client's packets, as in "vlan 7". Null if nothing does.
+    tunnel: Option<String>,
     /// Packets of the client in the epoch.
     packets: u32,
     /// The response latency. `count` is the number of responses or batches behind the mean; percentiles are of single
@@ -59,6 +61,7 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
         },
         key: record.key.name(),
         key_id: record.id,
+        tunnel: record.tunnel.label(),
         packets: record.epoch.packets,
         latency: latency(response),
         truth: response.truth,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dwell_engine::measure::{CloseReason, FlowChange, FlowEvent, Method, Sample, Tunnel};
+use dwell_engine::measure::{CloseReason, FlowChange, FlowEvent, Method, Sample};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
         interface: objects.source.interfaces.label(sample.interface),
         flow: objects.flow(&sample.src, &sample.dst, sample.protocol, FlowObject::client_of(sample.method)),
         echo_id: sample.protocol.is_icmp().then_some(sample.src.port),
-        tunnel: tunnel(sample.tunnel),
+        tunnel: sample.tunnel.label(),
         method: sample.method.name(),
         rtt_ns: sample.rtt_ns,
         min_rtt_ns: sample.min_rtt_ns,
@@ -42,7 +42,7 @@ pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mu
         reason,
         flow: objects.flow(&event.src, &event.dst, event.protocol, None),
         echo_id: event.protocol.is_icmp().then_some(event.src.port),
-        tunnel: tunnel(event.tunnel),
+        tunnel: event.tunnel.label(),
         method: first_rtt.map(|(method, _)| method.name()),
         rtt_ns: first_rtt.map(|(_, rtt_ns)| rtt_ns),
         first_time: first_times.rfc3339(objects.source.clock.unix_ns(event.first_ns)),
@@ -67,7 +67,7 @@ pub(super) fn interval(interval: &Interval<'_>, objects: &mut Objects<'_>) {
             interval_ns: interval.length_ns,
             prefix: key.map(|key| key.prefix.to_string()),
             name: key.and_then(|key| objects.source.prefixes.name(&key.prefix)),
-            tunnel: key.and_then(|key| tunnel(key.tunnel)),
+            tunnel: key.and_then(|key| key.tunnel.label()),
             latency: LatencyObject::new(method.map(Method::name), &group.figures.histogram),
             path: PathObject::new(method, &group.figures),
         };
@@ -84,7 +84,7 @@ pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
             interface: objects.source.interfaces.label(key.interface),
             flow: Some(objects.flow(&key.src, &key.dst, key.protocol, client)),
             echo_id: key.protocol.is_icmp().then_some(key.src.port),
-            tunnel: tunnel(key.tunnel),
+            tunnel: key.tunnel.label(),
             latency: LatencyObject::new(Some(key.method.name()), &flow.figures.histogram),
             path: PathObject::new(Some(key.method), flow.figures),
         };
@@ -222,8 +222,4 @@ pub(super) struct SummaryObject<'a> {
 
 impl Object for SummaryObject<'_> {
     const KINDS: &'static [&'static str] = &["rtt.summary"];
-}
-
-fn tunnel(tunnel: Tunnel) -> Option<String> {
-    (!tunnel.is_none()).then(|| tunnel.to_string())
 }

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     figures::median,
     lb::{Options, Policy, Scenario, Work},
-    print::{Columns, millis},
+    print::{Columns, SCHEMA, millis},
     star::{Common, Scene},
 };
 
@@ -153,8 +153,6 @@ struct Record {
     busy_rate: Option<f64>,
 }
 
-const SCHEMA: &str = "dwell.lab_lb_compare/1";
-
 pub(crate) fn run(args: &Compare) -> Result<Exit, Failure> {
     let scene = args.common.scene(None)?;
     // Without it the cost of programs in the kernel is unknown.
@@ -229,7 +227,7 @@ fn run_once(
 
 fn record(args: &Compare, contender: Contender, run: Option<u32>, figures: &Figures) -> Record {
     Record {
-        kind: "lab_lb_compare",
+        kind: "lab.lb-compare",
         schema: SCHEMA,
         balancer: contender.name(),
         load: args.load,

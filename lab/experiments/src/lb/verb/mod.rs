@@ -19,7 +19,7 @@ use crate::{
         compare::verb::{self as compare, Compare},
         goals, over_time,
     },
-    print::{Columns, millis},
+    print::{Columns, SCHEMA, millis},
     star::{Common, Scene, save},
 };
 
@@ -73,8 +73,6 @@ pub struct Lb {
 enum Verb {
     Compare(Compare),
 }
-
-const SCHEMA: &str = "dwell.lab_lb/1";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -231,7 +229,7 @@ impl Runs<'_> {
             latency.map(nanos)
         };
         RunRecord {
-            kind: "lab_lb",
+            kind: "lab.lb",
             schema: SCHEMA,
             scenario: self.scenario.name(),
             load,

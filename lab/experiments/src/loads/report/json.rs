@@ -1,5 +1,6 @@
 //! The report as JSON Lines: an object an estimator and truth, and one for each row of the other tables.
 
+use crate::print::SCHEMA;
 use std::collections::BTreeMap;
 
 use dwell_engine::stats::quantile;
@@ -98,21 +99,21 @@ impl Report {
     /// An object a line, in the order of the tables.
     pub fn lines(&self) -> Result<Vec<String>> {
         let rows = self.comparisons.iter().flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
-        let mut lines = vec![self.line("lab_run", &Run::new(self))];
-        lines.extend(rows.map(|row| self.line("lab_response", &row)));
+        let mut lines = vec![self.line("lab.run", &Run::new(self))];
+        lines.extend(rows.map(|row| self.line("lab.response", &row)));
         let round_trips = self.round_trips.iter();
-        lines.extend(round_trips.map(|row| self.line("lab_round_trips", row)));
+        lines.extend(round_trips.map(|row| self.line("lab.round-trips", row)));
         if let Some(ablations) = &self.ablations {
             let steps = ablations.steps.iter().map(|step| Step {
                 step: &step.name,
                 epochs: step.errors.relative.len(),
                 error: Relative::new(&step.errors),
             });
-            lines.extend(steps.map(|step| self.line("lab_step", &step)));
+            lines.extend(steps.map(|step| self.line("lab.step", &step)));
             let heuristics = ablations.heuristics.iter();
             let heuristics = heuristics.map(|with| Row::new(with, Truth::Causal));
-            lines.extend(heuristics.map(|row| self.line("lab_heuristics", &row)));
-            lines.extend(ablations.causes.iter().map(|row| self.line("lab_causes", row)));
+            lines.extend(heuristics.map(|row| self.line("lab.heuristics", &row)));
+            lines.extend(ablations.causes.iter().map(|row| self.line("lab.causes", row)));
         }
         lines.into_iter().collect()
     }
@@ -121,7 +122,7 @@ impl Report {
         let options = &self.options;
         let line = Line {
             r#type,
-            schema: "dwell.lab_response/1",
+            schema: SCHEMA,
             time: self.ended.to_string(),
             load: options.kind.name(),
             connections: options.connections,

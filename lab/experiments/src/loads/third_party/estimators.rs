@@ -1,5 +1,6 @@
 //! Estimates of `dwell response` compared with what a third-party client reports.
 
+use crate::print::SCHEMA;
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -169,7 +170,7 @@ impl Comparison {
             result: &'a EstimatorResult,
         }
         let line = |result| {
-            let line = Line { r#type: "lab_third_party", schema: "dwell.lab_third_party/1", load: &self.load, result };
+            let line = Line { r#type: "lab.third-party", schema: SCHEMA, load: &self.load, result };
             serde_json::to_string(&line).map_err(|why| Error::invalid("report", why))
         };
         self.results.iter().map(line).collect()

@@ -75,7 +75,7 @@ impl Changes {
 
 fn record(change: Change, result: &ChangeResult) -> ChangeRecord<'_> {
     ChangeRecord {
-        kind: "lab_quic_change",
+        kind: "lab.quic-change",
         schema: SCHEMA,
         change: change.name(),
         lasting_requests: result.lasting,

@@ -102,7 +102,7 @@ impl Handshakes {
         };
         for run in Mode::ALL.into_iter().filter_map(of) {
             let record = HandshakeRecord {
-                kind: "lab_quic_handshakes",
+                kind: "lab.quic-handshakes",
                 schema: SCHEMA,
                 certificate: options.certificate.name(),
                 rtt_ns: dwell_app::args::nanos(options.rtt),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use dwell_app::Exit;
 
-use crate::{failure::Failure, print::millis};
+use crate::{failure::Failure, print::SCHEMA, print::millis};
 
 /// QUIC clients and servers in namespaces of their own: what 0-RTT is worth, and which balancing keeps it
 ///
@@ -41,8 +41,6 @@ enum Verb {
     Changes(changes::Changes),
     Client(client::Client),
 }
-
-const SCHEMA: &str = "dwell.lab_quic/1";
 
 pub fn run(args: &Quic) -> Result<Exit, Failure> {
     match &args.verb {

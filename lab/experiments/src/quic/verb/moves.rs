@@ -60,7 +60,7 @@ impl Moves {
             let run = quic::moves((&scene).into(), policy, &options)?;
             let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| run.quantile(share));
             let record = MoveRecord {
-                kind: "lab_quic_moves",
+                kind: "lab.quic-moves",
                 schema: SCHEMA,
                 policy: policy.name(),
                 survived: run.survived,

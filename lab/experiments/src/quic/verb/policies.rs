@@ -155,7 +155,7 @@ impl Policies {
 
 fn record(policy: Policy, run: &PolicyResult) -> PolicyRecord<'_> {
     PolicyRecord {
-        kind: "lab_quic_policy",
+        kind: "lab.quic-policy",
         schema: SCHEMA,
         policy: policy.name(),
         connections: run.connections,

@@ -62,7 +62,7 @@ impl Replay {
         let run = quic::replay((&scene).into(), &options)?;
         let ReplayResult { recorded, tries, missed, repeated, elsewhere, .. } = run;
         let record =
-            ReplayRecord { kind: "lab_quic_replay", schema: SCHEMA, recorded, tries, missed, repeated, elsewhere };
+            ReplayRecord { kind: "lab.quic-replay", schema: SCHEMA, recorded, tries, missed, repeated, elsewhere };
         self.common.format.print(&record, || {
             format!(
                 "{recorded} requests recorded, {tries} first flights sent again; servers looked up {missed} of their \
@@ -80,7 +80,7 @@ impl Replay {
     fn print_theft(&self, sessions_of: &str, theft: &Theft) -> Result<(), Failure> {
         let Theft { sessions, tries: requests, found, read } = *theft;
         let record =
-            TheftRecord { kind: "lab_quic_theft", schema: SCHEMA, sessions_of, sessions, requests, found, read };
+            TheftRecord { kind: "lab.quic-theft", schema: SCHEMA, sessions_of, sessions, requests, found, read };
         self.common.format.print(&record, || COLUMNS.row([&sessions_of, &sessions, &requests, &found, &read]))
     }
 }

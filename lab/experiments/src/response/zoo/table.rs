@@ -5,10 +5,8 @@ use serde::Serialize;
 use super::score::{BINS, Bin, Score};
 use crate::{
     failure::Failure,
-    print::{Columns, Format, percent},
+    print::{Columns, Format, SCHEMA, percent},
 };
-
-const SCHEMA: &str = "dwell.lab_zoo/1";
 
 const SCORES: Columns<10> = Columns([
     ("behaviour", -51),
@@ -57,7 +55,7 @@ pub(super) fn print_score(format: Format, subject: Subject<'_>, estimator: &str,
         p90_error: Option<f64>,
     }
     let [median_error, p90_error] = [0.5, 0.9].map(|share| score.error(share));
-    let line = Line { r#type: "lab_zoo", schema: SCHEMA, of: subject, estimator, score, median_error, p90_error };
+    let line = Line { r#type: "lab.zoo", schema: SCHEMA, of: subject, estimator, score, median_error, p90_error };
     let name = match subject {
         Subject::Behaviour(name) => name.to_owned(),
         Subject::Group(name) => format!("all of {name}"),
@@ -93,7 +91,7 @@ pub(super) fn print_reliability(format: Format, estimator: &str, score: &Score) 
     }
     format.say(&format!("\n{}", RELIABILITY.heading()))?;
     for (confidence_from, bin) in BINS.into_iter().zip(score.bins) {
-        let line = Line { r#type: "lab_zoo_reliability", schema: SCHEMA, estimator, confidence_from, bin };
+        let line = Line { r#type: "lab.zoo-reliability", schema: SCHEMA, estimator, confidence_from, bin };
         let label = if confidence_from > 0.0 { format!("{confidence_from} or more") } else { "less".to_owned() };
         let share = |near: usize| percent((bin.estimates > 0).then(|| near as f64 / bin.estimates as f64));
         format.print(&line, || {
@@ -114,8 +112,8 @@ pub(super) fn print_absence(format: Format, behaviour: &str, is_skipped: bool, r
         reason: &'a str,
     }
     let (kind, word) = match is_skipped {
-        true => ("lab_zoo_skip", "skipped"),
-        false => ("lab_zoo_failure", "FAILED"),
+        true => ("lab.zoo-skip", "skipped"),
+        false => ("lab.zoo-failure", "FAILED"),
     };
     let line = Line { r#type: kind, schema: SCHEMA, behaviour, reason };
     format.print(&line, || format!("{behaviour:<51}{word}: {reason}"))

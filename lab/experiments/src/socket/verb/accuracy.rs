@@ -98,7 +98,7 @@ fn print(
     for (side, samples, accuracy) in sides {
         let way = samples.last().map(|sample| sample.way.as_str());
         let object = Object {
-            kind: "lab_accuracy",
+            kind: "lab.accuracy",
             schema: SCHEMA,
             scenario,
             run,

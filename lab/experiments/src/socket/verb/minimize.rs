@@ -135,7 +135,7 @@ impl From<Delays> for Distribution {
 
 fn print(bench: &Bench<'_>, scenario: &str, setting: &str, run: u32, figures: &Figures) -> Result<(), Failure> {
     let object = Object {
-        kind: "lab_minimize",
+        kind: "lab.minimize",
         schema: SCHEMA,
         scenario,
         setting,

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::{
     Programs,
     goal::Goal,
-    print::{Format, folders, mean, millis, percent},
+    print::{Format, SCHEMA, folders, mean, millis, percent},
 };
 use crate::{
     failure::Failure,
@@ -76,9 +76,6 @@ enum Verb {
     Video(video::Video),
     Tools(tools::Tools),
 }
-
-/// Name and version of the objects' schema.
-const SCHEMA: &str = "dwell.lab_socket/1";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -73,7 +73,7 @@ fn exit(rows: &[ToolRow]) -> Exit {
 impl<'a> Object<'a> {
     fn of(row: &ToolRow) -> Object<'a> {
         Object {
-            kind: "lab_tools",
+            kind: "lab.tools",
             schema: SCHEMA,
             tool: row.tool,
             quantity: row.quantity,

@@ -123,7 +123,7 @@ impl<'a> Object<'a> {
     fn of(behind: Queue, server: Server, outcome: &Outcome) -> Object<'a> {
         let delay = |share| outcome.quantile(share).map(|delay| delay.0);
         Object {
-            kind: "lab_video",
+            kind: "lab.video",
             schema: SCHEMA,
             bottleneck: behind.name(),
             server: server.name(),
