@@ -106,7 +106,7 @@ fn configuration(options: &Options) -> abi::dwell_lowat_program {
     let mut congestion = [0; 16];
     let name = options.congestion.as_deref().unwrap_or_default();
     for (target, byte) in congestion.iter_mut().take(15).zip(name.bytes()) {
-        *target = byte.cast_signed();
+        *target = byte as std::ffi::c_char;
     }
     abi::dwell_lowat_program {
         target_us: options.target.map_or(0, micros),
