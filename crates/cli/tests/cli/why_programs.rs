@@ -202,7 +202,9 @@ fn ask_postgres(host: &Host, queries: &'static [(&'static str, u64)]) {
 /// Starts PostgreSQL as a user without privilege, which it asks for. Returns its process.
 fn start_postgres(host: &mut Host, folder: &Path) -> String {
     let (data, root) = (folder.join("data"), folder.join("root"));
-    [&data, &root].map(|folder| fs::create_dir(folder).unwrap());
+    for folder in [&data, &root] {
+        fs::create_dir(folder).unwrap();
+    }
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     nix::unistd::chown(&data, Some(nobody.uid), Some(nobody.gid)).unwrap();

@@ -2579,6 +2579,33 @@ pub union dwell_response_state {
     pub pirate: dwell_pirate_state,
     pub gap: dwell_gap_state,
     pub adaptive: dwell_auto_state,
+    pub __bindgen_anon_1: dwell_response_state__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct dwell_response_state__bindgen_ty_1 {
+    pub estimator: [__u8; 380usize],
+    pub tunnel: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_response_state__bindgen_ty_1"]
+        [::std::mem::size_of::<dwell_response_state__bindgen_ty_1>() - 384usize];
+    ["Alignment of dwell_response_state__bindgen_ty_1"]
+        [::std::mem::align_of::<dwell_response_state__bindgen_ty_1>() - 4usize];
+    ["Offset of field: dwell_response_state__bindgen_ty_1::estimator"]
+        [::std::mem::offset_of!(dwell_response_state__bindgen_ty_1, estimator) - 0usize];
+    ["Offset of field: dwell_response_state__bindgen_ty_1::tunnel"]
+        [::std::mem::offset_of!(dwell_response_state__bindgen_ty_1, tunnel) - 380usize];
+};
+impl Default for dwell_response_state__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2792,13 +2819,15 @@ pub struct dwell_response_event {
     pub src_port: __u16,
     pub dst_port: __u16,
     pub id: __u32,
+    pub tunnel: __u32,
+    pub reserved2: __u32,
     pub real: __u32,
     pub vip: __u32,
     pub epoch: dwell_epoch,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 728usize];
+    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 736usize];
     ["Alignment of dwell_response_event"][::std::mem::align_of::<dwell_response_event>() - 8usize];
     ["Offset of field: dwell_response_event::event"][::std::mem::offset_of!(dwell_response_event, event) - 0usize];
     ["Offset of field: dwell_response_event::proto"][::std::mem::offset_of!(dwell_response_event, proto) - 1usize];
@@ -2815,9 +2844,12 @@ const _: () = {
     ["Offset of field: dwell_response_event::dst_port"]
         [::std::mem::offset_of!(dwell_response_event, dst_port) - 42usize];
     ["Offset of field: dwell_response_event::id"][::std::mem::offset_of!(dwell_response_event, id) - 44usize];
-    ["Offset of field: dwell_response_event::real"][::std::mem::offset_of!(dwell_response_event, real) - 48usize];
-    ["Offset of field: dwell_response_event::vip"][::std::mem::offset_of!(dwell_response_event, vip) - 52usize];
-    ["Offset of field: dwell_response_event::epoch"][::std::mem::offset_of!(dwell_response_event, epoch) - 56usize];
+    ["Offset of field: dwell_response_event::tunnel"][::std::mem::offset_of!(dwell_response_event, tunnel) - 48usize];
+    ["Offset of field: dwell_response_event::reserved2"]
+        [::std::mem::offset_of!(dwell_response_event, reserved2) - 52usize];
+    ["Offset of field: dwell_response_event::real"][::std::mem::offset_of!(dwell_response_event, real) - 56usize];
+    ["Offset of field: dwell_response_event::vip"][::std::mem::offset_of!(dwell_response_event, vip) - 60usize];
+    ["Offset of field: dwell_response_event::epoch"][::std::mem::offset_of!(dwell_response_event, epoch) - 64usize];
 };
 impl Default for dwell_response_event {
     fn default() -> Self {
@@ -2850,7 +2882,8 @@ pub struct dwell_response_program {
     pub replay: __u8,
     pub key_kind: __u8,
     pub stores_in_order: __u8,
-    pub reserved: [__u8; 5usize],
+    pub ignore_tunnels: __u8,
+    pub reserved: [__u8; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2875,8 +2908,10 @@ const _: () = {
         [::std::mem::offset_of!(dwell_response_program, key_kind) - 1401usize];
     ["Offset of field: dwell_response_program::stores_in_order"]
         [::std::mem::offset_of!(dwell_response_program, stores_in_order) - 1402usize];
+    ["Offset of field: dwell_response_program::ignore_tunnels"]
+        [::std::mem::offset_of!(dwell_response_program, ignore_tunnels) - 1403usize];
     ["Offset of field: dwell_response_program::reserved"]
-        [::std::mem::offset_of!(dwell_response_program, reserved) - 1403usize];
+        [::std::mem::offset_of!(dwell_response_program, reserved) - 1404usize];
 };
 pub const DWELL_CONTENT_OTHER: dwell_content = 0;
 pub const DWELL_CONTENT_TEXT: dwell_content = 1;
@@ -2949,7 +2984,7 @@ pub struct dwell_slots {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7504usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7568usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
     ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1408usize];
@@ -3052,39 +3087,39 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8608usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8672usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7504usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7552usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7712usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7728usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7744usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7752usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7760usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7768usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7772usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7776usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7780usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7784usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8304usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8368usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8520usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8528usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8536usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8544usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8552usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8560usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8568usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8576usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8580usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7568usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7616usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7776usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7792usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7808usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7816usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7824usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7832usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7836usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7840usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7844usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7848usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8368usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8432usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8584usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8592usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8600usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8608usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8616usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8624usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8632usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8640usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8644usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8584usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8648usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8588usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8592usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8600usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8604usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8652usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8656usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8664usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8668usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
