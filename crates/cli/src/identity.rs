@@ -1,11 +1,23 @@
 //! Options by which agents and collectors know each other.
 
-use std::path::{Path, PathBuf};
+use std::{
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use anyhow::anyhow;
-use dwell_fleet::{Identity, Key, wire::AgentName};
+use dwell_fleet::{self as fleet, CollectorAddress, Identity, Key, Token, wire::AgentName};
+use dwell_socket::privilege;
 
-use crate::{exit::Failure, tell::tell};
+use crate::{
+    exit::{Exit, Failure},
+    secret,
+    tell::tell,
+};
+
+/// Longest file of a token, in bytes.
+const MAX_TOKEN_BYTES: u64 = 4096;
 
 /// A key, or certificates.
 #[derive(Debug, clap::Args)]
@@ -44,6 +56,22 @@ impl IdentityArgs {
                 "agents and collector must know each other: give each a --key-file, or --cert, --key and --ca"
             ))),
         }
+    }
+
+    /// Gets an agent's key from its collector by the token in a file, unless the file of the key exists.
+    pub fn enroll(&self, token: &Path, collector: &CollectorAddress) -> Result<(), Failure> {
+        let Some(key_file) = self.key_file.as_deref().filter(|file| !file.exists()) else {
+            return Ok(());
+        };
+        let token: Token = secret::read(token, "the token", MAX_TOKEN_BYTES)?.parse()?;
+        // What a stranger may answer is read without any privilege.
+        let ask = || privilege::keep(&[]).map(|()| fleet::ask_for_key(collector, &token));
+        let asked = thread::scope(|scope| scope.spawn(ask).join());
+        let asked = asked.unwrap_or_else(|panic| resume_unwind(panic));
+        let key = asked.map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
+        key.map_err(|error| Failure::new(Exit::Host, error))?.save(key_file)?;
+        tell(format_args!("the collector has made the key of {}: it is in {}", token.agent(), key_file.display()));
+        Ok(())
     }
 
     /// Reads the files of a collector. With a list of agents, each has a key of its own; without one, they share the

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,7 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_fleet::{Agent, Busy, Handler, peer_host, wire::Batch};
+use dwell_app::tell::tell;
+use dwell_fleet::{
+    Agent, Busy, Handler, peer_host,
+    wire::{AgentName, Batch},
+};
 
 use crate::{
     clocks::{ClockSample, Clocks},
@@ -266,6 +270,15 @@ impl Handler for Front {
         // A batch that is stored later than this is recognized when it comes again.
         let answer = sent.and_then(|()| answer(&answered, STORE));
         answer.unwrap_or_else(|reason| Err(self.gate.busy(Deferral::Queue, RETRY, reason)))
+    }
+
+    fn enrolled(&self, name: &AgentName, address: SocketAddr, is_sent: bool) {
+        match is_sent {
+            true => tell(format_args!("{name} has its key, at {address}")),
+            false => tell(format_args!(
+                "{name} has used its token at {address} and left before it had its key: make a new token"
+            )),
+        }
     }
 
     fn disconnected(&self, agent: &Agent, reason: &str) {

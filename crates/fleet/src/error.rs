@@ -53,6 +53,35 @@ pub enum Error {
         /// The line.
         line: usize,
     },
+    /// The text is no token, or the token may not be used any more.
+    #[error(
+        "the token is not valid: it was used before, has expired, or is not that of this collector; make a new one with `dwell collect --new-token NAME`"
+    )]
+    Token,
+    /// The file of tokens is malformed.
+    #[error("line {line} of {} is not a token: delete it, and make new tokens with `dwell collect --new-token NAME`", path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// So many tokens are unused that there is no room for another.
+    #[error("{} has {most} unused tokens, which is the limit: delete it to make all of them invalid", path.display())]
+    TooManyTokens {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        most: usize,
+    },
+    /// The collector could not be asked for a key.
+    #[error("cannot get a key from the collector at {collector}: {reason}")]
+    Enrolment {
+        /// The collector.
+        collector: String,
+        /// Why.
+        reason: String,
+    },
     /// An agent's key was given to a collector.
     #[error("this is the key of an agent, which cannot act as a collector: name the collector's --key-file")]
     NotCollector,

@@ -21,9 +21,9 @@ pub mod wire;
 
 pub use agent::Batcher;
 pub use error::Error;
-pub use identity::{Identity, Key};
+pub use identity::{Identity, Key, NewKey, Token};
 pub use link::Secret;
 pub use outbox::{Backlog, BufferError, Outbox};
 pub use server::{Agent, Busy, Handler, Limits, Refusals, Server, peer_host};
 pub use session::clock_session;
-pub use uplink::{CollectorAddress, Event, Uplink};
+pub use uplink::{CollectorAddress, Event, Uplink, ask_for_key};

@@ -15,7 +15,7 @@ use std::{
 use dwell_socket::privilege::{self, Capability};
 
 use crate::{
-    Backlog, Error, Identity, Outbox, Secret,
+    Backlog, Error, Identity, NewKey, Outbox, Secret, Token,
     link::{HANDSHAKE_TIMEOUT, Link},
     outbox::{Next, Run},
     wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
@@ -282,7 +282,9 @@ impl Worker {
                     (self.on_event)(Event::Rejected { reason });
                 }
                 CollectorMessage::Refused(reason) => return Err(refused(&reason)),
-                CollectorMessage::Welcome { .. } => return Err(FrameError::Turn.to_string()),
+                CollectorMessage::Welcome { .. } | CollectorMessage::Enrolled { .. } => {
+                    return Err(FrameError::Turn.to_string());
+                }
             }
         }
     }
@@ -338,6 +340,39 @@ impl Worker {
         let link = Link::connect(stream, &self.identity, name).map_err(|error| describe(&error))?;
         Ok((link, address))
     }
+}
+
+/// Asks a collector for the key of the agent of a token, which is used up then.
+///
+/// # Errors
+///
+/// [`Error::Enrolment`], if the collector cannot be reached, or refuses.
+pub fn ask_for_key(collector: &CollectorAddress, token: &Token) -> Result<NewKey, Error> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let ask = || {
+        let identity = Identity::from_token(token);
+        let name = identity.collector_name(collector.host()).map_err(|error| error.to_string())?;
+        let stream = dial(&collector.0).map_err(|io| io.to_string())?;
+        let refused = |error: FrameError| match &error {
+            FrameError::Io(io) if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+                Error::Token.to_string()
+            }
+            // A collector that does not accept the token may have closed the connection before its alert arrives.
+            FrameError::Io(io) if matches!(io.kind(), ConnectionReset | BrokenPipe | UnexpectedEof) => {
+                format!("it closed the connection, most likely because {}", Error::Token)
+            }
+            _ => describe(&error),
+        };
+        let mut link = Link::connect(stream, &identity, name).map_err(refused)?;
+        link.set_idle_timeout(HELLO_TIMEOUT);
+        link.send(&AgentMessage::Enroll).map_err(refused)?;
+        match link.receive(MAX_FRAME_BYTES).map_err(refused)? {
+            CollectorMessage::Enrolled { key } => NewKey::parse(key).ok_or_else(|| FrameError::Turn.to_string()),
+            CollectorMessage::Refused(reason) => Err(reason),
+            _ => Err(FrameError::Turn.to_string()),
+        }
+    };
+    ask().map_err(|reason| Error::Enrolment { collector: collector.to_string(), reason })
 }
 
 /// Connects to the first reachable address of a collector's name.

@@ -44,12 +44,12 @@ impl Office {
         assert_eq!(run.status, Some(0), "{run}");
     }
 
-    fn at(&self) -> String {
+    pub fn at(&self) -> String {
         SocketAddr::from((self.address, COLLECTOR)).to_string()
     }
 
     /// Starts the collector; agents may come before it listens.
-    fn collect(&self, namespace: &Namespace, more: &[&str]) -> Process {
+    pub fn collect(&self, namespace: &Namespace, more: &[&str]) -> Process {
         let store = self.path("store");
         let more = [&["--store", store.to_str().unwrap()], more].concat();
         self.collect_into(namespace, &[], &more)
@@ -597,6 +597,10 @@ fn calls_that_make_no_sense_are_refused() {
         (vec!["collect", "--key-file", key], "--listen"),
         (vec!["collect", "--new-key", key], "File exists"),
         (vec!["collect", "--new-agent", "web", "--key-file", key], "--agents"),
+        (vec!["collect", "--new-token", "web", "--key-file", key], "--agents"),
+        (vec!["agent", "--collector", "127.0.0.1:1", "--token-file", key], "--key-file"),
+        ([agent("127.0.0.1:1", "/no/such/key"), vec!["--token-file", key]].concat(), "the token is not valid"),
+        ([agent("127.0.0.1:1", "/no/such/key"), vec!["--token-file", open]].concat(), "chmod 600"),
         (vec!["collect", "--new-agent", "a b", "--key-file", key, "--agents", store], "is not a valid agent name"),
         (
             vec!["collect", "--listen", "127.0.0.1:0", "--store", store, "--key-file", key, "--agents", "/none"],

@@ -8,6 +8,7 @@ mod bad_input;
 mod baseline;
 mod clickhouse;
 mod doctor;
+mod enrolment;
 mod errors;
 mod fail_if;
 mod fleet;

@@ -2,22 +2,23 @@
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::raw_keys::{Private, derive, public};
+use super::{
+    files::{create, folder, from_hex, hex, lock, read_text, replace},
+    raw_keys::{Private, derive, public},
+    tokens,
+};
 use crate::{Error, wire::AgentName};
 
 /// The first line of the file with an agent's key.
 pub(super) const HEADER: &str = "dwell-agent-key 1";
-/// Longest list of agents, in bytes, and most agents in it.
-const MAX_LIST_BYTES: u64 = 8 << 20;
-const MAX_AGENTS: usize = 1 << 16;
+/// Most agents in a list.
+pub(super) const MAX_AGENTS: usize = 1 << 16;
 
 /// The key of one agent: it cannot act as another agent, nor as a collector.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ impl AgentKey {
         }
     }
 
-    /// Parses the content of a file that [`AgentKeys::enroll`] has written.
+    /// Parses the content of a file that [`enroll`] has written.
     pub(super) fn parse(text: &str) -> Option<AgentKey> {
         let mut lines = text.lines();
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
@@ -90,8 +91,28 @@ impl AgentKeys {
         known.by_key.get(public).map(|(name, _)| name.clone())
     }
 
+    /// Returns whether a key is that of a token that may still be used.
+    pub(super) fn has_token(&self, public: &[u8]) -> bool {
+        tokens::is_unused(&self.list, public)
+    }
+
+    /// Takes the agent of a token into the list, and returns its key as the content of a file. The token is used up, even if
+    /// this fails later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Token`], if the key is not that of a token that may be used; [`Error::File`], if a file cannot be written.
+    pub(super) fn enroll(&self, presented: &[u8]) -> Result<(AgentName, String), Error> {
+        let _lock = lock(&self.list)?;
+        let name = tokens::take(&self.list, presented)?.ok_or(Error::Token)?;
+        let number = add(&name, &self.list)?;
+        let text = AgentKey::derive(&self.secret, &name, number).text();
+        Ok((name, text))
+    }
+
     fn refresh(&self, known: &mut Known) -> Result<(), Error> {
-        let metadata = fs::metadata(&self.list).map_err(|source| failed("read", &self.list, source))?;
+        let failed = |source| Error::File { operation: "read", path: self.list.clone(), source };
+        let metadata = fs::metadata(&self.list).map_err(failed)?;
         let version = Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()));
         if known.version == version {
             return Ok(());
@@ -120,6 +141,18 @@ impl AgentKeys {
 ///
 /// [`Error::File`], also if the key's file exists, or [`Error::Agents`].
 pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<PathBuf, Error> {
+    let _lock = lock(list)?;
+    let path = folder(list).join(format!("{name}.key"));
+    // Before the list is changed: a key that exists is not replaced.
+    create(&path, "", 0o600)?;
+    let written =
+        add(name, list).and_then(|number| replace(&path, &AgentKey::derive(secret, name, number).text(), 0o600));
+    written.inspect_err(|_| drop(fs::remove_file(&path)))?;
+    Ok(path)
+}
+
+/// Adds an agent to a list, or makes its key another one. Returns the number of its key.
+fn add(name: &AgentName, list: &Path) -> Result<u32, Error> {
     let mut agents = if list.exists() { read(list)? } else { Vec::new() };
     let number = match agents.iter_mut().find(|(known, _)| known == name) {
         Some((_, number)) => {
@@ -131,21 +164,12 @@ pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<Pat
             1
         }
     };
-    let folder = list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let path = folder.join(format!("{name}.key"));
-    let text = AgentKey::derive(secret, name, number).text();
-    write_new(&path, &text, 0o600).map_err(|source| failed("create", &path, source))?;
     let lines = agents.iter().map(|(name, number)| match number {
         1 => format!("{name}\n"),
         number => format!("{name} {number}\n"),
     });
-    // Through a file of its own, so that there is never half a list.
-    let new = list.with_extension("new");
-    let _ = fs::remove_file(&new);
-    write_new(&new, &lines.collect::<String>(), 0o644)
-        .and_then(|()| fs::rename(&new, list))
-        .map_err(|source| failed("write", list, source))?;
-    Ok(path)
+    replace(list, &lines.collect::<String>(), 0o644)?;
+    Ok(number)
 }
 
 /// The collector's private key. Nobody who has only an agent's key can find it.
@@ -158,9 +182,7 @@ fn derive_agent(secret: &[u8], name: &AgentName, number: u32) -> Private {
 }
 
 fn read(list: &Path) -> Result<Vec<Agent>, Error> {
-    let file = File::open(list).map_err(|source| failed("read", list, source))?;
-    let mut text = String::new();
-    file.take(MAX_LIST_BYTES).read_to_string(&mut text).map_err(|source| failed("read", list, source))?;
+    let text = read_text(list)?;
     let mut agents = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -174,28 +196,6 @@ fn read(list: &Path) -> Result<Vec<Agent>, Error> {
         }
     }
     Ok(agents)
-}
-
-fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::File { operation, path: path.into(), source }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2)).collect()
 }
 
 impl std::fmt::Debug for AgentKeys {

@@ -1,14 +1,18 @@
 //! Key files.
 
 use std::{
-    fmt::Write as _,
-    fs::{File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs::File,
+    io::Read,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use super::agents::{self, AgentKey, HEADER};
+use super::{
+    agents::{self, AgentKey, HEADER},
+    files::{self, hex},
+    tokens::{self, Token},
+};
 use crate::{Error, wire::AgentName};
 
 /// Minimum length of a key: 32 random bytes in base64.
@@ -75,25 +79,50 @@ impl Key {
         }
     }
 
+    /// Makes a token by which an agent can get its key from the collector once, within `lifetime`, and notes it beside a list
+    /// of agents, in a file whose name has `.tokens` added.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`], if this is not the key of a collector, or a file cannot be read or written.
+    pub fn issue_token(&self, name: &AgentName, list: &Path, lifetime: Duration) -> Result<Token, Error> {
+        match self {
+            Key::Collector(secret) => tokens::issue(secret, name, list, lifetime),
+            Key::Agent(_) => Err(Error::NotCollector),
+        }
+    }
+
     /// Creates a file with a new random key that only its owner can read. An existing file is not overwritten.
     ///
     /// # Errors
     ///
     /// [`Error::File`], if the file cannot be created or already exists.
     pub fn create(path: &Path) -> Result<(), Error> {
-        let key: [u8; 32] = rand::random();
-        let mut text = String::new();
-        for byte in key {
-            write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        }
-        text.push('\n');
-        let write = || -> io::Result<()> {
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        write().map_err(|source| Error::File { operation: "create", path: path.into(), source })
+        files::create(path, &(hex(&rand::random::<[u8; 32]>()) + "\n"), 0o600)
+    }
+}
+
+/// The key of an agent as its collector has sent it: the content of a file.
+pub struct NewKey(String);
+
+impl NewKey {
+    pub(crate) fn parse(text: String) -> Option<NewKey> {
+        AgentKey::parse(&text).map(|_| NewKey(text))
+    }
+
+    /// Writes it to a file that only its owner can read, and that must not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], if it exists, or cannot be written: a new token is needed then.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        files::create(path, &self.0, 0o600)
+    }
+}
+
+impl std::fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NewKey")
     }
 }
 

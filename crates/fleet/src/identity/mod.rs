@@ -1,8 +1,10 @@
 //! Mutual authentication of agents and collector, by TLS 1.3.
 
 mod agents;
+mod files;
 mod key;
 mod raw_keys;
+mod tokens;
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +19,8 @@ use rustls::{
 use self::{agents::AgentKeys, raw_keys::Accepted};
 use crate::{Error, wire::AgentName};
 
-pub use key::Key;
+pub use key::{Key, NewKey};
+pub use tokens::Token;
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
@@ -58,6 +61,11 @@ impl Identity {
                 Identity::new(Some(client), None, Names::Unknown)
             }
         }
+    }
+
+    /// Authenticates by a token, which is good for nothing but asking for the key of its agent.
+    pub(crate) fn from_token(token: &Token) -> Identity {
+        Identity::from_key(&Key::Agent(token.0.clone()))
     }
 
     /// Authenticates as a collector by its key, and accepts the agents of a list, each by its own key: see
@@ -156,6 +164,18 @@ impl Identity {
                 Some(known) => Err(format!("its key is that of '{known}', not of '{name}'")),
                 None => Err("its key is not accepted any more".into()),
             },
+        }
+    }
+
+    /// Gives the agent of a token its key, as the content of a file, and its name. The token is good no longer.
+    ///
+    /// # Errors
+    ///
+    /// Why not; the agent receives this text.
+    pub(crate) fn enroll(&self, presented: Option<&CertificateDer<'_>>) -> Result<(AgentName, String), String> {
+        match (&self.names, presented) {
+            (Names::List(agents), Some(presented)) => agents.enroll(presented).map_err(|error| error.to_string()),
+            _ => Err("this collector gives no keys: it has no list of agents".into()),
         }
     }
 

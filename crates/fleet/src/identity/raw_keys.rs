@@ -35,7 +35,7 @@ pub(super) type Private = [u8; 32];
 pub(super) enum Accepted {
     /// Exactly this one.
     One(Vec<u8>),
-    /// Those of the agents that are listed.
+    /// Those of the agents that are listed, and of tokens.
     Agents(Arc<AgentKeys>),
 }
 
@@ -99,7 +99,7 @@ impl RawKeyVerifier {
     fn check(&self, presented: &CertificateDer<'_>) -> Result<(), rustls::Error> {
         let is_accepted = match &self.accepted {
             Accepted::One(public) => presented.as_ref() == public,
-            Accepted::Agents(agents) => agents.name_of(presented).is_some(),
+            Accepted::Agents(agents) => agents.name_of(presented).is_some() || agents.has_token(presented),
         };
         match is_accepted {
             true => Ok(()),

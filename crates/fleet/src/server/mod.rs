@@ -119,6 +119,9 @@ pub trait Handler: Send + Sync + 'static {
     /// [`Busy`] if the batch was not stored; the agent keeps it, and its connection.
     fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy>;
 
+    /// Runs when an agent has used its token, and been sent its key, or could not be sent it any more.
+    fn enrolled(&self, name: &AgentName, address: SocketAddr, is_sent: bool);
+
     /// Runs when a welcomed agent has disconnected.
     fn disconnected(&self, agent: &Agent, reason: &str);
 }
@@ -235,11 +238,13 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         return;
     };
     let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES)? {
-        AgentMessage::Hello(hello) => Ok((link, hello)),
+        AgentMessage::Hello(hello) => Ok((link, Some(hello))),
+        AgentMessage::Enroll => Ok((link, None)),
         _ => Err(FrameError::Turn),
     });
     let (mut link, hello) = match greeted {
-        Ok(greeted) => greeted,
+        Ok((link, Some(hello))) => (link, hello),
+        Ok((link, None)) => return enroll(link, address, shared, handler),
         Err(error) => return shared.admission.count_failure(&permit, &error),
     };
     if let Err(reason) = shared.identity.check_name(link.presented.as_ref(), &hello.name) {
@@ -293,6 +298,20 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         link.set_idle_timeout(IDLE_TIMEOUT);
         let _ = link.send(&CollectorMessage::Stored { through });
     }
+}
+
+/// Gives an agent its key, if it has authenticated by a token.
+fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, handler: &impl Handler) {
+    let (name, key) = match shared.identity.enroll(link.presented.as_ref()) {
+        Ok(enrolled) => enrolled,
+        Err(reason) => {
+            shared.admission.count_turned_away();
+            return refuse(&mut link, reason);
+        }
+    };
+    link.set_idle_timeout(IDLE_TIMEOUT);
+    let sent = link.send(&CollectorMessage::Enrolled { key });
+    handler.enrolled(&name, address, sent.is_ok());
 }
 
 fn no_memory() -> Busy {
@@ -396,7 +415,7 @@ fn handle(
         Err(error) => return Err(error),
     };
     match message {
-        AgentMessage::Hello(_) => Err(FrameError::Turn),
+        AgentMessage::Hello(_) | AgentMessage::Enroll => Err(FrameError::Turn),
         AgentMessage::Leave => Ok(Handled::Left),
         AgentMessage::KeepAlive => Ok(Handled::Ready(handler.ready(agent))),
         AgentMessage::Batch(batch) => {

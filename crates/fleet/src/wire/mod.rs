@@ -45,6 +45,8 @@ pub enum AgentMessage {
     /// The last message of a connection that the agent closes; answered by [`CollectorMessage::Stored`] once the collector
     /// has forgotten the connection, so that the agent may come again as another run.
     Leave,
+    /// The only message of a connection that was authenticated by a token: asks for the agent's key.
+    Enroll,
 }
 
 /// An agent's introduction of itself.
@@ -93,6 +95,11 @@ pub enum CollectorMessage {
         number: u64,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The key of the agent whose token it is, as the content of its file.
+    Enrolled {
+        /// The key.
+        key: String,
     },
 }
 

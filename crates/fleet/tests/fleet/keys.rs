@@ -1,8 +1,8 @@
 //! Agents with keys of their own.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
-use dwell_fleet::{Error, Identity, Key, wire::AgentName};
+use dwell_fleet::{CollectorAddress, Error, Identity, Key, Server, Token, ask_for_key, wire::AgentName};
 
 use crate::support::{Memory, agent, collector, eventually};
 
@@ -103,6 +103,104 @@ fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_o
     drop(renewed);
     fs::write(office.list(), "# nobody\n").unwrap();
     agent("web", 3, &address, &Identity::from_key(&new)).wait_for_failure("the collector does not accept our key");
+}
+
+fn name(text: &str) -> AgentName {
+    AgentName::try_from(text.to_owned()).unwrap()
+}
+
+fn enroll(collector: &CollectorAddress, token: &Token, file: &Path) -> Result<(), Error> {
+    ask_for_key(collector, token)?.save(file)
+}
+
+fn address(server: &Server) -> CollectorAddress {
+    server.address().to_string().parse().unwrap()
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_token_gives_an_agent_its_key_once() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let token = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
+    let server = collector(&office.identity(), &memory);
+    // It is brought to the host as text.
+    let token: Token = token.to_string().parse().unwrap();
+    let file = office.folder.path().join("own.key");
+    enroll(&address(&server), &token, &file).unwrap();
+    let key = Key::read(&file).unwrap();
+    assert_eq!(key.agent(), Some(&name("web")));
+    let web = agent("web", 1, &server.address().to_string(), &Identity::from_key(&key));
+    web.wait_until_connected();
+    assert_eq!(*memory.enrolled.lock().unwrap(), [(name("web"), true)]);
+    // A thief comes too late, and a file is not overwritten.
+    let again = enroll(&address(&server), &token, &office.folder.path().join("thief.key")).unwrap_err();
+    assert!(again.to_string().contains("the token is not valid"), "{again}");
+    assert!(!office.folder.path().join("thief.key").exists());
+    assert_eq!(server.agents(), 1);
+}
+
+#[test]
+fn a_token_is_good_for_nothing_else_and_not_for_ever() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let server = {
+        office.enroll("db");
+        collector(&office.identity(), &memory)
+    };
+    let refused = |token: &Token| {
+        let error = enroll(&address(&server), token, &office.folder.path().join("none.key")).unwrap_err();
+        assert!(error.to_string().contains("the token is not valid"), "{error}");
+    };
+    let expired = office.key.issue_token(&name("web"), &office.list(), Duration::ZERO).unwrap();
+    refused(&expired);
+    let first = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
+    let second = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
+    refused(&first);
+    let foreign = Office::new();
+    let foreign = foreign.key.issue_token(&name("web"), &foreign.list(), HOUR).unwrap();
+    let error = enroll(&address(&server), &foreign, &office.folder.path().join("none.key")).unwrap_err();
+    assert!(matches!(error, Error::Enrolment { .. }), "{error}");
+    // Its key makes nobody an agent, whatever it is called.
+    let path = office.folder.path().join("token.key");
+    let text = second.to_string();
+    let [_, private, public]: [&str; 3] = text.split(':').collect::<Vec<_>>().try_into().unwrap();
+    fs::write(&path, format!("dwell-agent-key 1\nname web\nprivate {private}\ncollector {public}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let disguised = Identity::from_key(&Key::read(&path).unwrap());
+    agent("web", 1, &server.address().to_string(), &disguised).wait_for_failure("its key is not accepted");
+    enroll(&address(&server), &second, &office.folder.path().join("web.key")).unwrap();
+    assert_eq!(fs::read_to_string(office.folder.path().join("agents.tokens")).unwrap(), "");
+    // An agent's own key is no token.
+    let web = fs::read_to_string(office.folder.path().join("web.key")).unwrap();
+    let of = |at: usize| web.lines().nth(at).unwrap().split(' ').nth(1).unwrap();
+    refused(&format!("web:{}:{}", of(2), of(3)).parse().unwrap());
+}
+
+#[test]
+fn tokens_that_are_made_at_once_are_all_there() {
+    let office = Office::new();
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (office, name) = (&office, name(&format!("web-{number}")));
+            scope.spawn(move || office.key.issue_token(&name, &office.list(), HOUR).unwrap());
+        }
+    });
+    assert_eq!(fs::read_to_string(office.folder.path().join("agents.tokens")).unwrap().lines().count(), 16);
+}
+
+#[test]
+fn text_that_is_no_token_and_files_that_hold_none_are_named() {
+    for text in ["", "web", "web:00", "web:00:00", "a b:00:00", "web:zz:00", "web:00:00:00"] {
+        assert!(matches!(text.parse::<Token>(), Err(Error::Token)), "{text}");
+    }
+    let office = Office::new();
+    let token = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
+    let mode = |file: &str| fs::metadata(office.folder.path().join(file)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("agents.tokens"), mode("agents")), (0o600, 0o644));
+    assert!(!format!("{token:?}").contains("web:"), "no message contains a token");
+    fs::write(office.folder.path().join("agents.tokens"), "web\n").unwrap();
+    let error = office.key.issue_token(&name("db"), &office.list(), HOUR).unwrap_err();
+    assert!(matches!(error, Error::Tokens { line: 1, .. }), "{error}");
 }
 
 #[test]

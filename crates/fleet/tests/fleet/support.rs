@@ -16,7 +16,7 @@ use std::{
 
 use dwell_fleet::{
     Agent, Busy, Event, Handler, Identity, Key, Limits, Outbox, Server, Uplink,
-    wire::{Batch, Content, Hello, RunId},
+    wire::{AgentName, Batch, Content, Hello, RunId},
 };
 
 pub const MB: usize = 1_000_000;
@@ -39,6 +39,8 @@ pub struct Memory {
     pub contents: Mutex<Vec<Content>>,
     /// Name of each agent that disconnected, and the reason.
     pub disconnected: Mutex<Vec<String>>,
+    /// Agents that were given a key, and whether they received it.
+    pub enrolled: Mutex<Vec<(AgentName, bool)>>,
     /// The size of the largest batch.
     pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
@@ -83,6 +85,10 @@ impl Handler for Memory {
             self.contents.lock().unwrap().push(batch.content);
         }
         Ok(())
+    }
+
+    fn enrolled(&self, name: &AgentName, _: SocketAddr, is_sent: bool) {
+        self.enrolled.lock().unwrap().push((name.clone(), is_sent));
     }
 
     fn disconnected(&self, agent: &Agent, reason: &str) {

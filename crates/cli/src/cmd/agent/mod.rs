@@ -45,6 +45,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 #[command(after_help = "\
 Examples:
   dwell agent --collector collector.example:4790 --key-file web-1.key
+  dwell agent --collector collector.example:4790 --key-file web-1.key --token-file token
+                                             at the first start; later ones have the key
   dwell agent --collector 192.0.2.9:4790 --key-file fleet.key --port 443 --name web-1
   dwell agent --collector collector.example:4790 --cert web-1.pem --key web-1.key --ca ca.pem")]
 #[group(skip)]
@@ -55,6 +57,11 @@ pub struct Args {
 
     #[command(flatten)]
     identity: IdentityArgs,
+
+    /// File with a token that `dwell collect --new-token NAME` has printed: if --key-file does not exist yet, get the key
+    /// from the collector, and write it there
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    token_file: Option<PathBuf>,
 
     /// Name of the agent, different from that of any other agent of the collector [default: that of its key, or the host's]
     #[arg(long, value_name = "NAME")]
@@ -97,6 +104,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if let Some(token) = &args.token_file {
+        args.identity.enroll(token, &args.collector)?;
+    }
     let (identity, own_name) = args.identity.identity()?;
     args.clock_mode.check(&args.collector)?;
     let name = args.name(own_name)?;

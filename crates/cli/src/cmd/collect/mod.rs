@@ -35,6 +35,8 @@ Examples:
   dwell collect --new-key fleet.key          the collector's key
   dwell collect --new-agent web-1 --key-file fleet.key --agents agents
                                              web-1.key, which names the agent and is good for no other
+  dwell collect --new-token db-1 --key-file fleet.key --agents agents | ssh db-1 'umask 077; cat > token'
+                                             db-1 gets its key itself: dwell agent --token-file token
   dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key --agents agents
   dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key
                                              for trying out: agents share the key
@@ -45,12 +47,12 @@ Examples:
 #[group(skip)]
 pub struct Args {
     /// Address and port to listen on for agents
-    #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present_any = ["new_key", "new_agent"])]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present_any = ["new_key", "new_agent", "new_token"])]
     listen: Option<SocketAddr>,
 
     /// Store for the measurements: an SQLite file, created if it does not exist, or
     /// clickhouse://HOST:PORT/DATABASE
-    #[arg(long, value_name = "FILE", value_parser = place, required_unless_present_any = ["new_key", "new_agent"])]
+    #[arg(long, value_name = "FILE", value_parser = place, required_unless_present_any = ["new_key", "new_agent", "new_token"])]
     store: Option<Place>,
 
     /// With ClickHouse, an SQLite file for acknowledged measurements that the server does not have yet
@@ -80,6 +82,15 @@ pub struct Args {
     /// that name is good no longer
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"])]
     new_agent: Option<String>,
+
+    /// Print a token by which the agent NAME gets its key from this collector itself, once, note it beside the list of
+    /// --agents, and exit; a former token and key of that name are good no longer
+    #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"], conflicts_with = "new_agent")]
+    new_token: Option<String>,
+
+    /// Time after which such a token is good no longer
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_duration, requires = "new_token")]
+    token_lifetime: Duration,
 
     /// Megabytes per second that each agent may send; ten times as many at once
     #[arg(long, value_name = "MB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -144,6 +155,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let (Some(name), Some(list)) = (&args.new_agent, &args.agents) {
         let path = args.identity.collector_key()?.enroll(&AgentName::try_from(name.clone())?, list)?;
         tell(format_args!("the key of {name} is in {}: bring it to that host, and delete it here", path.display()));
+        return Ok(Exit::Done);
+    }
+    if let (Some(name), Some(list)) = (&args.new_token, &args.agents) {
+        let name = AgentName::try_from(name.clone())?;
+        let token = args.identity.collector_key()?.issue_token(&name, list, args.token_lifetime)?;
+        dwell_records::print(format!("{token}\n"))?;
         return Ok(Exit::Done);
     }
     let (Some(listen), Some(place)) = (args.listen, &args.store) else {
