@@ -306,6 +306,7 @@ fn configuration(container: &Container, volumes: &[&Path], hosts: &Path) -> serd
     let forbidden: Vec<_> = forbidden.map(|name| json!({"names": [name], "action": "SCMP_ACT_ERRNO"})).collect();
     // Not a network namespace: hostNetwork.
     let namespaces = ["pid", "mount", "ipc", "uts"].map(|kind| json!({"type": kind}));
+    let memory = if has_memory_controller() { json!({"limit": container.memory_bytes}) } else { json!({}) };
     json!({
         "ociVersion": "1.0.2",
         "process": {
@@ -319,12 +320,18 @@ fn configuration(container: &Container, volumes: &[&Path], hosts: &Path) -> serd
         "mounts": mounts,
         "linux": {
             "namespaces": namespaces,
-            "resources": {"memory": {"limit": container.memory_bytes}},
+            "resources": {"memory": memory},
             "seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": forbidden},
             "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
     })
+}
+
+/// Returns whether cgroups can limit memory: a host that mounts the controller of the first version elsewhere has none.
+fn has_memory_controller() -> bool {
+    let unified = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
+    Path::new("/sys/fs/cgroup/memory").exists() || unified.split_whitespace().any(|name| name == "memory")
 }
 
 /// A node with the interface that the manifests name; the other end is not looked at.

@@ -13,9 +13,9 @@ use crate::{
 const DWELL_AT: &str = "127.0.0.1:9469";
 const PROMETHEUS_AT: &str = "127.0.0.1:9090";
 
-fn shipped(folder: &str) -> Vec<PathBuf> {
-    let mut files: Vec<_> =
-        fs::read_dir(root().join("dist").join(folder)).unwrap().map(|file| file.unwrap().path()).collect();
+fn shipped(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(root().join("dist").join(folder)).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|own| own == extension)).collect();
     files.sort();
     assert!(files.len() >= 3, "{files:?}");
     files
@@ -23,7 +23,7 @@ fn shipped(folder: &str) -> Vec<PathBuf> {
 
 /// The expressions of all dashboards, with Grafana's variables as it fills them in.
 fn expressions() -> Vec<String> {
-    let dashboards = shipped("grafana").into_iter().map(|file| {
+    let dashboards = shipped("grafana", "json").into_iter().map(|file| {
         let dashboard: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         dashboard
     });
@@ -57,7 +57,7 @@ fn root_prometheus_takes_the_metrics_the_rules_and_each_expression_of_the_dashbo
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let rules: Vec<_> = shipped("prometheus").iter().map(|file| format!("  - {}", file.display())).collect();
+    let rules: Vec<_> = shipped("prometheus", "yml").iter().map(|file| format!("  - {}", file.display())).collect();
     let configuration = folder.path().join("prometheus.yml");
     let text = format!(
         "global:\n  scrape_interval: 200ms\n  scrape_timeout: 200ms\n  evaluation_interval: 200ms\nrule_files:\n{}\n\
@@ -86,7 +86,7 @@ fn root_prometheus_takes_the_metrics_the_rules_and_each_expression_of_the_dashbo
         let groups = rules["groups"].as_array().unwrap();
         let rules: Vec<_> = groups.iter().flat_map(|group| group["rules"].as_array().unwrap()).collect();
         assert!(rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
-        groups.len() == shipped("prometheus").len() && rules.iter().all(|rule| rule["health"] == "ok")
+        groups.len() == shipped("prometheus", "yml").len() && rules.iter().all(|rule| rule["health"] == "ok")
     });
     let expressions = expressions();
     assert!(expressions.len() > 50);

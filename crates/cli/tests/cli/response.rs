@@ -125,7 +125,7 @@ fn wrong_options_are_refused() {
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
-        (&["--summary", "--prefix4", "16"], "for --metrics and --summary=prefix"),
+        (&["--summary", "--prefix4", "16"], "for --metrics, --otlp and --summary=prefix"),
         (&["--estimator", "pirate", "--set", "merge-distance=near"], "a number and a unit"),
         (&["--estimator", "pirate", "--set", "heuristics=none,acks"], "acks,mtu"),
         (&["--estimator", "pirate", "--set", "floor=1"], "from 0 to below 1"),

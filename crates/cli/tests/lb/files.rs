@@ -25,7 +25,7 @@ fn the_example_shows_the_defaults() {
     // Uncomments all keys, except those without a default.
     let is_key = |line: &str| {
         line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
-            && !["chain", "hash_seed", "heavy_share"].iter().any(|key| line.starts_with(key))
+            && !["chain", "hash_seed", "heavy_share", "otlp"].iter().any(|key| line.starts_with(key))
     };
     let lines = text.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if is_key(key) => key,

@@ -60,7 +60,7 @@ pub struct Args {
     interface: Vec<String>,
 
     /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
-    #[arg(short, long, value_name = "FILE", conflicts_with = "MetricsArgs")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["metrics", "otlp", "otlp_headers"])]
     read: Option<PathBuf>,
 
     /// Estimator: auto picks one for each flow; pirate uses modes of the gaps between packets; gap uses a threshold;

@@ -61,7 +61,7 @@ pub struct Args {
     interface: Vec<String>,
 
     /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
-    #[arg(short, long, value_name = "FILE", conflicts_with = "MetricsArgs")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["metrics", "otlp", "otlp_headers"])]
     read: Option<PathBuf>,
 
     /// Write the capture again, as pcapng, with each sample as a comment on the packet that completed it, as Wireshark
