@@ -17,7 +17,7 @@ struct dwell_response_event {
 	struct dwell_address dst;
 	__u16 src_port; /* 0 if the key has no ports */
 	__u16 dst_port;
-	__u32 id;   /* SPI, receiver index, or connection number; 0 if the key has none */
+	__u32 id;     /* SPI, receiver index, or connection number; 0 if the key has none */
 	__u32 tunnel; /* what encloses the flow (parse/walk.h) */
 	__u32 reserved2;
 	__u32 real; /* at a balancer: the backend and its VIP */
