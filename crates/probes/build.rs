@@ -14,6 +14,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("src/response/tc.bpf.c", "response_tc.bpf.o"),
     ("src/response/xdp.bpf.c", "response_xdp.bpf.o"),
     ("src/balancer/decap.bpf.c", "balancer_decap.bpf.o"),
+    ("src/balancer/transmit.bpf.c", "balancer_transmit.bpf.o"),
     ("src/balancer/xdp.bpf.c", "balancer_xdp.bpf.o"),
     ("src/stack/devices.bpf.c", "devices_typed.bpf.o"),
     ("src/stack/devices.bpf.c", "devices_probed.bpf.o"),

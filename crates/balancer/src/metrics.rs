@@ -50,7 +50,7 @@ metrics! {
     BACKEND_FRESHNESS = gauge("dwell_lb_backend_freshness_ratio", ["vip", "backend"],
         "Requests of the last interval over connections active at its end.");
     BACKEND_REACHABLE = gauge("dwell_lb_backend_reachable", ["vip", "backend"],
-        "1 if there is a route and a neighbour for a backend, 0 if not.");
+        "1 if there is a route and a neighbour for a backend, by a device that takes packets; 0 if not.");
     BACKEND_LOAD = gauge("dwell_lb_backend_load_seconds", ["vip", "backend"],
         "How long a request waits at a backend, as it says itself in connection IDs of QUIC.");
     BACKEND_LOAD_AGE = gauge("dwell_lb_backend_load_age_seconds", ["vip", "backend"],
@@ -59,6 +59,10 @@ metrics! {
         "Connection IDs of QUIC by what was seen of them.");
     PACKETS = counter("dwell_lb_packets_total", ["fate"],
         "Packets by what became of them.");
+    REFUSED = counter("dwell_lb_refused_packets_total", ["device", "by"],
+        "Packets that a device refused, by how they were sent: back where they arrived (tx), or by a redirect.");
+    DEVICE_DELIVERS = gauge("dwell_lb_device_delivers", ["device"],
+        "0 if a device is known to take no packets from XDP, so that its backends get no connections; else 1.");
     TABLE_EVENTS = counter("dwell_lb_table_events_total", ["event"],
         "Connections that lost their slot or found none, and epochs of latency that were lost, by name.");
     PRESSURE = gauge("dwell_lb_table_pressure", [],

@@ -73,6 +73,7 @@ const SHARED: &[&str] = &[
     "dwell_sync_program",
     "dwell_sync_session",
     "dwell_table_config",
+    "dwell_transmit",
     "dwell_vip",
     "dwell_pending",
     "dwell_vip_key",
@@ -110,7 +111,7 @@ fn generate(core: &Path) -> String {
             "dwell_(native|slots|slot_bucket|layers|stack_layer|stack_segment|stack_ends|byte_trace|stack_hop|stack_hop_time|device_point|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|content|way|rtt_program|group|group_key|prefix|prefix_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_type(
-            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|heartbeat|load|pending|tunnel_end|vip_filter|real|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",
+            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|heartbeat|load|pending|tunnel_end|vip_filter|real|transmit|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",
         )
         .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
         .allowlist_type("dwell_(heavy|heavy_config|heavy_client|load_result|overload_config|server_load)")

@@ -2,8 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::{
+    ffi::CString,
     io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
 };
 
 use libbpf_rs::{Link, ProgramMut, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder, libbpf_sys};
@@ -48,7 +53,7 @@ impl Hook {
 #[derive(Debug)]
 pub(crate) enum Attachment {
     Link(#[expect(dead_code, reason = "held for its drop")] Link),
-    Tcx(#[expect(dead_code, reason = "held for its drop")] OwnedFd),
+    Descriptor(#[expect(dead_code, reason = "held for its drop")] OwnedFd),
     Clsact(TcHook),
 }
 
@@ -105,6 +110,58 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
     }
 }
 
+/// What runs a program at XDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum XdpMode {
+    /// The driver, or else the network stack.
+    #[default]
+    Any,
+    /// The driver.
+    Native,
+    /// The network stack, for any device. Frames are as the stack has them: with segments that GRO has joined, and with
+    /// checksums that are left to a device.
+    Generic,
+}
+
+/// Attaches a program to XDP of an interface, where it stays as long as the link or a pin of it.
+pub(crate) fn xdp(program: BorrowedFd<'_>, index: u32, mode: XdpMode) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: match mode {
+            XdpMode::Any => 0,
+            XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            XdpMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        },
+        ..Default::default()
+    };
+    create_link(program, index, libbpf_sys::BPF_XDP, &options)
+}
+
+/// Pins a link at a path of bpffs.
+pub(crate) fn pin_link(link: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the descriptor is open, and the path is terminated and lives through the call.
+    match unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+fn create_link(
+    program: BorrowedFd<'_>,
+    index: u32,
+    attach_type: libbpf_sys::bpf_attach_type,
+    options: &libbpf_sys::bpf_link_create_opts,
+) -> io::Result<OwnedFd> {
+    // SAFETY: the program's descriptor is open, and the options outlive the call.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), index as i32, attach_type, options) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {
     let attach_type = match hook {
         Hook::TcEgress => libbpf_sys::BPF_TCX_EGRESS,
@@ -116,20 +173,7 @@ fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Resul
         flags: libbpf_sys::BPF_F_BEFORE,
         ..Default::default()
     };
-    // SAFETY: the program's descriptor is open, and the options outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_fd().as_raw_fd(),
-            interface.index as i32,
-            attach_type,
-            &raw const options,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
-    Ok(Attachment::Tcx(unsafe { OwnedFd::from_raw_fd(fd) }))
+    create_link(program.as_fd(), interface.index, attach_type, &options).map(Attachment::Descriptor)
 }
 
 fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {

@@ -17,7 +17,7 @@ pub mod rtt;
 pub mod stack;
 mod vantage;
 
-pub use attach::{Hook, TcHookKind};
+pub use attach::{Hook, TcHookKind, XdpMode};
 pub use chain::Chain;
 pub use error::Error;
 pub use interface::Interface;

@@ -7,7 +7,7 @@ use dwell_engine::balance::{Mac, NextHop};
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
-    link::{LinkAttribute, LinkLayerType, LinkMessage},
+    link::{InfoKind, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
@@ -24,13 +24,17 @@ pub(crate) struct Route {
 
 /// An interface that sends Ethernet frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Device {
+pub struct Device {
     /// The name.
     pub name: String,
     /// The Ethernet address.
     pub mac: Mac,
     /// The size of the largest IP packet in bytes.
     pub mtu: u32,
+    /// Whether it is a veth, whose frames arrive at another device of this host.
+    pub is_veth: bool,
+    /// The index of the other end of a veth, if that is in this network namespace.
+    pub peer: Option<u32>,
 }
 
 /// Finds the next hop for frames to an address. Fails if there is no route, or if the neighbour is unknown: the kernel
@@ -89,16 +93,23 @@ pub(crate) fn device(index: u32) -> io::Result<Device> {
         return Err(unexpected());
     };
     let (mut name, mut mac, mut mtu) = (String::new(), None, 0);
+    let (mut is_veth, mut is_peer_here, mut peer) = (false, true, None);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = text,
             LinkAttribute::Mtu(bytes) => mtu = bytes,
             LinkAttribute::Address(bytes) => mac = Mac::try_from(bytes).ok(),
+            LinkAttribute::LinkInfo(infos) => is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth)),
+            LinkAttribute::Link(index) => peer = Some(index),
+            LinkAttribute::LinkNetNsId(_) => is_peer_here = false,
             _ => {}
         }
     }
     match mac {
-        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device { name, mac, mtu }),
+        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => {
+            let peer = peer.filter(|_| is_veth && is_peer_here);
+            Ok(Device { name, mac, mtu, is_veth, peer })
+        }
         _ => Err(io::Error::other(format!("'{name}' has no Ethernet frames"))),
     }
 }

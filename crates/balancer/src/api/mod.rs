@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, ClientError};
 pub use server::{Answer, ListenError, Listener, PendingRequest};
 pub use status::{
-    BackendStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus,
+    BackendStatus, DeviceStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus,
+    Status, VipStatus, XdpStatus,
 };
 
 /// The greatest length of a request, with its newline.

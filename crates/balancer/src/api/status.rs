@@ -57,6 +57,12 @@ pub struct PlaneStatus {
     /// What fills the connection table, if the last interval had no room for all connections.
     #[serde(default)]
     pub pressure: Option<Pressure>,
+    /// What runs the program. Null where that is unknown.
+    #[serde(default)]
+    pub xdp: Option<XdpStatus>,
+    /// The devices by which packets leave.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
     /// Events of the connection table and of latency measurement, by name.
     #[serde(default)]
     pub table: BTreeMap<String, u64>,
@@ -65,6 +71,33 @@ pub struct PlaneStatus {
     /// QUIC connection IDs by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
+}
+
+/// What runs the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-xdp")]
+#[serde(rename_all = "lowercase")]
+pub enum XdpStatus {
+    /// The driver.
+    Native,
+    /// The network stack.
+    Generic,
+}
+
+/// A device by which packets leave. Its counts begin with the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-device")]
+pub struct DeviceStatus {
+    /// The name.
+    pub name: String,
+    /// Packets that were sent back where they arrived (XDP_TX), and that the driver refused. Null where the kernel does
+    /// not tell.
+    pub refused_tx: Option<u64>,
+    /// Packets that were redirected to the device, and that it refused: on a veth also those that were sent back. Null
+    /// where the kernel does not tell.
+    pub refused_redirect: Option<u64>,
+    /// Why it takes no packets, and the remedy; null if it does, or that is unknown.
+    pub problem: Option<String>,
 }
 
 /// The control plane's sign of life in the data plane. As an object of its own, `lb.heartbeat`, it stands for the status

@@ -19,6 +19,7 @@ use std::{
 };
 
 use dwell_metrics::otlp::Endpoint;
+use dwell_probes::XdpMode;
 use toml::de::{DeTable, DeValue};
 
 use self::{
@@ -62,6 +63,8 @@ pub struct Config {
     pub pin: PathBuf,
     /// The slot of another XDP program's array to occupy, instead of attaching to the interface: `MAP:SLOT[:NEXT]`.
     pub chain: Option<String>,
+    /// What runs the program; `Any` selects it by the interface.
+    pub xdp: XdpMode,
     /// The sizes of the kernel's maps.
     pub limits: Limits,
     /// The source addresses of encapsulating headers.
@@ -203,6 +206,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The seed that was built in before each balancer drew its own.
 const KNOWN_SEED: i64 = 0x64_7765_6c6c;
 const WHEN_STALE: [(&str, WhenStale); 2] = [("keep", WhenStale::Keep), ("equal", WhenStale::Equal)];
+const XDP: [(&str, XdpMode); 3] = [("auto", XdpMode::Any), ("native", XdpMode::Native), ("generic", XdpMode::Generic)];
 const ESTIMATORS: [(&str, Estimator); 2] = [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)];
 
 fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Option<Config> {
@@ -223,6 +227,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         hash_seed: table.get("hash_seed", seed),
         pin: table.get("pin", text).map_or_else(|| default_pin(&name), PathBuf::from),
         chain: table.get("chain", chain),
+        xdp: table.get("xdp", choice(&XDP)).unwrap_or_default(),
         limits,
         tunnel,
         socket: read_socket(&mut table),

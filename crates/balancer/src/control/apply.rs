@@ -96,7 +96,7 @@ impl Balancer {
         let mut runs = self.configure(&wanted, &planned, prior);
         let mut rebuilt = Rebuilt::default();
         for (at, run) in runs.iter_mut().enumerate() {
-            run.update_reachability(&self.known_hops);
+            run.update_reachability(&self.known_hops, &self.devices);
             let when_stale = self.config.heartbeat.when_stale;
             rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
         }

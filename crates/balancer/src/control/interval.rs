@@ -7,7 +7,10 @@ use std::{
 };
 
 use dwell_engine::response::{self, Record, estimate};
-use dwell_probes::balancer::ActiveConnections;
+use dwell_probes::{
+    XdpMode,
+    balancer::{ActiveConnections, Plane},
+};
 
 use super::{
     Balancer, ControlError, Event,
@@ -65,7 +68,9 @@ impl Balancer {
         for run in &mut self.vips {
             run.end_interval(&active, is_held);
         }
-        let is_changed = self.sync(false)?;
+        self.update_unfinished();
+        let has_turned = self.update_devices()?;
+        let is_changed = self.sync(has_turned)?;
         self.vips.iter_mut().for_each(|run| run.table.end_interval());
         self.read_server_loads()?;
         self.update_heavy_shares()?;
@@ -91,6 +96,20 @@ impl Balancer {
         Ok(())
     }
 
+    /// Judges whether most connections of the interval that ends began with a checksum that nothing finishes: the driver
+    /// runs XDP, and has dropped what the stack knew of it.
+    fn update_unfinished(&mut self) {
+        let Some(counters) = &self.figures.counters else { return };
+        let opened = self.figures.vips.iter().map(|load| load.opened).sum();
+        let now = (counters.unfinished, opened);
+        let (unfinished, all) = self.figures.unfinished.replace(now).unwrap_or(now);
+        let (unfinished, all) = (now.0.saturating_sub(unfinished), now.1.saturating_sub(all));
+        if unfinished + all > 0 {
+            let is_native = Plane::mode_at(&self.interface) == Some(XdpMode::Native);
+            self.figures.has_unfinished = is_native && 2 * unfinished > all;
+        }
+    }
+
     /// Rebuilds the tables whose weights have changed, and writes what has changed to the kernel. Backends are compared
     /// with those in the kernel if `are_backends_changed`, or if all backends of a VIP fail or recover. True if a table
     /// has changed.
@@ -100,7 +119,7 @@ impl Balancer {
         for (at, run) in self.vips.iter_mut().enumerate() {
             let was_all_down = run.all_down;
             if are_backends_changed {
-                run.update_reachability(&self.known_hops);
+                run.update_reachability(&self.known_hops, &self.devices);
             }
             rebuilt.add(at, run.build_tables(ramp, now, self.config.heartbeat.when_stale));
             if run.all_down != was_all_down {

@@ -65,6 +65,14 @@ impl Balancer {
         for (event, count) in plane.table {
             put(metrics::TABLE_EVENTS, &[&event], count as f64);
         }
+        for device in plane.devices {
+            for (by, refused) in [("tx", device.refused_tx), ("redirect", device.refused_redirect)] {
+                if let Some(refused) = refused {
+                    put(metrics::REFUSED, &[&device.name, by], refused as f64);
+                }
+            }
+            put(metrics::DEVICE_DELIVERS, &[&device.name], f64::from(u8::from(device.problem.is_none())));
+        }
         put(metrics::PRESSURE, &[], f64::from(u8::from(plane.pressure.is_some())));
         for (event, count) in plane.connection_ids {
             put(metrics::CONNECTION_IDS, &[&event], count as f64);

@@ -3,6 +3,7 @@
 //! and requests.
 
 mod apply;
+mod devices;
 mod event;
 mod interval;
 mod metrics;
@@ -33,6 +34,7 @@ use dwell_probes::{
 use nix::time::{ClockId, clock_gettime};
 
 use self::{
+    devices::Devices,
     neighbours::{HopUpdate, Neighbours},
     saved_state::{SavedState, Unreadable},
     vip::{PriorState, RunningVip},
@@ -121,6 +123,7 @@ pub struct Balancer {
     known_hops: BTreeMap<IpAddr, NextHop>,
     neighbours: Neighbours,
     hop_updates: Receiver<HopUpdate>,
+    devices: Devices,
     health: Health,
     check_results: Receiver<CheckResult>,
     figures: IntervalFigures,
@@ -148,6 +151,10 @@ struct IntervalFigures {
     totals: Option<pressure::Totals>,
     /// The pressure on the connection table in the last interval.
     pressure: Option<Pressure>,
+    /// SYNs with an unfinished checksum, and all new connections.
+    unfinished: Option<(u64, u64)>,
+    /// Whether most new connections of the last interval that had any began with such a checksum, which nothing finishes.
+    has_unfinished: bool,
     work: Option<Duration>,
     reloads: [u64; 2],
 }
@@ -167,7 +174,9 @@ impl Balancer {
         let saved = saved_state::read(&config.socket);
         let drawn = saved.as_ref().ok().and_then(|saved| saved.hash_seed);
         let hash_seed = config.hash_seed.or(drawn).unwrap_or_else(random);
-        let (plane, start) = Plane::run_at(&options(&config, hash_seed), &interface, &config.pin).map_err(locked)?;
+        let mut options = options(&config, hash_seed);
+        devices::adapt(&mut options, &config, &interface);
+        let (plane, start) = Plane::run_at(&options, &interface, &config.pin).map_err(locked)?;
         let (sender, check_results) = channel();
         let health = Health::start(config.health.threads, sender);
         let (sender, hop_updates) = channel();
@@ -190,6 +199,7 @@ impl Balancer {
             known_hops: BTreeMap::new(),
             neighbours,
             hop_updates,
+            devices: Devices::start(),
             health,
             check_results,
             figures: IntervalFigures::default(),
@@ -231,6 +241,7 @@ impl Balancer {
         let addresses: BTreeSet<IpAddr> = backends.map(|backend| backend.address).collect();
         self.neighbours.set(addresses.iter().copied().collect());
         self.wait_for_neighbours(addresses.len());
+        self.update_devices()?;
         let planned = plan_for(&self.state, &config.vips, &config)?;
         self.emit(&Event::Started {
             interface: config.interface.clone(),
@@ -385,6 +396,8 @@ fn options(config: &Config, hash_seed: u64) -> PlaneOptions {
         outer_v4: config.tunnel.source4,
         outer_v6: config.tunnel.source6,
         chain: config.chain.as_ref().and_then(|chain| chain.parse().ok()),
+        mode: config.xdp,
+        redirects_back: false,
     }
 }
 

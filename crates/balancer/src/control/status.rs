@@ -9,14 +9,20 @@ use dwell_engine::{
     balance::Forward,
     rtt::{Counter, Counters},
 };
-use dwell_probes::balancer::{CidEvent, Load, Reason};
+use dwell_probes::{
+    XdpMode,
+    balancer::{CidEvent, Load, Plane, Reason},
+};
 
 use super::{
     Balancer,
     vip::{RunningBackend, RunningVip, latency_object},
 };
 use crate::{
-    api::{BackendStatus, HealthState, HeartbeatStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus},
+    api::{
+        BackendStatus, HealthState, HeartbeatStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus,
+        XdpStatus,
+    },
     plan::{NumberedBackend, Phase},
 };
 
@@ -53,6 +59,8 @@ impl Balancer {
             capacity: u64::from(self.config.limits.connections),
             heartbeat: self.heartbeat_status(),
             pressure: self.figures.pressure,
+            xdp: self.xdp_status(),
+            devices: self.devices.status(),
             table: counters.map_or_else(Default::default, |counters| {
                 TABLE_EVENTS.map(|event| (event.name().to_owned(), counters.table.get(event))).into()
             }),
@@ -64,6 +72,14 @@ impl Balancer {
                 let all = Reason::ALL.iter();
                 all.map(|why| (why.name().to_owned(), counters.get(*why))).collect()
             }),
+        }
+    }
+
+    fn xdp_status(&self) -> Option<XdpStatus> {
+        match Plane::mode_at(&self.interface)? {
+            XdpMode::Native => Some(XdpStatus::Native),
+            XdpMode::Generic => Some(XdpStatus::Generic),
+            XdpMode::Any => None,
         }
     }
 
@@ -164,7 +180,8 @@ impl Balancer {
 
     fn problem(&self, address: IpAddr) -> Option<String> {
         match self.hops.get(&address) {
-            Some(hop) => hop.as_ref().err().cloned(),
+            Some(Ok(hop)) => self.devices.problem(hop.interface).map(str::to_owned),
+            Some(Err(problem)) => Some(problem.clone()),
             None if self.known_hops.contains_key(&address) => None,
             None => Some("the next hop is not known yet".into()),
         }
@@ -174,6 +191,7 @@ impl Balancer {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         warnings.extend(self.figures.pressure.map(|pressure| pressure.to_string()));
+        warnings.extend(self.device_warnings());
         for run in &self.vips {
             let name = &run.vip.name;
             if run.table.entries().is_empty() {

@@ -16,7 +16,10 @@ use dwell_engine::{
 use dwell_probes::balancer::{ActiveConnections, NextHop, WhenStale};
 use dwell_records::LatencyObject;
 
-use super::table::{Table, TableWeight};
+use super::{
+    devices::Devices,
+    table::{Table, TableWeight},
+};
 use crate::{
     api::{HealthState, HeavyStatus},
     config::{Backend, PolicyName, Vip},
@@ -56,7 +59,7 @@ pub(super) struct RunningBackend {
     pub share: Share,
     pub is_draining: bool,
     pub health: BackendHealth,
-    /// Whether a next hop is known, now or until recently.
+    /// Whether a next hop is known, now or until recently, by a device that takes packets.
     pub is_reachable: bool,
     /// What the last interval measured.
     pub seen: Option<BackendStats>,
@@ -238,10 +241,11 @@ impl RunningVip {
         }
     }
 
-    /// Marks the backends whose next hop is known as reachable.
-    pub(super) fn update_reachability(&mut self, hops: &BTreeMap<IpAddr, NextHop>) {
+    /// Marks the backends as reachable whose next hop is known, by a device that takes packets.
+    pub(super) fn update_reachability(&mut self, hops: &BTreeMap<IpAddr, NextHop>, devices: &Devices) {
         for run in &mut self.backends {
-            run.is_reachable = hops.contains_key(&run.backend.address);
+            let hop = hops.get(&run.backend.address);
+            run.is_reachable = hop.is_some_and(|hop| devices.problem(hop.interface).is_none());
         }
     }
 

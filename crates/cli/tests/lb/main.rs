@@ -17,6 +17,7 @@ mod support;
 mod takeover;
 mod traffic;
 mod units;
+mod veth;
 #[path = "../../../probes/tests/support/xdp.rs"]
 mod xdp;
 mod zero_rtt;

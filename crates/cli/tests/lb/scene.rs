@@ -38,8 +38,8 @@ pub struct Scene {
     pub table_size: Cell<u32>,
     /// The address of a host in the next configuration.
     pub address_of: Cell<fn(usize) -> IpAddr>,
-    _switches: Vec<Namespace>,
-    _watch: Process,
+    switches: Vec<Namespace>,
+    watch: Option<Process>,
     pub folder: tempfile::TempDir,
     pin: PathBuf,
     run: RefCell<Option<Process>>,
@@ -121,6 +121,34 @@ impl Scene {
         scene
     }
 
+    /// Builds a scene whose devices are as they are made: the other end of the balancer's takes nothing from XDP, and
+    /// checksums are left to devices.
+    pub fn unprepared(name: &str, servers: usize) -> Scene {
+        let mut scene = Scene::build(name, servers, false);
+        drop(scene.watch.take());
+        scene.poll_at_the_switch("off");
+        scene.offload_checksums("on");
+        scene
+    }
+
+    /// Whether the other end of the balancer's device polls: "on" or "off".
+    pub fn poll_at_the_switch(&self, polls: &str) {
+        tool(&self.switches[0], "ethtool", &["-K", "port2", "gro", polls]);
+    }
+
+    /// Makes the other end of the device towards servers that are apart take nothing from XDP.
+    pub fn stop_polling_behind(&self) {
+        tool(&self.switches[1], "ethtool", &["-K", "port2", "gro", "off"]);
+    }
+
+    /// Whether client and servers leave checksums to their devices: "on" or "off".
+    pub fn offload_checksums(&self, offloaded: &str) {
+        let servers = self.servers.iter().map(|server| &server.namespace);
+        for space in servers.chain([&self.client]) {
+            tool(space, "ethtool", &["-K", "eth0", "tx", offloaded]);
+        }
+    }
+
     fn build(name: &str, servers: usize, is_apart: bool) -> Scene {
         let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
         let (client, balancer) = (create("c"), create("b"));
@@ -158,8 +186,8 @@ impl Scene {
             vip: Cell::new(VIP.into()),
             table_size: Cell::new(TABLE_SIZE),
             address_of: Cell::new(|host| address(host).into()),
-            _switches: segments.into_iter().map(|segment| segment.switch).collect(),
-            _watch: watch,
+            switches: segments.into_iter().map(|segment| segment.switch).collect(),
+            watch: Some(watch),
             folder,
             pin,
             run: RefCell::default(),

@@ -45,24 +45,58 @@ static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packe
 	return !!dwell_vip_of(embedder, vip, dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
 }
 
+/* Returns the sum of the pseudo-header of a transport that has `l4_bytes`. */
+static __always_inline __u64 dwell_pseudo_sum(const struct dwell_packet *packet, __u32 l4_bytes)
+{
+	__u32 proto = packet->proto;
+
+	/* ::ffff: is 0xffff, which is 0 too */
+	return dwell_sum_address(&packet->key.a) + dwell_sum_address(&packet->key.b) + (proto << 8) +
+	       dwell_ntohs(l4_bytes);
+}
+
+/* Returns true if a packet is a SYN that holds the sum of its pseudo-header in place of a checksum: the sender left the
+ * rest to a device that it has not passed. One in 65,536 others looks the same.
+ */
+static __always_inline int dwell_is_unfinished(const void *data, const void *end, const struct dwell_packet *packet)
+{
+	__u32 head = sizeof(struct dwell_ipv4);
+	__u16 checksum;
+
+	if (packet->kind != DWELL_KIND_TCP || !(packet->tcp_flags & DWELL_TCP_SYN))
+		return 0;
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
+	if (ip->version_length == 0x45) {
+		DWELL_PEEK(struct dwell_tcp, tcp, DWELL_IP_OFFSET + head, 0);
+		checksum = tcp->checksum;
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
+		head = sizeof(*ip6);
+		DWELL_PEEK(struct dwell_tcp, tcp, DWELL_IP_OFFSET + head, 0);
+		if (ip->version_length >> 4 != 6 || ip6->next != DWELL_PROTO_TCP)
+			return 0;
+		checksum = tcp->checksum;
+	}
+	return checksum == dwell_fold(dwell_pseudo_sum(packet, packet->ip_bytes - head));
+}
+
 /* Returns the sum of the inner packet without reading its payload, which the transport's checksum makes up for; 0 if it
  * cannot be known: UDP without a checksum, and behind options.
  */
 static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, const struct dwell_packet *packet)
 {
 	__u32 proto = packet->proto, l4_bytes;
-	__u64 pseudo, sum = 0;
+	__u64 sum = 0;
 
 	if (packet->kind != DWELL_KIND_TCP && packet->kind != DWELL_KIND_UDP)
 		return 0;
 	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
-	pseudo = dwell_sum_address(&packet->key.a) + dwell_sum_address(&packet->key.b);
 	if (ip->version_length == 0x45) {
 		DWELL_PEEK(struct dwell_udp, udp, DWELL_IP_OFFSET + sizeof(*ip), 0);
 		l4_bytes = packet->ip_bytes - sizeof(*ip);
 		if (proto == DWELL_PROTO_UDP && (!udp->checksum || dwell_ntohs(udp->length) != l4_bytes))
 			return 0;
-		/* the header's own sum is 0, and ::ffff: is 0xffff, which is 0 too */
+		/* the header's own sum is 0 */
 	} else {
 		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
 		DWELL_PEEK(struct dwell_udp, udp, DWELL_IP_OFFSET + sizeof(*ip6), 0);
@@ -73,8 +107,7 @@ static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, 
 			return 0;
 		DWELL_SUM(sum, ip6, sizeof(*ip6));
 	}
-	pseudo += (__u64)(proto << 8) + dwell_ntohs(l4_bytes);
-	sum += (__u16)~dwell_fold(pseudo);
+	sum += (__u16)~dwell_fold(dwell_pseudo_sum(packet, l4_bytes));
 	return sum ? sum : 0xffff;
 }
 
@@ -129,6 +162,8 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		decision->interface = ingress;
 		return decision->verdict = DWELL_VERDICT_SEND;
 	}
+	if (!dry_run && dwell_is_unfinished(data, dwell_frame_end(frame), packet))
+		dwell_unfinished_count(embedder);
 	if (!dwell_decrement_ttl(data, dwell_frame_end(frame), &inner))
 		return dwell_balance_drop(decision, DWELL_REASON_TTL);
 	if (real->forward == DWELL_FORWARD_GUE && !dwell_is_v4(&real->address))

@@ -86,6 +86,20 @@ static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u3
 	return kind < DWELL_BUDGETS ? &balancer->budgets[kind] : 0;
 }
 
+static __always_inline void dwell_unfinished_count(void *embedder)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	balancer->unfinished++;
+}
+
+static __always_inline struct dwell_opening *dwell_opening_at(void *embedder, __u32 number)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return &balancer->openings[number];
+}
+
 static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
 {
 	const struct dwell_balancer *balancer = embedder;
@@ -162,6 +176,17 @@ static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder
 static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet)
 {
 	return dwell_zero_vip_at_port(embedder, packet);
+}
+
+static __always_inline int dwell_zero_may_open(void *embedder, const struct dwell_packet *packet)
+{
+	return dwell_opening_may_open(embedder, packet);
+}
+
+static __always_inline __u32 dwell_zero_note_opened(void *embedder, const struct dwell_packet *packet,
+						    const struct dwell_cid_entry *entry, __u32 server)
+{
+	return dwell_opening_note_opened(embedder, packet, entry, server);
 }
 
 static __always_inline void dwell_zero_count(void *embedder, __u32 counter)

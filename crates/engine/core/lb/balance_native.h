@@ -32,6 +32,8 @@ struct dwell_balancer {
 	/* VIPs of zero-rtt, by slot */
 	struct dwell_zero_state zero_state;
 	__u64 zero[DWELL_ZERO_COUNTERS];
+	__u64 unfinished;
+	struct dwell_opening *openings; /* DWELL_OPENINGS */
 	struct dwell_zero_work zero_work;
 	const struct dwell_zero_vip *zero_vips;
 	const struct dwell_zero_ids *zero_ids;

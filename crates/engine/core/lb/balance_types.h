@@ -92,6 +92,17 @@ struct dwell_balance_config {
 	struct dwell_address outer_v6; /* source of outer headers; the low 64 bits vary */
 	__u32 active_coarse;           /* a connection without a packet for longer is not active; coarse units */
 	__u32 cid_mask;                /* connection IDs that are cached, minus 1 */
+	__u32 redirects_back;          /* frames leave the device where they arrived by a redirect, not by XDP_TX */
+	__u32 reserved;
+};
+
+/* Frames that XDP programs gave to a device. */
+struct dwell_transmit {
+	__u64 taken;            /* by drivers that report it: those that send in bulk */
+	__u64 refused_tx;       /* sent back by the program (XDP_TX) */
+	__u64 refused_redirect; /* redirected to the device */
+	__s32 error;            /* negative errno of the last refusal; 0: not reported */
+	__u32 reserved;
 };
 
 /* Pinned with the maps, so that another process uses them as they were created. */
@@ -157,6 +168,7 @@ struct dwell_balance_counters {
 	struct dwell_counters table;
 	__u64 reason[DWELL_REASONS];
 	__u64 zero[DWELL_ZERO_COUNTERS];
+	__u64 unfinished; /* SYNs whose checksum was left to a device */
 };
 
 /* What a backend's end of the tunnel did with a packet. Each has a counter. */

@@ -18,6 +18,7 @@ struct dwell_cid_entry;
 struct dwell_decision;
 struct dwell_heartbeat;
 struct dwell_heavy;
+struct dwell_opening;
 struct dwell_heavy_config;
 struct dwell_load;
 struct dwell_real;
@@ -63,6 +64,9 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 
 /* Returns this CPU's budget by its enum dwell_budget_kind. Null: nothing is allowed. */
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind);
+
+/* Counts a SYN whose checksum was left to a device. */
+static __always_inline void dwell_unfinished_count(void *embedder);
 
 /* Steps that BPF verifies apart. Each is the core function that is named, or a call of it. */
 
@@ -124,6 +128,16 @@ static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder)
 
 /* Returns scratch space of this CPU for opening a connection ID. Null: packets go as any UDP does. */
 static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder);
+
+/* Returns this CPU's bucket of networks by its number, below DWELL_OPENINGS. Null: any number of forged connection IDs
+ * is opened.
+ */
+static __always_inline struct dwell_opening *dwell_opening_at(void *embedder, __u32 number);
+
+/* Steps that BPF verifies apart: dwell_opening_may_open(), dwell_opening_note_opened(). */
+static __always_inline int dwell_zero_may_open(void *embedder, const struct dwell_packet *packet);
+static __always_inline __u32 dwell_zero_note_opened(void *embedder, const struct dwell_packet *packet,
+						    const struct dwell_cid_entry *entry, __u32 server);
 
 /* Counts one: an enum dwell_zero_counter. */
 static __always_inline void dwell_zero_count(void *embedder, __u32 counter);

@@ -12,6 +12,7 @@
 
 #include "lb/embed.h"
 #include "lb/heavy.h"
+#include "lb/opening.h"
 #include "lb/overload.h"
 #include "table/table.h"
 #include "lb/parse.h"
@@ -164,7 +165,9 @@ static __always_inline void dwell_zero_update_load(void *embedder, const struct 
 }
 
 /* Accounts a short header that was routed to a server: the load that its ID reports, and the client that sent it. Long
- * headers are not counted, as anybody may send them with IDs that he has overheard.
+ * headers are not counted, as anybody may send them with IDs that he has overheard. Nor is a packet from another address
+ * than the ID's first one: a client that moves takes a new ID (RFC 9000 section 9.5), and whoever has an ID could make
+ * any address seem heavy by it.
  */
 static __always_inline void dwell_zero_account(void *embedder, const struct dwell_packet *packet,
 					       struct dwell_cid_entry *entry)
@@ -178,6 +181,10 @@ static __always_inline void dwell_zero_account(void *embedder, const struct dwel
 		return;
 	if (!entry->noted)
 		dwell_zero_update_load(embedder, vip, entry);
+	if (!entry->client)
+		entry->client = dwell_heavy_tag(&client);
+	if (entry->client != (__u16)dwell_heavy_tag(&client))
+		return;
 	heavy = dwell_heavy_at(embedder, vip->server[entry->server & (DWELL_SERVERS_MAX - 1)].heavy);
 	if (heavy && !dwell_heavy_hit(heavy, &client, port, &vip->heavy))
 		dwell_zero_admit(embedder, heavy, &client, port, &vip->heavy);
@@ -214,12 +221,61 @@ static __always_inline int dwell_zero_read(const void *data, const void *end, __
 	return payload_bytes >= DWELL_LONG_CID + header->bytes;
 }
 
+static __always_inline __u64 dwell_zero_network(const struct dwell_packet *packet)
+{
+	return dwell_network(packet->direction & 1 ? &packet->key.b : &packet->key.a);
+}
+
+/* Returns false if the connection ID of a packet is not to be opened: too many from its network were forged. */
+static __always_inline int dwell_opening_may_open(void *embedder, const struct dwell_packet *packet)
+{
+	__u64 network = dwell_zero_network(packet);
+	const struct dwell_opening *bucket = dwell_opening_at(embedder, dwell_opening_bucket(network));
+
+	return !bucket || dwell_opening_may(bucket, network, dwell_zero_clock_s(embedder));
+}
+
+/* Returns true if a connection ID was not made with the key, as far as that can be known. `server` is what opening it has
+ * returned.
+ */
+static __always_inline int dwell_zero_is_forged(const struct dwell_cid_entry *entry, __u32 server)
+{
+	int is_stamped = !entry->noted;
+
+	return dwell_zero_is_none(server) && (!is_stamped || dwell_zero_counter_of(server) == DWELL_ZERO_FORGED);
+}
+
+/* Takes note of a connection ID that was opened. The entry's load has not been taken over yet. Returns `server`, which the
+ * caller need not keep then.
+ */
+static __always_inline __u32 dwell_opening_note_opened(void *embedder, const struct dwell_packet *packet,
+						       const struct dwell_cid_entry *entry, __u32 server)
+{
+	__u64 network = dwell_zero_network(packet);
+	struct dwell_opening *bucket = dwell_opening_at(embedder, dwell_opening_bucket(network));
+
+	if (bucket)
+		dwell_opening_note(bucket, network, dwell_zero_clock_s(embedder), dwell_zero_is_forged(entry, server));
+	return server;
+}
+
+/* Opens a connection ID of a known layout. Returns as dwell_zero_open(). */
+static __always_inline __u32 dwell_zero_decrypt(DWELL_FRAME *frame, void *embedder,
+						const struct dwell_cid_config *layout, __u32 rotation,
+						const struct dwell_zero_header *header, struct dwell_cid_entry *entry)
+{
+	if (layout->cipher == DWELL_CID_BLOCK)
+		return dwell_zero_open_own(embedder, rotation, entry);
+	return dwell_zero_open_foreign(frame, embedder, entry->slot, rotation, header->at);
+}
+
 /* Opens a connection ID and fills the entry. Returns the server's index, or DWELL_ZERO_NONE(). */
 static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder, const struct dwell_zero_vip *vip,
-					     __u32 first, const struct dwell_zero_header *header,
-					     struct dwell_cid_entry *entry)
+					     const struct dwell_packet *packet, __u32 first,
+					     const struct dwell_zero_header *header, struct dwell_cid_entry *entry,
+					     int dry_run)
 {
-	__u32 rotation = first >> 5, bytes;
+	__u32 rotation = first >> 5, bytes, server;
 	const struct dwell_cid_config *layout;
 
 	if (rotation >= DWELL_CID_ROTATIONS)
@@ -230,12 +286,23 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
 		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 	entry->noted = !layout->stamped;
 	entry->is_block = layout->cipher == DWELL_CID_BLOCK;
-	if (layout->cipher == DWELL_CID_BLOCK) {
-		if (layout->stamped && (first & 31) != DWELL_CID_OWN_BYTES - 1)
-			return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
-		return dwell_zero_open_own(embedder, rotation, entry);
-	}
-	return dwell_zero_open_foreign(frame, embedder, entry->slot, rotation, header->at);
+	entry->client = 0;
+	if (layout->cipher == DWELL_CID_BLOCK && layout->stamped && (first & 31) != DWELL_CID_OWN_BYTES - 1)
+		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
+	if (dry_run || layout->cipher == DWELL_CID_CLEAR)
+		return dwell_zero_decrypt(frame, embedder, layout, rotation, header, entry);
+	if (!dwell_zero_may_open(embedder, packet))
+		return DWELL_ZERO_NONE(DWELL_ZERO_UNOPENED);
+	server = dwell_zero_decrypt(frame, embedder, layout, rotation, header, entry);
+	return dwell_zero_note_opened(embedder, packet, entry, server);
+}
+
+/* Returns true if a connection ID was opened, whatever it names. `server` is what dwell_zero_open() returned. */
+static __always_inline int dwell_zero_was_opened(__u32 server)
+{
+	__u32 counter = dwell_zero_counter_of(server);
+
+	return !dwell_zero_is_none(server) || (counter != DWELL_ZERO_NO_LAYOUT && counter != DWELL_ZERO_UNOPENED);
 }
 
 /* Adds the connection ID that a client chose to the packet's key, so that connections from one socket stay apart until
@@ -265,7 +332,7 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 
 	if (!vip)
 		return DWELL_REASON_FLOW;
-	server = dwell_zero_open(frame, embedder, vip, first, header, entry);
+	server = dwell_zero_open(frame, embedder, vip, packet, first, header, entry, dry_run);
 	if (!dwell_zero_is_none(server)) {
 		entry->server = server;
 		real = vip->server[server & (DWELL_SERVERS_MAX - 1)].real;
@@ -275,7 +342,7 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 		else if (header->is_long && !entry->noted && !dwell_zero_is_young(embedder, vip, entry->stamp))
 			server = DWELL_ZERO_NONE(DWELL_ZERO_OLD);
 	}
-	if (!dry_run && (!dwell_zero_is_none(server) || dwell_zero_counter_of(server) != DWELL_ZERO_NO_LAYOUT))
+	if (!dry_run && dwell_zero_was_opened(server))
 		dwell_zero_count(embedder, DWELL_ZERO_OPENED);
 	if (!dwell_zero_is_none(server)) {
 		packet->lb.real = real;

@@ -64,8 +64,19 @@ struct dwell_cid_entry {
 	__u16 slot;
 	__u16 server;
 	__u32 vip_number;
-	__u16 noted;    /* its load has been taken over, or it reports none */
-	__u16 is_block; /* `cid` holds all that was opened, so that it may be cached */
+	__u8 noted;    /* its load has been taken over, or it reports none */
+	__u8 is_block; /* `cid` holds all that was opened, so that it may be cached */
+	__u16 client;  /* a hash of the address that it was first seen with in a short header; 0: in none yet */
+};
+
+/* What the networks of a bucket have sent, as one CPU saw it; see lb/opening.h. */
+#define DWELL_OPENINGS 1024
+struct dwell_opening {
+	__u32 known;   /* the network that last sent a connection ID that names a server; 0: none */
+	__u32 known_s; /* when */
+	__u32 second;  /* in which the others count */
+	__u16 forged;
+	__u16 forged_known; /* by the network that is known */
 };
 
 /* Where a packet's connection ID is. */
@@ -95,6 +106,7 @@ enum dwell_zero_counter {
 	DWELL_ZERO_LOAD_UPDATED, /* loads that servers reported */
 	DWELL_ZERO_LOAD_REFUSED, /* reported loads that cannot be true, or are too old */
 	DWELL_ZERO_HEAVY,        /* new connections of heavy hitters */
+	DWELL_ZERO_UNOPENED,     /* not opened, as too many from the same networks were forged */
 	DWELL_ZERO_COUNTERS,
 };
 

@@ -506,6 +506,7 @@ pub const DWELL_WAIT_MAX: u32 = 33793;
 pub const DWELL_ZERO_HASH: u32 = 1;
 pub const DWELL_ZERO_ANY: u32 = 2;
 pub const DWELL_ZERO_BITS: u32 = 4096;
+pub const DWELL_OPENINGS: u32 = 1024;
 pub const DWELL_BALANCE_LAYOUT: u32 = 4;
 pub const DWELL_VIP_MEASURE: u32 = 1;
 pub const DWELL_VIP_QUIC: u32 = 2;
@@ -668,6 +669,7 @@ pub const DWELL_SYNC_EXCHANGES: u32 = 256;
 pub type __s8 = ::std::os::raw::c_schar;
 pub type __u8 = ::std::os::raw::c_uchar;
 pub type __u16 = ::std::os::raw::c_ushort;
+pub type __s32 = ::std::os::raw::c_int;
 pub type __u32 = ::std::os::raw::c_uint;
 pub type __s64 = ::std::os::raw::c_longlong;
 pub type __u64 = ::std::os::raw::c_ulonglong;
@@ -1544,8 +1546,9 @@ pub struct dwell_cid_entry {
     pub slot: __u16,
     pub server: __u16,
     pub vip_number: __u32,
-    pub noted: __u16,
-    pub is_block: __u16,
+    pub noted: __u8,
+    pub is_block: __u8,
+    pub client: __u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1560,7 +1563,27 @@ const _: () = {
     ["Offset of field: dwell_cid_entry::server"][::std::mem::offset_of!(dwell_cid_entry, server) - 54usize];
     ["Offset of field: dwell_cid_entry::vip_number"][::std::mem::offset_of!(dwell_cid_entry, vip_number) - 56usize];
     ["Offset of field: dwell_cid_entry::noted"][::std::mem::offset_of!(dwell_cid_entry, noted) - 60usize];
-    ["Offset of field: dwell_cid_entry::is_block"][::std::mem::offset_of!(dwell_cid_entry, is_block) - 62usize];
+    ["Offset of field: dwell_cid_entry::is_block"][::std::mem::offset_of!(dwell_cid_entry, is_block) - 61usize];
+    ["Offset of field: dwell_cid_entry::client"][::std::mem::offset_of!(dwell_cid_entry, client) - 62usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct dwell_opening {
+    pub known: __u32,
+    pub known_s: __u32,
+    pub second: __u32,
+    pub forged: __u16,
+    pub forged_known: __u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_opening"][::std::mem::size_of::<dwell_opening>() - 16usize];
+    ["Alignment of dwell_opening"][::std::mem::align_of::<dwell_opening>() - 4usize];
+    ["Offset of field: dwell_opening::known"][::std::mem::offset_of!(dwell_opening, known) - 0usize];
+    ["Offset of field: dwell_opening::known_s"][::std::mem::offset_of!(dwell_opening, known_s) - 4usize];
+    ["Offset of field: dwell_opening::second"][::std::mem::offset_of!(dwell_opening, second) - 8usize];
+    ["Offset of field: dwell_opening::forged"][::std::mem::offset_of!(dwell_opening, forged) - 12usize];
+    ["Offset of field: dwell_opening::forged_known"][::std::mem::offset_of!(dwell_opening, forged_known) - 14usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1606,7 +1629,8 @@ pub const DWELL_ZERO_OLD: dwell_zero_counter = 4;
 pub const DWELL_ZERO_LOAD_UPDATED: dwell_zero_counter = 5;
 pub const DWELL_ZERO_LOAD_REFUSED: dwell_zero_counter = 6;
 pub const DWELL_ZERO_HEAVY: dwell_zero_counter = 7;
-pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 8;
+pub const DWELL_ZERO_UNOPENED: dwell_zero_counter = 8;
+pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 9;
 pub type dwell_zero_counter = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -1808,10 +1832,12 @@ pub struct dwell_balance_config {
     pub outer_v6: dwell_address,
     pub active_coarse: __u32,
     pub cid_mask: __u32,
+    pub redirects_back: __u32,
+    pub reserved: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_config"][::std::mem::size_of::<dwell_balance_config>() - 48usize];
+    ["Size of dwell_balance_config"][::std::mem::size_of::<dwell_balance_config>() - 56usize];
     ["Alignment of dwell_balance_config"][::std::mem::align_of::<dwell_balance_config>() - 8usize];
     ["Offset of field: dwell_balance_config::hash_seed"]
         [::std::mem::offset_of!(dwell_balance_config, hash_seed) - 0usize];
@@ -1823,6 +1849,39 @@ const _: () = {
         [::std::mem::offset_of!(dwell_balance_config, active_coarse) - 40usize];
     ["Offset of field: dwell_balance_config::cid_mask"]
         [::std::mem::offset_of!(dwell_balance_config, cid_mask) - 44usize];
+    ["Offset of field: dwell_balance_config::redirects_back"]
+        [::std::mem::offset_of!(dwell_balance_config, redirects_back) - 48usize];
+    ["Offset of field: dwell_balance_config::reserved"]
+        [::std::mem::offset_of!(dwell_balance_config, reserved) - 52usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
+pub struct dwell_transmit {
+    pub taken: __u64,
+    pub refused_tx: __u64,
+    pub refused_redirect: __u64,
+    pub error: __s32,
+    pub reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_transmit"][::std::mem::size_of::<dwell_transmit>() - 32usize];
+    ["Alignment of dwell_transmit"][::std::mem::align_of::<dwell_transmit>() - 8usize];
+    ["Offset of field: dwell_transmit::taken"][::std::mem::offset_of!(dwell_transmit, taken) - 0usize];
+    ["Offset of field: dwell_transmit::refused_tx"][::std::mem::offset_of!(dwell_transmit, refused_tx) - 8usize];
+    ["Offset of field: dwell_transmit::refused_redirect"]
+        [::std::mem::offset_of!(dwell_transmit, refused_redirect) - 16usize];
+    ["Offset of field: dwell_transmit::error"][::std::mem::offset_of!(dwell_transmit, error) - 24usize];
+    ["Offset of field: dwell_transmit::reserved"][::std::mem::offset_of!(dwell_transmit, reserved) - 28usize];
 };
 #[repr(C)]
 #[derive(
@@ -1929,16 +1988,19 @@ const _: () = {
 pub struct dwell_balance_counters {
     pub table: dwell_counters,
     pub reason: [__u64; 20usize],
-    pub zero: [__u64; 8usize],
+    pub zero: [__u64; 9usize],
+    pub unfinished: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 448usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 464usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
         [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
     ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 384usize];
+    ["Offset of field: dwell_balance_counters::unfinished"]
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 456usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3068,7 +3130,9 @@ pub struct dwell_balancer {
     pub table_count: __u32,
     pub reserved: __u32,
     pub zero_state: dwell_zero_state,
-    pub zero: [__u64; 8usize],
+    pub zero: [__u64; 9usize],
+    pub unfinished: __u64,
+    pub openings: *mut dwell_opening,
     pub zero_work: dwell_zero_work,
     pub zero_vips: *const dwell_zero_vip,
     pub zero_ids: *const dwell_zero_ids,
@@ -3087,39 +3151,41 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8672usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8704usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7568usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7616usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7776usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7792usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7808usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7816usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7824usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7832usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7836usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7840usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7844usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7848usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8368usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8432usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8584usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8592usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8600usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8608usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8616usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8624usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8632usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8640usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8644usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7624usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7784usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7800usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7816usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7824usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7832usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7840usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7844usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7848usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7852usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7856usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8376usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8448usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8456usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8464usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8616usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8624usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8632usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8640usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8648usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8656usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8664usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8672usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8676usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8648usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8680usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8652usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8656usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8664usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8668usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8684usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8688usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8696usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8700usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

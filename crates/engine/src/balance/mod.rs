@@ -298,6 +298,7 @@ pub fn config(
         outer_v6: to_core(outer_v6.into()),
         active_coarse: u32::try_from(active_timeout.as_nanos() >> 20).unwrap_or(u32::MAX / 2),
         cid_mask: 0,
+        ..Default::default()
     }
 }
 

@@ -40,6 +40,7 @@ struct Zero {
     places: Vec<u32>,
     names: Vec<abi::dwell_zero_named_server>,
     cids: Vec<abi::dwell_cid_entry>,
+    openings: Vec<abi::dwell_opening>,
 }
 
 /// The number of connection IDs that a native balancer caches.
@@ -87,7 +88,11 @@ impl Balancer {
             reals: Vec::new(),
             tables: Vec::new(),
             pointers: Vec::new(),
-            zero: Zero { cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1], ..Zero::default() },
+            zero: Zero {
+                cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1],
+                openings: vec![abi::dwell_opening::default(); abi::DWELL_OPENINGS as usize],
+                ..Zero::default()
+            },
             _memory: [aliases, buckets, slots],
         }
     }
@@ -210,6 +215,7 @@ impl Balancer {
         self.core.zero_names = zero.names.as_ptr();
         self.core.zero_name_count = zero.names.len() as u32;
         self.core.cids = zero.cids.as_mut_ptr();
+        self.core.openings = zero.openings.as_mut_ptr();
         // SAFETY: the frame has headroom before it and `bytes` after that; each array is as long as its count, a table
         // as its VIP says.
         let begin = unsafe {

@@ -74,6 +74,8 @@ counters! {
     Refused = DWELL_ZERO_LOAD_REFUSED, "load-refused";
     /// New connections of heavy hitters.
     Heavy = DWELL_ZERO_HEAVY, "heavy";
+    /// Connection IDs that were not decrypted, because too many from the same networks were forged.
+    Unopened = DWELL_ZERO_UNOPENED, "unopened";
 }
 
 impl Reason {
@@ -141,6 +143,9 @@ pub struct Counters {
     pub table: rtt::Counters,
     reasons: [u64; abi::DWELL_REASONS as usize],
     zero: [u64; abi::DWELL_ZERO_COUNTERS as usize],
+    /// SYNs that were sent on with a checksum that their sender had left to a device. One in 65,536 others looks the
+    /// same.
+    pub unfinished: u64,
 }
 
 impl Counters {
@@ -151,6 +156,7 @@ impl Counters {
             table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)),
             reasons: counters::sum(cpus.iter().map(|cpu| cpu.reason)),
             zero: counters::sum(cpus.iter().map(|cpu| cpu.zero)),
+            unfinished: cpus.iter().map(|cpu| cpu.unfinished).sum(),
         }
     }
 

@@ -160,6 +160,13 @@ struct {
 	__uint(max_entries, DWELL_BUDGETS);
 } budgets SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_opening);
+	__uint(max_entries, DWELL_OPENINGS);
+} openings SEC(".maps");
+
 /* Shows user space whether it can use these maps as they are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -222,6 +229,21 @@ static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *em
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind)
 {
 	return bpf_map_lookup_elem(&budgets, &kind);
+}
+
+static __always_inline void dwell_unfinished_count(void *embedder)
+{
+	struct dwell_balance_counters *counted;
+	__u32 zero = 0;
+
+	counted = bpf_map_lookup_elem(&counters, &zero);
+	if (counted)
+		counted->unfinished++;
+}
+
+static __always_inline struct dwell_opening *dwell_opening_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&openings, &number);
 }
 
 static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
@@ -376,6 +398,27 @@ static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const
 __noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset, int dry_run)
 {
 	return packet ? dwell_zero_route(context, 0, packet, l4_offset, dry_run) : DWELL_REASON_FLOW;
+}
+
+__noinline int zero_may_open(const struct dwell_packet *packet)
+{
+	return packet && dwell_opening_may_open(0, packet);
+}
+
+static __always_inline int dwell_zero_may_open(void *embedder, const struct dwell_packet *packet)
+{
+	return zero_may_open(packet);
+}
+
+__noinline __u32 zero_note_opened(const struct dwell_packet *packet, const struct dwell_cid_entry *entry, __u32 server)
+{
+	return packet && entry ? dwell_opening_note_opened(0, packet, entry, server) : server;
+}
+
+static __always_inline __u32 dwell_zero_note_opened(void *embedder, const struct dwell_packet *packet,
+						    const struct dwell_cid_entry *entry, __u32 server)
+{
+	return zero_note_opened(packet, entry, server);
 }
 
 __noinline __u32 zero_open_own(__u32 rotation, struct dwell_cid_entry *entry)

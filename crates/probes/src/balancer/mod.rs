@@ -9,8 +9,10 @@ mod migrate;
 mod options;
 mod pins;
 mod plane;
+mod transmit;
 mod zero_rtt;
 
+pub use crate::next_hop::Device;
 pub use decap::Decap;
 pub use dwell_engine::balance::{
     CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load, Mac, NextHop,
@@ -19,4 +21,5 @@ pub use dwell_engine::balance::{
 pub use options::PlaneOptions;
 pub use pins::StartKind;
 pub use plane::{ActiveConnections, DryRun, Plane};
+pub use transmit::{Delivery, TransmitCounts, Transmits};
 pub use zero_rtt::ServerLoad;

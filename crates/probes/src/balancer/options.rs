@@ -11,7 +11,7 @@ use dwell_engine::{
     response::{Config, Key, Watch},
 };
 
-use crate::{Chain, vantage::jiffy_ns};
+use crate::{Chain, XdpMode, vantage::jiffy_ns};
 
 /// The options of a data plane.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +44,11 @@ pub struct PlaneOptions {
     pub outer_v6: Ipv6Addr,
     /// The slot of another XDP program that calls this one, instead of attaching to the interface.
     pub chain: Option<Chain>,
+    /// What runs the program.
+    pub mode: XdpMode,
+    /// Frames leave the device where they arrived by a redirect to it. A veth needs that: what a program sends back
+    /// waits in its peer's queue, unless the peer has a program too.
+    pub redirects_back: bool,
 }
 
 impl Default for PlaneOptions {
@@ -62,6 +67,8 @@ impl Default for PlaneOptions {
             outer_v4: Ipv4Addr::new(172, 16, 0, 0),
             outer_v6: Ipv6Addr::new(0x0100, 0, 0, 0, 0, 0, 0, 0),
             chain: None,
+            mode: XdpMode::Any,
+            redirects_back: false,
         }
     }
 }
@@ -109,6 +116,7 @@ impl PlaneOptions {
     pub(super) fn config(&self) -> abi::dwell_balance_config {
         abi::dwell_balance_config {
             cid_mask: self.cached_cids() - 1,
+            redirects_back: self.redirects_back.into(),
             ..balance::config(self.hash_seed, self.outer_v4, self.outer_v6, self.active_timeout)
         }
     }

@@ -24,7 +24,13 @@ use super::{
     options::PlaneOptions,
     plane::{CHAINED, PROGRAM, Plane, busy, load_object, open_object, opened},
 };
-use crate::{Chain, Error, Interface, error::io_error, host::bpf_filesystem_remedy, load, vantage::failed};
+use crate::{
+    Chain, Error, Interface, XdpMode, attach,
+    error::io_error,
+    host::{bpf_filesystem_remedy, native_xdp, xdp_mode},
+    load,
+    vantage::failed,
+};
 
 /// The maps whose contents must not be lost. The others belong to the process.
 const PINNED: [&str; 21] = [
@@ -100,7 +106,7 @@ impl Plane {
             options.table_seed = table_seed;
             let object = load_object(&options, |name, map| folder.share(name, map))?;
             let mut plane = Plane::from_object(object, &options)?;
-            folder.update(&plane, &options)?;
+            folder.update(&plane, &options, interface)?;
             plane.discard_records()?;
             plane
         } else {
@@ -111,7 +117,7 @@ impl Plane {
             let mut plane = Plane::from_object(object, &options)?;
             plane.write_layout()?;
             if let PinnedState::Changed { .. } = found {
-                folder.replace(&mut plane, &options)?;
+                folder.replace(&mut plane, &options, interface)?;
             } else {
                 folder.start(&mut plane, &options, interface)?;
             }
@@ -284,8 +290,13 @@ impl Folder {
     }
 
     /// Replaces the running program with that of this process.
-    fn update(&self, plane: &Plane, options: &PlaneOptions) -> Result<(), Error> {
+    fn update(&self, plane: &Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
         let Some(chain) = &options.chain else {
+            if !is_in_mode(options.mode, interface) {
+                self.detach()?;
+                unpin(&self.pin(LINK_PIN))?;
+                return self.attach(plane, options, interface);
+            }
             let program = opened(plane.object.progs(), PROGRAM);
             return Link::open(self.pin(LINK_PIN))
                 .and_then(|mut link| link.update_prog(&program))
@@ -331,12 +342,12 @@ impl Folder {
 
     /// Runs a program whose maps are already filled, and replaces the pins. A process that ends meanwhile leaves either
     /// the old maps or an incomplete folder.
-    fn replace(&self, plane: &mut Plane, options: &PlaneOptions) -> Result<(), Error> {
+    fn replace(&self, plane: &mut Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
         for name in PINNED {
             unpin(&self.next_pin(name))?;
             pin_map(plane, name, &self.next_pin(name))?;
         }
-        self.update(plane, options)?;
+        self.update(plane, options, interface)?;
         unpin(&self.pin(LAST_PIN))?;
         let others = PINNED.into_iter().filter(|name| *name != LAST_PIN);
         others.chain([LAST_PIN]).try_for_each(|name| self.rename(name))
@@ -360,15 +371,24 @@ impl Folder {
             };
         }
         self.pin_maps(plane)?;
-        let program = load::program(&plane.object, PROGRAM);
-        let attached = program.attach_xdp(interface.index as i32);
-        let pinned = attached.map_err(|error| busy(interface, io_error(&error))).and_then(|mut link| {
-            link.pin(self.pin(LINK_PIN)).map_err(|error| pin_error("pin", &self.pin(LINK_PIN), io_error(&error)))
-        });
+        let pinned = self.attach(plane, options, interface);
         if pinned.is_err() {
             self.remove()?;
         }
         pinned
+    }
+
+    /// Attaches the program, and pins its link.
+    fn attach(&self, plane: &Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
+        let program = load::program(&plane.object, PROGRAM);
+        let link = attach::xdp(program.as_fd(), interface.index, options.mode).map_err(|io| busy(interface, io))?;
+        attach::pin_link(&link, &self.pin(LINK_PIN)).map_err(|io| pin_error("pin", &self.pin(LINK_PIN), io))
+    }
+
+    /// Detaches the program whose link is pinned.
+    fn detach(&self) -> Result<(), Error> {
+        let detached = Link::open(self.pin(LINK_PIN)).and_then(|link| link.detach());
+        detached.map_err(|error| pin_error("detach", &self.pin(LINK_PIN), io_error(&error)))
     }
 
     fn pin_before_entering(&self, plane: &mut Plane, chain: &Chain) -> Result<(), Error> {
@@ -413,8 +433,7 @@ impl Folder {
     fn remove(&self) -> Result<bool, Error> {
         let mut found = false;
         if self.pin(LINK_PIN).exists() {
-            let detached = Link::open(self.pin(LINK_PIN)).and_then(|link| link.detach());
-            detached.map_err(|error| pin_error("detach", &self.pin(LINK_PIN), io_error(&error)))?;
+            self.detach()?;
         }
         if self.slot_is_ours()? {
             let slot = self.layout()?.chain_slot - 1;
@@ -426,6 +445,16 @@ impl Folder {
         }
         Ok(found)
     }
+}
+
+/// Whether the program of an interface is run by what is wanted. A link keeps its mode.
+fn is_in_mode(wanted: XdpMode, interface: &Interface) -> bool {
+    let wanted = match wanted {
+        XdpMode::Any if native_xdp(interface.index) == Some(true) => XdpMode::Native,
+        XdpMode::Any => return true,
+        wanted => wanted,
+    };
+    xdp_mode(interface.index).is_none_or(|running| running == wanted)
 }
 
 /// Describes the contents of a map, in the plural.

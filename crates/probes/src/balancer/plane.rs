@@ -13,11 +13,13 @@ use zerocopy::IntoBytes;
 
 use super::{maps, options::PlaneOptions, pins::Folder};
 use crate::{
-    Error, Hook, Interface, TcHookKind,
-    attach::{Attachment, attach},
+    Error, Hook, Interface, XdpMode,
+    attach::{self, Attachment},
     chain::Slot,
     events::{self, Events},
-    load, next_hop,
+    host::xdp_mode,
+    load,
+    next_hop::{self, Device},
     vantage::failed,
 };
 
@@ -158,11 +160,8 @@ impl Plane {
         self.ingress = interface.index;
         if self.slot.is_none() {
             let program = load::program(&self.object, PROGRAM);
-            let attached = attach(&program, interface, Hook::Xdp, TcHookKind::Auto);
-            self.attachment = Some(attached.map_err(|error| match error {
-                Error::Attach { io, .. } => busy(interface, io),
-                other => other,
-            })?);
+            let link = attach::xdp(program.as_fd(), interface.index, self.options.mode);
+            self.attachment = Some(link.map(Attachment::Descriptor).map_err(|io| busy(interface, io))?);
         }
         Ok(())
     }
@@ -471,6 +470,30 @@ impl Plane {
     /// As for [`Plane::ask`].
     pub fn replay_packet(&mut self, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
         maps::run_xdp(&load::program(&self.object, PROGRAM), frame)
+    }
+
+    /// Returns what runs the XDP program of an interface, which may be one that calls the balancer's; `None` if there is
+    /// none, or that is unknown.
+    pub fn mode_at(interface: &Interface) -> Option<XdpMode> {
+        xdp_mode(interface.index)
+    }
+
+    /// Returns the index of the interface by which packets to an address leave.
+    ///
+    /// # Errors
+    ///
+    /// If there is no route.
+    pub fn interface_to(to: IpAddr) -> std::io::Result<u32> {
+        Ok(next_hop::route(to, None)?.interface)
+    }
+
+    /// Returns what the kernel tells of a device that has Ethernet frames.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device.
+    pub fn device(index: u32) -> std::io::Result<Device> {
+        next_hop::device(index)
     }
 
     /// Returns the next hop to an address from the routing and neighbour tables.

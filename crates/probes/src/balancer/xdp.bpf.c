@@ -41,7 +41,8 @@ static __always_inline int action_of(__u32 verdict, __u32 interface)
 {
 	switch (verdict) {
 	case DWELL_VERDICT_SEND:
-		return XDP_TX;
+		/* What a veth sends back stays in the queue of a peer without a program of its own. */
+		return balance.redirects_back ? bpf_redirect(interface, 0) : XDP_TX;
 	case DWELL_VERDICT_REDIRECT:
 		return bpf_redirect(interface, 0);
 	case DWELL_VERDICT_DROP:

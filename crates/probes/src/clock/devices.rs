@@ -4,19 +4,17 @@
 //! compared, some milliseconds per minute. A driver that runs it may reset the device when it is attached or removed, so
 //! that happens on demand only, and it then stays attached. With a program in the driver of a veth, the peer no longer
 //! passes on large segments, at a fourth of the throughput.
-#![allow(unsafe_code)]
 
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs, io,
     net::IpAddr,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use libbpf_rs::libbpf_sys;
-
 use crate::{
+    attach::{self, XdpMode},
     host::native_xdp,
     next_hop::{self, Device},
 };
@@ -185,23 +183,11 @@ fn is_occupied(error: &io::Error) -> bool {
 }
 
 fn link(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags: match mode {
-            Mode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
-            Mode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
-        },
-        ..Default::default()
+    let mode = match mode {
+        Mode::Native => XdpMode::Native,
+        Mode::Generic => XdpMode::Generic,
     };
-    // SAFETY: the program's descriptor is open, and the options outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, libbpf_sys::BPF_XDP, &raw const options)
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    attach::xdp(program.as_fd(), interface, mode)
 }
 
 #[cfg(test)]

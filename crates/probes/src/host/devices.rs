@@ -12,7 +12,7 @@ use nix::libc;
 use serde::Serialize;
 
 use super::clsact::{self, Filter};
-use crate::Interface;
+use crate::{Interface, XdpMode};
 
 /// A network interface and the programs at its hooks; null where the kernel does not show them to this process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -68,6 +68,14 @@ impl Device {
 /// Whether the driver of an interface runs XDP programs; `None` if this is unknown.
 pub(crate) fn native_xdp(index: u32) -> Option<bool> {
     xdp(index).1
+}
+
+/// Returns what runs the XDP program of an interface; `None` if there is none, or this is unknown.
+pub(crate) fn xdp_mode(index: u32) -> Option<XdpMode> {
+    match xdp(index).0?.first()?.mode? {
+        "generic" => Some(XdpMode::Generic),
+        _ => Some(XdpMode::Native),
+    }
 }
 
 fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {

@@ -14,9 +14,9 @@ use dwell_testbed::skip::lacks_root;
 use etherparse::PacketBuilder;
 
 use crate::{
-    both::native,
     options,
     packets::{CLIENT_MAC, Client, OUR_MAC, address, real, v4, v6},
+    parity::native,
 };
 
 const SECOND: u64 = 1_000_000_000;

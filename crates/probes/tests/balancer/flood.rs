@@ -7,8 +7,8 @@ use dwell_engine::{
 use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
 
 use crate::{
-    both::native,
     packets::{Client, address, real, v4},
+    parity::native,
     zero_rtt::{key, long, zero_vip},
 };
 

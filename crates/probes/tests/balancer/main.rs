@@ -4,9 +4,9 @@
 #![allow(unsafe_code, reason = "BPF programs by their instructions")]
 
 mod answers;
-mod both;
 mod connections;
 mod decap;
+mod devices;
 mod fixtures;
 mod flood;
 mod packets;

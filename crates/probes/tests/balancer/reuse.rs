@@ -7,8 +7,8 @@ use dwell_engine::{
 use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
 
 use crate::{
-    both::native,
     packets::{Client, address, real, v4},
+    parity::native,
 };
 
 const MS: u64 = 1_000_000;

@@ -107,6 +107,18 @@ impl Star {
         self._programs.extend(fds);
     }
 
+    /// Makes the other end of the balancer's device poll, so that it takes what is redirected to it.
+    pub fn poll_at_the_switch(&self) {
+        run(&self._switch, "ethtool", "-K port2 gro on");
+    }
+
+    /// Lets the client and the servers leave checksums to their devices, as they do by default.
+    pub fn offload_checksums(&self) {
+        for space in self.servers.iter().chain([&self.client]) {
+            run(space, "ethtool", "-K eth0 tx on");
+        }
+    }
+
     /// Makes each server decapsulate packets to its address. Clients' packets leave room for the outer headers.
     pub fn end_tunnels(&mut self, gue_port: u16) {
         ip(&self.client, "link set eth0 mtu 1440");

@@ -12,9 +12,9 @@ use dwell_probes::balancer::{
 use dwell_testbed::skip::lacks_root;
 
 use crate::{
-    both::native,
     options,
     packets::{Client, v4},
+    parity::native,
 };
 
 fn real(host: u8) -> Real {

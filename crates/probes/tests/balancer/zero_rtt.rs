@@ -15,9 +15,9 @@ use dwell_probes::balancer::{
 };
 
 use crate::{
-    both::Both,
     options,
     packets::{Client, address, real, v4, v6},
+    parity::Both,
 };
 
 const KEY: [u8; 16] = *b"the key of zero.";
@@ -496,6 +496,60 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
     assert!((1..=held).contains(&active), "{active} of {held}");
 }
 
+/// Returns a client of the network with this number.
+fn of_network(number: u32) -> Client {
+    Client { src: std::net::Ipv4Addr::from(0x0a00_0000 + (number << 8) + 9).into(), ..v4() }
+}
+
+/// Forged connection IDs are decrypted at a limited rate, which those of other networks do not notice.
+#[test]
+fn root_forged_connection_ids_have_a_budget_and_those_of_others_are_opened() {
+    const FORGED: u64 = 3000;
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    let known = of_network(7);
+    let (first, second, third) = (both.cid(0xbeef, MS(1)), both.cid(0xbeef, MS(1)), both.cid(0xbeef, MS(1)));
+    let route = |both: &mut Both, client: &Client, cid: &[u8]| {
+        let before = both.seen(CidEvent::Unopened);
+        both.plane.replay_packet(&short(client, cid)).unwrap();
+        let counters = both.plane.counters().unwrap();
+        (counters.get(Reason::Cid), both.seen(CidEvent::Unopened) - before)
+    };
+    assert_eq!(route(&mut both, &known, &first), (1, 0));
+    let began_s = now_s();
+    for count in 0..FORGED {
+        let forged = [&[16][..], &count.to_be_bytes(), &[0x77; 8]].concat();
+        both.plane.replay_packet(&short(&from(of_network(1), count as u16), &forged)).unwrap();
+    }
+    let seconds = now_s() - began_s + 2;
+    let (opened, unopened) = (both.seen(CidEvent::Forged), both.seen(CidEvent::Unopened));
+    assert!((64..=64 * seconds).contains(&opened), "{opened} in {seconds} s");
+    assert_eq!(opened + unopened, FORGED);
+    // Those who send from other networks notice nothing, whether they are known or not.
+    assert_eq!(route(&mut both, &known, &second), (2, 0));
+    assert_eq!(route(&mut both, &of_network(2), &third), (3, 0));
+}
+
+/// Whoever has a connection ID cannot make somebody else heavy by it.
+#[test]
+fn root_an_id_with_the_address_of_a_stranger_does_not_make_him_heavy() {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    let cid = both.cid(0x0101, MS(1));
+    for _ in 0..4 {
+        both.pass(&short(&v4(), &cid));
+    }
+    let stranger = of_network(3);
+    for _ in 0..100 {
+        assert_eq!(both.pass(&short(&stranger, &cid)).0, Some(OWN));
+    }
+    let heavy = both.plane.heavy_hitters(1, OWN).unwrap();
+    let clients: Vec<_> = heavy.iter().map(|heavy| (heavy.client.address, heavy.packets)).collect();
+    assert_eq!(clients, [(v4().src, 4)]);
+}
+
 /// Damaged and invalid packets: both cores agree on them, and learn no load from them.
 #[test]
 fn root_kernel_and_native_agree_about_garbage() {
@@ -510,7 +564,12 @@ fn root_kernel_and_native_agree_about_garbage() {
         (round >> 33) as usize
     };
     for at in 0..1500 {
-        let client = if at % 2 == 0 { v4() } else { v6() };
+        // Each from another network, as so many from one would not be opened.
+        let client = if at % 2 == 0 {
+            of_network(at.into())
+        } else {
+            Client { src: address(&format!("2001:db8:{at:x}::9")), ..v6() }
+        };
         let mut payload: Vec<u8> = (0..next() % 60).map(|_| next() as u8).collect();
         if let Some(first) = payload.get_mut(1).filter(|_| at % 3 == 0) {
             *first = 16;

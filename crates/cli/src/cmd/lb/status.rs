@@ -122,6 +122,12 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     if !events.is_empty() {
         let _ = writeln!(text, "connection IDs: {}", events.join(", "));
     }
+    for device in &plane.devices {
+        let refused = device.refused_tx.unwrap_or(0) + device.refused_redirect.unwrap_or(0);
+        if refused > 0 {
+            let _ = writeln!(text, "refused by {}: {}", device.name, counted(refused, "packet", "packets"));
+        }
+    }
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
@@ -200,7 +206,7 @@ fn state(backend: &BackendStatus) -> &'static str {
     match (backend.phase, backend.health) {
         (Phase::Leaving, _) => "leaving",
         (Phase::Draining, _) => "draining",
-        _ if backend.problem.is_some() => "no route",
+        _ if backend.problem.is_some() => "no path",
         (_, HealthState::Down) => "down",
         (_, HealthState::Rising) => "rising",
         (_, HealthState::Up) => "up",

@@ -1,0 +1,84 @@
+//! What devices do with packets: a veth takes none from XDP unless its other end is ready for it.
+
+use std::io::{Read, Write};
+
+use dwell_probes::{
+    Interface, XdpMode,
+    balancer::{Delivery, Forward, Plane, PlaneOptions, Transmits},
+};
+use nix::errno::Errno;
+
+use super::{options, star, star::Star, star::ask, tell};
+
+/// Runs a balancer whose device is a veth, and tries a connection. Returns whether it worked, what the device refused, and
+/// what a test says of it.
+fn tries(star: &Star, options: &PlaneOptions) -> (bool, u64, Option<Delivery>, u64) {
+    star.balancer
+        .enter(|| {
+            let interface = Interface::find("eth0").unwrap();
+            let mut transmits = Transmits::start().unwrap();
+            transmits.watch(interface.index).unwrap();
+            let mut plane = Plane::load(options).unwrap();
+            tell(&mut plane, star, Forward::L2);
+            plane.set_table(1, &[1; 31]).unwrap();
+            plane.attach(&interface).unwrap();
+            let works = star.connect().is_ok_and(|mut stream| {
+                // More than one segment, which a device may have joined.
+                let is_answered = ask(&mut stream).is_ok() && stream.write_all(&[7; 100_000]).is_ok();
+                is_answered && stream.read_exact(&mut vec![0; 100_000]).is_ok()
+            });
+            let refused = transmits.counts(interface.index).unwrap().refused();
+            let tested = transmits.test(&star.hop(0)).unwrap();
+            (works, refused, tested, plane.counters().unwrap().unfinished)
+        })
+        .unwrap()
+}
+
+#[test]
+fn root_a_veth_that_takes_nothing_from_xdp_is_found_out() {
+    if !star::may_run() {
+        return;
+    }
+    let star = Star::new(2);
+    star.serve();
+    // Kernels before 6.3 do not know beforehand what a device takes.
+    let refusals = [Errno::EOPNOTSUPP, Errno::ENXIO].map(|errno| Some(Delivery::Refused(Some(errno as i32))));
+    for redirects_back in [false, true] {
+        let (works, refused, tested, _) = tries(&star, &PlaneOptions { redirects_back, ..options() });
+        assert!(!works);
+        assert!(refused > 0);
+        assert!(refusals.contains(&tested), "{tested:?}");
+    }
+}
+
+#[test]
+fn root_a_veth_whose_other_end_polls_takes_what_is_redirected_back() {
+    if !star::may_run() {
+        return;
+    }
+    let star = Star::new(2);
+    star.serve();
+    star.poll_at_the_switch();
+    let redirecting = PlaneOptions { redirects_back: true, ..options() };
+    let (works, refused, tested, unfinished) = tries(&star, &redirecting);
+    assert!(works);
+    assert_eq!((refused, tested, unfinished), (0, Some(Delivery::Taken), 0));
+    // What the driver runs loses what the stack knows of a checksum.
+    star.offload_checksums();
+    let (works, _, _, unfinished) = tries(&star, &redirecting);
+    assert!(!works);
+    assert!(unfinished > 0);
+}
+
+#[test]
+fn root_the_network_stack_sends_through_a_veth_as_it_is() {
+    if !star::may_run() {
+        return;
+    }
+    let star = Star::new(2);
+    star.serve();
+    star.offload_checksums();
+    let (works, refused, ..) = tries(&star, &PlaneOptions { mode: XdpMode::Generic, ..options() });
+    assert!(works);
+    assert_eq!(refused, 0);
+}

@@ -1,0 +1,77 @@
+//! How many instructions the verifier walks for each program. Above a million it refuses a program, and other kernels
+//! than this one walk more.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the counts are what one looks for here")]
+
+use std::{collections::BTreeMap, fs};
+
+use dwell_engine::{
+    layers,
+    response::Watch,
+    rtt::{self, Prefix},
+};
+use dwell_probes::{
+    Hook,
+    balancer::{Decap, DecapRules, Plane, PlaneOptions, Transmits},
+    response, rtt as rtt_probe, stack,
+};
+use dwell_testbed::skip::lacks_root;
+
+/// What leaves room for kernels that walk more.
+const MOST: u64 = 930_000;
+
+/// Returns the instructions that were walked for each program that this process holds, by the program's ID.
+fn walked() -> BTreeMap<u64, u64> {
+    let mut walked = BTreeMap::new();
+    for entry in fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let value = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        if let (Some(id), Some(instructions)) = (value("prog_id"), value("verified_insns")) {
+            walked.insert(id, instructions);
+        }
+    }
+    walked
+}
+
+/// Checks the programs of what is loaded, of which there are at least so many.
+fn check<T>(what: &str, programs: usize, loaded: T) {
+    let walked = walked();
+    drop(loaded);
+    if walked.is_empty() {
+        println!("{what}: this kernel does not tell how many instructions it has walked");
+        return;
+    }
+    assert!(walked.len() >= programs, "{what}: {walked:?}");
+    println!("{what}: {:?}", walked.values());
+    for instructions in walked.values() {
+        assert!(*instructions <= MOST, "{what}: {instructions} instructions");
+    }
+}
+
+#[test]
+fn root_no_program_is_near_the_limit_of_the_verifier() {
+    if lacks_root() {
+        return;
+    }
+    for ingress in [Hook::TcIngress, Hook::Xdp] {
+        let rtt = rtt_probe::Options { ingress, ..rtt_probe::Options::new(rtt::Config::default()) };
+        check("rtt", 2, rtt_probe::Probe::load(&rtt).unwrap());
+        let response = response::Options { ingress, ..response::Options::new(Watch::default()) };
+        check("response", 2, response::Probe::load(&response).unwrap());
+    }
+    let profile = &stack::PROFILES[0];
+    check("stack", 5, stack::Probe::load(&stack::Options::new(layers::Config::default(), profile)).unwrap());
+    check("the balancer", 3, Plane::load(&PlaneOptions::default()).unwrap());
+    check("refused packets", 5, Transmits::start().unwrap());
+    let rules = DecapRules {
+        addresses: vec!["10.0.0.1".parse().unwrap()],
+        gue_port: 6080,
+        vips: vec![Prefix { address: "192.0.2.1".parse().unwrap(), bits: 32 }],
+        senders: DecapRules::ANYBODY.to_vec(),
+    };
+    check("decapsulation", 1, Decap::load(&rules).unwrap());
+}
