@@ -2,6 +2,7 @@
 
 use std::io;
 
+use dwell_metrics::tls::NoAuthorities;
 use dwell_records::SinkError;
 use dwell_store::StoreError;
 
@@ -14,6 +15,14 @@ pub enum Error {
     /// The output of `--format` takes no more.
     #[error(transparent)]
     Output(#[from] SinkError),
+    /// The certificate of the store's server cannot be checked.
+    #[error("cannot check the certificate of {server}: {source}")]
+    Authorities {
+        /// The address of the server.
+        server: String,
+        /// Why.
+        source: NoAuthorities,
+    },
     /// The address, the identity or a message of an agent.
     #[error(transparent)]
     Fleet(#[from] dwell_fleet::Error),

@@ -137,9 +137,11 @@ fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {
     match destination {
         Destination::File(path) => Ok((Store::open(&path)?, None)),
         Destination::Server { address, login, spool, spool_bytes } => {
+            let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
+            let tls = authorities.map_err(|source| Error::Authorities { server: address.to_string(), source })?;
             let mut store = Store::open(&spool)?;
             let number = store.spool()?;
-            let server = ClickHouse::open(address, login)?;
+            let server = ClickHouse::open(address, login, tls.unwrap_or_default())?;
             Ok((store, Some(Forward::start(server, number, spool_bytes)?)))
         }
     }

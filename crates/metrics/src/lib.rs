@@ -20,6 +20,7 @@ mod series;
 mod server;
 mod snapshot;
 mod text;
+pub mod tls;
 
 use std::{
     fmt,

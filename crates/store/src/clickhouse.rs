@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
 
-use ureq::{Agent, Timeout, http::Uri};
+use ureq::{Agent, Timeout, http::Uri, tls::TlsConfig};
 
 use crate::{
     Refusal, StoreError, Waiting,
@@ -23,22 +23,33 @@ const CODE: &str = "X-ClickHouse-Exception-Code";
 /// Characters of a server's error that are shown.
 const SHOWN: usize = 300;
 
-/// The address of a database on a server: `clickhouse://HOST:PORT/DATABASE`.
+/// The address of a database on a server: `clickhouse://HOST:PORT/DATABASE`, or `clickhouses://` over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
+    is_tls: bool,
     authority: String,
     database: String,
 }
 
+/// How addresses begin without TLS, and with it.
+const SCHEMES: [&str; 2] = ["clickhouse", "clickhouses"];
+
 impl Address {
-    /// How such addresses begin.
-    pub const SCHEME: &str = "clickhouse://";
+    /// Returns whether text is such an address, well-formed or not.
+    pub fn is_meant_by(text: &str) -> bool {
+        text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+    }
+
+    /// Returns whether the server is to be spoken to over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Address { authority, database } = self;
-        write!(f, "{}{authority}/{database}", Address::SCHEME)
+        let Address { is_tls, authority, database } = self;
+        write!(f, "{}://{authority}/{database}", SCHEMES[usize::from(*is_tls)])
     }
 }
 
@@ -58,19 +69,16 @@ impl FromStr for Address {
             letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
                 && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
-        if uri.scheme_str() != Some("clickhouse")
-            || uri.query().is_some()
-            || authority.port_u16().is_none()
-            || !is_name(database)
-        {
+        let scheme = SCHEMES.iter().position(|scheme| uri.scheme_str() == Some(scheme)).ok_or(FORM)?;
+        if uri.query().is_some() || authority.port_u16().is_none() || !is_name(database) {
             return Err(FORM);
         }
-        Ok(Address { authority: authority.to_string(), database: database.to_owned() })
+        Ok(Address { is_tls: scheme == 1, authority: authority.to_string(), database: database.to_owned() })
     }
 }
 
-const FORM: &str = "write clickhouse://HOST:PORT/DATABASE, with the server's http_port and a \
-    database of letters, digits and '_', as in clickhouse://db.example:8123/dwell";
+const FORM: &str = "write clickhouse://HOST:PORT/DATABASE, with the server's http_port and a database of letters, digits and \
+    '_', as in clickhouse://db.example:8123/dwell; or over TLS clickhouses://HOST:PORT/DATABASE, with its https_port";
 
 /// The user that logs in to a server.
 #[derive(Debug, Clone)]
@@ -90,16 +98,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects to a server and creates the tables that it lacks.
+    /// Connects to a server, over TLS if its address says so, and creates the tables that it lacks.
     ///
     /// # Errors
     ///
     /// [`StoreError::Unreachable`], [`StoreError::Slow`] and [`StoreError::Refused`], also if a table has other columns.
-    pub fn open(address: Address, login: Login) -> Result<Server, StoreError> {
+    pub fn open(address: Address, login: Login, tls: TlsConfig) -> Result<Server, StoreError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
+            .tls_config(tls)
             // The server may have restarted in the meantime.
             .max_idle_connections(0)
             .timeout_connect(Some(CONNECT))
@@ -180,10 +189,11 @@ impl Server {
     }
 
     fn query(&self, query: &str, body: &[u8], limit: Duration) -> Result<String, StoreError> {
-        let Address { authority, database } = &self.address;
+        let Address { is_tls, authority, database } = &self.address;
+        let scheme = if *is_tls { "https" } else { "http" };
         let mut request = self
             .agent
-            .post(format!("http://{authority}/"))
+            .post(format!("{scheme}://{authority}/"))
             .query("database", database)
             .query("query", query)
             .header("X-ClickHouse-User", &self.login.user)

@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "the page is for a browser, and not for a terminal: name a file with --output"
         )));
     }
-    if args.store.to_str().is_some_and(|store| store.starts_with(Address::SCHEME)) {
+    if args.store.to_str().is_some_and(Address::is_meant_by) {
         return Err(Failure::usage(anyhow!(
             "a page is made from an SQLite file only: query tables on a ClickHouse server there"
         )));

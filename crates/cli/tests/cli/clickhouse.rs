@@ -15,7 +15,8 @@ use nix::sys::signal::Signal;
 
 use crate::{
     fleet::{Chat, Office, ended, pair, patiently},
-    support::{Process, dwell, skipped, spawn},
+    otlp::certificate,
+    support::{DWELL, Process, dwell, skipped, spawn},
 };
 
 const STORE: &str = "clickhouse://127.0.0.1:8123/dwell";
@@ -32,10 +33,13 @@ impl<'a> ClickHouse<'a> {
     fn start(namespace: &'a Namespace, office: &'a Office) -> ClickHouse<'a> {
         let folder = office.path("server");
         fs::create_dir(&folder).unwrap();
+        let [certificate, key] = certificate(&folder);
         let folder = folder.to_str().unwrap();
         let config = format!(
             "<yandex><logger><level>warning</level><console>1</console></logger>
-            <http_port>8123</http_port><listen_host>127.0.0.1</listen_host>
+            <http_port>8123</http_port><https_port>8443</https_port><listen_host>127.0.0.1</listen_host>
+            <openSSL><server><certificateFile>{certificate}</certificateFile><privateKeyFile>{key}</privateKeyFile>
+            <verificationMode>none</verificationMode></server></openSSL>
             <path>{folder}/data/</path><tmp_path>{folder}/tmp/</tmp_path>
             <mark_cache_size>67108864</mark_cache_size>
             <users_config>{folder}/users.xml</users_config>
@@ -234,6 +238,38 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     assert_eq!(row[1..3], known.map(|number| number.to_string()));
 }
 
+#[test]
+fn root_rows_go_over_tls_to_a_server_with_a_certificate_of_the_hosts_authorities() {
+    if unavailable() {
+        return;
+    }
+    let (pair, office) = pair("clickhouse-tls");
+    let server = ClickHouse::start(&pair.left, &office);
+    let spool = office.path("store");
+    let into = ["--store", "clickhouses://127.0.0.1:8443/dwell", "--spool", spool.to_str().unwrap()];
+    let authority = format!("SSL_CERT_FILE={}", office.path("server/certificate").display());
+    let collector = office.collect_into(&pair.left, &[PASSWORD, &authority], &into);
+    let agent = office.agent(&pair.right, "a", &["--interval", "200ms"]);
+    patiently("the agent's rows have come", || server.number("SELECT count() FROM intervals") > 0);
+    ended(agent, 0);
+    ended(collector, 0);
+    let collect = |variables: &[&str]| {
+        let (key, always) = (office.path("key"), ["collect", "--listen", "127.0.0.1:0", "--key-file"]);
+        let arguments = [variables, &[PASSWORD, DWELL], &always, &[key.to_str().unwrap()], &into].concat();
+        spawn(&pair.left, "env", &arguments).end()
+    };
+    let stranger = collect(&[]);
+    assert_eq!(stranger.status, Some(2), "{stranger}");
+    assert!(stranger.stderr.contains("cannot reach clickhouses://127.0.0.1:8443/dwell: "), "{stranger}");
+    assert!(stranger.stderr.contains("certificate"), "{stranger}");
+    let unknown = collect(&["SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/nonexistent"]);
+    assert_eq!(unknown.status, Some(3), "{unknown}");
+    assert!(
+        unknown.stderr.contains("cannot check the certificate of clickhouses://127.0.0.1:8443/dwell: "),
+        "{unknown}"
+    );
+}
+
 const WAITING: &str = "SELECT count(*) FROM waiting";
 
 #[test]
@@ -251,6 +287,7 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
         ("clickhouse://127.0.0.1/dwell", Some(&spool), "HOST:PORT/DATABASE"),
         ("clickhouse://127.0.0.1:1/", Some(&spool), "HOST:PORT/DATABASE"),
         ("clickhouse://127.0.0.1:1/a;b", Some(&spool), "HOST:PORT/DATABASE"),
+        ("clickhouses://127.0.0.1/dwell", Some(&spool), "https_port"),
         ("clickhouse://me:pw@127.0.0.1:1/a", Some(&spool), "CLICKHOUSE_PASSWORD"),
     ] {
         let mut arguments = vec!["collect", "--listen", at, "--key-file", &key, "--store", store];

@@ -210,22 +210,27 @@ fn an_outage_is_told_once_and_does_not_hold_up_the_run() {
     assert_eq!(told, 1, "{run}");
 }
 
-#[test]
-fn tls_is_checked_against_the_authorities_of_the_host() {
-    let Some(receivers) = receivers() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name).display().to_string());
-    let configuration = folder.path().join("openssl.cnf");
+/// Makes a certificate of 127.0.0.1, which is its own authority, and its private key, as files of these names in a folder.
+pub fn certificate(folder: &Path) -> [String; 2] {
+    let files = ["certificate", "key"].map(|name| folder.join(name).display().to_string());
+    let configuration = folder.join("openssl.cnf");
     fs::write(
         &configuration,
         "[req]\ndistinguished_name = name\nx509_extensions = leaf\n[name]\n\
          [leaf]\nbasicConstraints = critical,CA:FALSE\nsubjectAltName = IP:127.0.0.1\n",
     )
     .unwrap();
-    let configuration = configuration.to_str().unwrap();
-    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=receiver";
-    let files = ["-config", configuration, "-out", &certificate, "-keyout", &key];
-    tool_here("openssl", &arguments.split(' ').chain(files).collect::<Vec<_>>());
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=server";
+    let paths = ["-config", configuration.to_str().unwrap(), "-out", &files[0], "-keyout", &files[1]];
+    tool_here("openssl", &arguments.split(' ').chain(paths).collect::<Vec<_>>());
+    files
+}
+
+#[test]
+fn tls_is_checked_against_the_authorities_of_the_host() {
+    let Some(receivers) = receivers() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = certificate(folder.path());
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let python = receivers.join("venv/bin/python");
     let script = root().join("tests/otlp/receiver.py");

@@ -13,15 +13,16 @@ use std::{
 use dwell_socket::privilege;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
-use rustls::crypto::ring;
 use ureq::{
     Agent, Body,
     http::{Response, header::CONTENT_TYPE},
-    tls::{Certificate, RootCerts, TlsConfig},
 };
 
 use super::{Endpoint, Headers, message::Messages};
-use crate::{Family, Numbers, Registry, Shared};
+use crate::{
+    Family, Numbers, Registry, Shared,
+    tls::{self, NoAuthorities},
+};
 
 /// Limit on a push, from the receiver's name to its answer. OTLP's own default.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,24 +57,16 @@ pub struct Target {
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// No certificate of an authority was found.
-    #[error(
-        "cannot push metrics to {endpoint}: this host has no certificates of authorities{}: install ca-certificates, or \
-         name a file of them in SSL_CERT_FILE",
-        because(reasons)
-    )]
+    #[error("cannot push metrics to {endpoint}: {source}")]
     Authorities {
         /// The receiver.
         endpoint: Endpoint,
         /// What the system said.
-        reasons: Vec<rustls_native_certs::Error>,
+        source: NoAuthorities,
     },
     /// No thread could be started.
     #[error("cannot push metrics: starting a thread: {0}")]
     Thread(io::Error),
-}
-
-fn because(reasons: &[rustls_native_certs::Error]) -> String {
-    reasons.iter().map(|reason| format!(", {reason}")).collect()
 }
 
 /// What a user should know of pushing. Each is told once per outage.
@@ -191,15 +184,9 @@ fn agent(endpoint: &Endpoint) -> Result<Agent, PushError> {
         .timeout_connect(Some(CONNECT))
         .timeout_global(Some(PATIENCE));
     if endpoint.is_https() {
-        let found = rustls_native_certs::load_native_certs();
-        if found.certs.is_empty() {
-            return Err(PushError::Authorities { endpoint: endpoint.clone(), reasons: found.errors });
-        }
-        let roots: Vec<_> = found.certs.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&roots))
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
-        config = config.tls_config(tls.build());
+        let tls = tls::of_the_host();
+        config =
+            config.tls_config(tls.map_err(|source| PushError::Authorities { endpoint: endpoint.clone(), source })?);
     }
     Ok(config.build().new_agent())
 }

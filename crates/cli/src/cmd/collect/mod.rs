@@ -51,7 +51,7 @@ pub struct Args {
     listen: Option<SocketAddr>,
 
     /// Store for the measurements: an SQLite file, created if it does not exist, or
-    /// clickhouse://HOST:PORT/DATABASE
+    /// clickhouse://HOST:PORT/DATABASE, or clickhouses:// for TLS
     #[arg(long, value_name = "FILE", value_parser = place, required_unless_present_any = ["new_key", "new_agent", "new_token"])]
     store: Option<Place>,
 
@@ -139,7 +139,7 @@ enum Place {
 }
 
 fn place(text: &str) -> Result<Place, String> {
-    if text.starts_with(Address::SCHEME) {
+    if Address::is_meant_by(text) {
         let address: Result<Address, _> = text.parse();
         return address.map(Place::Server).map_err(str::to_owned);
     }
