@@ -23,6 +23,11 @@ const IDLE_NS: u64 = 200_000_000;
 /// Round trips of a burst in which slow start shows.
 const SLOW_START_ROUNDS: u64 = 10;
 
+/// Stamps tell more from this much on that queues add to a round trip, which is half of what `local-queue` needs, and from
+/// this share of the time in which bytes wait to be read, which is what `slow-reader` needs.
+const STAMPED_QUEUE_NS: f64 = 2.5e6;
+const STAMPED_READER: f64 = 0.3;
+
 /// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
 const MESSAGE_PAUSE_NS: u64 = 50_000_000;
 
@@ -197,6 +202,15 @@ impl Connection {
     /// Returns when the socket was last polled, on the clock of the polls.
     pub fn last_ns(&self) -> u64 {
         self.last.time_ns
+    }
+
+    /// Returns true if stamps of bytes would tell more: whose the queue is in which segments wait, or how long bytes wait to
+    /// be read.
+    pub fn calls_for_stamps(&self) -> bool {
+        let transfers = &self.figures.transfers;
+        let queue_ns = transfers.mean_ns().zip(transfers.base_ns()).map_or(0.0, |(mean, base)| mean - base);
+        let polled_ns = self.last.time_ns.saturating_sub(self.first.time_ns) as f64;
+        queue_ns >= STAMPED_QUEUE_NS || self.quiet.get(Part::Reader) > polled_ns * STAMPED_READER
     }
 
     /// Attributes time to the state that the last poll found.

@@ -86,6 +86,11 @@ pub struct Evidence {
     pub ended_ns: u64,
     /// The number of polls of sockets, or of packets in a capture.
     pub polls: u64,
+    /// The mean time between two searches for connections: those that open and close between two are not seen. 0 for a
+    /// capture.
+    pub search_interval_ns: f64,
+    /// The mean time between two looks at sockets of UDP, as for questions to name servers. 0 for a capture.
+    pub look_interval_ns: f64,
     /// The number of connections that were polled at least twice.
     pub connections: u64,
     /// The number of those that this host has accepted.

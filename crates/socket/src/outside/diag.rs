@@ -67,24 +67,24 @@ impl Diag {
 
     /// Reports every socket of UDP with what it dropped.
     pub(super) fn dump_datagrams(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
-        self.dump_with(datagram_request, each)
+        for family in [Family::V4, Family::V6] {
+            self.requests.clear();
+            datagram_request(family, &mut self.requests);
+            self.send_dump(family, each)?;
+        }
+        Ok(())
     }
 
     fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
-        self.dump_with(|family, out| dump_request(family, states, info, out), each)
+        self.requests.clear();
+        dump_request(states, info, &mut self.requests);
+        self.send_dump(Family::V4, each)
     }
 
-    fn dump_with(
-        &mut self,
-        request: impl Fn(Family, &mut Vec<u8>),
-        each: &mut dyn FnMut(u64, &SocketReport),
-    ) -> Result<(), Error> {
-        for family in [Family::V4, Family::V6] {
-            self.requests.clear();
-            request(family, &mut self.requests);
-            self.socket.send(&self.requests, 0).map_err(Error::Query)?;
-            while !self.dump_part(family, each)? {}
-        }
+    /// Sends the request, and receives all parts of its answer.
+    fn send_dump(&mut self, family: Family, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
+        self.socket.send(&self.requests, 0).map_err(Error::Query)?;
+        while !self.dump_part(family, each)? {}
         Ok(())
     }
 
@@ -132,7 +132,8 @@ impl Diag {
         each: &mut dyn FnMut(u64, &SocketId, Option<&SocketReport>),
     ) -> Result<(), Error> {
         let time_ns = monotonic_ns();
-        loop {
+        let mut awaited = batch.len();
+        while awaited > 0 {
             let length = match self.receive(MSG_DONTWAIT) {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -140,6 +141,7 @@ impl Diag {
                 Err(error) => return Err(Error::Query(error)),
             };
             for answer in answers(self.answer.get(..length).unwrap_or_default()) {
+                awaited = awaited.saturating_sub(1);
                 match answer {
                     Answer::Socket(report) => each(time_ns, &report.key, Some(&report)),
                     Answer::Refused(number, ENOENT | ESTALE) => {
@@ -152,6 +154,7 @@ impl Diag {
                 }
             }
         }
+        Ok(())
     }
 
     fn receive(&mut self, flags: i32) -> io::Result<usize> {
@@ -175,7 +178,37 @@ fn end_of(family: Family, errno: i32) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    #[test]
+    fn one_dump_has_the_connections_of_both_families_and_each_is_queried_by_what_was_said_of_it() {
+        let mut diag = Diag::open().unwrap();
+        let mut open = Vec::new();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A host may lack IPv6.
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            open.push((client.local_addr().unwrap(), listener.accept().unwrap(), client));
+        }
+        let mut keys = Vec::new();
+        diag.dump_connected(true, &mut |_, report| {
+            let src = report.key.ends().src;
+            if open.iter().any(|(local, ..)| (local.ip(), local.port()) == (src.address, src.port)) {
+                assert!(report.info.is_some(), "{src}");
+                keys.push(report.key);
+            }
+        })
+        .unwrap();
+        assert_eq!(keys.len(), open.len(), "{open:?}");
+        // An answer is not mistaken for one of the next query.
+        for _ in 0..3 {
+            let mut answered = Vec::new();
+            diag.query(&keys, &mut |_, key, report| answered.push((*key, report.is_some()))).unwrap();
+            assert_eq!(answered, keys.iter().map(|key| (*key, true)).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn a_kernel_may_lack_ipv6_and_not_the_modules_that_tell() {

@@ -7,8 +7,9 @@ use dwell_engine::{layers::Ends, measure::Endpoint, socket::TcpInfo};
 
 /// Length of `struct nlmsghdr`.
 const HEADER: usize = 16;
-/// Length of `struct inet_diag_req_v2`.
+/// Length of `struct inet_diag_req_v2`, and of `struct inet_diag_req`, which it replaced.
 const REQUEST: usize = 56;
+const OLD_REQUEST: usize = 60;
 /// Length of `struct inet_diag_msg`.
 const SOCKET: usize = 72;
 /// Length of `struct inet_diag_sockid`: ports, addresses, interface, cookie.
@@ -17,6 +18,7 @@ const ID: usize = 48;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const TCPDIAG_GETSOCK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 /// NLM_F_ROOT and NLM_F_MATCH.
 const NLM_F_DUMP: u16 = 0x300;
@@ -82,10 +84,18 @@ impl SocketId {
     }
 }
 
-/// Appends a request for all sockets of a family in one of these states; with `info`, for their TCP_INFO too.
-pub(super) fn dump_request(family: Family, states: u32, info: bool, out: &mut Vec<u8>) {
+/// Appends a request for all sockets of TCP in one of these states; with `info`, for their TCP_INFO too. It is of the older
+/// kind, which asks for IPv4 and IPv6 at once: the kernel goes through its table of connections, which has hundreds of
+/// thousands of rows however few there are, once and not for each family.
+pub(super) fn dump_request(states: u32, info: bool, out: &mut Vec<u8>) {
+    header(TCPDIAG_GETSOCK, NLM_F_DUMP, 0, OLD_REQUEST, out);
     let wanted = if info { INET_DIAG_INFO } else { 0 };
-    request(0, NLM_F_DUMP, (Protocol::Tcp, family), &[0; ID], states, wanted, out);
+    // The family is not looked at, and prefixes are of no address.
+    out.extend_from_slice(&[Family::V4 as u8, 0, 0, extension(wanted)]);
+    out.extend_from_slice(&[0; ID]);
+    out.extend_from_slice(&states.to_ne_bytes());
+    // Tables, of which there is one.
+    out.extend_from_slice(&0u32.to_ne_bytes());
 }
 
 /// Appends a request for all sockets of UDP of a family, with what they dropped.
@@ -108,15 +118,24 @@ fn request(
     wanted: u16,
     out: &mut Vec<u8>,
 ) {
-    out.extend_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
-    out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    header(SOCK_DIAG_BY_FAMILY, flags, number, REQUEST, out);
+    out.extend_from_slice(&[family as u8, protocol as u8, extension(wanted), 0]);
+    out.extend_from_slice(&states.to_ne_bytes());
+    out.extend_from_slice(id);
+}
+
+/// Appends the header of a request of this length.
+fn header(kind: u16, flags: u16, number: u32, length: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&((HEADER + length) as u32).to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
     out.extend_from_slice(&number.to_ne_bytes());
     out.extend_from_slice(&0u32.to_ne_bytes());
-    let extensions = if wanted > 0 { 1u8 << (wanted - 1) } else { 0 };
-    out.extend_from_slice(&[family as u8, protocol as u8, extensions, 0]);
-    out.extend_from_slice(&states.to_ne_bytes());
-    out.extend_from_slice(id);
+}
+
+/// The bit that asks for an extension; none for 0.
+fn extension(wanted: u16) -> u8 {
+    if wanted > 0 { 1 << (wanted - 1) } else { 0 }
 }
 
 /// The kernel's report of a socket.
@@ -164,7 +183,7 @@ pub(super) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer> {
 fn answer(message: &[u8]) -> Option<Answer> {
     let body = message.get(HEADER..)?;
     match u16_at(message, 4)? {
-        SOCK_DIAG_BY_FAMILY => socket_report(body).map(Answer::Socket),
+        SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => socket_report(body).map(Answer::Socket),
         NLMSG_ERROR => Some(Answer::Refused(u32_at(message, 8)?, errno(body)?)),
         NLMSG_DONE => Some(Answer::Done(errno(body).unwrap_or(0))),
         _ => None,

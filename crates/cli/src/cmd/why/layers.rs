@@ -28,7 +28,7 @@ use nix::sched::{CloneFlags, setns};
 /// One byte in so many is stamped, unless that costs more than the budget.
 const SAMPLE_BYTES: u32 = 1024;
 /// The share of the host's processor time that stamping may use.
-const CPU_BUDGET: f64 = 0.02;
+const CPU_BUDGET: f64 = 0.005;
 /// The most processes of a cgroup of version 1 whose bytes are stamped.
 const MAX_PROCESSES: usize = 1024;
 /// Longer than any look: there is one interval.

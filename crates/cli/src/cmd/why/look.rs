@@ -23,21 +23,55 @@ use crate::{
 
 /// The longest time between two checks whether to stop.
 const TURN: Duration = Duration::from_millis(20);
+/// The time between two checks whether stamps would tell more.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// A look: polls from the beginning, and stamps from when polls call for them, as these cost more.
+struct Look<'a> {
+    survey: Survey,
+    selected: &'a Selected,
+    stamping: Option<Stamping>,
+    begun: Instant,
+    checked: Duration,
+}
+
+impl<'a> Look<'a> {
+    fn start(selected: &'a Selected) -> Result<Look<'a>, outside::Error> {
+        let survey = Survey::start(selected.clone())?;
+        Ok(Look { survey, selected, stamping: None, begun: Instant::now(), checked: Duration::ZERO })
+    }
+
+    /// Does what is due, and sleeps until the next turn.
+    fn turn(&mut self) -> Result<(), Failure> {
+        let due_ns = self.survey.poll().map_err(|error| Failure::new(Exit::Incomplete, error))?;
+        let elapsed = self.begun.elapsed();
+        if self.stamping.is_none() && elapsed >= self.checked + CHECK {
+            self.checked = elapsed;
+            self.stamping = self.survey.calls_for_stamps().then(|| Stamping::start(self.selected));
+        }
+        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())).min(TURN));
+        Ok(())
+    }
+
+    fn end(self, name: &str) -> Evidence {
+        let mut evidence = self.survey.evidence(name);
+        if let Some(stamping) = self.stamping {
+            stamping.end(&mut evidence);
+        }
+        evidence
+    }
+}
 
 /// Looks at the connections of a target.
 pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> Result<Evidence, Failure> {
-    let mut survey = Survey::start(selected.clone()).map_err(refused)?;
-    let stamping = Stamping::start(selected);
+    let mut look = Look::start(selected).map_err(refused)?;
     let bar = Bar::new(duration.as_millis() as u64, "ms");
-    let begun = Instant::now();
-    while !stop.is_asked() && !survey.has_ended() {
-        turn(&mut survey)?;
-        bar.advance_to(begun.elapsed().as_millis() as u64);
+    while !stop.is_asked() && !look.survey.has_ended() {
+        look.turn()?;
+        bar.advance_to(look.begun.elapsed().as_millis() as u64);
     }
     drop(bar);
-    let mut evidence = survey.evidence(name);
-    stamping.end(&mut evidence);
-    Ok(evidence)
+    Ok(look.end(name))
 }
 
 /// Runs a program and looks at its connections. Returns the program too: it runs on when the time is over, and is to be
@@ -60,7 +94,7 @@ pub fn end_of(child: &mut Child) -> Result<(), Failure> {
 
 fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure> {
     let selected = Selected::Process(child.id());
-    let mut survey = match Survey::start(selected.clone()) {
+    let mut look = match Look::start(&selected) {
         // It has ended before anything could be seen.
         Err(outside::Error::NoProcess { .. }) => {
             let target = Target { name: name.to_owned(), ..Target::default() };
@@ -68,13 +102,10 @@ fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure
         }
         started => started.map_err(refused)?,
     };
-    let stamping = Stamping::start(&selected);
     while !stop.is_asked() && !has_ended(child)? {
-        turn(&mut survey)?;
+        look.turn()?;
     }
-    let mut evidence = survey.evidence(name);
-    stamping.end(&mut evidence);
-    Ok(evidence)
+    Ok(look.end(name))
 }
 
 fn has_ended(child: &mut Child) -> Result<bool, Failure> {
@@ -91,10 +122,4 @@ fn refused(error: outside::Error) -> Failure {
         ),
         error => Failure::new(Exit::Host, error),
     }
-}
-
-fn turn(survey: &mut Survey) -> Result<(), Failure> {
-    let due_ns = survey.poll().map_err(|error| Failure::new(Exit::Incomplete, error))?;
-    thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())).min(TURN));
-    Ok(())
 }

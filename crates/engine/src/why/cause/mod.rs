@@ -193,9 +193,19 @@ fn reaches(figure: Option<f64>, least: f64) -> bool {
 
 /// The threshold of a wait that polls found: longer than they are apart, or it may be of their making.
 fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) -> bool {
-    /// A wait that is this many times as long as the time between two polls is one.
+    reaches_between(evidence.poll_interval_ns(), wait_ns, least_ns)
+}
+
+/// The threshold of a wait that was found by readings which are this far apart.
+fn reaches_between(interval_ns: f64, wait_ns: Option<f64>, least_ns: f64) -> bool {
+    /// A wait that is this many times as long as the time between two readings is one.
     const INTERVALS: f64 = 2.0;
-    reaches(wait_ns, least_ns.max(evidence.poll_interval_ns() * INTERVALS))
+    reaches(wait_ns, least_ns.max(interval_ns * INTERVALS))
+}
+
+/// The time between two readings as a fact. `None` for a capture, which has none.
+fn interval(what: &'static str, ns: f64, method: &'static str) -> Option<Fact> {
+    (ns > 0.0).then(|| time(what, Some(ns), method))
 }
 
 /// How often something must have happened while dwell looked: fewer may be chance. A capture may be of one request, and has

@@ -15,13 +15,15 @@ pub(super) const RULE: Rule = Rule {
 fn assess(evidence: &Evidence) -> Assessment {
     let waited = evidence.times.share(Part::Names);
     let mean = evidence.names.mean_ns();
-    let facts = vec![
+    let mut facts = vec![
         share("names were being looked up", Some(waited), "sock_diag, looks"),
         time("mean wait for a name server", mean, "looks"),
         time("longest", Some(evidence.names.longest_ns as f64), "looks"),
         fact("questions", Some(Value::Count(evidence.names.count)), "looks"),
     ];
-    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_WAIT_NS), facts }
+    let apart_ns = evidence.look_interval_ns;
+    facts.extend(interval("time between two looks at sockets of UDP", apart_ns, "sock_diag"));
+    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches_between(apart_ns, mean, MIN_WAIT_NS), facts }
 }
 
 fn remedies(_: &Evidence) -> Vec<Remedy> {

@@ -23,7 +23,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
     ];
     // Where bytes hardly wait, the window is as large as the path needs.
-    let waits = evidence.send_buffer.mean_ns().is_none_or(|ns| ns as f64 >= MIN_WAIT_NS);
+    let waits =
+        evidence.send_buffer.mean_ns().is_none_or(|ns| reaches_by_polls(evidence, Some(ns as f64), MIN_WAIT_NS));
     Assessment { share: limited, holds: limited >= MIN_LIMITED && waits, facts }
 }
 

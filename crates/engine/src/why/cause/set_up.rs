@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
 fn assess(evidence: &Evidence) -> Assessment {
     let opening = evidence.times.share(Part::SetUp);
     let mean = evidence.set_ups.mean_ns();
-    let facts = vec![
+    let mut facts = vec![
         share("connections were being opened", Some(opening), "sock_diag state, polls"),
         time("mean time to open one", mean, "polls"),
         time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
@@ -24,7 +24,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    Assessment { share: opening, holds: opening >= MIN_SHARE && reaches(mean, MIN_SET_UP_NS), facts }
+    let apart_ns = evidence.search_interval_ns;
+    facts.extend(interval("time between two searches for connections", apart_ns, "sock_diag"));
+    Assessment { share: opening, holds: opening >= MIN_SHARE && reaches_between(apart_ns, mean, MIN_SET_UP_NS), facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

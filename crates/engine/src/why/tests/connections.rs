@@ -355,3 +355,18 @@ fn messages_to_a_peer_that_says_nothing_keep_nobody_waiting_and_are_traffic() {
     }
     assert_eq!(decide(&socket.evidence()).outcome, Outcome::Healthy);
 }
+
+#[test]
+fn stamps_are_called_for_where_segments_queue_or_bytes_wait_to_be_read() {
+    let called_for = |step: fn(&mut TcpInfo), readable| {
+        let mut socket = Socket::new(Role::Client);
+        socket.reading.readable = Some(readable);
+        socket.polls(20, step);
+        socket.connection.calls_for_stamps()
+    };
+    let transfer = |info: &mut TcpInfo| (info.unacked, info.rtt_us, info.min_rtt_us) = (20, 11_000, Some(10_000));
+    assert!(!called_for(transfer, 0), "a millisecond is no queue");
+    let queue = |info: &mut TcpInfo| (info.unacked, info.rtt_us, info.min_rtt_us) = (20, 50_000, Some(10_000));
+    assert!(called_for(queue, 0));
+    assert!(called_for(|_| {}, 4_096) && !called_for(|_| {}, 0));
+}

@@ -77,6 +77,38 @@ fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
 }
 
 #[test]
+fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accuse_nobody() {
+    let found = |part, interval_ms: f64, change: fn(&mut Evidence)| {
+        let mut evidence = evidence(&[(part, 0.9), (Part::Transfer, 0.1)]);
+        (evidence.search_interval_ns, evidence.look_interval_ns) = (interval_ms * MS, interval_ms * MS);
+        change(&mut evidence);
+        cause(&evidence)
+    };
+    let handshakes = |it: &mut Evidence| it.set_ups = silences(100, 40);
+    assert_eq!(found(Part::SetUp, 15.0, handshakes), Some(Cause::SlowSetUp));
+    assert_eq!(found(Part::SetUp, 25.0, handshakes), None);
+    let questions = |it: &mut Evidence| it.names = silences(100, 40);
+    assert_eq!(found(Part::Names, 15.0, questions), Some(Cause::SlowNames));
+    assert_eq!(found(Part::Names, 25.0, questions), None);
+    let window = |polls| {
+        let mut evidence = evidence(&[(Part::ReceiverWindow, 0.9), (Part::Transfer, 0.1)]);
+        (evidence.polls, evidence.send_buffer) = (polls, wait(30));
+        cause(&evidence)
+    };
+    assert_eq!(window(1_000), Some(Cause::ReceiverWindow), "a poll each 10 ms");
+    assert_eq!(window(500), None, "a poll each 20 ms");
+}
+
+#[test]
+fn stamps_tell_waits_that_are_shorter_than_the_time_between_two_polls() {
+    let mut evidence = evidence(&[(Part::Reader, 0.9), (Part::Transfer, 0.1)]);
+    (evidence.polls, evidence.receive_buffer) = (1_000, wait(3));
+    assert_eq!(cause(&evidence), None, "a poll each 10 ms");
+    evidence.set_layers(Layers { application_ns: Some(3_000_000), ..Layers::default() });
+    assert_eq!(cause(&evidence), Some(Cause::SlowReader));
+}
+
+#[test]
 fn nobody_reading_at_all_is_a_slow_reader() {
     let found = cause(&Evidence { receive_buffer: Sum::default(), ..evidence(&[(Part::Reader, 1.0)]) });
     assert_eq!(found, Some(Cause::SlowReader));

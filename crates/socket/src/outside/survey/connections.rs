@@ -81,6 +81,16 @@ impl Connections {
         self.followed.len()
     }
 
+    /// Whether one is being opened.
+    pub(super) fn is_opening(&self) -> bool {
+        !self.opening.is_empty()
+    }
+
+    /// Whether stamps of bytes would tell more of one.
+    pub(super) fn calls_for_stamps(&self) -> bool {
+        self.followed.values().any(|followed| followed.connection.calls_for_stamps())
+    }
+
     pub(super) fn inodes(&self) -> impl Iterator<Item = u32> {
         self.followed.values().map(|followed| followed.inode)
     }

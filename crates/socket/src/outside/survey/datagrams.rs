@@ -50,11 +50,13 @@ impl Datagrams {
                 seen.push(*report);
             }
         });
-        let now_ns = monotonic_ns();
-        if dumped.is_ok() {
-            self.end_questions(namespace, &seen, now_ns);
+        if dumped.is_err() {
+            return;
         }
-        if dumped.is_err() || seen.is_empty() {
+        let now_ns = monotonic_ns();
+        let before_ns = std::mem::replace(&mut self.last_look_ns, now_ns);
+        self.end_questions(namespace, &seen, now_ns);
+        if seen.is_empty() {
             return;
         }
         let is_of_processes = target.selected.is_of_processes();
@@ -72,8 +74,8 @@ impl Datagrams {
             }
             if report.key.ends().dst.port == NAMES {
                 // One that was there from the beginning may be kept open for later questions.
-                if self.looks > 0 && self.asking.len() < MAX_SOCKETS {
-                    let began_ns = now_ns - now_ns.saturating_sub(self.last_look_ns) / 2;
+                if before_ns > 0 && self.asking.len() < MAX_SOCKETS {
+                    let began_ns = before_ns.midpoint(now_ns);
                     self.asking.entry((namespace, report.key.cookie())).or_insert((began_ns, now_ns)).1 = now_ns;
                 }
                 continue;
@@ -95,7 +97,6 @@ impl Datagrams {
             target.watch(pid);
         }
         self.waiting += u64::from(queued > 0);
-        self.last_look_ns = now_ns;
     }
 
     /// Adds the questions whose sockets are gone.
@@ -113,6 +114,11 @@ impl Datagrams {
         self.names_ns.iter().copied()
     }
 
+    /// Returns the number of looks.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
     pub(super) fn owner(&self) -> Option<u32> {
         self.owner
     }
@@ -125,5 +131,33 @@ impl Datagrams {
             longest_queue_bytes: self.longest_queue.into(),
             waiting: self.waiting as f64 / self.looks.max(1) as f64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, process, thread, time::Duration};
+
+    use super::{
+        super::{Selected, Survey},
+        *,
+    };
+
+    #[test]
+    fn a_question_to_a_name_server_lasts_from_the_look_before_it_also_if_there_was_no_socket_then() {
+        let survey = Survey::start(Selected::Process(process::id())).unwrap();
+        let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
+        let mut look = || datagrams.look(0, &mut diag, &mut target);
+        (0..2).for_each(|_| look());
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        look();
+        thread::sleep(Duration::from_millis(50));
+        look();
+        drop(socket);
+        look();
+        let names: Vec<u64> = datagrams.names().collect();
+        assert!(names.len() == 1 && names[0] >= 50_000_000, "{names:?}");
+        assert!(names[0] < 10_000_000_000, "{names:?}");
     }
 }

@@ -19,7 +19,7 @@ use dwell_engine::{
 
 use self::{connections::Connections, datagrams::Datagrams, tally::Tally};
 use super::{
-    Error, FEW, Scope, namespace,
+    Error, FEW, Scope, namespace, nanos,
     pace::Pace,
     processes::{Owner, Processes},
     tasks::Tasks,
@@ -32,16 +32,23 @@ const MAX_CONNECTIONS: usize = 4096;
 const MAX_PROCESSES: usize = 16;
 /// Network namespaces that are looked into; others are counted.
 const MAX_NAMESPACES: usize = 64;
-/// Time between two polls, between two searches for connections, between two looks at processes, and between two looks at
-/// sockets of UDP, if the budget allows it.
-const POLL: Duration = Duration::from_millis(1);
-const DISCOVERY: Duration = Duration::from_millis(10);
-const LOOK: Duration = Duration::from_millis(20);
-const DATAGRAMS: Duration = Duration::from_millis(10);
-/// Time between two searches for the processes that have the connections.
-const SEARCH: Duration = Duration::from_millis(500);
-/// The share of a core that a survey may use.
-const BUDGET: f64 = 0.1;
+/// A task of a survey: the time between two runs, and the share of a core that it may use. Where it costs more, it runs less
+/// often.
+type Task = (Duration, f64);
+
+/// Polls of the connections that are followed.
+const POLLS: Task = (Duration::from_millis(1), 0.01);
+/// Searches for new connections: seldom, and often while there are new ones. The kernel goes through its whole table.
+const DISCOVERY: Task = (Duration::from_millis(50), 0.004);
+const OFTEN: Duration = Duration::from_millis(10);
+/// For how long after a new one.
+const OFTEN_FOR_NS: u64 = 1_000_000_000;
+/// Looks at processes.
+const LOOKS: Task = (Duration::from_millis(50), 0.0015);
+/// Looks at sockets of UDP.
+const DATAGRAMS: Task = (Duration::from_millis(20), 0.001);
+/// Searches for the processes that have the connections.
+const SEARCHES: Task = (Duration::from_millis(500), 0.0025);
 
 /// Whose connections are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +93,13 @@ pub struct Survey {
     datagrams: Datagrams,
     tally: Tally,
     start_ns: u64,
+    /// The processor time of this thread after the last task.
+    used_ns: u64,
+    /// When a new connection was last found.
+    found_ns: u64,
+    /// Searches for connections, after the first.
+    discoveries: u64,
+    has_ended: bool,
     searches: Pace,
     polls: Pace,
     discovery: Pace,
@@ -155,16 +169,22 @@ impl Survey {
             datagrams: Datagrams::default(),
             tally: Tally::default(),
             start_ns: monotonic_ns(),
-            searches: Pace::new(SEARCH, BUDGET * 0.2),
-            polls: Pace::new(POLL, BUDGET * 0.4),
-            discovery: Pace::new(DISCOVERY, BUDGET * 0.2),
-            looks: Pace::new(LOOK, BUDGET * 0.1),
-            datagram_looks: Pace::new(DATAGRAMS, BUDGET * 0.1),
+            used_ns: thread_cpu_ns(),
+            found_ns: 0,
+            discoveries: 0,
+            has_ended: false,
+            searches: Pace::new(SEARCHES.0, SEARCHES.1),
+            polls: Pace::new(POLLS.0, POLLS.1),
+            discovery: Pace::new(DISCOVERY.0, DISCOVERY.1),
+            looks: Pace::new(LOOKS.0, LOOKS.1),
+            datagram_looks: Pace::new(DATAGRAMS.0, DATAGRAMS.1),
         };
         survey.poll()?;
         // Whom the service of a port waits for is followed from the beginning.
         survey.search()?;
         survey.dump()?;
+        // That is no poll's cost.
+        survey.used_ns = thread_cpu_ns();
         match survey.inaccessible.first_key_value() {
             Some((_, pid)) if survey.namespaces.is_empty() => Err(Error::Namespace { pid: *pid }),
             _ => Ok(survey),
@@ -179,47 +199,69 @@ impl Survey {
     pub fn poll(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
         if self.searches.is_due(now_ns) {
-            let begun = thread_cpu_ns();
             self.search()?;
-            self.searches.record(now_ns, thread_cpu_ns() - begun);
+            let cost_ns = self.spent_ns();
+            self.searches.record(now_ns, cost_ns);
         }
         let is_dump_cheaper = self.connections() >= FEW;
         if self.discovery.is_due(now_ns) || (is_dump_cheaper && self.polls.is_due(now_ns)) {
-            let begun = thread_cpu_ns();
-            let has_new = self.dump()?;
-            let took = thread_cpu_ns() - begun;
-            self.discovery.record(now_ns, took);
-            if is_dump_cheaper {
-                self.polls.record(now_ns, took);
-            } else if has_new {
-                self.polls.make_due();
-            }
+            self.discover(now_ns, is_dump_cheaper)?;
         }
         if !is_dump_cheaper && self.polls.is_due(now_ns) {
-            let begun = thread_cpu_ns();
             for connections in self.namespaces.values_mut() {
                 connections.query(&mut self.tally)?;
             }
-            self.polls.record(now_ns, thread_cpu_ns() - begun);
+            let cost_ns = self.spent_ns();
+            self.polls.record(now_ns, cost_ns);
         }
         if self.looks.is_due(now_ns) {
-            let begun = thread_cpu_ns();
             self.target.tasks.values_mut().for_each(Tasks::look);
-            self.looks.record(now_ns, thread_cpu_ns() - begun);
+            self.has_ended = self.is_over();
+            let cost_ns = self.spent_ns();
+            self.looks.record(now_ns, cost_ns);
         }
         if self.datagram_looks.is_due(now_ns) {
-            let begun = thread_cpu_ns();
             for (number, connections) in &mut self.namespaces {
                 self.datagrams.look(*number, &mut connections.diag, &mut self.target);
             }
-            self.datagram_looks.record(now_ns, thread_cpu_ns() - begun);
+            let cost_ns = self.spent_ns();
+            self.datagram_looks.record(now_ns, cost_ns);
         }
         let looks_ns = self.looks.due_ns().min(self.datagram_looks.due_ns());
         Ok(self.polls.due_ns().min(self.discovery.due_ns()).min(looks_ns))
     }
 
-    /// Returns true if the process of the target has ended, or its cgroup was removed.
+    /// Looks for connections, which polls those that are followed.
+    fn discover(&mut self, now_ns: u64, is_dump_cheaper: bool) -> Result<(), Error> {
+        let has_new = self.dump()?;
+        self.discoveries += 1;
+        if has_new || self.namespaces.values().any(Connections::is_opening) {
+            self.found_ns = now_ns;
+        }
+        let is_lively = now_ns.saturating_sub(self.found_ns) < OFTEN_FOR_NS;
+        self.discovery.set_interval(nanos(if is_lively { OFTEN } else { DISCOVERY.0 }));
+        let cost_ns = self.spent_ns();
+        self.discovery.record(now_ns, cost_ns);
+        if is_dump_cheaper {
+            self.polls.record(now_ns, cost_ns);
+        } else if has_new {
+            self.polls.make_due();
+        }
+        Ok(())
+    }
+
+    /// Returns the processor time since the last task, with that of going to sleep after it and of waking up.
+    fn spent_ns(&mut self) -> u64 {
+        let now_ns = thread_cpu_ns();
+        now_ns - std::mem::replace(&mut self.used_ns, now_ns)
+    }
+
+    /// Returns true if the process of the target has ended, or its cgroup was removed, as of the last look at processes.
     pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    fn is_over(&self) -> bool {
         match &self.target.selected {
             Selected::Ends { .. } => false,
             Selected::Process(_) => self.target.processes.has_ended(),
@@ -232,12 +274,17 @@ impl Survey {
         self.namespaces.values().map(Connections::len).sum()
     }
 
+    /// Returns true if stamps of bytes would tell more of a connection that is followed.
+    pub fn calls_for_stamps(&self) -> bool {
+        self.namespaces.values().any(Connections::calls_for_stamps)
+    }
+
     /// Ends the survey. Returns what it found of the target that the user called `name`.
     pub fn evidence(mut self, name: &str) -> Evidence {
         let has_ended = match &self.target.selected {
             // A cgroup may outlive its processes.
             Selected::Cgroup(path) => namespace::members(path).map_or(true, |members| members.is_empty()),
-            _ => self.has_ended(),
+            _ => self.is_over(),
         };
         let mut omitted = self.tally.omitted;
         for connections in self.namespaces.values_mut() {
@@ -245,6 +292,9 @@ impl Survey {
         }
         let Tally { mut evidence, .. } = self.tally;
         evidence.observed_ns = monotonic_ns().saturating_sub(self.start_ns);
+        let apart_ns = |count: u64| evidence.observed_ns as f64 / count.max(1) as f64;
+        evidence.search_interval_ns = apart_ns(self.discoveries);
+        evidence.look_interval_ns = apart_ns(self.datagrams.looks()) * self.namespaces.len() as f64;
         evidence.omitted = omitted;
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
         evidence.datagrams = self.datagrams.figures();
@@ -361,5 +411,42 @@ fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, has_ended:
             what: "what the process that has the connections did".into(),
             remedy: "run dwell as root, or as the user of that process".into(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        thread,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_look_keeps_to_its_budget_with_the_time_that_sleeping_takes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        thread::spawn(move || {
+            while server.read_exact(&mut [0; 100]).is_ok() && server.write_all(&[1; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        thread::spawn(move || while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {});
+        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }).unwrap();
+        let (start_ns, used_ns) = (monotonic_ns(), thread_cpu_ns());
+        while monotonic_ns() - start_ns < 3_000_000_000 {
+            let due_ns = survey.poll().unwrap();
+            thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
+        }
+        let share = (thread_cpu_ns() - used_ns) as f64 / (monotonic_ns() - start_ns) as f64;
+        let budget: f64 = [POLLS, DISCOVERY, LOOKS, DATAGRAMS, SEARCHES].map(|(_, share)| share).iter().sum();
+        assert!(budget <= 0.02 && share <= budget * 1.5, "{:.2} % of a core", share * 100.0);
+        let evidence = survey.evidence("");
+        assert_eq!(evidence.connections, 2);
+        assert!(evidence.search_interval_ns > 0.0 && evidence.look_interval_ns > 0.0);
     }
 }
