@@ -52,6 +52,11 @@ static __always_inline struct dwell_matcher *dwell_matcher_at(void *embedder, __
 	return &native->matchers[slot_in(native, slot_index)];
 }
 
+static __always_inline __u32 dwell_rank_at(void *embedder, __u32 slot_index, __u32 now_coarse, __u32 timeout_coarse)
+{
+	return dwell_rank(dwell_head_at(embedder, slot_index), now_coarse, timeout_coarse);
+}
+
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
 {
 	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),

@@ -24,6 +24,11 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
  */
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag);
 
+/* Returns dwell_rank() of the head of the flow in a slot, or a call of it that is verified apart: the search for a place
+ * would otherwise go on from each of its outcomes, for each of eight slots.
+ */
+static __always_inline __u32 dwell_rank_at(void *embedder, __u32 slot_index, __u32 now_coarse, __u32 timeout_coarse);
+
 /* From the algorithm. */
 
 /* Returns the head of the flow in a slot; null if the index is beyond the array. */

@@ -237,8 +237,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		rank = dwell_rank(dwell_head_at(embedder, dwell_slot_of(bucket, index, way)), now_coarse,
-				  timeout_coarse);
+		rank = dwell_rank_at(embedder, dwell_slot_of(bucket, index, way), now_coarse, timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}

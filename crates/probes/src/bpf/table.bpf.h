@@ -104,6 +104,16 @@ __noinline __u32 dwell_walk_tunnel(dwell_context *context, __u64 walk, __u32 tun
 	return dwell_walk_tunnel_in((void *)(long)context->data, (void *)(long)context->data_end, walk, tunnel);
 }
 
+__noinline __u32 rank_at(__u32 slot_index, __u32 now_coarse)
+{
+	return dwell_rank(dwell_head_at(0, slot_index), now_coarse, DWELL_TABLE.idle_timeout_ns >> 20);
+}
+
+static __always_inline __u32 dwell_rank_at(void *embedder, __u32 slot_index, __u32 now_coarse, __u32 timeout_coarse)
+{
+	return rank_at(slot_index, now_coarse);
+}
+
 __noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
 	return dwell_vacancy_of(0, first, second, tag, now_coarse, DWELL_TABLE.idle_timeout_ns >> 20);
