@@ -87,7 +87,9 @@ fn root_a_hidden_bpf_file_system_is_told_from_one_that_is_not_there() {
     let remedy =
         format!("    -> sudo nsenter --net=/run/netns/{} dwell ... instead of ip netns exec\n", pair.left.name());
     assert!(doctor.stdout.contains(&remedy), "{doctor}");
-    assert!(doctor.stdout.contains("works: lb decap, lb check\n"), "{doctor}");
+    // Others may let the kernel time programs meanwhile, by which `lb decap` is degraded.
+    assert!(!doctor.stdout.contains("lb decap                    impossible"), "{doctor}");
+    assert!(doctor.stdout.lines().any(|line| line.starts_with("works: ") && line.ends_with("lb check")), "{doctor}");
 
     let folder = tempfile::tempdir().unwrap();
     let configuration = folder.path().join("lb.toml");
