@@ -37,7 +37,7 @@ const MAX_NAMESPACES: usize = 64;
 type Task = (Duration, f64);
 
 /// Polls of the connections that are followed.
-const POLLS: Task = (Duration::from_millis(1), 0.01);
+const POLLS: Task = (Duration::from_millis(1), 0.009);
 /// Searches for new connections: seldom, and often while there are new ones. The kernel goes through its whole table.
 const DISCOVERY: Task = (Duration::from_millis(50), 0.004);
 const OFTEN: Duration = Duration::from_millis(10);
@@ -46,7 +46,7 @@ const OFTEN_FOR_NS: u64 = 1_000_000_000;
 /// Looks at processes.
 const LOOKS: Task = (Duration::from_millis(50), 0.0015);
 /// Looks at sockets of UDP.
-const DATAGRAMS: Task = (Duration::from_millis(20), 0.001);
+const DATAGRAMS: Task = (Duration::from_millis(20), 0.0025);
 /// Searches for the processes that have the connections.
 const SEARCHES: Task = (Duration::from_millis(500), 0.0025);
 
