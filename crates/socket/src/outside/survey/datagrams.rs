@@ -60,7 +60,7 @@ impl Datagrams {
             return;
         }
         let is_of_processes = target.selected.is_of_processes();
-        if is_of_processes && seen.iter().any(|report| !self.drops.contains_key(&(namespace, report.key.cookie()))) {
+        if is_of_processes && seen.iter().any(|report| !target.owners.contains_key(&report.inode)) {
             target.find_owners();
         }
         let mut queued = 0;
