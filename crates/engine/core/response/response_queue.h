@@ -152,6 +152,13 @@ static __always_inline int dwell_is_edge(struct dwell_auto_state *state, __u32 d
 	return 0;
 }
 
+/* Returns whether progress of `bytes` is that of a FIN, which takes a number of its own, and not of an answer of one byte.
+ */
+static __always_inline int dwell_is_fin(const struct dwell_turn_state *turn, __u32 bytes)
+{
+	return bytes == 1 && turn->usual_bytes != 1;
+}
+
 /* Handles the ACK number of a packet with or without data. */
 static __always_inline void dwell_ack_number(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
@@ -173,6 +180,8 @@ static __always_inline void dwell_ack_number(struct dwell_auto_state *state, con
 	}
 	dwell_age_run(state, config, arrival->time_ns);
 	state->ack = arrival->ack;
+	if (dwell_is_fin(&state->turn, delta))
+		return;
 	edge = dwell_is_edge(state, delta);
 	dwell_progress(state, arrival->time_ns, edge);
 	if (edge && state->merged >= DWELL_MERGED && !arrival->payload_bytes)

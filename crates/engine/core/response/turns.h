@@ -169,7 +169,7 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
 		return;
 	}
-	if (bytes == 1 && turn->end) /* a FIN */
+	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
 	if (late == DWELL_LATE_UNKNOWN) {
