@@ -24,12 +24,14 @@ pub(super) struct Datagrams {
     drops: HashMap<(u64, u64), (u32, u32)>,
     /// Those of other targets, by inode.
     others: HashSet<u32>,
-    /// Sockets that ask name servers, by network namespace and cookie: when they were first and last seen. Programs open
-    /// one for each question, or a few.
-    asking: HashMap<(u64, u64), (u64, u64)>,
+    /// Sockets that ask name servers, by network namespace and cookie: when they were opened and last seen. Programs open
+    /// one for each question, or a few. One that was there at the first look may be kept open for later questions: when it
+    /// was opened is not known, and it counts for none.
+    asking: HashMap<(u64, u64), (Option<u64>, u64)>,
     /// How long each question took.
     names_ns: Vec<u64>,
-    last_look_ns: u64,
+    /// When each network namespace was last looked into.
+    last_looks_ns: HashMap<u64, u64>,
     looks: u64,
     /// Looks at which a queue held bytes, and the most that one held.
     waiting: u64,
@@ -54,7 +56,7 @@ impl Datagrams {
             return;
         }
         let now_ns = monotonic_ns();
-        let before_ns = std::mem::replace(&mut self.last_look_ns, now_ns);
+        let before_ns = self.last_looks_ns.insert(namespace, now_ns);
         self.end_questions(namespace, &seen, now_ns);
         if seen.is_empty() {
             return;
@@ -73,9 +75,8 @@ impl Datagrams {
                 continue;
             }
             if report.key.ends().dst.port == NAMES {
-                // One that was there from the beginning may be kept open for later questions.
-                if before_ns > 0 && self.asking.len() < MAX_SOCKETS {
-                    let began_ns = before_ns.midpoint(now_ns);
+                if self.asking.len() < MAX_SOCKETS {
+                    let began_ns = before_ns.map(|before_ns| before_ns.midpoint(now_ns));
                     self.asking.entry((namespace, report.key.cookie())).or_insert((began_ns, now_ns)).1 = now_ns;
                 }
                 continue;
@@ -103,10 +104,16 @@ impl Datagrams {
     fn end_questions(&mut self, namespace: u64, seen: &[SocketReport], now_ns: u64) {
         let is_over = |of: &(u64, u64)| of.0 == namespace && !seen.iter().any(|report| report.key.cookie() == of.1);
         for (_, (first_ns, last_ns)) in self.asking.extract_if(|of, _| is_over(of)) {
-            if self.names_ns.len() < MAX_NAMES {
-                self.names_ns.push((last_ns + now_ns) / 2 - first_ns);
+            if let Some(first_ns) = first_ns.filter(|_| self.names_ns.len() < MAX_NAMES) {
+                self.names_ns.push(last_ns.midpoint(now_ns) - first_ns);
             }
         }
+    }
+
+    /// Forgets a network namespace that is no longer looked into.
+    pub(super) fn leave(&mut self, namespace: u64) {
+        self.last_looks_ns.remove(&namespace);
+        self.asking.retain(|of, _| of.0 != namespace);
     }
 
     /// Returns how long questions to name servers took.
@@ -159,5 +166,18 @@ mod tests {
         let names: Vec<u64> = datagrams.names().collect();
         assert!(names.len() == 1 && names[0] >= 50_000_000, "{names:?}");
         assert!(names[0] < 10_000_000_000, "{names:?}");
+    }
+
+    #[test]
+    fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
+        let survey = Survey::start(Selected::Process(process::id())).unwrap();
+        let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
+        let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        [0, 1, 0, 1].into_iter().for_each(&mut look);
+        drop(socket);
+        [0, 1].into_iter().for_each(&mut look);
+        assert_eq!(datagrams.names().count(), 0);
     }
 }

@@ -366,7 +366,8 @@ impl Survey {
             }
         }
         // A netlink socket keeps its namespace alive. It goes with the last process there.
-        for (_, mut gone) in self.namespaces.extract_if(|number, _| !present.contains(number)) {
+        for (number, mut gone) in self.namespaces.extract_if(|number, _| !present.contains(number)) {
+            self.datagrams.leave(number);
             self.tally.omitted += gone.end_all(&self.target, &mut self.tally);
         }
         Ok(())
