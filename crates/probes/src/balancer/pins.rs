@@ -5,7 +5,7 @@ use std::{
     borrow::Cow,
     fs::{self, File},
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
 };
 
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     Chain, Error, Interface, XdpMode, attach,
     error::io_error,
-    host::{bpf_filesystem_remedy, native_xdp, xdp_mode},
+    host::{bpf_filesystem_remedy, native_xdp, program_by_id, xdp_mode},
     load,
     vantage::failed,
 };
@@ -293,9 +293,7 @@ impl Folder {
     fn update(&self, plane: &Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
         let Some(chain) = &options.chain else {
             if !is_in_mode(options.mode, interface) {
-                self.detach()?;
-                unpin(&self.pin(LINK_PIN))?;
-                return self.attach(plane, options, interface);
+                return self.change_mode(plane, options.mode, interface);
             }
             let program = opened(plane.object.progs(), PROGRAM);
             return Link::open(self.pin(LINK_PIN))
@@ -313,6 +311,22 @@ impl Folder {
             std::mem::forget(chain.enter(&program)?);
         }
         self.rename(CHAINED_PIN)
+    }
+
+    /// Replaces the running program with that of this process, in another mode. A device has one mode at a time, so that
+    /// nothing balances in between. If the device refuses, the former program runs on in its mode.
+    fn change_mode(&self, plane: &Plane, mode: XdpMode, interface: &Interface) -> Result<(), Error> {
+        let former_mode = xdp_mode(interface.index).unwrap_or_default();
+        let former = Link::open(self.pin(LINK_PIN))
+            .and_then(|link| link.info())
+            .map_err(|error| io_error(&error))
+            .and_then(|link| program_by_id(link.prog_id))
+            .map_err(|io| pin_error("inspect", &self.pin(LINK_PIN), io))?;
+        self.detach()?;
+        unpin(&self.pin(LINK_PIN))?;
+        let program = load::program(&plane.object, PROGRAM);
+        self.attach(program.as_fd(), mode, interface)
+            .or_else(|why| self.attach(former.as_fd(), former_mode, interface).and(Err(why)))
     }
 
     /// Cleans up after a process that ended during an update: of the two pins, the one of the running program is kept.
@@ -371,17 +385,16 @@ impl Folder {
             };
         }
         self.pin_maps(plane)?;
-        let pinned = self.attach(plane, options, interface);
+        let pinned = self.attach(load::program(&plane.object, PROGRAM).as_fd(), options.mode, interface);
         if pinned.is_err() {
             self.remove()?;
         }
         pinned
     }
 
-    /// Attaches the program, and pins its link.
-    fn attach(&self, plane: &Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
-        let program = load::program(&plane.object, PROGRAM);
-        let link = attach::xdp(program.as_fd(), interface.index, options.mode).map_err(|io| busy(interface, io))?;
+    /// Attaches a program, and pins its link.
+    fn attach(&self, program: BorrowedFd<'_>, mode: XdpMode, interface: &Interface) -> Result<(), Error> {
+        let link = attach::xdp(program, interface.index, mode).map_err(|io| busy(interface, io))?;
         attach::pin_link(&link, &self.pin(LINK_PIN)).map_err(|io| pin_error("pin", &self.pin(LINK_PIN), io))
     }
 

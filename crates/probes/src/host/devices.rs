@@ -132,17 +132,21 @@ fn tcx(index: u32, attach_type: libbpf_sys::bpf_attach_type) -> Option<Vec<Attac
 }
 
 fn program_name(id: u32) -> Option<String> {
-    // SAFETY: the call takes a number and returns a descriptor or an error.
-    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let info = program_info(&fd).ok()?;
+    let info = program_info(&program_by_id(id).ok()?).ok()?;
     let name = info.name.map(|byte| byte as u8);
     let name = CStr::from_bytes_until_nul(&name).ok()?;
     Some(name.to_string_lossy().into_owned())
+}
+
+/// Opens a loaded program, which then stays loaded as long as the descriptor is open.
+pub(crate) fn program_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and returns a descriptor or an error.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Reads the kernel's information on a loaded program.

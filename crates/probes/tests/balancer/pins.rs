@@ -13,7 +13,7 @@ use std::{
 
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
-    Chain, Error, Interface,
+    Chain, Error, Interface, XdpMode,
     balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, ServerId, StartKind, Vip, VipKey, ZeroVip},
 };
 use dwell_testbed::skip::skip;
@@ -332,6 +332,49 @@ fn stays_behind(star: &Star, path: &Path) {
     leave(&mut plane, 2);
     plane.drain(|_| records += 1).unwrap();
     assert!(records > 0);
+}
+
+/// The driver of a veth runs no program as long as the MTU of its other end is this large.
+const REFUSED_MTU: u32 = 9000;
+
+#[test]
+fn root_a_mode_that_the_driver_refuses_leaves_the_data_plane_running() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("mode") else {
+        return;
+    };
+    let star = Star::new(2);
+    star.set_mtu_at_the_switch(REFUSED_MTU);
+    star.serve();
+    let path = folder.0.join("plane");
+    star.balancer.enter(|| keeps_its_mode(&star, &path)).unwrap();
+}
+
+fn keeps_its_mode(star: &Star, path: &Path) {
+    let interface = Interface::find("eth0").unwrap();
+    let generic = PlaneOptions { mode: XdpMode::Generic, ..options() };
+    let (mut plane, _) = Plane::run_at(&generic, &interface, path).unwrap();
+    tell(&mut plane, star, Forward::L2);
+    plane.set_table(1, &[1; 251]).unwrap();
+    let mut stream = star.connect().unwrap();
+    assert_eq!(ask(&mut stream).unwrap(), 0);
+    // From now on, only the connection table knows where it goes.
+    plane.set_table(1, &[2; 251]).unwrap();
+    let before = contents(&plane);
+    drop(plane);
+    let native = PlaneOptions { mode: XdpMode::Native, ..options() };
+    for wanted in [PlaneOptions { max_connections: 4096, ..native.clone() }, native] {
+        let refused = Plane::run_at(&wanted, &interface, path).err();
+        assert!(matches!(refused, Some(Error::Attach { .. })), "{refused:?}");
+        assert_eq!(Plane::mode_at(&interface), Some(XdpMode::Generic));
+        assert_eq!(ask(&mut stream).unwrap(), 0);
+    }
+    let (plane, taken) = Plane::run_at(&generic, &interface, path).unwrap();
+    assert_eq!(taken, StartKind::TakenOver);
+    assert_eq!(contents(&plane), before);
+    assert_eq!(ask(&mut stream).unwrap(), 0);
 }
 
 #[test]

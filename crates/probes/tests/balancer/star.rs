@@ -112,6 +112,11 @@ impl Star {
         run(&self._switch, "ethtool", "-K port2 gro on");
     }
 
+    /// Sets the MTU of the other end of the balancer's device, in octets.
+    pub fn set_mtu_at_the_switch(&self, mtu: u32) {
+        ip(&self._switch, &format!("link set port2 mtu {mtu}"));
+    }
+
     /// Lets the client and the servers leave checksums to their devices, as they do by default.
     pub fn offload_checksums(&self) {
         for space in self.servers.iter().chain([&self.client]) {

@@ -13,6 +13,10 @@ use dwell_engine::{
 use dwell_probes::balancer::{
     CidEvent, Decision, Forward, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip,
 };
+use nix::{
+    sched::{CpuSet, sched_getcpu, sched_setaffinity},
+    unistd::Pid,
+};
 
 use crate::{
     options,
@@ -34,6 +38,12 @@ fn now_s() -> u64 {
     now.unwrap().as_secs()
 }
 
+fn stay_on_this_cpu() {
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu().unwrap()).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &here).unwrap();
+}
+
 pub fn key(client: &Client) -> VipKey {
     VipKey { address: client.dst, protocol: Protocol::Udp, port: Some(443) }
 }
@@ -52,7 +62,9 @@ pub fn zero_vip() -> ZeroVip {
 }
 
 impl Both {
+    /// Keeps the test's thread on its CPU: each CPU has its own cache of connection IDs, and its own budgets.
     fn quic(zero: &ZeroVip) -> Option<Both> {
+        stay_on_this_cpu();
         let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: 16, ..options() };
         let mut both = Both::new(options)?;
         for number in [OWN, OTHER, THIRD] {
