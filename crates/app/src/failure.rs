@@ -1,5 +1,7 @@
 //! Why a verb failed, and which exit status follows from it.
 
+use std::error::Error;
+
 /// Declares the type `Failure` of a binary, with a conversion from each listed type of error. After the arrow stands
 /// the exit status that follows from the error; one that ends the run with [`Exit::Done`](crate::Exit::Done) has no
 /// message.
@@ -48,10 +50,19 @@ macro_rules! failure {
         impl From<Failure> for std::process::ExitCode {
             fn from(failure: Failure) -> std::process::ExitCode {
                 if let Some(error) = &failure.error {
-                    $crate::tell::alarm(format_args!("{error:#}"));
+                    $crate::tell::alarm(format_args!("{}", $crate::failure::in_words(error.chain())));
                 }
                 failure.exit.into()
             }
         }
     };
+}
+
+/// Returns an error and its causes in one line, without causes that the words before them tell already.
+pub fn in_words<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> String {
+    chain.fold(String::new(), |said, cause| match cause.to_string() {
+        cause if said.is_empty() => cause,
+        cause if said.contains(&cause) => said,
+        cause => format!("{said}: {cause}"),
+    })
 }

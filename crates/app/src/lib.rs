@@ -4,7 +4,7 @@
 pub mod args;
 pub mod completions;
 mod exit;
-mod failure;
+pub mod failure;
 pub mod man;
 pub mod progress;
 mod service;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_fleet::{self as fleet, CollectorAddress, Identity, Key, Token, wire::AgentName};
+use dwell_fleet::{self as fleet, CollectorAddress, Identity, Key, KeyFile, Token, wire::AgentName};
 use dwell_socket::privilege;
 
 use crate::{
@@ -64,12 +64,13 @@ impl IdentityArgs {
             return Ok(());
         };
         let token: Token = secret::read(token, "the token", MAX_TOKEN_BYTES)?.parse()?;
+        let file = KeyFile::prepare(key_file)?;
         // What a stranger may answer is read without any privilege.
         let ask = || privilege::keep(&[]).map(|()| fleet::ask_for_key(collector, &token));
         let asked = thread::scope(|scope| scope.spawn(ask).join());
         let asked = asked.unwrap_or_else(|panic| resume_unwind(panic));
         let key = asked.map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
-        key.map_err(|error| Failure::new(Exit::Host, error))?.save(key_file)?;
+        file.keep(&key.map_err(|error| Failure::new(Exit::Host, error))?)?;
         tell(format_args!("the collector has made the key of {}: it is in {}", token.agent(), key_file.display()));
         Ok(())
     }

@@ -272,12 +272,10 @@ impl Handler for Front {
         answer.unwrap_or_else(|reason| Err(self.gate.busy(Deferral::Queue, RETRY, reason)))
     }
 
-    fn enrolled(&self, name: &AgentName, address: SocketAddr, is_sent: bool) {
-        match is_sent {
-            true => tell(format_args!("{name} has its key, at {address}")),
-            false => tell(format_args!(
-                "{name} has used its token at {address} and left before it had its key: make a new token"
-            )),
+    fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>) {
+        match outcome {
+            Ok(name) => tell(format_args!("{name} has its key, at {address}")),
+            Err(reason) => tell(format_args!("an agent at {address} asked for its key and has none: {reason}")),
         }
     }
 

@@ -21,7 +21,7 @@ pub mod wire;
 
 pub use agent::Batcher;
 pub use error::Error;
-pub use identity::{Identity, Key, NewKey, Token};
+pub use identity::{Identity, Key, KeyFile, NewKey, Token};
 pub use link::Secret;
 pub use outbox::{Backlog, BufferError, Outbox};
 pub use server::{Agent, Busy, Handler, Limits, Refusals, Server, peer_host};

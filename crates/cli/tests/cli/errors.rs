@@ -68,6 +68,12 @@ fn an_option_of_live_runs_with_a_capture() {
 }
 
 #[test]
+fn a_cause_is_told_once() {
+    let said = refused(&["agent", "--collector", "127.0.0.1:1", "--key-file", "/no/such/key"]);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+}
+
+#[test]
 fn an_unknown_verb() {
     insta::assert_snapshot!(refused(&["rttt"]), @"
     error: unrecognized subcommand 'rttt'

@@ -76,8 +76,10 @@ impl AgentKeys {
     ///
     /// # Errors
     ///
-    /// [`Error::File`] or [`Error::Agents`], if the list cannot be read or is malformed.
+    /// [`Error::File`], [`Error::Agents`] or [`Error::Tokens`], if the list or the tokens beside it cannot be read or are
+    /// malformed.
     pub(super) fn open(secret: &[u8], list: &Path) -> Result<AgentKeys, Error> {
+        tokens::read(list)?;
         let keys = AgentKeys { secret: secret.to_vec(), list: list.into(), known: Mutex::default() };
         keys.refresh(&mut keys.known())?;
         Ok(keys)
@@ -96,16 +98,18 @@ impl AgentKeys {
         tokens::is_unused(&self.list, public)
     }
 
-    /// Takes the agent of a token into the list, and returns its key as the content of a file. The token is used up, even if
-    /// this fails later.
+    /// Takes the agent of a token into the list, and returns its key as the content of a file. If this fails,
+    /// the token is still good.
     ///
     /// # Errors
     ///
     /// [`Error::Token`], if the key is not that of a token that may be used; [`Error::File`], if a file cannot be written.
     pub(super) fn enroll(&self, presented: &[u8]) -> Result<(AgentName, String), Error> {
         let _lock = lock(&self.list)?;
-        let name = tokens::take(&self.list, presented)?.ok_or(Error::Token)?;
+        let name = tokens::agent_of(&self.list, presented)?.ok_or(Error::Token)?;
+        // First, so that no token is used up where the list cannot be written.
         let number = add(&name, &self.list)?;
+        tokens::take(&self.list, presented)?;
         let text = AgentKey::derive(&self.secret, &name, number).text();
         Ok((name, text))
     }
@@ -151,19 +155,16 @@ pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<Pat
     Ok(path)
 }
 
-/// Adds an agent to a list, or makes its key another one. Returns the number of its key.
+/// Adds an agent to a list, or makes its key another one. Returns the number of its key, which is random: an agent that was
+/// taken off the list and comes back must not get the key that it had.
 fn add(name: &AgentName, list: &Path) -> Result<u32, Error> {
     let mut agents = if list.exists() { read(list)? } else { Vec::new() };
-    let number = match agents.iter_mut().find(|(known, _)| known == name) {
-        Some((_, number)) => {
-            *number = number.saturating_add(1);
-            *number
-        }
-        None => {
-            agents.push((name.clone(), 1));
-            1
-        }
-    };
+    agents.retain(|(known, _)| known != name);
+    if agents.len() >= MAX_AGENTS {
+        return Err(Error::Agents { path: list.into(), line: MAX_AGENTS + 1 });
+    }
+    let number = rand::random_range(2..=u32::MAX);
+    agents.push((name.clone(), number));
     let lines = agents.iter().map(|(name, number)| match number {
         1 => format!("{name}\n"),
         number => format!("{name} {number}\n"),

@@ -1,16 +1,20 @@
 //! Files of keys and of those who have them.
 
 use std::{
-    ffi::OsString,
     fmt::Write as _,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::Error;
 
+/// How long a file may be locked by another process.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 /// Longest list, in bytes.
 const MAX_LIST_BYTES: u64 = 8 << 20;
 
@@ -27,35 +31,70 @@ pub(super) fn folder(list: &Path) -> &Path {
     list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Keeps other processes and threads from changing a list and what is beside it, until the lock is dropped.
+/// Keeps other processes and threads from changing a list and what is beside it, until the lock is dropped. The file of the
+/// lock is beside the list, and is no stranger's to open.
 pub(super) fn lock(list: &Path) -> Result<File, Error> {
-    let folder = folder(list);
-    let lock = File::open(folder).and_then(|file| file.lock().map(|()| file));
-    lock.map_err(|source| failed("lock", folder, source))
+    let path = beside(list, ".lock");
+    let begun = Instant::now();
+    let file = match open_as_neighbour(&path, 0o600) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => OpenOptions::new().write(true).open(&path),
+        opened => opened,
+    };
+    let lock = file.and_then(|file| {
+        while let Err(error) = file.try_lock() {
+            match error {
+                TryLockError::WouldBlock if begun.elapsed() < LOCK_TIMEOUT => thread::sleep(LOCK_RETRY),
+                error => return Err(error.into()),
+            }
+        }
+        Ok(file)
+    });
+    lock.map_err(|source| failed("lock", &path, source))
+}
+
+/// Returns the path of a file beside a list, whose name has an ending more.
+pub(super) fn beside(list: &Path, ending: &str) -> PathBuf {
+    let mut path = list.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
 }
 
 /// Creates a file, which must not exist.
 pub(super) fn create(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
-    write_new(path, text, mode).map_err(|source| failed("create", path, source))
+    let written = open_new(path, mode).and_then(|file| fill(&file, text));
+    written.map_err(|source| failed("create", path, source))
 }
 
 /// Replaces a file through another one, so that there is never half of it.
 pub(super) fn replace(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
-    let mut new = OsString::from(path);
-    new.push(".new");
-    let new = Path::new(&new);
-    let _ = fs::remove_file(new);
-    let written = write_new(new, text, mode).and_then(|()| fs::rename(new, path));
+    let new = beside(path, ".new");
+    let _ = fs::remove_file(&new);
+    let written =
+        open_as_neighbour(&new, mode).and_then(|file| fill(&file, text)).and_then(|()| fs::rename(&new, path));
     written.map_err(|source| failed("write", path, source))
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+pub(super) fn open_new(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+/// Creates a file that, where root does this, belongs to the owner of its folder: a collector without privileges keeps its
+/// list and tokens in a folder of its own, and root adds to them.
+fn open_as_neighbour(path: &Path, mode: u32) -> io::Result<File> {
+    let file = open_new(path, mode)?;
+    let (own, folder) = (file.metadata()?, fs::metadata(folder(path))?);
+    if own.uid() == 0 && folder.uid() != 0 {
+        fchown(&file, Some(folder.uid()), Some(folder.gid()))?;
+    }
+    Ok(file)
+}
+
+pub(super) fn fill(mut file: &File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
-fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
+pub(super) fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
     Error::File { operation, path: path.into(), source }
 }
 

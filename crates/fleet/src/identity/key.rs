@@ -1,7 +1,7 @@
 //! Key files.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -109,15 +109,6 @@ impl NewKey {
     pub(crate) fn parse(text: String) -> Option<NewKey> {
         AgentKey::parse(&text).map(|_| NewKey(text))
     }
-
-    /// Writes it to a file that only its owner can read, and that must not exist.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::File`], if it exists, or cannot be written: a new token is needed then.
-    pub fn save(&self, path: &Path) -> Result<(), Error> {
-        files::create(path, &self.0, 0o600)
-    }
 }
 
 impl std::fmt::Debug for NewKey {
@@ -184,5 +175,44 @@ mod tests {
         assert_eq!(secret(&Key::read(&path).unwrap()), secret(&key));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+/// The file of a key that is about to be asked for. That it can be written is known before a token is used up.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    /// Becomes the file once the key is in it, so that there is never half of one.
+    new: PathBuf,
+    file: File,
+}
+
+impl KeyFile {
+    /// Prepares a file that only its owner can read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], if its folder does not exist or cannot be written to.
+    pub fn prepare(path: &Path) -> Result<KeyFile, Error> {
+        let new = files::beside(path, ".new");
+        let _ = fs::remove_file(&new);
+        let file = files::open_new(&new, 0o600).map_err(|source| files::failed("create", path, source))?;
+        Ok(KeyFile { path: path.into(), new, file })
+    }
+
+    /// Writes the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`]: a new token is needed then.
+    pub fn keep(self, key: &NewKey) -> Result<(), Error> {
+        let kept = files::fill(&self.file, &key.0).and_then(|()| fs::rename(&self.new, &self.path));
+        kept.map_err(|source| files::failed("write", &self.path, source))
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.new);
     }
 }

@@ -19,7 +19,7 @@ use rustls::{
 use self::{agents::AgentKeys, raw_keys::Accepted};
 use crate::{Error, wire::AgentName};
 
-pub use key::{Key, NewKey};
+pub use key::{Key, KeyFile, NewKey};
 pub use tokens::Token;
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     agents::{self, AgentKey, MAX_AGENTS},
-    files::{from_hex, hex, lock, read_text, replace},
+    files::{beside, from_hex, hex, lock, read_text, replace},
     raw_keys::public,
 };
 use crate::{Error, wire::AgentName};
@@ -58,7 +58,7 @@ impl fmt::Debug for Token {
 }
 
 /// A token that has not been used.
-struct Unused {
+pub(super) struct Unused {
     name: AgentName,
     expires: u64,
     public: Vec<u8>,
@@ -86,22 +86,23 @@ pub(super) fn issue(secret: &[u8], name: &AgentName, list: &Path, lifetime: Dura
 
 /// Returns whether a key is that of a token that may still be used.
 pub(super) fn is_unused(list: &Path, public: &[u8]) -> bool {
-    read(list).is_ok_and(|unused| unused.iter().any(|token| token.public == public))
+    agent_of(list, public).is_ok_and(|agent| agent.is_some())
 }
 
-/// Uses a token up, while the list is locked. Returns the name of its agent, if it could still be used.
-pub(super) fn take(list: &Path, public: &[u8]) -> Result<Option<AgentName>, Error> {
+/// Returns the agent of a token, if that may still be used.
+pub(super) fn agent_of(list: &Path, public: &[u8]) -> Result<Option<AgentName>, Error> {
+    Ok(read(list)?.into_iter().find(|token| token.public == public).map(|token| token.name))
+}
+
+/// Uses a token up, while the list is locked.
+pub(super) fn take(list: &Path, public: &[u8]) -> Result<(), Error> {
     let mut unused = read(list)?;
-    let Some(at) = unused.iter().position(|token| token.public == public) else {
-        return Ok(None);
-    };
-    let taken = unused.swap_remove(at);
-    write(list, &unused)?;
-    Ok(Some(taken.name))
+    unused.retain(|token| token.public != public);
+    write(list, &unused)
 }
 
 /// Reads the tokens that have not expired.
-fn read(list: &Path) -> Result<Vec<Unused>, Error> {
+pub(super) fn read(list: &Path) -> Result<Vec<Unused>, Error> {
     let path = path(list);
     if !path.exists() {
         return Ok(Vec::new());
@@ -131,9 +132,7 @@ fn write(list: &Path, unused: &[Unused]) -> Result<(), Error> {
 
 /// The file of the tokens for a list of agents.
 fn path(list: &Path) -> PathBuf {
-    let mut name = list.as_os_str().to_owned();
-    name.push(".tokens");
-    name.into()
+    beside(list, ".tokens")
 }
 
 /// The time in seconds since 1970.

@@ -41,6 +41,7 @@ const MAX_REJECTED: u32 = 16;
 
 /// Time after which an agent sends a batch again for which there was no memory.
 const MEMORY_RETRY: Duration = Duration::from_secs(2);
+const NO_CONNECTION_LEFT: &str = "the collector has no connection left for another agent";
 
 /// What a server can hold at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +120,8 @@ pub trait Handler: Send + Sync + 'static {
     /// [`Busy`] if the batch was not stored; the agent keeps it, and its connection.
     fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy>;
 
-    /// Runs when an agent has used its token, and been sent its key, or could not be sent it any more.
-    fn enrolled(&self, name: &AgentName, address: SocketAddr, is_sent: bool);
+    /// Runs when an agent has been sent its key for a token, or has not: the text says why.
+    fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>);
 
     /// Runs when a welcomed agent has disconnected.
     fn disconnected(&self, agent: &Agent, reason: &str);
@@ -244,7 +245,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     });
     let (mut link, hello) = match greeted {
         Ok((link, Some(hello))) => (link, hello),
-        Ok((link, None)) => return enroll(link, address, shared, handler),
+        Ok((link, None)) => return enroll(link, address, shared, permit, handler),
         Err(error) => return shared.admission.count_failure(&permit, &error),
     };
     if let Err(reason) = shared.identity.check_name(link.presented.as_ref(), &hello.name) {
@@ -252,7 +253,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         return refuse(&mut link, reason);
     }
     let Some(_session) = shared.admission.begin_session() else {
-        return refuse(&mut link, "the collector has no connection left for another agent".into());
+        return refuse(&mut link, NO_CONNECTION_LEFT.into());
     };
     drop(permit);
     let agent = Agent {
@@ -301,17 +302,26 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
 }
 
 /// Gives an agent its key, if it has authenticated by a token.
-fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, handler: &impl Handler) {
-    let (name, key) = match shared.identity.enroll(link.presented.as_ref()) {
-        Ok(enrolled) => enrolled,
+fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, permit: Permit, handler: &impl Handler) {
+    let Some(_session) = shared.admission.begin_session() else {
+        return refuse(&mut link, NO_CONNECTION_LEFT.into());
+    };
+    drop(permit);
+    let outcome = match shared.identity.enroll(link.presented.as_ref()) {
+        Ok((name, key)) => {
+            link.set_idle_timeout(IDLE_TIMEOUT);
+            let sent = link.send(&CollectorMessage::Enrolled { key });
+            let left =
+                |error| format!("{name} has used its token and left before it had the key ({error}): make a new token");
+            sent.map_err(left).map(|()| name.clone())
+        }
         Err(reason) => {
             shared.admission.count_turned_away();
-            return refuse(&mut link, reason);
+            refuse(&mut link, reason.clone());
+            Err(reason)
         }
     };
-    link.set_idle_timeout(IDLE_TIMEOUT);
-    let sent = link.send(&CollectorMessage::Enrolled { key });
-    handler.enrolled(&name, address, sent.is_ok());
+    handler.enrolled(address, outcome);
 }
 
 fn no_memory() -> Busy {

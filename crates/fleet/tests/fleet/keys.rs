@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
-use dwell_fleet::{CollectorAddress, Error, Identity, Key, Server, Token, ask_for_key, wire::AgentName};
+use dwell_fleet::{CollectorAddress, Error, Identity, Key, KeyFile, Server, Token, ask_for_key, wire::AgentName};
 
 use crate::support::{Memory, agent, collector, eventually};
 
@@ -94,7 +94,7 @@ fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_o
     let connected = agent("web", 1, &address, &Identity::from_key(&old));
     connected.wait_until_connected();
     let new = office.enroll("web");
-    assert_eq!(fs::read_to_string(office.list()).unwrap(), "web 2\n");
+    assert_eq!(fs::read_to_string(office.list()).unwrap().lines().count(), 1);
     // At the latest with the next check.
     connected.wait_for_failure("its key is not accepted any more");
     drop(connected);
@@ -110,7 +110,8 @@ fn name(text: &str) -> AgentName {
 }
 
 fn enroll(collector: &CollectorAddress, token: &Token, file: &Path) -> Result<(), Error> {
-    ask_for_key(collector, token)?.save(file)
+    let file = KeyFile::prepare(file)?;
+    file.keep(&ask_for_key(collector, token)?)
 }
 
 fn address(server: &Server) -> CollectorAddress {
@@ -132,7 +133,7 @@ fn a_token_gives_an_agent_its_key_once() {
     assert_eq!(key.agent(), Some(&name("web")));
     let web = agent("web", 1, &server.address().to_string(), &Identity::from_key(&key));
     web.wait_until_connected();
-    assert_eq!(*memory.enrolled.lock().unwrap(), [(name("web"), true)]);
+    eventually("the collector knows", || *memory.enrolled.lock().unwrap() == [Ok(name("web"))]);
     // A thief comes too late, and a file is not overwritten.
     let again = enroll(&address(&server), &token, &office.folder.path().join("thief.key")).unwrap_err();
     assert!(again.to_string().contains("the token is not valid"), "{again}");
@@ -176,6 +177,40 @@ fn a_token_is_good_for_nothing_else_and_not_for_ever() {
     refused(&format!("web:{}:{}", of(2), of(3)).parse().unwrap());
 }
 
+/// Whoever has a stolen key is not let in again with the agent that it was stolen from.
+#[test]
+fn an_agent_that_comes_back_to_the_list_has_another_key() {
+    let office = Office::new();
+    let key = |office: &Office| {
+        let path = office.key.enroll(&name("web"), &office.list()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        text
+    };
+    let stolen = key(&office);
+    fs::write(office.list(), "").unwrap();
+    assert_ne!(key(&office), stolen);
+}
+
+#[test]
+fn a_token_is_not_used_up_where_its_agent_cannot_be_added() {
+    let (office, memory) = (Office::new(), Arc::new(Memory::default()));
+    let token = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
+    let server = collector(&office.identity(), &memory);
+    fs::write(office.list(), "no name of an agent\n").unwrap();
+    let file = office.folder.path().join("own.key");
+    let error = enroll(&address(&server), &token, &file).unwrap_err();
+    assert!(error.to_string().contains("is not the name of an agent"), "{error}");
+    eventually("the collector tells it too", || memory.enrolled.lock().unwrap().iter().any(Result::is_err));
+    fs::write(office.list(), "").unwrap();
+    enroll(&address(&server), &token, &file).unwrap();
+    assert_eq!(fs::read_dir(office.folder.path()).unwrap().filter(|file| is_new(file.as_ref().unwrap())).count(), 0);
+}
+
+fn is_new(file: &fs::DirEntry) -> bool {
+    file.path().extension().is_some_and(|extension| extension == "new")
+}
+
 #[test]
 fn tokens_that_are_made_at_once_are_all_there() {
     let office = Office::new();
@@ -196,7 +231,7 @@ fn text_that_is_no_token_and_files_that_hold_none_are_named() {
     let office = Office::new();
     let token = office.key.issue_token(&name("web"), &office.list(), HOUR).unwrap();
     let mode = |file: &str| fs::metadata(office.folder.path().join(file)).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode("agents.tokens"), mode("agents")), (0o600, 0o644));
+    assert_eq!(mode("agents.tokens"), 0o600);
     assert!(!format!("{token:?}").contains("web:"), "no message contains a token");
     fs::write(office.folder.path().join("agents.tokens"), "web\n").unwrap();
     let error = office.key.issue_token(&name("db"), &office.list(), HOUR).unwrap_err();

@@ -39,8 +39,8 @@ pub struct Memory {
     pub contents: Mutex<Vec<Content>>,
     /// Name of each agent that disconnected, and the reason.
     pub disconnected: Mutex<Vec<String>>,
-    /// Agents that were given a key, and whether they received it.
-    pub enrolled: Mutex<Vec<(AgentName, bool)>>,
+    /// Agents that were sent a key for a token, and why others were not.
+    pub enrolled: Mutex<Vec<Result<AgentName, String>>>,
     /// The size of the largest batch.
     pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
@@ -87,8 +87,8 @@ impl Handler for Memory {
         Ok(())
     }
 
-    fn enrolled(&self, name: &AgentName, _: SocketAddr, is_sent: bool) {
-        self.enrolled.lock().unwrap().push((name.clone(), is_sent));
+    fn enrolled(&self, _: SocketAddr, outcome: Result<AgentName, String>) {
+        self.enrolled.lock().unwrap().push(outcome);
     }
 
     fn disconnected(&self, agent: &Agent, reason: &str) {

@@ -84,7 +84,7 @@ pub struct Args {
     new_agent: Option<String>,
 
     /// Print a token by which the agent NAME gets its key from this collector itself, once, note it beside the list of
-    /// --agents, and exit; a former token and key of that name are good no longer
+    /// --agents, and exit; a former token of that name is good no longer, and its key once this one is used
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"], conflicts_with = "new_agent")]
     new_token: Option<String>,
 
