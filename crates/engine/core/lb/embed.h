@@ -134,8 +134,10 @@ static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder
  */
 static __always_inline struct dwell_opening *dwell_opening_at(void *embedder, __u32 number);
 
-/* Steps that BPF verifies apart: dwell_opening_may_open(), dwell_opening_note_opened(). */
+/* Calls dwell_opening_may_open(), which BPF verifies apart. */
 static __always_inline int dwell_zero_may_open(void *embedder, const struct dwell_packet *packet);
+
+/* Calls dwell_opening_note_opened(), which BPF verifies apart. */
 static __always_inline __u32 dwell_zero_note_opened(void *embedder, const struct dwell_packet *packet,
 						    const struct dwell_cid_entry *entry, __u32 server);
 

@@ -20,7 +20,7 @@ use dwell_engine::{
 use nix::ifaddrs::getifaddrs;
 
 use super::{
-    Files,
+    Files, RESERVE,
     owners::{FORGET_NS, Owners, Process},
     tap::Tap,
 };
@@ -109,7 +109,7 @@ impl LiveNames {
             census: Census::open().ok(),
             tap: Tap::open().ok(),
             owners: Owners::default(),
-            pace: Pace::new(PAUSE, BUDGET),
+            pace: Pace::new(PAUSE, BUDGET).with_reserve(RESERVE),
             shared,
         };
         // Without a thread there are no names, and all else is measured.

@@ -8,7 +8,7 @@ mod services;
 mod tap;
 mod unit;
 
-use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc};
+use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
@@ -25,6 +25,8 @@ pub use self::{
 
 /// The part of a file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;
+/// Time that searches and look-ups have in reserve: what runs from the start on gets its names soon.
+const RESERVE: Duration = Duration::from_secs(10);
 /// Names that are kept of each file.
 const MAX_NAMES: usize = 65_536;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Counts, unit};
+use super::{Counts, RESERVE, unit};
 use crate::{
     clock::thread_cpu_ns,
     outside::{owners, pace::Pace},
@@ -63,7 +63,7 @@ impl Default for Owners {
             missing_since_ns: 0,
             wanted: HashSet::new(),
             asked: HashSet::new(),
-            pace: Pace::new(PAUSE, BUDGET),
+            pace: Pace::new(PAUSE, BUDGET).with_reserve(RESERVE),
             counts: Counts::default(),
         }
     }

@@ -6,7 +6,7 @@ use super::nanos;
 
 /// The longest time that a budget can delay a task.
 const LONGEST_NS: f64 = 10e9;
-/// How much time that the budget allowed and nobody used is left for a run that costs more than others.
+/// How much time that the budget allowed and nobody used is left for a run that costs more than others, unless more is kept.
 const CREDIT_NS: f64 = 100e6;
 
 /// Repeats a task at an interval that keeps within a share of a core: all that it cost is paid by waiting.
@@ -16,6 +16,7 @@ pub(crate) struct Pace {
     budget: f64,
     /// The time in which the budget pays what the task has cost, from its last start on; negative where it has cost less.
     debt_ns: f64,
+    credit_ns: f64,
     last_ns: Option<u64>,
     due_ns: u64,
 }
@@ -23,7 +24,13 @@ pub(crate) struct Pace {
 impl Pace {
     /// Creates a task that is done every `wanted`, or less often if the budget demands it.
     pub(crate) fn new(wanted: Duration, budget: f64) -> Pace {
-        Pace { wanted_ns: nanos(wanted), budget, debt_ns: 0.0, last_ns: None, due_ns: 0 }
+        Pace { wanted_ns: nanos(wanted), budget, debt_ns: 0.0, credit_ns: CREDIT_NS, last_ns: None, due_ns: 0 }
+    }
+
+    /// Keeps so much time that the budget allowed in reserve, and has it from the start: what is dear at first need not wait.
+    pub(crate) fn with_reserve(self, reserve: Duration) -> Pace {
+        let credit_ns = reserve.as_nanos() as f64;
+        Pace { debt_ns: -credit_ns, credit_ns, ..self }
     }
 
     /// Changes the wanted interval.
@@ -42,7 +49,7 @@ impl Pace {
     /// Records that the task was done, starting at `now_ns`.
     pub(crate) fn record(&mut self, now_ns: u64, cost_ns: u64) {
         let paid_ns = self.last_ns.replace(now_ns).map_or(0, |last_ns| now_ns.saturating_sub(last_ns)) as f64;
-        let left_ns = (self.debt_ns - paid_ns).max(-CREDIT_NS);
+        let left_ns = (self.debt_ns - paid_ns).max(-self.credit_ns);
         self.debt_ns = (left_ns + cost_ns as f64 / self.budget).min(LONGEST_NS);
         self.due_ns = now_ns.saturating_add(self.interval_ns());
     }
@@ -98,6 +105,18 @@ mod tests {
             (now, runs) = (pace.due_ns(), runs + 1);
         }
         assert!((6_500..=6_800).contains(&runs), "{runs}");
+    }
+
+    #[test]
+    fn a_reserve_pays_what_is_dear_at_first_and_no_more() {
+        let mut pace = Pace::new(Duration::from_millis(100), 0.01).with_reserve(Duration::from_secs(5));
+        let (mut now, mut runs) = (0, 0);
+        while now < 100_000 * MS {
+            pace.record(now, 10 * MS);
+            (now, runs) = (pace.due_ns(), runs + 1);
+            assert!(runs > 5 || now <= 600 * MS, "{runs} runs took {now}");
+        }
+        assert!((105..=106).contains(&runs), "{runs}");
     }
 
     #[test]
