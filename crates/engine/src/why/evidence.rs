@@ -268,7 +268,7 @@ impl Silences {
     }
 }
 
-/// What a process did while dwell looked. Shares are of that time, from 0 to 1.
+/// What a process did from the first look at it on. Shares are of that time, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Process {
     /// The share in which its busiest thread ran.
@@ -277,6 +277,8 @@ pub struct Process {
     pub waiting_thread: f64,
     /// The share in which the thread that waited longest for a disk did, from looks at its state.
     pub disk: f64,
+    /// The mean time between two looks at its threads.
+    pub look_interval_ns: f64,
 }
 
 /// How long bytes spent in layers of this host; means. `None` where none was stamped.

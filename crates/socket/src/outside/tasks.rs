@@ -13,6 +13,7 @@ const MAX_THREADS: usize = 1024;
 /// The threads of a process since the first look.
 pub(super) struct Tasks {
     pid: u32,
+    /// When the first look was.
     start_ns: u64,
     threads: BTreeMap<u32, Thread>,
     looks: u64,
@@ -55,7 +56,7 @@ struct Scheduled {
 
 impl Tasks {
     pub(super) fn new(pid: u32) -> Tasks {
-        Tasks { pid, start_ns: monotonic_ns(), threads: BTreeMap::new(), looks: 0 }
+        Tasks { pid, start_ns: 0, threads: BTreeMap::new(), looks: 0 }
     }
 
     /// Reads the times and states of all threads. Those of a process that has ended stay as they were.
@@ -65,6 +66,9 @@ impl Tasks {
         };
         self.looks += 1;
         let is_first = self.threads.is_empty();
+        if is_first {
+            self.start_ns = monotonic_ns();
+        }
         for thread in folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_THREADS) {
             let path = format!("/proc/{}/task/{thread}", self.pid);
             let state = task_state(&format!("{path}/stat"));
@@ -98,6 +102,7 @@ impl Tasks {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
             disk: self.threads.values().map(|thread| thread.disk(elapsed, self.looks)).fold(0.0, f64::max),
+            look_interval_ns: elapsed / (self.looks - 1) as f64,
         })
     }
 }
@@ -126,6 +131,17 @@ mod tests {
         assert!((thread(10, 30).disk(100.0, 50) - 0.175).abs() < 1e-9);
         assert!((thread(10, 0).disk(100.0, 100) - 0.2).abs() < 1e-9, "it lived for half of the time");
         assert_eq!(thread(3, 0).disk(100.0, 50), 0.0, "three looks are chance");
+    }
+
+    #[test]
+    fn what_was_before_the_first_look_does_not_count() {
+        let mut own = Tasks::new(std::process::id());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let before_ns = monotonic_ns();
+        (0..3).for_each(|_| own.look());
+        let figures = own.figures().unwrap();
+        let elapsed_ns = (monotonic_ns() - before_ns) as f64;
+        assert!(figures.look_interval_ns > 0.0 && figures.look_interval_ns * 2.0 <= elapsed_ns, "{figures:?}");
     }
 
     #[test]

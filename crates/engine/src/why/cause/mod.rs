@@ -296,6 +296,8 @@ fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment
     let waited = evidence.times.share_of(parts);
     let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
     facts.extend(process_facts(evidence));
+    let apart_ns = evidence.process.map_or(0.0, |it| it.look_interval_ns);
+    facts.extend(interval("time between two looks at threads", apart_ns, "/proc/PID/task/*/stat"));
     let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];
     let is_slow = is_slow.iter().any(|cause| cause.assess(evidence).holds);
     Assessment { share: waited, holds: is_slow && is_why, facts }

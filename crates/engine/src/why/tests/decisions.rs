@@ -47,7 +47,7 @@ fn overtaken_packets_are_no_losses() {
 fn a_program_that_waits_for_a_disk_or_a_processor_is_slow_because_of_that() {
     let mut evidence = evidence(&[(Part::Service, 0.9), (Part::Distance, 0.1)]);
     evidence.service = silences(50, 100);
-    evidence.process = Some(Process { busiest_thread: 0.1, waiting_thread: 0.0, disk: 0.1 });
+    evidence.process = Some(Process { busiest_thread: 0.1, disk: 0.1, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
     evidence.process = Some(Process { disk: 0.8, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::Disk));
