@@ -112,7 +112,7 @@ impl RunningDevice {
                 Ok(Some(Delivery::Refused(errno))) => Some(refusal(&self.device, errno)),
                 _ => None,
             };
-            // Test frames are no clients' packets.
+            // The test frame that was taken is no client's packet.
             self.counts = transmits.counts(hop.interface).unwrap_or(self.counts);
         }
     }

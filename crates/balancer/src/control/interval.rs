@@ -216,24 +216,21 @@ impl Balancer {
 
     /// Applies the result of a next-hop lookup.
     pub(super) fn apply_hop(&mut self, update: HopUpdate) {
-        let problem = update.hop.as_ref().err().cloned();
-        let before = self.hops.get(&update.address).map(|hop| hop.as_ref().err());
-        let is_news = match before {
-            None => problem.is_some(),
-            Some(before) => before != problem.as_ref(),
-        };
+        let address = update.address;
+        // That a new backend is reachable is no news.
+        let before = self.hops.get(&address).and_then(|_| self.problem(address));
         match &update.hop {
             Ok(hop) => {
-                self.known_hops.insert(update.address, *hop);
+                self.known_hops.insert(address, *hop);
             }
             Err(_) if update.is_gone => {
-                self.known_hops.remove(&update.address);
+                self.known_hops.remove(&address);
             }
             Err(_) => {}
         }
-        self.hops.insert(update.address, update.hop);
-        if is_news {
-            let address = update.address;
+        self.hops.insert(address, update.hop);
+        let problem = self.problem(address);
+        if problem != before {
             self.emit(&Event::Reach { address, problem });
         }
     }

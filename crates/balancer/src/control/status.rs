@@ -178,7 +178,8 @@ impl Balancer {
         }
     }
 
-    fn problem(&self, address: IpAddr) -> Option<String> {
+    /// Why nothing arrives at an address; none if packets do, as far as that is known.
+    pub(super) fn problem(&self, address: IpAddr) -> Option<String> {
         match self.hops.get(&address) {
             Some(Ok(hop)) => self.devices.problem(hop.interface).map(str::to_owned),
             Some(Err(problem)) => Some(problem.clone()),

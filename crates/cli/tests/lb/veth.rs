@@ -50,6 +50,9 @@ fn root_a_device_that_takes_nothing_is_reported_with_the_remedy_and_serves_nothi
         page.contains("dwell_lb_device_delivers{device=\"eth0\"} 0\n")
             && page.contains("dwell_lb_backend_reachable{vip=\"web\",backend=\"s0\"} 0\n")
     });
+    let metrics = scene.get_metrics();
+    let refused = "dwell_lb_refused_packets_total{device=\"eth0\",by=\"redirect\"} 0\n";
+    assert!(metrics.contains(refused), "test frames are no clients' packets: {metrics}");
     // The remedies help at once.
     scene.poll_at_the_switch("on");
     eventually("the device takes packets", || (0..2).all(|server| problem(server).is_none()));
@@ -81,4 +84,25 @@ fn root_packets_that_a_device_refuses_are_counted() {
         refused().is_some_and(|refused| refused > 0)
     });
     assert!(scene.ok(&["status"]).contains("refused by eth1"));
+}
+
+#[test]
+fn root_a_backend_added_behind_a_device_that_takes_nothing_has_an_event() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::unprepared("added", 2);
+    scene.configure("xdp = \"native\"", "", &[0]);
+    scene.run();
+    eventually("the device is found out", || scene.backend(0)["problem"].is_string());
+    scene.configure("xdp = \"native\"", "", &[0, 1]);
+    scene.ok(&["reload"]);
+    eventually("the backend has a problem", || {
+        let problem = &scene.backend(1)["problem"];
+        problem.as_str().is_some_and(|problem| problem.contains("takes no packets from XDP"))
+    });
+    let run = scene.end();
+    let address = crate::scene::address(4).to_string();
+    let told = events(&run.stdout, "lb.reach");
+    assert!(told.iter().any(|event| event["address"] == *address && event["problem"].is_string()), "{run}");
 }

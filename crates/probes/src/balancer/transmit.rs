@@ -1,7 +1,7 @@
 //! What devices do with the frames of XDP programs: counts of those that they refused, and test frames that show whether
 //! a device takes any.
 
-use std::{fs, io, os::unix::fs::MetadataExt};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::MetadataExt};
 
 use dwell_engine::{abi, balance::NextHop};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramInput};
@@ -24,7 +24,7 @@ const TEST_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// The number of test frames that a device has to refuse: its ring may be full for a moment.
 const TEST_FRAMES: u32 = 3;
 
-/// The frames that XDP programs gave to a device since it is watched.
+/// The frames that XDP programs gave to a device since it is watched. Test frames that it refused are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransmitCounts {
     /// Frames that the driver took, where it reports that.
@@ -33,8 +33,6 @@ pub struct TransmitCounts {
     pub refused_tx: u64,
     /// Frames that were redirected to the device, and that it refused.
     pub refused_redirect: u64,
-    /// The errno of the last refusal, if it was reported.
-    pub errno: Option<i32>,
 }
 
 impl TransmitCounts {
@@ -57,6 +55,8 @@ pub enum Delivery {
 pub struct Transmits {
     object: Object,
     _links: Vec<Link>,
+    /// The test frames that devices have refused, by the index of the device.
+    refused_tests: BTreeMap<u32, u64>,
 }
 
 impl Transmits {
@@ -83,7 +83,7 @@ impl Transmits {
             })
         };
         let links = PROGRAMS.iter().map(attach).collect::<Result<_, Error>>()?;
-        Ok(Transmits { object, _links: links })
+        Ok(Transmits { object, _links: links, refused_tests: BTreeMap::new() })
     }
 
     /// Starts to watch a device, by its index.
@@ -92,6 +92,7 @@ impl Transmits {
     ///
     /// If too many devices are watched.
     pub fn watch(&mut self, device: u32) -> Result<(), Error> {
+        self.refused_tests.remove(&device);
         let map = load::map(&mut self.object, COUNTS);
         let zeros = abi::dwell_transmit::default();
         let cpus = libbpf_rs::num_possible_cpus().map_err(failed("size", COUNTS))?;
@@ -114,17 +115,23 @@ impl Transmits {
     ///
     /// If the map cannot be read.
     pub fn counts(&mut self, device: u32) -> Result<TransmitCounts, Error> {
-        let map = load::map(&mut self.object, COUNTS);
         let mut counts = TransmitCounts::default();
-        let cpus = map.lookup_percpu(&device.to_ne_bytes(), MapFlags::ANY).map_err(failed("read", COUNTS))?;
-        for bytes in cpus.unwrap_or_default() {
-            let Ok((cpu, _)) = abi::dwell_transmit::read_from_prefix(&bytes) else { continue };
+        for cpu in self.by_cpu(device)? {
             counts.taken += cpu.taken;
             counts.refused_tx += cpu.refused_tx;
             counts.refused_redirect += cpu.refused_redirect;
-            counts.errno = counts.errno.or((cpu.error != 0).then_some(-cpu.error));
         }
+        let tests = self.refused_tests.get(&device).copied().unwrap_or(0);
+        counts.refused_redirect = counts.refused_redirect.saturating_sub(tests);
         Ok(counts)
+    }
+
+    /// Returns what each CPU has counted of a device, test frames included; nothing if it is not watched.
+    fn by_cpu(&mut self, device: u32) -> Result<Vec<abi::dwell_transmit>, Error> {
+        let map = load::map(&mut self.object, COUNTS);
+        let cpus = map.lookup_percpu(&device.to_ne_bytes(), MapFlags::ANY).map_err(failed("read", COUNTS))?;
+        let read = |bytes: &Vec<u8>| abi::dwell_transmit::read_from_prefix(bytes).ok().map(|(counts, _)| counts);
+        Ok(cpus.unwrap_or_default().iter().filter_map(read).collect())
     }
 
     /// Redirects frames without content to a next hop, until the driver of its device takes one. The device has to be
@@ -136,24 +143,35 @@ impl Transmits {
     pub fn test(&mut self, hop: &NextHop) -> Result<Option<Delivery>, Error> {
         let device = hop.interface;
         maps::write(&load::map(&mut self.object, "target"), "target", &[0; 4], &device)?;
-        let before = self.counts(device)?;
+        let before = self.by_cpu(device)?;
         let mut frame = [0; 60];
         frame[..6].copy_from_slice(&hop.destination);
         frame[6..12].copy_from_slice(&hop.source);
         frame[12..14].copy_from_slice(&TEST_ETHERTYPE);
         for _ in 0..TEST_FRAMES {
+            let so_far = self.by_cpu(device)?;
             let input = ProgramInput { data_in: Some(&frame), flags: LIVE_FRAMES, repeat: 1, ..Default::default() };
             if load::program(&self.object, SEND_TEST).test_run(input).is_err() {
                 return Ok(None);
             }
-            if self.counts(device)?.taken > before.taken {
+            let now = self.by_cpu(device)?;
+            if now.iter().zip(&so_far).any(|(now, so_far)| now.taken > so_far.taken) {
                 return Ok(Some(Delivery::Taken));
             }
+            if refusal(&so_far, &now).is_some() {
+                *self.refused_tests.entry(device).or_default() += 1;
+            }
         }
-        let after = self.counts(device)?;
-        let is_refused = after.refused_redirect > before.refused_redirect;
-        Ok(is_refused.then_some(Delivery::Refused(after.errno)))
+        Ok(refusal(&before, &self.by_cpu(device)?).map(Delivery::Refused))
     }
+}
+
+/// Returns the errno of a redirected frame that was refused between two readings of each CPU's counts, if it was
+/// reported; none at all if no frame was refused. Errors of CPUs that refused none in between are older.
+fn refusal(before: &[abi::dwell_transmit], after: &[abi::dwell_transmit]) -> Option<Option<i32>> {
+    let mut cpus = before.iter().zip(after);
+    let (_, refusing) = cpus.find(|(before, after)| after.refused_redirect > before.refused_redirect)?;
+    Some((refusing.error != 0).then_some(-refusing.error))
 }
 
 /// Returns the number of this thread's network namespace.

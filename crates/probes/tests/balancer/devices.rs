@@ -6,9 +6,13 @@ use dwell_probes::{
     Interface, XdpMode,
     balancer::{Delivery, Forward, Plane, PlaneOptions, Transmits},
 };
-use nix::errno::Errno;
+use nix::{
+    errno::Errno,
+    sched::{CpuSet, sched_getaffinity},
+    unistd::Pid,
+};
 
-use super::{options, star, star::Star, star::ask, tell};
+use super::{options, star, star::Star, star::ask, stay_on, tell};
 
 /// Runs a balancer whose device is a veth, and tries a connection. Returns whether it worked, what the device refused, and
 /// what a test says of it.
@@ -34,6 +38,12 @@ fn tries(star: &Star, options: &PlaneOptions) -> (bool, u64, Option<Delivery>, u
         .unwrap()
 }
 
+/// Whether a veth refused all frames as its other end does not poll.
+fn is_deaf(tested: Option<Delivery>) -> bool {
+    // Kernels before 6.3 do not know beforehand what a device takes.
+    [Errno::EOPNOTSUPP, Errno::ENXIO].iter().any(|errno| tested == Some(Delivery::Refused(Some(*errno as i32))))
+}
+
 #[test]
 fn root_a_veth_that_takes_nothing_from_xdp_is_found_out() {
     if !star::may_run() {
@@ -41,13 +51,11 @@ fn root_a_veth_that_takes_nothing_from_xdp_is_found_out() {
     }
     let star = Star::new(2);
     star.serve();
-    // Kernels before 6.3 do not know beforehand what a device takes.
-    let refusals = [Errno::EOPNOTSUPP, Errno::ENXIO].map(|errno| Some(Delivery::Refused(Some(errno as i32))));
     for redirects_back in [false, true] {
         let (works, refused, tested, _) = tries(&star, &PlaneOptions { redirects_back, ..options() });
         assert!(!works);
         assert!(refused > 0);
-        assert!(refusals.contains(&tested), "{tested:?}");
+        assert!(is_deaf(tested), "{tested:?}");
     }
 }
 
@@ -58,7 +66,7 @@ fn root_a_veth_whose_other_end_polls_takes_what_is_redirected_back() {
     }
     let star = Star::new(2);
     star.serve();
-    star.poll_at_the_switch();
+    star.poll_at_the_switch("on");
     let redirecting = PlaneOptions { redirects_back: true, ..options() };
     let (works, refused, tested, unfinished) = tries(&star, &redirecting);
     assert!(works);
@@ -81,4 +89,36 @@ fn root_the_network_stack_sends_through_a_veth_as_it_is() {
     let (works, refused, ..) = tries(&star, &PlaneOptions { mode: XdpMode::Generic, ..options() });
     assert!(works);
     assert_eq!(refused, 0);
+}
+
+#[test]
+fn root_the_reason_is_that_of_the_last_test_and_tests_are_not_counted_as_packets() {
+    if !star::may_run() {
+        return;
+    }
+    let star = Star::new(1);
+    star.poll_at_the_switch("on");
+    let (hop, allowed) = (star.hop(0), sched_getaffinity(Pid::from_raw(0)).unwrap());
+    let cpus: Vec<usize> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap()).collect();
+    // Each CPU has counts of its own: a later test on another one must not show what the first one found.
+    let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+    star.balancer
+        .enter(|| {
+            let mut transmits = Transmits::start().unwrap();
+            transmits.watch(hop.interface).unwrap();
+            stay_on(first);
+            star.set_up("down");
+            let down = Some(Delivery::Refused(Some(Errno::ENETDOWN as i32)));
+            assert_eq!(transmits.test(&hop).unwrap(), down);
+            stay_on(last);
+            star.set_up("up");
+            star.poll_at_the_switch("off");
+            let tested = transmits.test(&hop).unwrap();
+            assert!(is_deaf(tested), "{tested:?}");
+            assert_eq!(transmits.counts(hop.interface).unwrap().refused(), 0);
+            star.poll_at_the_switch("on");
+            assert_eq!(transmits.test(&hop).unwrap(), Some(Delivery::Taken));
+            assert_eq!(transmits.counts(hop.interface).unwrap().refused(), 0);
+        })
+        .unwrap();
 }

@@ -27,10 +27,21 @@ use dwell_probes::{
     Interface,
     balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
 };
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
 use star::{PORT, Star, VIP, address, ask};
 
 fn options() -> PlaneOptions {
     PlaneOptions { max_connections: 1024, max_vips: 4, max_reals: 16, ..PlaneOptions::default() }
+}
+
+/// Keeps this thread on a CPU.
+fn stay_on(cpu: usize) {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &cpus).unwrap();
 }
 
 const WEB: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), protocol: Protocol::Tcp, port: Some(PORT) };

@@ -107,9 +107,14 @@ impl Star {
         self._programs.extend(fds);
     }
 
-    /// Makes the other end of the balancer's device poll, so that it takes what is redirected to it.
-    pub fn poll_at_the_switch(&self) {
-        run(&self._switch, "ethtool", "-K port2 gro on");
+    /// Makes the other end of the balancer's device poll ("on"), so that it takes what is redirected to it, or not ("off").
+    pub fn poll_at_the_switch(&self, polls: &str) {
+        run(&self._switch, "ethtool", &format!("-K port2 gro {polls}"));
+    }
+
+    /// Sets the balancer's device "up" or "down".
+    pub fn set_up(&self, state: &str) {
+        ip(&self.balancer, &format!("link set eth0 {state}"));
     }
 
     /// Sets the MTU of the other end of the balancer's device, in octets.

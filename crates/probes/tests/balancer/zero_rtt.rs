@@ -13,15 +13,13 @@ use dwell_engine::{
 use dwell_probes::balancer::{
     CidEvent, Decision, Forward, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip,
 };
-use nix::{
-    sched::{CpuSet, sched_getcpu, sched_setaffinity},
-    unistd::Pid,
-};
+use nix::sched::sched_getcpu;
 
 use crate::{
     options,
     packets::{Client, address, real, v4, v6},
     parity::Both,
+    stay_on,
 };
 
 const KEY: [u8; 16] = *b"the key of zero.";
@@ -36,12 +34,6 @@ const IDS: [(u32, u16); 3] = [(OWN, 0x0101), (OTHER, 0xbeef), (THIRD, 7)];
 fn now_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap().as_secs()
-}
-
-fn stay_on_this_cpu() {
-    let mut here = CpuSet::new();
-    here.set(sched_getcpu().unwrap()).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &here).unwrap();
 }
 
 pub fn key(client: &Client) -> VipKey {
@@ -64,7 +56,7 @@ pub fn zero_vip() -> ZeroVip {
 impl Both {
     /// Keeps the test's thread on its CPU: each CPU has its own cache of connection IDs, and its own budgets.
     fn quic(zero: &ZeroVip) -> Option<Both> {
-        stay_on_this_cpu();
+        stay_on(sched_getcpu().unwrap());
         let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: 16, ..options() };
         let mut both = Both::new(options)?;
         for number in [OWN, OTHER, THIRD] {
