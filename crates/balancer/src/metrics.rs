@@ -47,6 +47,8 @@ metrics! {
         "Part of new connections that goes to a backend.");
     BACKEND_LATENCY = gauge("dwell_lb_backend_latency_seconds", ["vip", "backend"],
         "Mean response latency of a backend in the last interval; absent where it is not known.");
+    BACKEND_LATENCY_QUANTILE = gauge("dwell_lb_backend_latency_quantile_seconds", ["vip", "backend", "quantile"],
+        "Quantiles of a backend's response latencies in the last interval; absent where only means are known.");
     BACKEND_FRESHNESS = gauge("dwell_lb_backend_freshness_ratio", ["vip", "backend"],
         "Requests of the last interval over connections active at its end.");
     BACKEND_REACHABLE = gauge("dwell_lb_backend_reachable", ["vip", "backend"],

@@ -6,6 +6,7 @@ mod baseline;
 mod cgroups;
 mod clock_mode;
 mod cmd;
+mod confined;
 mod exit;
 mod fail_if;
 mod identity;

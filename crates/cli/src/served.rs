@@ -48,6 +48,11 @@ impl MetricsArgs {
         self.metrics.is_some() || self.otlp.is_some()
     }
 
+    /// The files that [`start`](Self::start) reads.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.otlp_headers.iter().cloned()
+    }
+
     /// Starts what is asked for of a verb, if anything is: at once, so that a wrong address is known before anything is
     /// attached.
     pub fn start(&self, verb: &str) -> Result<Option<Served>, Failure> {

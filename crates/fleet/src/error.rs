@@ -45,6 +45,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel refuses the rules by which files are taken from this process.
+    #[error("cannot give up access to files: {0}; is a filter of system calls in the way?")]
+    Confinement(String),
     /// The list of agents is malformed.
     #[error("line {line} of {} is not the name of an agent, and the number of its key if that is not the first", path.display())]
     Agents {

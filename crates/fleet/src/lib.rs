@@ -10,6 +10,7 @@
 #![deny(clippy::print_stderr, reason = "only the binary writes messages to people")]
 
 mod agent;
+mod confinement;
 mod error;
 mod identity;
 mod link;
@@ -20,6 +21,7 @@ mod uplink;
 pub mod wire;
 
 pub use agent::Batcher;
+pub use confinement::{Confinement, confine};
 pub use error::Error;
 pub use identity::{Identity, Key, KeyFile, NewKey, Token};
 pub use link::Secret;

@@ -67,15 +67,14 @@ impl Steering {
         let mut pending = vec![Pending::default(); self.requests.len()];
         for (server, requests) in self.requests.iter_mut().enumerate() {
             let answered = requests.partition_point(|request| request.done_ns <= now_ns);
-            let mut epochs: HashMap<Client, (u64, u64)> = HashMap::new();
+            let mut epochs: HashMap<Client, Vec<(u64, u64)>> = HashMap::new();
             for request in requests.drain(..answered) {
-                let (count, sum_ns) = epochs.entry(request.client).or_default();
-                *count += 1;
-                *sum_ns += request.latency_ns;
+                epochs.entry(request.client).or_default().push((request.latency_ns, 1));
             }
-            for (client, (count, sum_ns)) in epochs {
-                let mean_ns = sum_ns / count;
-                let responses = Some(Responses { count, mean_ns });
+            for (client, singles) in epochs {
+                let count = singles.len() as u64;
+                let mean_ns = singles.iter().map(|(ns, _)| ns).sum::<u64>() / count;
+                let responses = Some(Responses { count, mean_ns, singles });
                 self.intervals.record(server as u32, connection(client), 0, responses);
             }
             requests.iter().for_each(|request| pending[server].add(request.client.address, request.age_ns(now_ns)));

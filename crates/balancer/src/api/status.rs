@@ -249,6 +249,27 @@ pub struct BackendStatus {
     pub load: Option<LoadStatus>,
 }
 
+impl BackendStatus {
+    /// Returns in a word or two whether it is used.
+    pub fn state(&self) -> &'static str {
+        match (self.phase, self.health) {
+            (Phase::Leaving, _) => "leaving",
+            (Phase::Draining, _) => "draining",
+            _ if self.problem.is_some() => "no path",
+            (_, HealthState::Down) => "down",
+            (_, HealthState::Rising) => "rising",
+            (_, HealthState::Up) => "up",
+            (_, HealthState::Unchecked) => "serving",
+        }
+    }
+
+    /// Returns why it is in this state or has its weight.
+    pub fn why(&self) -> &str {
+        let problem = self.problem.as_deref().or(self.health_problem.as_deref());
+        problem.unwrap_or(&self.explanation)
+    }
+}
+
 /// Requests on connections whose latency is estimated, where TCP's header can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "lb-pending")]

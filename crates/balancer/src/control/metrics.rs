@@ -43,8 +43,15 @@ impl Balancer {
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));
                 put(metrics::BACKEND_WEIGHT, &labels, status.weight);
                 put(metrics::BACKEND_SHARE, &labels, status.share);
-                if let Some(mean_ns) = status.latency.and_then(|latency| latency.mean_ns) {
+                let latency = status.latency.unwrap_or_default();
+                if let Some(mean_ns) = latency.mean_ns {
                     put(metrics::BACKEND_LATENCY, &labels, seconds(mean_ns));
+                }
+                for (quantile, ns) in [("0.5", latency.p50_ns), ("0.9", latency.p90_ns), ("0.99", latency.p99_ns)] {
+                    if let Some(ns) = ns {
+                        let [vip, backend] = labels;
+                        put(metrics::BACKEND_LATENCY_QUANTILE, &[vip, backend, quantile], seconds(ns));
+                    }
                 }
                 if let Some(freshness) = status.freshness {
                     put(metrics::BACKEND_FRESHNESS, &labels, freshness);

@@ -341,9 +341,17 @@ pub(super) fn scaled(weight: f64, was: f64, configured: f64) -> f64 {
     }
 }
 
-/// Returns the mean response latency of a backend.
+/// Returns the response latency of a backend.
 pub(super) fn latency_object(latency: Latency) -> LatencyObject {
-    LatencyObject { count: Some(latency.samples), mean_ns: Some(latency.mean_ns), ..LatencyObject::default() }
+    let percentile = |at: usize| latency.percentiles_ns.map(|percentiles| percentiles[at]);
+    LatencyObject {
+        count: Some(latency.samples),
+        mean_ns: Some(latency.mean_ns),
+        p50_ns: percentile(0),
+        p90_ns: percentile(1),
+        p99_ns: percentile(2),
+        ..LatencyObject::default()
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     scene::Scene,
-    support::{eventually, run, skipped},
+    support::{DWELL, eventually, object, run, skipped},
 };
 
 /// The user ID of nobody.
@@ -38,6 +38,38 @@ fn root_only_root_may_connect() {
     }
     assert_eq!(scene.backend(0)["phase"], "serving");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
+}
+
+#[test]
+fn root_backends_are_a_view_of_top() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("top", 2);
+    scene.configure("", "", &[0, 1]);
+    scene.run();
+    scene.spread(8);
+    let socket = scene.path("lb.sock");
+    let top = |options: &[&str]| {
+        let all = [&["top", "--once", "--interval", "200ms", "--view", "backends", "--socket"], options].concat();
+        run(Command::new(DWELL).args(all), b"")
+    };
+    let table = top(&[&socket]);
+    assert_eq!((table.status, table.stderr.as_str()), (Some(0), ""), "{table}");
+    let lines: Vec<_> = table.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(lines[0].contains("BACKEND") && lines[0].contains("▼RESP"), "{table}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("web/s") && line.contains("serving")), "{table}");
+    let json = top(&[&socket, "--format", "jsonl"]);
+    let status = object(&json.stdout);
+    assert_eq!(
+        (&status["type"], &status["vips"][0]["backends"][1]["name"]),
+        (&"lb.state".into(), &"s1".into()),
+        "{json}"
+    );
+    let gone = top(&["/nowhere"]);
+    assert_eq!((gone.status, gone.stdout.as_str()), (Some(3), ""), "{gone}");
+    assert!(gone.stderr.contains("cannot reach the balancer at '/nowhere'"), "{gone}");
 }
 
 /// Sends bytes on a connection of its own. Returns the lines of the answer.

@@ -47,6 +47,11 @@ fn a_slow_backend_loses_weight(name: &str, settings: &str) {
     let latency = |server: usize| backends[server]["latency"]["mean_ns"].as_f64().map(|ns| ns / 1e9);
     assert!(latency(2) > Some(0.04), "{status}");
     assert!(latency(2) < Some(0.4), "{status}");
+    // The paper's estimator knows no single responses.
+    let percentile = |name: &str| backends[2]["latency"][name].as_f64();
+    assert_eq!(percentile("p99_ns").is_none(), name == "slow-pirate", "{status}");
+    assert!(percentile("p50_ns") <= percentile("p90_ns") && percentile("p90_ns") <= percentile("p99_ns"), "{status}");
+    assert!(percentile("p99_ns").is_none_or(|ns| (40e6..400e6).contains(&ns)), "{status}");
     assert_eq!(load.end(), [""; 0]);
     let run = scene.end();
     let weights = events(&run.stdout, "lb.weights");

@@ -4,12 +4,13 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{
     BackendStats, Constant, Latency, OutOfRange, Pending,
+    distribution::Distribution,
     networks::{self, Network, Networks, Weighted},
     range::{check_all, constants},
 };
 use crate::{
     measure::{Endpoint, Protocol},
-    response::{Estimate, Reason, Record, Truth},
+    response::{Answers, Estimate, Reason, Record, Truth},
 };
 
 /// Configuration of [`Intervals`].
@@ -23,20 +24,24 @@ pub struct IntervalsConfig {
     /// The greatest weight of one connection, in responses; 1 to 1,000,000. Up to this, a connection counts once per
     /// response.
     pub most_responses: u32,
+    /// The quantile of responses that weights follow from, up to 0.999; 0 for the mean, which is the paper's rule. A
+    /// connection whose single responses are not known counts with its mean.
+    pub quantile: f64,
 }
 
 impl Default for IntervalsConfig {
     fn default() -> IntervalsConfig {
-        IntervalsConfig { min_connections: 5, look_back: 6, most_responses: 16 }
+        IntervalsConfig { min_connections: 5, look_back: 6, most_responses: 16, quantile: 0.0 }
     }
 }
 
 impl IntervalsConfig {
     /// All constants, with their ranges.
-    pub const CONSTANTS: [Constant<IntervalsConfig>; 3] = constants! { IntervalsConfig:
+    pub const CONSTANTS: [Constant<IntervalsConfig>; 4] = constants! { IntervalsConfig:
         min_connections in 2 ..= 1000 as u32;
         look_back in 1 ..= 1000 as u32;
         most_responses in 1 ..= 1_000_000 as u32;
+        quantile in 0 ..= 0.999;
     };
 
     /// Checks that all constants are in their ranges.
@@ -84,6 +89,8 @@ impl Default for Real {
     }
 }
 
+/// The percentiles of [`Latency::percentiles_ns`].
+const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
 /// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
 const OVERDUE: u64 = 4;
 
@@ -91,20 +98,33 @@ const OVERDUE: u64 = 4;
 pub type Connection = (Endpoint, Endpoint, Protocol);
 
 /// The responses of a connection in an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Responses {
     /// The number of responses.
     pub count: u64,
     /// The mean response latency.
     pub mean_ns: u64,
+    /// Latencies, and the number of responses that took as long. Empty where single responses are not known.
+    pub singles: Vec<(u64, u64)>,
 }
 
 /// The sums of one connection.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Sum {
     responses: f64,
     ns: f64,
     samples: u64,
+    /// As in [`Responses`], of all epochs.
+    singles: Vec<(u64, u64)>,
+}
+
+impl Sum {
+    fn add(&mut self, other: &Sum) {
+        self.responses += other.responses;
+        self.ns += other.ns;
+        self.samples += other.samples;
+        self.singles.extend_from_slice(&other.singles);
+    }
 }
 
 impl Intervals {
@@ -125,7 +145,12 @@ impl Intervals {
         let is_of_use = estimate.is_valid() || is_single(record, estimate);
         let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
-        let responses = mean_ns.map(|mean_ns| Responses { count: estimate.batches, mean_ns });
+        let singles = || Answers::of(&record.epoch, estimate).map(|answers| answers.latencies().collect());
+        let responses = mean_ns.map(|mean_ns| Responses {
+            count: estimate.batches,
+            mean_ns,
+            singles: singles().unwrap_or_default(),
+        });
         self.record(real, connection, record.epoch.requests.into(), responses);
     }
 
@@ -136,10 +161,9 @@ impl Intervals {
         let (Some(responses), Some(newest)) = (responses, stats.intervals.back_mut()) else {
             return;
         };
-        let sum = newest.entry(connection).or_default();
-        sum.responses += responses.count as f64;
-        sum.ns += responses.mean_ns as f64 * responses.count as f64;
-        sum.samples += 1;
+        let Responses { count, mean_ns, singles } = responses;
+        let sum = Sum { responses: count as f64, ns: mean_ns as f64 * count as f64, samples: 1, singles };
+        newest.entry(connection).or_default().add(&sum);
     }
 
     /// Ends the interval. Returns the statistics of these backends, in their order, and drops the history of all
@@ -226,10 +250,7 @@ impl IntervalsConfig {
         let mut sums: HashMap<Connection, Sum> = HashMap::new();
         for (back, interval) in intervals.iter().rev().enumerate() {
             for (connection, new) in interval {
-                let sum = sums.entry(*connection).or_default();
-                sum.responses += new.responses;
-                sum.ns += new.ns;
-                sum.samples += new.samples;
+                sums.entry(*connection).or_default().add(new);
             }
             let mut answered = Networks::default();
             sums.keys().for_each(|(client, _, _)| answered.add_client(client.address));
@@ -242,29 +263,43 @@ impl IntervalsConfig {
         None
     }
 
-    /// Returns the mean of connections' responses, and of overdue requests by age.
+    /// Returns the mean of connections' responses, and of overdue requests by age, and their quantiles.
     fn mean(&self, sums: &HashMap<Connection, Sum>, overdue: &[(u64, u32)], intervals: u32) -> Latency {
-        let answered = sums.iter().filter(|(_, sum)| sum.responses > 0.0).map(|((client, _, _), sum)| Weighted {
-            network: Network::of(client.address),
-            ns: sum.ns / sum.responses,
-            weight: sum.responses.min(self.most_responses.into()),
+        let answered = sums.iter().filter(|(_, sum)| sum.responses > 0.0).map(|((client, _, _), sum)| {
+            let weight = sum.responses.min(self.most_responses.into());
+            (Weighted { network: Network::of(client.address), ns: sum.ns / sum.responses, weight }, sum)
         });
-        let mut answered: Vec<Weighted> = answered.collect();
+        let mut answered: Vec<(Weighted, &Sum)> = answered.collect();
         // Sorted, because the result of a floating-point sum depends on the order.
-        answered.sort_by(|a, b| a.ns.total_cmp(&b.ns).then(a.weight.total_cmp(&b.weight)));
-        networks::bound(&mut answered);
-        let answered = answered.iter().map(|mean| (mean.ns, mean.weight, 1));
+        answered.sort_by(|(a, _), (b, _)| a.ns.total_cmp(&b.ns).then(a.weight.total_cmp(&b.weight)));
+        let mut bounded: Vec<Weighted> = answered.iter().map(|(mean, _)| *mean).collect();
+        networks::bound(&mut bounded);
+        let mut all = Distribution::default();
+        for (bounded, (mean, sum)) in bounded.iter().zip(&answered) {
+            let factor = if mean.ns > 0.0 { bounded.ns / mean.ns } else { 1.0 };
+            all.add(bounded.ns, &sum.singles, factor, bounded.weight);
+        }
+        overdue.iter().for_each(|(age_ns, count)| all.add_overdue(*age_ns, *count));
+        let all = all.sorted();
+        let bounded = bounded.iter().map(|mean| (mean.ns, mean.weight, 1));
         let overdue = overdue.iter().map(|(age_ns, count)| (*age_ns as f64, 1.0, *count));
-        let means: Vec<(f64, f64, u32)> = answered.chain(overdue).collect();
+        let means: Vec<(f64, f64, u32)> = bounded.chain(overdue).collect();
         let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
             means.iter().map(|(ns, weight, count)| f64::from(*count) * of(*ns, *weight)).sum()
         };
         let (count, weight) = (sum(&|_, _| 1.0), sum(&|_, weight| weight));
         let mean = sum(&|ns, weight| ns * weight) / weight;
         let squares = sum(&|ns, weight| ((ns - mean) * weight).powi(2));
+        let error = if count > 1.0 { (squares * count / (count - 1.0)).sqrt() / weight } else { f64::INFINITY };
+        let (ns, error_ns) = match self.quantile {
+            q if q > 0.0 => (all.quantile_ns(q), all.error_ns(q)),
+            _ => (mean, error),
+        };
         Latency {
+            ns: ns.round() as u64,
+            error_ns,
             mean_ns: mean.round() as u64,
-            error_ns: if count > 1.0 { (squares * count / (count - 1.0)).sqrt() / weight } else { f64::INFINITY },
+            percentiles_ns: all.is_of_singles().then(|| PERCENTILES.map(|q| all.quantile_ns(q).round() as u64)),
             connections: count as u32,
             samples: sums.values().map(|sum| sum.samples).sum(),
             intervals,

@@ -153,9 +153,9 @@ impl LatencySteering {
     }
 
     fn differs(&self, old: &Latency, new: &Latency) -> bool {
-        let by = old.mean_ns.abs_diff(new.mean_ns) as f64;
+        let by = old.ns.abs_diff(new.ns) as f64;
         let noise = errors(self.config.doubt, old.error_ns + new.error_ns);
-        by > (self.config.unchanged * old.mean_ns as f64).max(noise)
+        by > (self.config.unchanged * old.ns as f64).max(noise)
     }
 
     /// Moves weights part of the way to their configured shares, among the backends with no evidence against them. No
@@ -214,7 +214,7 @@ impl<'a> Pool<'a> {
             needed: 0.0,
         };
         let measured = (0..stats.len()).filter(|i| pool.takes_part(*i));
-        pool.least = measured.filter_map(|i| stats[i].latency).min_by_key(|latency| latency.mean_ns);
+        pool.least = measured.filter_map(|i| stats[i].latency).min_by_key(|latency| latency.ns);
         let slow = (0..stats.len()).filter(|i| pool.is_slow(*i));
         let freshest = slow.map(|i| stats[i].freshness()).fold(0.0, f64::max);
         pool.needed = config.freshness * freshest;
@@ -228,15 +228,15 @@ impl<'a> Pool<'a> {
     /// Returns a backend's latency over the least.
     fn times(&self, i: usize) -> Option<f64> {
         let latency = self.takes_part(i).then_some(self.stats[i].latency)??;
-        Some(latency.mean_ns as f64 / self.least?.mean_ns.max(1) as f64)
+        Some(latency.ns as f64 / self.least?.ns.max(1) as f64)
     }
 
     fn is_slow(&self, i: usize) -> bool {
         let (Some(latency), Some(least)) = (self.stats[i].latency, self.least) else {
             return false;
         };
-        let surely = latency.mean_ns as f64 - errors(self.config.doubt, latency.error_ns);
-        let at_most = least.mean_ns as f64 + errors(self.config.doubt, least.error_ns);
+        let surely = latency.ns as f64 - errors(self.config.doubt, latency.error_ns);
+        let at_most = least.ns as f64 + errors(self.config.doubt, least.error_ns);
         self.takes_part(i) && surely > self.config.alpha_high * at_most
     }
 

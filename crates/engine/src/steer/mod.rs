@@ -3,6 +3,7 @@
 //! Definitions and formulas are in `docs/method/steering.md`. Time is counted in intervals, whose length the caller
 //! chooses: a [`Policy`] receives the [`BackendStats`] of an interval, and sets the [`Share`]s for the next.
 
+mod distribution;
 mod heavy_share;
 mod intervals;
 mod latency;

@@ -5,10 +5,15 @@ use std::fmt;
 /// The response latency of a backend in an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
+    /// What weights follow from: the mean over responses, or the quantile that was asked for.
+    pub ns: u64,
+    /// Its standard error, from the differences between connections. Infinite for a single connection.
+    pub error_ns: f64,
     /// The mean over responses.
     pub mean_ns: u64,
-    /// The standard error of the mean, from the differences between connections. Infinite for a single connection.
-    pub error_ns: f64,
+    /// The 50th, 90th and 99th percentiles over responses; `None` if the latencies of most of them are not known, but only
+    /// means of connections.
+    pub percentiles_ns: Option<[u64; 3]>,
     /// The number of connections.
     pub connections: u32,
     /// The number of samples: one per connection and epoch.

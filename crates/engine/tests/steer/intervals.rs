@@ -41,7 +41,7 @@ const MS: u64 = 1_000_000;
 fn answer(intervals: &mut Intervals, client: IpAddr, port: u16, mean_ns: u64) {
     let client = Endpoint { address: client, port };
     let vip = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 80 };
-    intervals.record(1, (client, vip, Protocol(6)), 2, Some(Responses { count: 2, mean_ns }));
+    intervals.record(1, (client, vip, Protocol(6)), 2, Some(Responses { count: 2, mean_ns, singles: Vec::new() }));
 }
 
 /// Returns the latency that two connections of each of `networks` make, which take 10 ms, and what others add.
@@ -101,11 +101,44 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
     let seen = intervals.end(&[backend(1)]);
     // (4 · 2000 + 16 · 10000) / 20 = 8400; errors 4 · 6400 and 16 · 1600, both
     // 25600: sqrt(2 · 25600² · 2/1) / 20
-    let latency = Latency { mean_ns: 8_400, error_ns: 2_560.0, connections: 2, samples: 3, intervals: 1 };
+    let latency = Latency {
+        ns: 8_400,
+        error_ns: 2_560.0,
+        mean_ns: 8_400,
+        percentiles_ns: None,
+        connections: 2,
+        samples: 3,
+        intervals: 1,
+    };
     let expected =
         BackendStats { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
     assert_eq!(seen, [expected]);
     assert_eq!(seen[0].freshness(), 251.0);
+}
+
+/// Two backends with the same mean, of which one answers one request in ten 60 ms late.
+#[test]
+fn of_two_backends_with_the_same_mean_a_quantile_tells_the_one_with_a_tail() {
+    for (quantile, times) in [(0.0, 0.95..1.05), (0.95, 5.0..8.0)] {
+        let mut intervals = Intervals::new(IntervalsConfig { quantile, ..IntervalsConfig::default() }).unwrap();
+        let vip = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 80 };
+        for port in 0..200 {
+            let client = Endpoint { address: client(u32::from(port / 5), 1), port };
+            let even = Responses { count: 2, mean_ns: 10 * MS, singles: vec![(10 * MS, 2)] };
+            let tail = match port % 5 {
+                0 => Responses { count: 2, mean_ns: 34 * MS, singles: vec![(4 * MS, 1), (64 * MS, 1)] },
+                _ => Responses { count: 2, mean_ns: 4 * MS, singles: vec![(4 * MS, 2)] },
+            };
+            intervals.record(1, (client, vip, Protocol(6)), 2, Some(even));
+            intervals.record(2, (client, vip, Protocol(6)), 2, Some(tail));
+        }
+        let seen = intervals.end(&[backend(1), backend(2)]);
+        let [even, tail] = [0, 1].map(|at| seen[at].latency.unwrap());
+        assert!((even.mean_ns, tail.mean_ns) == (10 * MS, 10 * MS), "{even:?}, {tail:?}");
+        assert!(times.contains(&(tail.ns as f64 / even.ns as f64)), "{quantile}: {even:?}, {tail:?}");
+        assert_eq!(even.percentiles_ns, Some([10 * MS; 3]));
+        assert_eq!(tail.percentiles_ns, Some([4 * MS, 4 * MS, 64 * MS]));
+    }
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn seen(ms: &[Option<f64>]) -> Vec<BackendStats> {
 }
 
 fn latency(ms: f64) -> Latency {
-    Latency { mean_ns: (ms * 1e6) as u64, error_ns: 0.0, connections: 10, samples: 10, intervals: 1 }
+    let ns = (ms * 1e6) as u64;
+    Latency { ns, error_ns: 0.0, mean_ns: ns, percentiles_ns: None, connections: 10, samples: 10, intervals: 1 }
 }
 
 fn shares(weights: &[f64]) -> Vec<Share> {
@@ -287,7 +288,7 @@ fn any_seen() -> impl Strategy<Value = (BackendStats, f64)> {
     let rest = (0.1..4.0, 0u64..1000, 0u64..100, prop::bool::weighted(0.9));
     (latency, rest, 0.1..4.0).prop_map(|(latency, rest, weight)| {
         let (configured, requests, active, is_usable) = rest;
-        let latency = latency.map(|(mean_ns, error_ns)| Latency { mean_ns, error_ns, ..self::latency(1.0) });
+        let latency = latency.map(|(ns, error_ns)| Latency { ns, error_ns, ..self::latency(1.0) });
         let seen = BackendStats { real: 0, configured, latency, requests, active, is_usable };
         (seen, weight)
     })

@@ -5,6 +5,8 @@ mod metrics;
 mod send;
 
 use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,7 +14,7 @@ use std::{
 use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
-    Backlog, CollectorAddress, Event, Outbox, Uplink,
+    Backlog, CollectorAddress, Confinement, Event, Outbox, Uplink,
     wire::{AgentName, Hello},
 };
 use dwell_records::counted;
@@ -25,6 +27,7 @@ use self::{clock::ClockReflector, send::Reporter};
 use crate::{
     args::{positive_duration, sample_bytes},
     clock_mode::ClockModeArgs,
+    confined::confine,
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::MetricsArgs,
@@ -110,6 +113,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (identity, own_name) = args.identity.identity()?;
     args.clock_mode.check(&args.collector)?;
     let name = args.name(own_name)?;
+    args.confine()?;
     let mut reflector = ClockReflector::start(args.clock_mode.mode());
     let hello = Hello {
         name,
@@ -185,9 +189,25 @@ impl Args {
         }
     }
 
+    /// Leaves to this process and its threads, which strangers speak to, no files but its buffer, and those by which older
+    /// kernels attach probes.
+    fn confine(&self) -> Result<(), Failure> {
+        let mut writes = vec!["/sys/kernel/tracing".into(), "/sys/kernel/debug/tracing".into()];
+        if !self.is_in_memory() {
+            // Where this fails, keep_on_disk tells.
+            let _ = DirBuilder::new().recursive(true).mode(0o700).create(&self.buffer_dir);
+            writes.push(self.buffer_dir.clone());
+        }
+        confine(&Confinement { reads: self.metrics.files().collect(), writes })
+    }
+
+    fn is_in_memory(&self) -> bool {
+        self.buffer_dir == Path::new("none")
+    }
+
     /// Keeps results on disk too, if that is wanted and possible.
     fn keep_on_disk(&self, outbox: &Outbox, name: &AgentName) {
-        if self.buffer_dir == Path::new("none") {
+        if self.is_in_memory() {
             return;
         }
         // A name may be "..".

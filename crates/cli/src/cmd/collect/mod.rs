@@ -5,13 +5,14 @@ use std::{env, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::anyhow;
 use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
-use dwell_fleet::{Key, wire::AgentName};
+use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source};
 use dwell_store::{Address, Login};
 
 use crate::{
     args::{FormatOrNone, nanos, positive_duration, socket},
     clock_mode::ClockModeArgs,
+    confined::confine,
     exit::{Exit, Failure},
     identity::IdentityArgs,
     secret,
@@ -168,6 +169,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let identity = args.identity.of_collector(args.agents.as_deref())?;
     let destination = args.destination(place)?;
+    args.confine()?;
     let stop = args.write.listen(args.duration)?;
     let served = args.metrics.start("collect")?;
     let options = Options {
@@ -186,6 +188,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Args {
+    /// Leaves to this process and its threads, which strangers speak to, no files but those that it changes from now on.
+    fn confine(&self) -> Result<(), Failure> {
+        let store = match &self.store {
+            Some(Place::File(path)) => Some(path),
+            _ => self.spool.as_ref(),
+        };
+        let files = [store, self.agents.as_ref(), self.write.write.as_ref()];
+        let kept = Confinement { reads: self.metrics.files().collect(), writes: Vec::new() };
+        confine(&files.into_iter().flatten().fold(kept, |kept, file| kept.beside(file)))
+    }
+
     fn destination(&self, place: &Place) -> Result<Destination, Failure> {
         match (place, &self.spool) {
             (Place::File(path), None) => Ok(Destination::File(path.clone())),

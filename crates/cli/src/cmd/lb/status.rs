@@ -3,12 +3,11 @@
 use std::{fmt::Write, mem, path::Path, time::Duration};
 
 use dwell_balancer::{
-    api::{BackendStatus, Client, HealthState, HeartbeatStatus, Request, Status, VipStatus},
+    api::{Client, HeartbeatStatus, Request, Status, VipStatus},
     config::WhenStale,
     control::last_heartbeat,
-    plan::Phase,
 };
-use dwell_records::counted;
+use dwell_records::{LatencyObject, counted};
 
 use super::{SocketArgs, object, print};
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
 
 /// Show VIPs and backends, their weights, and the reasons
 ///
-/// Latencies are means of the last interval. `fresh` is the number of requests in it divided by the number of
+/// Latencies are means of the last interval, with their 99th percentile where single responses are known. `fresh` is the number of requests in it divided by the number of
 /// connections that were active at its end. Unknown values are shown as -.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -159,12 +158,13 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
     let unit = if was.is_some() { "/s" } else { "" };
     let _ = writeln!(
         text,
-        "  {:<16} {:<9} {:>7} {:>8} {:>10} {:>6} {:>7} {:>10} {:>11}  why",
+        "  {:<16} {:<9} {:>7} {:>8} {:>10} {:>10} {:>6} {:>7} {:>10} {:>11}  why",
         "backend",
         "state",
         "share",
         "weight",
         "latency",
+        "p99",
         "fresh",
         "active",
         format!("conns{unit}"),
@@ -172,24 +172,26 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
     );
     for backend in &vip.backends {
         let was = was.and_then(|was| was.backends.iter().find(|was| was.real == backend.real));
-        let mean_ns = backend.latency.as_ref().and_then(|latency| latency.mean_ns);
+        let latency = backend.latency.as_ref();
+        let latency = |of: fn(&LatencyObject) -> Option<u64>| latency.and_then(of).map_or("-".into(), duration);
         let count = |now: u64, then: Option<u64>| match then {
             Some(then) => format!("{:.0}", now.saturating_sub(then) as f64 * 1e9 / interval_ns as f64),
             None => now.to_string(),
         };
         let _ = writeln!(
             text,
-            "  {:<16} {:<9} {:>6.1}% {:>8.3} {:>10} {:>6} {:>7} {:>10} {:>11}  {}",
+            "  {:<16} {:<9} {:>6.1}% {:>8.3} {:>10} {:>10} {:>6} {:>7} {:>10} {:>11}  {}",
             backend.name,
-            state(backend),
+            backend.state(),
             100.0 * backend.share,
             backend.weight,
-            mean_ns.map_or("-".into(), duration),
+            latency(|latency| latency.mean_ns),
+            latency(|latency| latency.p99_ns),
             backend.freshness.map_or("-".into(), |fresh| format!("{fresh:.1}")),
             backend.active,
             count(backend.connections, was.map(|was| was.connections)),
             count(backend.packets, was.map(|was| was.packets)),
-            reason(backend)
+            backend.why()
         );
         if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
             let requests = counted(backend.pending.requests, "request waits", "requests wait");
@@ -200,24 +202,6 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
         }
     }
-}
-
-fn state(backend: &BackendStatus) -> &'static str {
-    match (backend.phase, backend.health) {
-        (Phase::Leaving, _) => "leaving",
-        (Phase::Draining, _) => "draining",
-        _ if backend.problem.is_some() => "no path",
-        (_, HealthState::Down) => "down",
-        (_, HealthState::Rising) => "rising",
-        (_, HealthState::Up) => "up",
-        (_, HealthState::Unchecked) => "serving",
-    }
-}
-
-fn reason(backend: &BackendStatus) -> &str {
-    let problem = backend.problem.as_deref();
-    let health = backend.health_problem.as_deref();
-    problem.or(health).unwrap_or(&backend.explanation)
 }
 
 /// Formats a time with three digits and a unit.

@@ -1,9 +1,15 @@
 //! The state of the screen, and what keys do to it.
 
+use std::mem;
+
 use dwell_engine::top::{Metric, Row, RowKey, View};
 use ratatui_crossterm::crossterm::event::KeyCode;
 
-use super::{look::Look, shown::Shown};
+use super::{
+    backends::{Backends, Balancer, By},
+    look::Look,
+    shown::Shown,
+};
 
 /// What is on the screen.
 pub struct App {
@@ -11,14 +17,11 @@ pub struct App {
     pub by: Metric,
     /// The rows of the view, the worst first.
     pub rows: Vec<Row>,
-    /// The number of the row at the cursor.
-    pub cursor: usize,
+    pub cursor: Cursor,
     /// The row at the cursor, once the cursor was moved: it stays with the row.
     followed: Option<RowKey>,
-    /// The number of the first row on the screen.
-    pub first: usize,
-    /// Rows that fit the screen, as it was drawn last.
-    pub height: usize,
+    /// Whether a balancer answers, whose backends are a view.
+    pub has_backends: bool,
     pub is_frozen: bool,
     pub page: Page,
     /// A line for the user, until the next key.
@@ -31,7 +34,9 @@ pub struct App {
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum Page {
     Table,
-    Help,
+    Backends(Backends),
+    /// The keys, and what was there before.
+    Help(Box<Page>),
     /// A row, what `dwell why` says of it, and the first line of that on the screen.
     Detail {
         row: Row,
@@ -63,10 +68,9 @@ impl App {
             view,
             by,
             rows: Vec::new(),
-            cursor: 0,
+            cursor: Cursor::default(),
             followed: None,
-            first: 0,
-            height: 0,
+            has_backends: false,
             is_frozen: false,
             page: Page::Table,
             message: None,
@@ -77,6 +81,7 @@ impl App {
     /// Takes the rows as they are now.
     pub fn update(&mut self, shown: &Shown) {
         self.set_rows(shown.rows(self.view, self.by));
+        self.has_backends = shown.balancer.as_ref().is_some_and(Balancer::is_there);
         if let Page::Detail { row, .. } = &mut self.page
             && let Some(now) = shown.row(&row.key)
         {
@@ -88,15 +93,7 @@ impl App {
     pub fn set_rows(&mut self, rows: Vec<Row>) {
         self.rows = rows;
         let found = self.followed.and_then(|key| self.rows.iter().position(|row| row.key == key));
-        self.cursor = found.unwrap_or(self.cursor).min(self.rows.len().saturating_sub(1));
-    }
-
-    /// The first row on a screen with room for so many, such that the cursor is on it.
-    pub fn scroll(&mut self, height: usize) -> usize {
-        self.height = height;
-        let last = self.cursor.saturating_sub(height.saturating_sub(1));
-        self.first = self.first.clamp(last, self.cursor).min(self.rows.len().saturating_sub(height));
-        self.first
+        self.cursor.at = found.unwrap_or(self.cursor.at).min(self.rows.len().saturating_sub(1));
     }
 
     /// Does what a key stands for. Returns what is to be done beyond the screen.
@@ -105,17 +102,24 @@ impl App {
         match &mut self.page {
             Page::Table => self.table_key(key),
             Page::Filter(_) => self.filter_key(key),
-            Page::Help => {
-                self.page = Page::Table;
+            Page::Help(before) => {
+                self.page = mem::replace(before, Page::Table);
                 Action::Nothing
+            }
+            Page::Backends(backends) => {
+                if backends.key(key) {
+                    Action::Nothing
+                } else {
+                    self.backends_key(key)
+                }
             }
             Page::Detail { scroll, .. } => {
                 match key {
                     KeyCode::Char('q') => return Action::Quit,
                     KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
                     KeyCode::Down | KeyCode::Char('j') => *scroll += 1,
-                    KeyCode::PageUp => *scroll = scroll.saturating_sub(self.height),
-                    KeyCode::PageDown => *scroll += self.height,
+                    KeyCode::PageUp => *scroll = scroll.saturating_sub(self.cursor.height),
+                    KeyCode::PageDown => *scroll += self.cursor.height,
                     KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
                     _ => self.page = Page::Table,
                 }
@@ -127,32 +131,57 @@ impl App {
     fn table_key(&mut self, key: KeyCode) -> Action {
         match key {
             KeyCode::Char('q') | KeyCode::F(10) => return Action::Quit,
-            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.page = Page::Help,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help(),
             KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
             KeyCode::Char('s') => return Action::Save,
             KeyCode::Char('n') => return Action::ToggleNames,
             KeyCode::Char('f' | '/') | KeyCode::F(4) => self.page = Page::Filter(self.filter.clone()),
             KeyCode::Char(digit @ '1'..='4') => return self.show(View::ALL[digit as usize - '1' as usize]),
+            KeyCode::Char('5') => self.show_backends(),
+            KeyCode::Tab if self.has_backends && View::ALL.ends_with(&[self.view]) => self.show_backends(),
+            KeyCode::BackTab if self.has_backends && View::ALL.starts_with(&[self.view]) => self.show_backends(),
             KeyCode::Tab => return self.show(after(&View::ALL, self.view, 1)),
             KeyCode::BackTab => return self.show(after(&View::ALL, self.view, View::ALL.len() - 1)),
             KeyCode::Right | KeyCode::Char('>') | KeyCode::F(6) => return self.rank(after(&Metric::ALL, self.by, 1)),
             KeyCode::Left | KeyCode::Char('<') => {
                 return self.rank(after(&Metric::ALL, self.by, Metric::ALL.len() - 1));
             }
-            KeyCode::Up | KeyCode::Char('k') => self.move_to(self.cursor.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.move_to(self.cursor + 1),
-            KeyCode::PageUp => self.move_to(self.cursor.saturating_sub(self.height)),
-            KeyCode::PageDown => self.move_to(self.cursor + self.height),
-            KeyCode::Home | KeyCode::Char('g') => self.move_to(0),
-            KeyCode::End | KeyCode::Char('G') => self.move_to(usize::MAX),
             KeyCode::Enter => {
-                if let Some(row) = self.rows.get(self.cursor) {
+                if let Some(row) = self.rows.get(self.cursor.at) {
                     self.page = Page::Detail { row: *row, look: Look::at(row), scroll: 0 };
                 }
+            }
+            _ if self.cursor.key(key, self.rows.len()) => {
+                // At the top it stays there: what is worst then is followed.
+                let at = self.cursor.at;
+                self.followed = (at > 0).then(|| self.rows.get(at).map(|row| row.key)).flatten();
             }
             _ => {}
         }
         Action::Nothing
+    }
+
+    fn backends_key(&mut self, key: KeyCode) -> Action {
+        match key {
+            KeyCode::Char('q') | KeyCode::F(10) => return Action::Quit,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help(),
+            KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
+            KeyCode::Char('s') => return Action::Save,
+            KeyCode::Char(digit @ '1'..='4') => return self.show(View::ALL[digit as usize - '1' as usize]),
+            KeyCode::Tab => return self.show(View::ALL[0]),
+            KeyCode::BackTab => return self.show(View::ALL[View::ALL.len() - 1]),
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    fn help(&mut self) {
+        let before = mem::replace(&mut self.page, Page::Table);
+        self.page = Page::Help(Box::new(before));
+    }
+
+    fn show_backends(&mut self) {
+        self.page = Page::Backends(Backends::new(By::Response));
     }
 
     fn filter_key(&mut self, key: KeyCode) -> Action {
@@ -164,7 +193,7 @@ impl App {
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Esc => self.page = Page::Table,
             KeyCode::Enter => {
-                self.filter = std::mem::take(text);
+                self.filter = mem::take(text);
                 self.page = Page::Table;
                 return Action::Filter(self.filter.clone());
             }
@@ -174,8 +203,8 @@ impl App {
     }
 
     fn show(&mut self, view: View) -> Action {
-        self.view = view;
-        (self.cursor, self.first, self.followed) = (0, 0, None);
+        (self.view, self.page) = (view, Page::Table);
+        (self.cursor, self.followed) = (Cursor::default(), None);
         Action::Update
     }
 
@@ -183,15 +212,47 @@ impl App {
         self.by = by;
         Action::Update
     }
+}
 
-    fn move_to(&mut self, row: usize) {
-        self.cursor = row.min(self.rows.len().saturating_sub(1));
-        // At the top it stays there: what is worst then is followed.
-        self.followed = (self.cursor > 0).then(|| self.rows.get(self.cursor).map(|row| row.key)).flatten();
+/// Where the cursor is in a list of rows, and which of them are on the screen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    /// The number of the row at the cursor.
+    pub at: usize,
+    /// The number of the first row on the screen.
+    first: usize,
+    /// Rows that fit the screen, as it was drawn last.
+    pub height: usize,
+}
+
+impl Cursor {
+    /// Moves within a list of so many rows. Returns false for keys that move nothing.
+    pub fn key(&mut self, key: KeyCode, rows: usize) -> bool {
+        let at = match key {
+            KeyCode::Up | KeyCode::Char('k') => self.at.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.at + 1,
+            KeyCode::PageUp => self.at.saturating_sub(self.height),
+            KeyCode::PageDown => self.at + self.height,
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            KeyCode::End | KeyCode::Char('G') => usize::MAX,
+            _ => return false,
+        };
+        self.at = at.min(rows.saturating_sub(1));
+        true
+    }
+
+    /// Returns the first of so many rows on a screen with room for `height`, such that the cursor is on it.
+    pub fn scroll(&mut self, height: usize, rows: usize) -> usize {
+        self.height = height;
+        self.at = self.at.min(rows.saturating_sub(1));
+        let last = self.at.saturating_sub(height.saturating_sub(1));
+        self.first = self.first.clamp(last, self.at).min(rows.saturating_sub(height));
+        self.first
     }
 }
 
-fn after<T: Copy + PartialEq>(all: &[T], one: T, by: usize) -> T {
+/// Returns what stands so many places after one of them, around the end.
+pub fn after<T: Copy + PartialEq>(all: &[T], one: T, by: usize) -> T {
     let at = all.iter().position(|other| *other == one).unwrap_or(0);
     all[(at + by) % all.len()]
 }

@@ -11,19 +11,20 @@ use ratatui_core::{
 
 use super::{
     app::{App, Page},
+    backends::{self, Balancer},
     columns::{Column, Columns, cell, fit, sparkline},
     detail,
     label::{line, names_of},
     shown::Shown,
 };
 
-const PLAIN: Style = Style::new();
+pub const PLAIN: Style = Style::new();
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 const KEYS: &[(&str, &str)] = &[
-    ("1 2 3 4, Tab", "flows, peers, prefixes, processes"),
+    ("1 2 3 4 5, Tab", "flows, peers, prefixes, processes, backends"),
     ("< >, ← →", "rank by another column"),
     ("↑ ↓, j k, PgUp PgDn", "move the cursor; g and G: to the first and last row"),
     ("Enter", "where the time of a row goes, and why"),
@@ -85,7 +86,7 @@ impl Canvas<'_> {
     }
 
     /// Marks a whole line.
-    fn reverse(&mut self, line: usize) {
+    pub fn reverse(&mut self, line: usize) {
         if line < self.height() {
             let row = Rect { y: self.area.y + line as u16, height: 1, ..self.area };
             self.buffer.set_style(row, REVERSED);
@@ -95,14 +96,23 @@ impl Canvas<'_> {
 
 fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let last = canvas.height().saturating_sub(1);
-    if matches!(app.page, Page::Help) {
+    if matches!(app.page, Page::Help(_)) {
         return help(canvas);
     }
     title(app, shown, canvas);
     if let Page::Detail { .. } = app.page {
-        app.height = canvas.height().saturating_sub(3);
+        app.cursor.height = canvas.height().saturating_sub(3);
         detail::draw(app, shown, canvas);
         canvas.write(0, last, "Esc back  ↑↓ scroll  p freeze  q quit", DIM);
+        return;
+    }
+    if let Page::Backends(backends) = &mut app.page {
+        match &shown.balancer {
+            Some(balancer) => backends.draw(balancer, canvas),
+            None => canvas.write(0, 3, "A capture has no balancer.", DIM),
+        }
+        let keys = app.message.as_deref().unwrap_or("? keys  </> rank  1 flows  p freeze  s save  q quit");
+        canvas.write(0, last, keys, DIM);
         return;
     }
     table(app, shown, canvas);
@@ -120,9 +130,11 @@ fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
 
 /// The first two lines: what is watched, and the views.
 fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
-    let flows = counted(shown.table.flows() as u64, "flow", "flows");
+    let is_of_backends = matches!(app.page, Page::Backends(_));
+    let status = shown.balancer.as_ref().and_then(Balancer::status).filter(|_| is_of_backends);
+    let what = status.map_or_else(|| counted(shown.table.flows() as u64, "flow", "flows"), backends::title);
     let mut title =
-        format!("dwell top  {}  {}  {flows}", shown.source.host.as_deref().unwrap_or("capture"), shown.time());
+        format!("dwell top  {}  {}  {what}", shown.source.host.as_deref().unwrap_or("capture"), shown.time());
     if shown.table.omitted() > 0 {
         title.push_str(&format!(", {} beyond --max-flows", shown.table.omitted()));
     }
@@ -133,8 +145,13 @@ fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let mut column = 0;
     for (number, view) in View::ALL.into_iter().enumerate() {
         let tab = format!(" {} {} ", number + 1, view.name());
-        canvas.write(column, 1, &tab, if view == app.view { REVERSED } else { DIM });
+        canvas.write(column, 1, &tab, if view == app.view && !is_of_backends { REVERSED } else { DIM });
         column += tab.chars().count();
+    }
+    if app.has_backends || is_of_backends {
+        let tab = " 5 backends ";
+        canvas.write(column, 1, tab, if is_of_backends { REVERSED } else { DIM });
+        column += tab.len();
     }
     if app.is_frozen {
         canvas.write(column.min(canvas.width().saturating_sub(8)), 1, " FROZEN ", REVERSED);
@@ -146,7 +163,7 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let columns = Columns::of(canvas.width(), app.view, app.by);
     headings(app, &columns, canvas);
     let height = canvas.height().saturating_sub(ABOVE + 1);
-    let first = app.scroll(height);
+    let first = app.cursor.scroll(height, app.rows.len());
     for (at, row) in app.rows.iter().enumerate().skip(first).take(height) {
         let name = line(row, &names_of(row, shown));
         let line = ABOVE + at - first;
@@ -167,7 +184,7 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
             };
             canvas.write(end.saturating_sub(text.chars().count()), line, &text, style);
         }
-        if at == app.cursor {
+        if at == app.cursor.at {
             canvas.reverse(line);
         }
     }

@@ -1,6 +1,7 @@
-//! `dwell top`: flows, peers, prefixes and processes on a live screen, the worst first.
+//! `dwell top`: flows, peers, prefixes, processes and backends on a live screen, the worst first.
 
 mod app;
+mod backends;
 mod columns;
 mod detail;
 mod draw;
@@ -19,14 +20,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::anyhow;
 use clap::ValueEnum;
+use dwell_balancer::config::DEFAULT_SOCKET;
 use dwell_engine::{
     filter::Filter,
     top::{Metric, Settings, View},
 };
 
 use self::{
-    app::{Action, App},
+    app::{Action, App, Page},
+    backends::{Backends, Balancer, By},
     print::Format,
     shown::Shown,
     sources::Sources,
@@ -54,6 +58,7 @@ Examples:
   dwell top --once --format jsonl       one table, for scripts
   dwell top -r capture.pcapng           the flows of a capture
   dwell top --once --view processes --sort send-buffer --top 5
+  sudo dwell top --view backends        those of the balancer that runs on this host
 
 More: docs/guide/top.md in the source.")]
 #[group(skip)]
@@ -66,9 +71,13 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "VIEW", default_value_t = ViewName::Flows)]
     view: ViewName,
 
-    /// What is worst: the rows with the most of it come first
-    #[arg(long, value_enum, value_name = "METRIC", default_value_t = MetricName::Rtt)]
-    sort: MetricName,
+    /// What is worst: the rows with the most of it come first [default: rtt, and of backends response]
+    #[arg(long, value_enum, value_name = "METRIC")]
+    sort: Option<MetricName>,
+
+    /// Socket of the balancer whose backends are a view: api.socket of its configuration
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with = "read")]
+    socket: PathBuf,
 
     /// Only flows with this port at one end
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -122,6 +131,7 @@ enum ViewName {
     Peers,
     Prefixes,
     Processes,
+    Backends,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -145,12 +155,37 @@ const TURN: Duration = Duration::from_millis(200);
 const IDLE_NS: u64 = 30_000_000_000;
 
 impl Args {
+    /// The view of flows; where backends are wanted, the one that the keys lead back to.
     fn view(&self) -> View {
-        View::ALL[self.view as usize]
+        View::ALL.get(self.view as usize).copied().unwrap_or(View::Flows)
     }
 
     fn metric(&self) -> Metric {
-        Metric::ALL[self.sort as usize]
+        self.sort.map_or(Metric::Rtt, |sort| Metric::ALL[sort as usize])
+    }
+
+    /// The most rows of `--once`.
+    fn limit(&self) -> usize {
+        self.top.map_or(usize::MAX, |top| top as usize)
+    }
+
+    /// What backends are ranked by; `None` if the view is another one.
+    fn backends(&self) -> Result<Option<By>, Failure> {
+        Ok(match (self.view, self.sort) {
+            (ViewName::Backends, _) if self.read.is_some() => {
+                return Err(Failure::usage(anyhow!(
+                    "a capture has no balancer: choose another --view, or leave out --read"
+                )));
+            }
+            (ViewName::Backends, None | Some(MetricName::Response)) => Some(By::Response),
+            (ViewName::Backends, Some(MetricName::Rate)) => Some(By::Packets),
+            (ViewName::Backends, Some(_)) => {
+                return Err(Failure::usage(anyhow!(
+                    "backends are sorted by response or rate; < and > choose other columns"
+                )));
+            }
+            _ => None,
+        })
     }
 
     fn settings(&self) -> Settings {
@@ -165,17 +200,25 @@ impl Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let filter = source::filter(&args.filter, args.port)?;
+    let backends = args.backends()?;
     let stop = Stop::listen(args.duration)?;
     if let Some(path) = &args.read {
         return of_capture(args, path, &filter, &stop);
     }
     if args.once {
-        return once(args, Sources::open(args.settings(), filter, args.names.are_shown())?, &stop);
+        return once(args, open(args, filter)?, backends, &stop);
     }
     // A wrong terminal is known before anything is attached.
     let mut screen = Screen::open(TO_SCRIPTS)?;
+    let mut sources = open(args, filter)?;
+    watch(args, backends, &mut screen, &mut sources, &stop)
+}
+
+/// Opens what a live screen shows.
+fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
     let mut sources = Sources::open(args.settings(), filter, args.names.are_shown())?;
-    watch(args, &mut screen, &mut sources, &stop)
+    sources.shown.balancer = Some(Balancer::at(args.socket.clone()));
+    Ok(sources)
 }
 
 /// Shows the flows of a capture, once it was read.
@@ -189,29 +232,43 @@ fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<
     Screen::check(TO_SCRIPTS)?;
     let (shown, exit) = replay::read(args, path, filter, stop)?;
     let mut screen = Screen::open(TO_SCRIPTS)?;
-    watch(args, &mut screen, &mut Sources::of_capture(shown), stop)?;
+    watch(args, None, &mut screen, &mut Sources::of_capture(shown), stop)?;
     drop(screen);
     exit
 }
 
 fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
-    let limit = args.top.map_or(usize::MAX, |top| top as usize);
-    print::once(shown, args.view(), args.metric(), limit, args.format)
+    print::once(shown, args.view(), args.metric(), args.limit(), args.format)
 }
 
 /// Prints the table of one interval.
-fn once(args: &Args, mut sources: Sources, stop: &Stop) -> Result<Exit, Failure> {
+fn once(args: &Args, mut sources: Sources, backends: Option<By>, stop: &Stop) -> Result<Exit, Failure> {
     sources.end_interval()?;
     let end = Instant::now() + args.interval.unwrap_or(INTERVAL);
     while Instant::now() < end && !stop.is_asked() {
         thread::sleep(TURN.min(end.saturating_duration_since(Instant::now())));
     }
     sources.end_interval()?;
-    print(args, &sources.shown)
+    let (Some(by), Some(balancer)) = (backends, sources.shown.balancer.take()) else {
+        return print(args, &sources.shown);
+    };
+    match balancer.answering() {
+        Ok(balancer) => print::backends(&balancer, by, args.limit(), args.format),
+        Err(error) => Err(error.into()),
+    }
 }
 
-fn watch(args: &Args, screen: &mut Screen, sources: &mut Sources, stop: &Stop) -> Result<Exit, Failure> {
+fn watch(
+    args: &Args,
+    backends: Option<By>,
+    screen: &mut Screen,
+    sources: &mut Sources,
+    stop: &Stop,
+) -> Result<Exit, Failure> {
     let mut app = App::new(args.view(), args.metric());
+    if let Some(by) = backends {
+        app.page = Page::Backends(Backends::new(by));
+    }
     sources.end_interval()?;
     let interval = args.interval.unwrap_or(INTERVAL);
     let mut next = Instant::now() + FIRST.min(interval);

@@ -1,19 +1,21 @@
 //! `--once`, and what `s` saves.
 
-use std::{fs::File, io::Write};
+use std::{fs::File, io::Write, mem};
 
 use clap::ValueEnum;
+use dwell_balancer::api::Status as BalancerStatus;
 use dwell_engine::top::{Metric, Row, View};
-use dwell_records::{Output, Record, Sink, Status, Top, TopRow, Verb, entry};
+use dwell_records::{Header, Output, Record, Sink, Status, Top, TopRow, Verb, entry, print, write_object};
 
 use super::{
-    app::App,
+    app::{App, Page},
+    backends::{self, Balancer, By},
     label::{line, names_of},
     shown::Shown,
 };
 use crate::{
     exit::{Exit, Failure},
-    source::cost,
+    source::{cost, host_name},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,10 +38,41 @@ pub fn once(shown: &Shown, view: View, by: Metric, limit: usize, format: Format)
     Ok(Exit::Done)
 }
 
+/// Prints the table of a balancer's backends, or its status as `dwell lb status` does.
+pub fn backends(balancer: &Balancer, by: By, limit: usize, format: Format) -> Result<Exit, Failure> {
+    match (format, balancer.status()) {
+        (Format::Text, _) => print(backends::print(balancer, by, limit))?,
+        (Format::Jsonl, Some(status)) => print(object(status))?,
+        (Format::Jsonl, None) => {}
+    }
+    Ok(Exit::Done)
+}
+
+/// The status as a line of JSON.
+fn object(status: &BalancerStatus) -> Vec<u8> {
+    let mut status = status.clone();
+    let time = mem::take(&mut status.time);
+    let mut line = Vec::new();
+    write_object(Header { time: Some(&time), host: Some(&host_name()) }, &status, &mut line);
+    line
+}
+
 /// Saves the rows as they are on the screen. Returns what to tell the user.
 pub fn save(shown: &Shown, app: &App) -> String {
-    let time = shown.time().replace(':', "");
-    let path = format!("dwell-top-{}-{time}.jsonl", app.view.name());
+    let (text, view, what) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
+        (Page::Backends(_), None) => return "there is no balancer to save anything of".into(),
+        (Page::Backends(_), Some(status)) => (object(status), "backends", "the status is".to_owned()),
+        _ => (rows(shown, app), app.view.name(), format!("{} rows are", app.rows.len())),
+    };
+    let path = format!("dwell-top-{view}-{}.jsonl", shown.time().replace(':', ""));
+    match File::create_new(&path).and_then(|mut file| file.write_all(&text)) {
+        Ok(()) => format!("{what} in {path}"),
+        Err(error) => format!("cannot save to {path}: {error}; start dwell where it may write"),
+    }
+}
+
+/// The rows on the screen as JSON Lines.
+fn rows(shown: &Shown, app: &App) -> Vec<u8> {
     let format = entry("jsonl").expect("a format of this name");
     let (mut format, mut text, source) = ((format.new)(), Vec::new(), shown.source.clone());
     let written = write(shown, app.view, app.by, &app.rows, usize::MAX, |record| {
@@ -47,10 +80,7 @@ pub fn save(shown: &Shown, app: &App) -> String {
         Ok::<_, std::convert::Infallible>(())
     });
     let Ok(()) = written;
-    match File::create_new(&path).and_then(|mut file| file.write_all(&text)) {
-        Ok(()) => format!("{} rows are in {path}", app.rows.len()),
-        Err(error) => format!("cannot save to {path}: {error}; start dwell where it may write"),
-    }
+    text
 }
 
 fn write<E>(

@@ -9,6 +9,8 @@ use dwell_engine::{
 use dwell_records::Source;
 use dwell_socket::names::Names;
 
+use super::backends::Balancer;
+
 /// Flows and names, and the interval that they are of.
 pub struct Shown {
     pub table: Table,
@@ -19,6 +21,8 @@ pub struct Shown {
     pub source: Source,
     /// Whether sockets can be asked about the flows.
     pub is_live: bool,
+    /// The balancer of this host; a capture has none.
+    pub balancer: Option<Balancer>,
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
     shows_names: bool,
@@ -36,6 +40,7 @@ impl Shown {
             filters: [filter, Filter::default()],
             is_live: source.host.is_some(),
             source,
+            balancer: None,
             interval: (0, 0),
             shows_names,
             filter_text: String::new(),
@@ -54,6 +59,9 @@ impl Shown {
         let (last_ns, _) = self.interval;
         let length_ns = if last_ns == 0 { 0 } else { now_ns.saturating_sub(last_ns) };
         self.interval = (now_ns, length_ns);
+        if let Some(balancer) = &mut self.balancer {
+            balancer.end_interval(now_ns);
+        }
     }
 
     /// Keeps the flows as they are, at the end of a capture.

@@ -12,6 +12,7 @@ use ratatui_crossterm::crossterm::event::KeyCode;
 use super::{
     Settings,
     app::{Action, App},
+    backends::Balancer,
     columns::{Column, Columns, fit, sparkline},
     draw,
     shown::Shown,
@@ -186,7 +187,7 @@ fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
     app.key(KeyCode::Char('?'));
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 24), @"
     dwell top: keys
-     1 2 3 4, Tab         flows, peers, prefixes, processes
+     1 2 3 4 5, Tab       flows, peers, prefixes, processes, backends
      < >, ← →             rank by another column
      ↑ ↓, j k, PgUp PgDn  move the cursor; g and G: to the first and last row
      Enter                where the time of a row goes, and why
@@ -223,18 +224,18 @@ fn the_cursor_stays_with_its_row_once_it_was_moved() {
     let mut rows = app.rows.clone();
     rows.reverse();
     app.set_rows(rows);
-    assert_eq!(app.rows[app.cursor], row);
+    assert_eq!(app.rows[app.cursor.at], row);
     app.key(KeyCode::Home);
     app.set_rows(shown.rows(View::Flows, Metric::Rtt));
-    assert_eq!(app.cursor, 0, "the worst row, whichever it is");
+    assert_eq!(app.cursor.at, 0, "the worst row, whichever it is");
     for key in [KeyCode::End, KeyCode::PageDown, KeyCode::Down] {
         app.key(key);
-        assert_eq!(app.cursor, app.rows.len() - 1);
+        assert_eq!(app.cursor.at, app.rows.len() - 1);
     }
     app.set_rows(Vec::new());
     app.key(KeyCode::Down);
     app.key(KeyCode::Enter);
-    assert_eq!(app.cursor, 0);
+    assert_eq!(app.cursor.at, 0);
 }
 
 #[test]
@@ -281,4 +282,78 @@ fn bars_are_as_high_as_values_and_unknown_ones_are_gaps() {
     assert_eq!(sparkline(values.into_iter(), 2), "▅█");
     assert_eq!(sparkline([Some(0.0); 3].into_iter(), 5), "▁▁▁");
     assert_eq!((fit("abc", 3), fit("abcd", 3), fit("abc", 0)), ("abc".into(), "ab…".into(), String::new()));
+}
+
+/// The second interval of a balancer with three backends, one of which answers nobody.
+fn balancer() -> Balancer {
+    let backend = |name: &str, real: u32, mean_ns: Option<u64>, second: u64, health: &str| {
+        let latency = mean_ns.map(|mean_ns| serde_json::json!({ "method": "turns", "count": 40, "mean_ns": mean_ns }));
+        serde_json::json!({
+            "name": name, "address": format!("10.0.0.{real}"), "real": real, "phase": "serving", "health": health,
+            "configured": 1.0, "weight": 0.8, "share": if real == 1 { 0.2 } else { 0.4 }, "reason": "latency",
+            "explanation": "answers later than the others", "latency": latency, "active": 7, "connections": 100 * second,
+            "packets": 9_000 * second * u64::from(real), "bytes": 0,
+            "pending": if mean_ns.is_none() { serde_json::json!({ "requests": 3, "oldest_ns": 4_000_000_000_u64 }) } else {
+                serde_json::json!({ "requests": 0 })
+            },
+        })
+    };
+    let mut balancer = Balancer::at("/nowhere".into());
+    for second in 1..=2 {
+        let status = serde_json::json!({
+            "time": "2026-11-23T05:10:02Z", "version": "0", "interface": "eth0", "config": "lb.toml", "loaded": "",
+            "interval_ns": SECOND, "plane": { "start": "new", "connections": 21, "capacity": 4096, "packets": {} },
+            "vips": [{
+                "name": "web", "address": "192.0.2.10", "proto": "tcp", "port": 443, "policy": "latency", "forward": "l2",
+                "table_size": 65_537, "packets": 0, "bytes": 0, "connections": 0, "all_down": false,
+                "backends": [
+                    backend("b1", 1, Some(9_500_000), second, "up"),
+                    backend("b2", 2, Some(1_500_000), second, "up"),
+                    backend("b3", 3, None, second, "unchecked"),
+                ],
+            }],
+            "leaving": [], "warnings": [],
+        });
+        balancer.take(serde_json::from_value(status).unwrap(), second * SECOND);
+    }
+    balancer
+}
+
+#[test]
+fn backends_of_a_balancer_are_a_view() {
+    let mut shown = shown();
+    shown.balancer = Some(balancer());
+    let mut app = app(&shown, View::Processes, Metric::Rtt);
+    assert_eq!(app.key(KeyCode::Tab), Action::Nothing);
+    insta::assert_snapshot!(picture(&mut app, &shown, 80, 10), @"
+    dwell top  web1  05:10:02Z  lb.toml on eth0  21 connections
+     1 flows  2 peers  3 prefixes  4 processes  5 backends
+    BACKEND                 STATE      ▼RESP    PEND  ACTIVE  CONN/S   PKT/S   SHARE
+    web/b1                  up       9.50 ms       0       7     100    9000  20.0 %
+    web/b2                  up       1.50 ms       0       7     100   18000  40.0 %
+    web/b3                  serving        -       3       7     100   27000  40.0 %
+
+    web/b1: answers later than the others
+
+    ? keys  </> rank  1 flows  p freeze  s save  q quit
+    ");
+    app.key(KeyCode::Char('>'));
+    insta::assert_snapshot!(picture(&mut app, &shown, 120, 10), @"
+    dwell top  web1  05:10:02Z  lb.toml on eth0  21 connections
+     1 flows  2 peers  3 prefixes  4 processes  5 backends
+    BACKEND                                            STATE       RESP   ▼PEND  ACTIVE  CONN/S   PKT/S   SHARE        TREND
+    web/b3                                             serving        -       3       7     100   27000  40.0 %           ██
+    web/b1                                             up       9.50 ms       0       7     100    9000  20.0 %           ▁▁
+    web/b2                                             up       1.50 ms       0       7     100   18000  40.0 %           ▁▁
+
+    web/b3: answers later than the others
+    3 requests wait for an answer, the oldest for 4.00 s or more
+    ? keys  </> rank  1 flows  p freeze  s save  q quit
+    ");
+    assert_eq!(app.key(KeyCode::Char('s')), Action::Save);
+    app.key(KeyCode::Char('?'));
+    app.key(KeyCode::Char('?'));
+    assert_eq!(app.key(KeyCode::Tab), Action::Update);
+    assert_eq!(app.view, View::Flows);
+    assert!(picture(&mut app, &shown, 80, 10).contains("FLOW"));
 }

@@ -1,0 +1,119 @@
+//! Files that are out of reach of a process that speaks to strangers, by Landlock (landlock(7)).
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, path_beneath_rules,
+};
+
+use crate::Error;
+
+/// What every process reads: the system's configuration, libraries, certificates of authorities, and what the kernel
+/// tells.
+const SYSTEM: [&str; 11] = [
+    "/etc",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/var/lib/ca-certificates",
+    "/run",
+    "/proc",
+    "/sys",
+    "/dev",
+];
+
+/// Where SQLite puts what does not fit into memory.
+const TEMPORARY: [&str; 2] = ["/var/tmp", "/tmp"];
+
+/// Takes all files from this thread, and from those that it starts from now on, but for what the system needs and what is
+/// named here. None of them can start a program any more, nor gain privileges by one. What is open stays open.
+///
+/// A kernel before Linux 5.13, or without Landlock, restricts nothing; an older one restricts what it knows. Returns whether
+/// anything is restricted.
+///
+/// # Errors
+///
+/// [`Error::Confinement`], if the kernel refuses the rules.
+pub fn confine(confinement: &Confinement) -> Result<bool, Error> {
+    let Confinement { reads, writes } = confinement;
+    // Truncation, of Linux 6.2, is the last kind of access to files that concerns dwell.
+    let abi = ABI::V3;
+    let (read, all) = (AccessFs::ReadFile | AccessFs::ReadDir, AccessFs::from_all(abi));
+    let write = all & !BitFlags::from(AccessFs::Execute);
+    let system = SYSTEM.iter().map(Path::new).chain(reads.iter().map(PathBuf::as_path));
+    let own = TEMPORARY.iter().map(Path::new).chain(writes.iter().map(PathBuf::as_path));
+    let restricted = Ruleset::default()
+        .handle_access(all)
+        .and_then(Ruleset::create)
+        .and_then(|rules| rules.add_rules(path_beneath_rules(system, read)))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(own, write)))
+        .and_then(|rules| rules.restrict_self());
+    let status = restricted.map_err(|error| Error::Confinement(error.to_string()))?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// The files that stay within reach. Paths that do not exist are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Confinement {
+    /// Files, and folders with all that is in them, to read.
+    pub reads: Vec<PathBuf>,
+    /// Files, and folders with all that is in them, to read and change.
+    pub writes: Vec<PathBuf>,
+}
+
+impl Confinement {
+    /// Keeps the folder of a file within reach, where files beside it are made, replaced and removed.
+    #[must_use]
+    pub fn beside(mut self, file: &Path) -> Confinement {
+        let folder = file.parent().filter(|folder| *folder != Path::new(""));
+        self.writes.push(folder.unwrap_or(Path::new(".")).into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::ErrorKind, process::Command, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_confined_has_its_folder_and_the_system_and_starts_nothing() {
+        // Not in the folder of temporary files, which is within reach.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+        for folder in [&own, &other] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "secret").unwrap();
+        }
+        let (own, other) = (&own, &other);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let kept = Confinement::default().beside(&own.join("store.db"));
+                let is_confined = confine(&kept).unwrap();
+                if !is_confined {
+                    // This kernel has no Landlock.
+                    return;
+                }
+                let check = || {
+                    fs::rename(own.join("file"), own.join("renamed")).unwrap();
+                    fs::write(own.join("file"), fs::read("/etc/passwd").unwrap()).unwrap();
+                    let denied = [
+                        fs::read(other.join("file")).err(),
+                        fs::write(other.join("file"), "").err(),
+                        fs::remove_file(other.join("file")).err(),
+                        fs::write("/etc/dwell-test", "").err(),
+                        Command::new("/bin/true").spawn().err(),
+                    ];
+                    let denied = denied.map(|error| error.map(|error| error.kind()));
+                    assert_eq!(denied, [Some(ErrorKind::PermissionDenied); 5]);
+                };
+                check();
+                thread::scope(|scope| scope.spawn(check).join()).unwrap();
+            });
+        });
+        assert_eq!(fs::read(other.join("file")).unwrap(), b"secret");
+    }
+}
