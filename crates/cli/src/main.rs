@@ -19,6 +19,7 @@ mod secret;
 mod served;
 mod set;
 mod source;
+mod stored;
 #[cfg(test)]
 mod vocabulary;
 mod written;

@@ -72,7 +72,7 @@ impl WriteArgs {
     pub fn output(&self, format: &str, source: Source) -> Result<Output, Failure> {
         match self.format(format) {
             Some(format) => Ok(Output::new((format.new)(), self.open()?, source)),
-            None => Ok(Output::nothing()),
+            None => Ok(Output::nothing(source)),
         }
     }
 
@@ -80,7 +80,7 @@ impl WriteArgs {
     pub fn output_beside_program(&self, format: &str, source: Source) -> Result<Output, Failure> {
         match self.format(format) {
             Some(format) => Ok(Output::new((format.new)(), self.open_beside_program()?, source)),
-            None => Ok(Output::nothing()),
+            None => Ok(Output::nothing(source)),
         }
     }
 

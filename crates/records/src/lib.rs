@@ -2,7 +2,7 @@
 //!
 //! A [`Format`] appends a [`Record`] to a buffer and does nothing else. A [`Sink`] writes the buffer to a file, pipe or
 //! terminal and classifies failures. An [`Output`] joins the two with a [`Source`], which interprets the times and
-//! interface numbers in records. A [`Summary`] collects samples for the end of a run. Nothing here reads a clock: all
+//! interface numbers in records, and with what is to [`Keep`] them. A [`Summary`] collects samples for the end of a run. Nothing here reads a clock: all
 //! output is in Unix time as the source's [`Clock`] gives it, whatever the local time zone.
 
 #![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
@@ -10,6 +10,8 @@
 mod clock;
 mod file;
 mod formats;
+mod keep;
+mod latencies;
 mod names;
 mod output;
 mod record;
@@ -24,15 +26,17 @@ mod top;
 pub use clock::{Clock, Timestamps};
 pub use file::Rotation;
 pub use formats::{
-    End, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject, Object, Ppviz,
-    Rate, SCHEMA, Text, counted, entry, write_object,
+    End, EndNamesObject, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject,
+    NamesObject, Object, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object,
 };
+pub use keep::Keep;
+pub use latencies::{LatencyLine, latencies, sample_latencies};
 pub use names::{name_note, server_note};
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
     ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record,
-    Response, Stack, StackHop, StackPlace, Status, Verb, Verdict, Why,
+    Response, Stack, StackHop, StackPlace, Status, Verb, Verdict, Why, complete_bytes,
 };
 pub use schema::Schema;
 pub use shift::{ResponseKey, RoundTripKey, Shift, ShiftKey};

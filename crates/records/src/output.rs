@@ -1,29 +1,39 @@
 //! A format and a sink, together.
 
-use crate::{Flush, Format, Record, Sink, SinkError, Source};
+use std::borrow::Cow;
+
+use crate::{Flush, Format, Keep, Record, Sink, SinkError, Source};
 
 /// The output of a verb. After an error nothing more is written.
 pub struct Output {
     format: Box<dyn Format>,
     sink: Sink,
     source: Source,
+    keep: Option<Box<dyn Keep>>,
 }
 
 impl Output {
     /// Writes records of `source` to `sink` in `format`, coloured where a person looks at it.
     pub fn new(mut format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
         format.set_colour(sink.is_coloured());
-        Output { format, sink, source }
+        Output { format, sink, source, keep: None }
     }
 
-    /// Creates an output that drops every record.
-    pub fn nothing() -> Output {
+    /// Creates an output that prints no record of this source.
+    pub fn nothing(source: Source) -> Output {
         struct Nothing;
         impl Format for Nothing {
             fn write(&mut self, _record: &Record<'_>, _source: &Source, _out: &mut Vec<u8>) {}
         }
         let sink = Sink::new("nothing", Box::new(std::io::sink()), Flush::Full);
-        Output { format: Box::new(Nothing), sink, source: Source::default() }
+        Output { format: Box::new(Nothing), sink, source, keep: None }
+    }
+
+    /// Has each record kept too.
+    #[must_use]
+    pub fn keeping(mut self, keep: Option<Box<dyn Keep>>) -> Output {
+        self.keep = keep;
+        self
     }
 
     /// The source.
@@ -36,9 +46,29 @@ impl Output {
         &mut self.source
     }
 
-    /// Writes a record.
+    /// Writes and keeps a record.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), SinkError> {
+        self.keep(record);
         self.sink.record(|out| self.format.write(record, &self.source, out))
+    }
+
+    /// Keeps a record that is not to be printed.
+    pub fn keep(&mut self, record: &Record<'_>) {
+        if let Some(keep) = &mut self.keep {
+            keep.keep(record, &self.source);
+        }
+    }
+
+    /// Adds counters of what could not be kept, but for what is 0.
+    pub fn count_kept(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
+        if let Some(keep) = &self.keep {
+            keep.count(counters);
+        }
+    }
+
+    /// Keeps what is left. Returns what is missing, for a person, if anything is. Later records are not kept.
+    pub fn finish_keeping(&mut self) -> Option<String> {
+        self.keep.take().and_then(|mut keep| keep.finish(&self.source))
     }
 
     /// Writes lines of the caller's own, whatever the format.
@@ -51,5 +81,12 @@ impl Output {
     /// Writes what is still in the buffer: at the end of each interval, and of the run.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         self.sink.flush()
+    }
+}
+
+/// What was kept is complete also where the reader of the output has seen enough.
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.finish_keeping();
     }
 }

@@ -125,7 +125,7 @@ impl Response<'_> {
     }
 
     /// The end of the epoch on the source's clock.
-    pub(crate) fn end_ns(&self) -> u64 {
+    pub fn end_ns(&self) -> u64 {
         let epoch = &self.record.epoch;
         epoch.start_ns.wrapping_add(epoch.epoch_ns)
     }
@@ -234,7 +234,7 @@ impl Stack<'_> {
 }
 
 /// Counts the bytes that went through all of a side, where `all` are the figures of all segments over the same bytes.
-pub(crate) fn complete_bytes(all: &[SegmentFigures], direction: Direction) -> u64 {
+pub fn complete_bytes(all: &[SegmentFigures], direction: Direction) -> u64 {
     let total = all.iter().filter(|one| one.segment == one.segment.total() && one.segment.direction() == direction);
     total.map(|one| one.histogram.count()).sum()
 }

@@ -3,14 +3,14 @@
 //! On a server, and in the views of a file, a row has names and addresses. In the tables of a file (`schema.sql`),
 //! hosts, hooks and flows are numbers of rows of their own.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
 use dwell_engine::{
-    flow_id,
     histogram::Histogram,
     layers::{Ends, Layer, SegmentHooks},
-    measure::Protocol,
+    measure::{Endpoint, Protocol},
 };
+use dwell_records::{EndNamesObject, FlowObject, NamesObject};
 use rusqlite::types::Value;
 
 use crate::{ClockRow, IntervalRow, LostRow, PathRow};
@@ -24,17 +24,54 @@ pub(crate) enum Column {
     Host(&'static str, &'static str),
     /// The name of a hook; the number of the hook in a file, as `<name>_id`.
     Hook(&'static str, &'static str),
-    /// Five columns with the ends of a flow and its id; one with the number of the flow in a file, as `flow_id`.
+    /// Five columns with the ends of a flow of TCP and its id; one with the number of the flow in a file, as `flow_id`.
     Flow,
+    /// The same of a flow of any protocol, whose name is one more column.
+    AnyFlow,
+    /// Nine columns with the names of the ends of a flow; one with their number in a file, as `names_id`.
+    Names,
 }
 
 /// The value of a column.
 #[derive(Debug)]
 pub(crate) enum Cell<'a> {
     Plain(Value),
-    Host(Option<&'a str>),
-    Hook(Option<&'a str>),
-    Flow(Option<Ends>),
+    Host(Option<Cow<'a, str>>),
+    Hook(Option<Cow<'a, str>>),
+    Flow(Option<FlowEnds>),
+    AnyFlow(Option<FlowEnds>),
+    Names(Option<Box<NamesObject>>),
+}
+
+/// What a flow is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FlowEnds {
+    pub(crate) src: (IpAddr, Option<u16>),
+    pub(crate) dst: (IpAddr, Option<u16>),
+    pub(crate) protocol: Protocol,
+    /// Whether that is enough for an id, and not all between two hosts.
+    pub(crate) has_id: bool,
+}
+
+impl FlowEnds {
+    /// Returns the flow as JSON Lines have it.
+    pub(crate) fn object(&self) -> FlowObject {
+        let end = |(address, port): (IpAddr, Option<u16>)| Endpoint { address, port: port.unwrap_or_default() };
+        match self.src.1 {
+            // Echoes of ICMP have no ports, but an id.
+            None if !(self.has_id && self.protocol.is_icmp()) => {
+                FlowObject::without_ports(self.src.0, self.dst.0, self.protocol, None)
+            }
+            _ => FlowObject::new(&end(self.src), &end(self.dst), self.protocol, None),
+        }
+    }
+}
+
+impl From<Ends> for FlowEnds {
+    fn from(ends: Ends) -> FlowEnds {
+        let end = |end: Endpoint| (end.address, Some(end.port));
+        FlowEnds { src: end(ends.src), dst: end(ends.dst), protocol: TCP, has_id: true }
+    }
 }
 
 /// A table and how to insert its rows into a file.
@@ -55,16 +92,47 @@ const FLOW: [(&str, &str); 5] = [
     ("id", "Nullable(String)"),
 ];
 
-/// All flows of a store are of TCP.
+const PROTO: (&str, &str) = ("proto", "Nullable(String)");
+
+/// The columns of names, in the order of [`name_values`].
+pub(crate) const NAMES: [(&str, &str); 9] = [
+    ("src_host", "Nullable(String)"),
+    ("src_pid", "Nullable(UInt32)"),
+    ("src_process", "Nullable(String)"),
+    ("src_unit", "Nullable(String)"),
+    ("dst_host", "Nullable(String)"),
+    ("dst_pid", "Nullable(UInt32)"),
+    ("dst_process", "Nullable(String)"),
+    ("dst_unit", "Nullable(String)"),
+    ("service", "Nullable(String)"),
+];
+
+/// Returns the values of the columns of names.
+pub(crate) fn name_values(names: Option<&NamesObject>) -> Vec<Value> {
+    let of_end = |end: &EndNamesObject| {
+        let text = |text: &Option<String>| optional(text.clone());
+        [text(&end.host), optional(end.pid), text(&end.process), text(&end.unit)]
+    };
+    match names {
+        None => vec![Value::Null; NAMES.len()],
+        Some(names) => {
+            let ends = [of_end(&names.src), of_end(&names.dst)].into_iter().flatten();
+            ends.chain([optional(names.service.clone())]).collect()
+        }
+    }
+}
+
+/// Flows whose bytes are followed are of TCP.
 pub(crate) const TCP: Protocol = Protocol(6);
 
 impl Table {
-    fn new(name: &'static str, file_name: &str, columns: &[&[Column]]) -> Table {
+    pub(crate) fn new(name: &'static str, file_name: &str, columns: &[&[Column]]) -> Table {
         let columns = columns.concat();
         let names = columns.iter().map(|column| match column {
             Column::Plain(name, _) => (*name).to_owned(),
             Column::Host(name, _) | Column::Hook(name, _) => format!("{name}_id"),
-            Column::Flow => "flow_id".to_owned(),
+            Column::Flow | Column::AnyFlow => "flow_id".to_owned(),
+            Column::Names => "names_id".to_owned(),
         });
         let names: Vec<_> = names.collect();
         let marks = vec!["?"; names.len()].join(", ");
@@ -77,6 +145,8 @@ impl Table {
         self.columns.iter().flat_map(|column| match column {
             Column::Plain(name, kind) | Column::Host(name, kind) | Column::Hook(name, kind) => vec![(*name, *kind)],
             Column::Flow => FLOW.to_vec(),
+            Column::AnyFlow => [&FLOW[..4], &[PROTO], &FLOW[4..]].concat(),
+            Column::Names => NAMES.to_vec(),
         })
     }
 }
@@ -86,41 +156,70 @@ impl Cell<'_> {
     pub(crate) fn expand(self, values: &mut Vec<Value>) {
         match self {
             Cell::Plain(value) => values.push(value),
-            Cell::Host(name) | Cell::Hook(name) => values.push(optional(name.map(str::to_owned))),
-            Cell::Flow(ends) => {
-                let [src, dst] = [ends.map(|ends| ends.src), ends.map(|ends| ends.dst)];
-                for end in [src, dst] {
-                    values.push(optional(end.map(|end| end.address.to_string())));
-                    values.push(optional(end.map(|end| i64::from(end.port))));
-                }
-                values.push(optional(ends.map(|ends| flow_id(&ends.src, &ends.dst, TCP))));
-            }
+            Cell::Host(name) | Cell::Hook(name) => values.push(optional(name.map(Cow::into_owned))),
+            Cell::Flow(flow) => values
+                .extend(flow_values(flow).into_iter().filter_map(|(name, value)| (name != PROTO.0).then_some(value))),
+            Cell::AnyFlow(flow) => values.extend(flow_values(flow).map(|(_, value)| value)),
+            Cell::Names(names) => values.extend(name_values(names.as_deref())),
         }
     }
+
+    /// Returns the cell without what it borrows.
+    fn into_owned(self) -> Cell<'static> {
+        let owned = |name: Option<Cow<'_, str>>| name.map(|name| Cow::Owned(name.into_owned()));
+        match self {
+            Cell::Plain(value) => Cell::Plain(value),
+            Cell::Host(name) => Cell::Host(owned(name)),
+            Cell::Hook(name) => Cell::Hook(owned(name)),
+            Cell::Flow(flow) => Cell::Flow(flow),
+            Cell::AnyFlow(flow) => Cell::AnyFlow(flow),
+            Cell::Names(names) => Cell::Names(names),
+        }
+    }
+}
+
+/// Returns the columns of a flow, as in a file.
+pub(crate) fn flow_values(flow: Option<FlowEnds>) -> [(&'static str, Value); 6] {
+    let flow = flow.map(|flow| flow.object());
+    let flow = flow.as_ref();
+    [
+        ("src", optional(flow.map(|flow| flow.src.to_string()))),
+        ("sport", optional(flow.and_then(|flow| flow.sport).map(i64::from))),
+        ("dst", optional(flow.map(|flow| flow.dst.to_string()))),
+        ("dport", optional(flow.and_then(|flow| flow.dport).map(i64::from))),
+        (PROTO.0, optional(flow.map(|flow| flow.proto.clone().into_owned()))),
+        ("id", optional(flow.and_then(|flow| flow.id.clone()))),
+    ]
 }
 
 use Column::{Flow, Hook, Host, Plain};
 
 /// The figures of a histogram, and the histogram itself.
-const FIGURES: &[Column] = &[
-    Plain("count", "UInt64"),
-    Plain("sum_ns", "UInt64"),
-    Plain("mean_ns", "Nullable(UInt64)"),
-    Plain("min_ns", "Nullable(UInt64)"),
-    Plain("max_ns", "Nullable(UInt64)"),
-    Plain("p50_ns", "Nullable(UInt64)"),
-    Plain("p90_ns", "Nullable(UInt64)"),
-    Plain("p95_ns", "Nullable(UInt64)"),
-    Plain("p99_ns", "Nullable(UInt64)"),
-    Plain("p99_9_ns", "Nullable(UInt64)"),
-    Plain("histogram", "String"),
-];
+const FIGURES: &[Column] = &figure_columns("UInt64", "String");
+/// The same where there may be none.
+pub(crate) const FIGURES_IF_KNOWN: &[Column] = &figure_columns("Nullable(UInt64)", "Nullable(String)");
+
+const fn figure_columns(count: &'static str, histogram: &'static str) -> [Column; 11] {
+    [
+        Plain("count", count),
+        Plain("sum_ns", count),
+        Plain("mean_ns", "Nullable(UInt64)"),
+        Plain("min_ns", "Nullable(UInt64)"),
+        Plain("max_ns", "Nullable(UInt64)"),
+        Plain("p50_ns", "Nullable(UInt64)"),
+        Plain("p90_ns", "Nullable(UInt64)"),
+        Plain("p95_ns", "Nullable(UInt64)"),
+        Plain("p99_ns", "Nullable(UInt64)"),
+        Plain("p99_9_ns", "Nullable(UInt64)"),
+        Plain("histogram", histogram),
+    ]
+}
 
 fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
     let unsigned = |figure: Option<u64>| Cell::Plain(optional(figure.map(signed)));
     [
         unsigned(Some(histogram.count())),
-        Cell::Plain(Value::Integer(i64::try_from(histogram.sum_ns()).unwrap_or(i64::MAX))),
+        plain(signed_sum(histogram)),
         unsigned(histogram.mean_ns()),
         unsigned(histogram.min_ns()),
         unsigned(histogram.max_ns()),
@@ -133,15 +232,32 @@ fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
     ]
 }
 
+/// Returns the sum of a histogram for SQLite.
+pub(crate) fn signed_sum(histogram: &Histogram) -> i64 {
+    i64::try_from(histogram.sum_ns()).unwrap_or(i64::MAX)
+}
+
 /// A row of one of the tables.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) table: &'static Table,
     pub(crate) time_ns: i64,
     /// The host whose agent caused the row; of two hosts, the one that sent the bytes.
-    pub(crate) owner: Option<&'a str>,
+    pub(crate) owner: Option<Cow<'a, str>>,
     /// The cells, in the order of the table's columns.
     pub(crate) cells: Vec<Cell<'a>>,
+}
+
+impl Row<'_> {
+    /// Returns the row without what it borrows.
+    pub(crate) fn into_owned(self) -> Row<'static> {
+        Row {
+            table: self.table,
+            time_ns: self.time_ns,
+            owner: self.owner.map(|name| Cow::Owned(name.into_owned())),
+            cells: self.cells.into_iter().map(Cell::into_owned).collect(),
+        }
+    }
 }
 
 static INTERVALS: LazyLock<Table> = LazyLock::new(|| {
@@ -169,16 +285,17 @@ impl<'a> From<&IntervalRow<'a>> for Row<'a> {
         let mut cells = vec![
             plain(row.time_ns),
             plain(signed(row.length_ns)),
-            Cell::Host(Some(row.host)),
-            Cell::Flow(row.flow),
+            host(Some(row.host)),
+            Cell::Flow(row.flow.map(FlowEnds::from)),
             text(Some(row.segment.name())),
             text(Some(row.segment.direction().name())),
             text(row.segment.part_of().map(|part| part.name())),
             plain(row.resent),
         ];
         cells.extend(figures(row.histogram));
-        let hook =
-            |of: fn(&SegmentHooks) -> &Option<String>| Cell::Hook(row.hooks.and_then(|hooks| of(hooks).as_deref()));
+        let hook = |of: fn(&SegmentHooks) -> &Option<String>| {
+            Cell::Hook(row.hooks.and_then(|hooks| of(hooks).as_deref().map(Cow::Borrowed)))
+        };
         let missing = row.hooks.and_then(|hooks| hooks.missing);
         cells.extend([
             hook(|hooks| &hooks.from),
@@ -186,7 +303,7 @@ impl<'a> From<&IntervalRow<'a>> for Row<'a> {
             text(missing.map(Layer::name)),
             plain(row.time_clamped),
         ]);
-        Row { table: &INTERVALS, time_ns: row.time_ns, owner: Some(row.host), cells }
+        Row { table: &INTERVALS, time_ns: row.time_ns, owner: Some(Cow::Borrowed(row.host)), cells }
     }
 }
 
@@ -212,9 +329,9 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
         let mut cells = vec![
             plain(row.time_ns),
             plain(signed(row.length_ns)),
-            Cell::Host(row.tx_host),
-            Cell::Host(row.rx_host),
-            Cell::Flow(row.flow),
+            host(row.tx_host),
+            host(row.rx_host),
+            Cell::Flow(row.flow.map(FlowEnds::from)),
             text(Some(row.leg.name())),
             text(row.leg.direction().map(|direction| direction.name())),
             text(row.leg.part_of().map(|part| part.name())),
@@ -227,7 +344,7 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
             plain(signed(row.clamped)),
             plain(signed(row.doubtful)),
         ]);
-        Row { table: &PATHS, time_ns: row.time_ns, owner: row.tx_host.or(row.rx_host), cells }
+        Row { table: &PATHS, time_ns: row.time_ns, owner: row.tx_host.or(row.rx_host).map(Cow::Borrowed), cells }
     }
 }
 
@@ -250,7 +367,7 @@ impl<'a> From<&ClockRow<'a>> for Row<'a> {
     fn from(row: &ClockRow<'a>) -> Row<'a> {
         let cells = vec![
             plain(row.time_ns),
-            Cell::Host(Some(row.host)),
+            host(Some(row.host)),
             plain(row.offset_ns),
             plain(signed(row.bound_ns)),
             Cell::Plain(optional(row.drift_ppb)),
@@ -259,7 +376,7 @@ impl<'a> From<&ClockRow<'a>> for Row<'a> {
             text(Some(row.method)),
             plain(row.stepped),
         ];
-        Row { table: &CLOCK, time_ns: row.time_ns, owner: Some(row.host), cells }
+        Row { table: &CLOCK, time_ns: row.time_ns, owner: Some(Cow::Borrowed(row.host)), cells }
     }
 }
 
@@ -284,8 +401,8 @@ static COUNTER: LazyLock<Table> = LazyLock::new(|| {
 
 impl<'a> From<&CounterRow<'a>> for Row<'a> {
     fn from(row: &CounterRow<'a>) -> Row<'a> {
-        let cells = vec![plain(row.time_ns), Cell::Host(row.host), text(Some(row.name)), plain(signed(row.value))];
-        Row { table: &COUNTER, time_ns: row.time_ns, owner: row.host, cells }
+        let cells = vec![plain(row.time_ns), host(row.host), text(Some(row.name)), plain(signed(row.value))];
+        Row { table: &COUNTER, time_ns: row.time_ns, owner: row.host.map(Cow::Borrowed), cells }
     }
 }
 
@@ -309,7 +426,7 @@ impl<'a> From<&LostRow<'a>> for Row<'a> {
         let (from, to) = row.batches;
         let cells = vec![
             plain(row.time_ns),
-            Cell::Host(Some(row.host)),
+            host(Some(row.host)),
             text(Some(&run)),
             plain(signed(from)),
             Cell::Plain(optional(to.map(signed))),
@@ -317,7 +434,7 @@ impl<'a> From<&LostRow<'a>> for Row<'a> {
             Cell::Plain(optional(row.until_ns)),
             text(Some(row.why.name())),
         ];
-        Row { table: &LOST, time_ns: row.time_ns, owner: Some(row.host), cells }
+        Row { table: &LOST, time_ns: row.time_ns, owner: Some(Cow::Borrowed(row.host)), cells }
     }
 }
 
@@ -326,15 +443,19 @@ pub(crate) fn tables() -> [&'static Table; 5] {
     [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST]
 }
 
-fn plain(value: impl Into<Value>) -> Cell<'static> {
+pub(crate) fn host(name: Option<&str>) -> Cell<'_> {
+    Cell::Host(name.map(Cow::Borrowed))
+}
+
+pub(crate) fn plain(value: impl Into<Value>) -> Cell<'static> {
     Cell::Plain(value.into())
 }
 
-fn text(value: Option<&str>) -> Cell<'static> {
+pub(crate) fn text(value: Option<&str>) -> Cell<'static> {
     Cell::Plain(optional(value.map(str::to_owned)))
 }
 
-fn optional(value: Option<impl Into<Value>>) -> Value {
+pub(crate) fn optional(value: Option<impl Into<Value>>) -> Value {
     value.map_or(Value::Null, Into::into)
 }
 
@@ -348,20 +469,21 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
+    use crate::latency::{LATENCIES, VERDICTS};
 
     #[test]
     fn the_columns_are_those_of_the_file() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(include_str!("schema.sql")).unwrap();
+        db.execute_batch(&crate::sqlite::schema()).unwrap();
         let names = |table: &str| -> Vec<String> {
             let mut statement = db.prepare(&format!("SELECT name FROM pragma_table_info('{table}')")).unwrap();
             let names = statement.query_map([], |row| row.get(0)).unwrap();
             names.map(Result::unwrap).collect()
         };
-        for table in tables() {
+        for table in tables().into_iter().chain([&*LATENCIES, &VERDICTS]) {
             db.prepare(&table.insert).unwrap();
         }
-        for table in [&INTERVALS, &PATHS] {
+        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS] {
             let own: Vec<_> = table.server_columns().map(|(name, _)| name).collect();
             assert_eq!(names(table.name), own);
         }

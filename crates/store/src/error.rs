@@ -32,11 +32,21 @@ pub enum StoreError {
         /// The version that this dwell knows.
         known: i64,
     },
-    /// Another collector writes to the store.
-    #[error("the store {} is written by another collector: end that, or name another file", path.display())]
+    /// Others write to the store who do not share it.
+    #[error("the store {} is written by {by}: end that, or name another file", path.display())]
     Taken {
         /// The file.
         path: PathBuf,
+        /// Who writes.
+        by: &'static str,
+    },
+    /// No thread can be started that writes to the store.
+    #[error("cannot start a thread that writes to the store {}: {io}", path.display())]
+    Thread {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        io: io::Error,
     },
     /// An operation of SQLite failed.
     #[error("cannot {doing} the store {}: {sqlite}{remedy}", path.display())]
@@ -116,7 +126,7 @@ impl Refusal {
 impl StoreError {
     /// Returns true if another file or option would help.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, StoreError::Sqlite { .. })
+        !matches!(self, StoreError::Sqlite { .. } | StoreError::Thread { .. })
     }
 }
 
@@ -124,9 +134,9 @@ impl StoreError {
 pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DiskFull, ReadOnly, SystemIoFailure};
     match sqlite.sqlite_error_code() {
-        Some(DiskFull) => "; what was acknowledged is kept: free some space, and start again",
-        Some(ReadOnly) => "; what was acknowledged is kept: make file and folder writable",
-        Some(SystemIoFailure) => "; what was acknowledged is kept: see that the disk is well and has space",
+        Some(DiskFull) => "; what was stored before is kept: free some space, and start again",
+        Some(ReadOnly) => "; what was stored before is kept: make file and folder writable",
+        Some(SystemIoFailure) => "; what was stored before is kept: see that the disk is well and has space",
         Some(DatabaseBusy) => "; a reader held it for too long",
         Some(DatabaseCorrupt) => "; its file is damaged",
         _ => "",

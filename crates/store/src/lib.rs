@@ -1,4 +1,4 @@
-//! The store of a collector, in SQLite or ClickHouse, and the report of it: `docs/method/store.md`.
+//! The store of what is measured, in SQLite or, of a collector, ClickHouse, and the report of it: `docs/method/store.md`.
 
 #![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
@@ -6,7 +6,11 @@ mod clickhouse;
 mod columns;
 mod error;
 pub mod html;
+mod latency;
 mod read;
+mod read_latency;
+mod recorder;
+mod retain;
 mod spool;
 mod sqlite;
 
@@ -18,6 +22,8 @@ use dwell_engine::{
 pub use clickhouse::{Address, Login, Server};
 pub use error::{Refusal, StoreError};
 pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
+pub use recorder::{Recorder, Recording};
+pub use retain::Retain;
 pub use spool::{RefusedRow, SpoolSize, Waiting};
 pub use sqlite::{BatchState, Store, Unfinished, Writing, Written};
 

@@ -19,6 +19,7 @@ use super::{
 pub struct Reader {
     db: Connection,
     path: PathBuf,
+    has_latencies: bool,
 }
 
 /// The host, or the two hosts, of a figure, by their numbers.
@@ -114,13 +115,19 @@ impl Reader {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
-        let reader = Reader { db, path: path.into() };
-        reader.read(|db| {
+        let mut reader = Reader { db, path: path.into(), has_latencies: false };
+        reader.has_latencies = reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
             // A transaction sees one state of the store until it ends.
-            db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")
+            db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")?;
+            db.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'latency'", [], |row| row.get(0))
         })?;
         Ok(reader)
+    }
+
+    /// Whether the store has the tables of verbs other than the collector, which version 5 has added.
+    pub(crate) fn has_latencies(&self) -> bool {
+        self.has_latencies
     }
 
     /// Returns the numbers and names of all hosts.
@@ -134,25 +141,41 @@ impl Reader {
 
     /// Returns the time from the beginning of the first interval to the end of the last; `None` for an empty store.
     pub fn span(&self) -> Result<Option<Span>, StoreError> {
-        let sql = "SELECT min(begin), max(end) FROM (
-            SELECT (SELECT time_ns - interval_ns FROM interval ORDER BY time_ns LIMIT 1) AS begin,
-                (SELECT max(time_ns) FROM interval) AS end
-            UNION ALL SELECT (SELECT time_ns - interval_ns FROM path ORDER BY time_ns LIMIT 1),
-                (SELECT max(time_ns) FROM path))";
+        let of = |table: &str, length: &str| {
+            format!(
+                "SELECT (SELECT time_ns - {length} FROM {table} ORDER BY time_ns LIMIT 1) AS begin,
+                    (SELECT max(time_ns) FROM {table}) AS end"
+            )
+        };
+        let mut tables = vec![of("interval", "interval_ns"), of("path", "interval_ns")];
+        if self.has_latencies {
+            tables.extend([of("latency", "max(ifnull(interval_ns, 1), 1)"), of("verdict", "1")]);
+        }
+        let sql = &format!("SELECT min(begin), max(end) FROM ({})", tables.join(" UNION ALL "));
         let span: (Option<i64>, Option<i64>) =
             self.read(|db| db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))?;
         Ok(span.0.zip(span.1))
     }
 
-    /// Returns the most frequent length of an interval.
+    /// Returns the most frequent length of an interval of segments; without any, of one of latencies.
     pub fn interval_ns(&self, span: Span) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT interval_ns FROM (
-            SELECT interval_ns FROM (SELECT interval_ns FROM interval
-                WHERE time_ns > ?1 AND time_ns <= ?2 LIMIT 10000)
-            UNION ALL SELECT interval_ns FROM (SELECT interval_ns FROM path
-                WHERE time_ns > ?1 AND time_ns <= ?2 LIMIT 10000))
-            GROUP BY interval_ns ORDER BY count(*) DESC, interval_ns DESC LIMIT 1";
-        self.read(|db| db.query_row(sql, [span.0, span.1], |row| row.get(0)).optional())
+        let most_frequent = |tables: &[&str]| {
+            let lengths = tables.iter().map(|table| {
+                format!(
+                    "SELECT interval_ns FROM (SELECT interval_ns FROM {table}
+                        WHERE time_ns > ?1 AND time_ns <= ?2 AND interval_ns > 0 LIMIT 10000)"
+                )
+            });
+            let sql = format!(
+                "SELECT interval_ns FROM ({}) GROUP BY interval_ns ORDER BY count(*) DESC, interval_ns DESC LIMIT 1",
+                lengths.collect::<Vec<_>>().join(" UNION ALL ")
+            );
+            self.read(|db| db.query_row(&sql, [span.0, span.1], |row| row.get(0)).optional())
+        };
+        match most_frequent(&["interval", "path"])? {
+            None if self.has_latencies => most_frequent(&["latency"]),
+            length => Ok(length),
+        }
     }
 
     /// Returns each flow that one of these hosts saw, or all flows if no hosts are given: its number, its ends, and the
@@ -307,7 +330,7 @@ impl Reader {
         self.read(|db| db.prepare(sql)?.query_map([], each)?.collect())
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         read(&self.db).map_err(|sqlite| failed("read", &self.path, sqlite))
     }
 }
@@ -338,7 +361,7 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
 }
 
 /// Reads an end of a flow: the address is in this column, the port in the next.
-fn endpoint(row: &Row<'_>, column: usize) -> rusqlite::Result<Endpoint> {
+pub(crate) fn endpoint(row: &Row<'_>, column: usize) -> rusqlite::Result<Endpoint> {
     let address: String = row.get(column)?;
     Ok(Endpoint {
         address: address.parse().map_err(|_| wrong(column, Type::Text, format!("{address:?} is not an address")))?,

@@ -1,4 +1,5 @@
--- The tables of a store, version 4. docs/method/store.md describes them.
+-- The tables of a store, version 5, but for those of latency.sql, and the views of views.sql. docs/method/store.md
+-- describes them.
 
 -- A host that an agent ran on.
 CREATE TABLE host (
@@ -18,16 +19,17 @@ CREATE TABLE run (
 	UNIQUE (host_id, run)
 ) STRICT;
 
--- One direction of a TCP connection.
+-- A flow, or one direction of it; of bytes, one direction of a TCP connection.
 CREATE TABLE flow (
 	flow_id INTEGER PRIMARY KEY,
 	src TEXT NOT NULL,
-	sport INTEGER NOT NULL,
+	sport INTEGER,       -- NULL: the protocol or the key of the flow has no ports
 	dst TEXT NOT NULL,
-	dport INTEGER NOT NULL,
-	id TEXT NOT NULL, -- the Community ID, the same in both directions
-	UNIQUE (src, sport, dst, dport)
+	dport INTEGER,
+	proto TEXT NOT NULL, -- TCP, UDP, ICMP, ICMPv6, ESP, or a number
+	id TEXT              -- the Community ID, the same in both directions; NULL: of several, whose ports are not known
 ) STRICT;
+CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
 
 CREATE TABLE hook (
 	hook_id INTEGER PRIMARY KEY,
@@ -143,19 +145,3 @@ CREATE TABLE progress (
 	told_at_ns INTEGER NOT NULL,    -- bytes that had settled by then ...
 	told_until_ns INTEGER NOT NULL  -- ... and were read before this are in path
 ) STRICT;
-
-CREATE VIEW intervals AS
-	SELECT time_ns, interval_ns, host.name AS host, src, sport, dst, dport, flow.id AS id,
-		segment, direction,
-		part_of, retransmitted, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram,
-		f.name AS hook_from, t.name AS hook_to, missing, time_clamped
-	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)
-		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;
-
-CREATE VIEW paths AS
-	SELECT time_ns, interval_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport, flow.id AS id,
-		segment, direction, part_of, retransmitted, method, count, sum_ns, mean_ns, min_ns, max_ns,
-		p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram, bound_ns, clamped,
-		doubtful
-	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN host tx ON tx.host_id = tx_host_id
-		LEFT JOIN host rx ON rx.host_id = rx_host_id;

@@ -8,25 +8,28 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::{flow_id, layers::Ends};
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
+use dwell_records::NamesObject;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
     ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
-    columns::{Cell, CounterRow, Row, TCP, signed},
+    columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     error::remedy,
     spool::{Spooled, enqueue},
 };
 
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
-/// The version of the tables in `schema.sql`.
-const VERSION: i64 = 4;
+/// The version of the tables in `schema.sql` and `latency.sql`.
+const VERSION: i64 = 5;
 const SCHEMA: &str = include_str!("schema.sql");
-/// The oldest version that is brought up to date when a collector opens it, and how. Nothing is known about the end of its
-/// runs, so they are not said to have been killed.
+const LATENCY: &str = include_str!("latency.sql");
+const VIEWS: &str = include_str!("views.sql");
+/// The oldest version that is brought up to date when it is opened for writing.
 const UPGRADED: i64 = 3;
-const UPGRADE: &str = "
+/// What brings version 3 up to version 4. Nothing is known about the end of its runs, so they are not said to have been
+/// killed.
+const UPGRADE_3: &str = "
     ALTER TABLE run ADD COLUMN last_ns INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE run ADD COLUMN ended_ns INTEGER;
     UPDATE run SET ended_ns = begun_ns;
@@ -35,16 +38,42 @@ const UPGRADE: &str = "
         from_batch INTEGER NOT NULL, to_batch INTEGER, from_ns INTEGER, to_ns INTEGER, why TEXT NOT NULL
     ) STRICT;
     CREATE INDEX lost_by_time ON lost (time_ns);";
+/// What brings version 4 up to version 5, but for the tables and views that are new. All its flows are of TCP.
+const UPGRADE_4: &str = "
+    DROP VIEW intervals;
+    DROP VIEW paths;
+    CREATE TABLE flow_5 (
+        flow_id INTEGER PRIMARY KEY, src TEXT NOT NULL, sport INTEGER, dst TEXT NOT NULL, dport INTEGER,
+        proto TEXT NOT NULL, id TEXT
+    ) STRICT;
+    INSERT INTO flow_5 SELECT flow_id, src, sport, dst, dport, 'TCP', id FROM flow;
+    DROP TABLE flow;
+    ALTER TABLE flow_5 RENAME TO flow;
+    CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));";
+
+/// Returns what creates all tables and views.
+pub(crate) fn schema() -> String {
+    [SCHEMA, LATENCY, VIEWS].concat()
+}
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Flows, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
+/// Flows, names, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
 const MAX_CACHED: usize = 100_000;
 
 /// Runs of one host that are remembered, the newest.
 const MAX_RUNS: i64 = 1_000;
 
-/// A store that is open for writing, which only one process can have at a time.
+/// Who may write a store at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// A collector, which acknowledges what is stored. Nobody else writes.
+    One,
+    /// Runs that record what they measure. A power cut may take the last of it.
+    Several,
+}
+
+/// A store that is open for writing: by one collector, or by any number of other runs.
 #[derive(Debug)]
 pub struct Store {
     // Declared before the lock so that it is dropped first: closing any descriptor of a file ends SQLite's locks on it.
@@ -61,13 +90,25 @@ pub struct Store {
 struct RowIds {
     hosts: HashMap<String, i64>,
     hooks: HashMap<String, i64>,
-    flows: HashMap<Ends, i64>,
+    flows: HashMap<FlowEnds, i64>,
+    names: HashMap<String, i64>,
+    /// How often rows that have such numbers had been deleted when these were read.
+    deletions: i64,
 }
 
 impl RowIds {
+    /// Forgets all numbers if rows that have such numbers were deleted meanwhile.
+    fn refresh(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let deletions = db.prepare_cached("SELECT times FROM deletion")?.query_row([], |row| row.get(0))?;
+        if deletions != self.deletions {
+            *self = RowIds { deletions, ..RowIds::default() };
+        }
+        Ok(())
+    }
+
     /// Empties caches that have grown too large.
     fn shrink(&mut self) {
-        for names in [&mut self.hosts, &mut self.hooks] {
+        for names in [&mut self.hosts, &mut self.hooks, &mut self.names] {
             if names.len() > MAX_CACHED {
                 names.clear();
             }
@@ -85,47 +126,79 @@ impl Store {
     ///
     /// [`StoreError`] if the file cannot be written, is not a store, or has another writer.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
+        Store::open_for(path, Writers::One)
+    }
+
+    /// The same for any number of writers.
+    pub(crate) fn open_for(path: &Path, writers: Writers) -> Result<Store, StoreError> {
         let file = |io| StoreError::File { path: path.into(), io };
         let lock = {
             // What SQLite puts beside it gets the same mode.
             let mut options = File::options();
             options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(file)?
         };
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => StoreError::Taken { path: path.into() },
+        let (locked, by) = match writers {
+            Writers::One => (lock.try_lock(), "another run of dwell"),
+            Writers::Several => (lock.try_lock_shared(), "a collector"),
+        };
+        locked.map_err(|error| match error {
+            TryLockError::WouldBlock => StoreError::Taken { path: path.into(), by },
             TryLockError::Error(io) => file(io),
         })?;
         let (db, path) = (Connection::open(path), path.to_owned());
         let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
         let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), spooled: None };
-        store.prepare()?;
+        store.prepare(writers)?;
         Ok(store)
     }
 
-    fn prepare(&mut self) -> Result<(), StoreError> {
-        let version = match is_new(&self.db, &self.path)? {
-            true => None,
-            false => Some(check(&self.db, &self.path)?),
-        };
-        self.prepare_tables(version).map_err(|sqlite| self.failed("write", sqlite))
+    fn prepare(&mut self, writers: Writers) -> Result<(), StoreError> {
+        // Before anything is changed in a file that is no store.
+        if !is_new(&self.db, &self.path)? {
+            check(&self.db, &self.path)?;
+        }
+        self.configure(writers).map_err(|sqlite| self.failed("write", sqlite))?;
+        self.prepare_tables()
+    }
+
+    fn configure(&mut self, writers: Writers) -> rusqlite::Result<()> {
+        self.db.busy_timeout(PATIENCE)?;
+        self.db.set_prepared_statement_cache_capacity(64);
+        self.db.set_transaction_behavior(TransactionBehavior::Immediate);
+        self.db.pragma_update(None, "journal_mode", "WAL")?;
+        // A commit must survive a power cut once it is acknowledged.
+        let synchronous = if writers == Writers::One { "FULL" } else { "NORMAL" };
+        self.db.pragma_update(None, "synchronous", synchronous)
     }
 
     /// Creates the tables, or brings those of an older version up to date.
-    fn prepare_tables(&mut self, version: Option<i64>) -> rusqlite::Result<()> {
-        self.db.busy_timeout(PATIENCE)?;
-        self.db.set_prepared_statement_cache_capacity(64);
-        self.db.pragma_update(None, "journal_mode", "WAL")?;
-        // A commit must survive a power cut once it is acknowledged.
-        self.db.pragma_update(None, "synchronous", "FULL")?;
-        self.db.pragma_update(None, "foreign_keys", true)?;
-        if version != Some(VERSION) {
-            let all = self.db.transaction()?;
-            all.execute_batch(if version.is_none() { SCHEMA } else { UPGRADE })?;
-            all.pragma_update(None, "application_id", APPLICATION)?;
-            all.pragma_update(None, "user_version", VERSION)?;
-            all.commit()?;
-        }
-        Ok(())
+    fn prepare_tables(&mut self) -> Result<(), StoreError> {
+        let Store { db, path, .. } = self;
+        let write = |sqlite| failed("write", path, sqlite);
+        // A table that others refer to is replaced.
+        db.pragma_update(None, "foreign_keys", false).map_err(write)?;
+        let all = db.transaction().map_err(write)?;
+        // Another writer may have done it meanwhile.
+        let version = if is_new(&all, path)? { None } else { Some(check(&all, path)?) };
+        let steps = match version {
+            None => vec![schema()],
+            Some(VERSION) => Vec::new(),
+            Some(older) => {
+                let first = (older < 4).then(|| UPGRADE_3.to_owned());
+                first.into_iter().chain([[UPGRADE_4, LATENCY, VIEWS].concat()]).collect()
+            }
+        };
+        let prepare = || {
+            for step in &steps {
+                all.execute_batch(step)?;
+            }
+            if !steps.is_empty() {
+                all.pragma_update(None, "application_id", APPLICATION)?;
+                all.pragma_update(None, "user_version", VERSION)?;
+            }
+            all.commit()
+        };
+        prepare().and_then(|()| db.pragma_update(None, "foreign_keys", true)).map_err(write)
     }
 
     /// Writes everything that `write` does, or nothing. When it returns, the data is on the disk.
@@ -137,6 +210,7 @@ impl Store {
         let Store { db, ids, spooled, .. } = self;
         ids.shrink();
         let result = db.transaction().and_then(|transaction| {
+            ids.refresh(&transaction)?;
             let queued = spooled.is_some().then(Spooled::default);
             let mut writing = Writing { db: &transaction, ids, queued };
             let result = write(&mut writing)?;
@@ -373,9 +447,10 @@ impl Writing<'_> {
         self.insert((&CounterRow { time_ns, host, name, value }).into())
     }
 
-    fn insert(&mut self, row: Row<'_>) -> Written<()> {
+    /// Writes a row of any table.
+    pub(crate) fn insert(&mut self, row: Row<'_>) -> Written<()> {
         if self.queued.is_some() {
-            let host = row.owner.map(|name| self.host(name)).transpose()?;
+            let host = row.owner.as_deref().map(|name| self.host(name)).transpose()?;
             let queued = self.queued.as_mut().expect("as was just seen");
             return enqueue(self.db, queued, host, row);
         }
@@ -386,9 +461,10 @@ impl Writing<'_> {
                     stored.push(value);
                     continue;
                 }
-                Cell::Host(name) => name.map(|name| self.host(name)).transpose()?,
-                Cell::Hook(name) => name.map(|name| self.hook(name)).transpose()?,
-                Cell::Flow(ends) => ends.map(|ends| self.flow(ends)).transpose()?,
+                Cell::Host(name) => name.map(|name| self.host(&name)).transpose()?,
+                Cell::Hook(name) => name.map(|name| self.hook(&name)).transpose()?,
+                Cell::Flow(ends) | Cell::AnyFlow(ends) => ends.map(|ends| self.flow(ends)).transpose()?,
+                Cell::Names(names) => names.map(|names| self.names(&names)).transpose()?,
             };
             stored.push(id.map_or(Value::Null, Value::Integer));
         }
@@ -449,19 +525,31 @@ impl Writing<'_> {
         Ok(id)
     }
 
-    fn flow(&mut self, ends: Ends) -> Written<i64> {
+    fn flow(&mut self, ends: FlowEnds) -> Written<i64> {
         if let Some(id) = self.ids.flows.get(&ends) {
             return Ok(*id);
         }
-        let sql = "INSERT INTO flow (src, sport, dst, dport, id) VALUES (?1, ?2, ?3, ?4, ?5)
+        let sql = "INSERT INTO flow (src, sport, dst, dport, proto, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT DO UPDATE SET src = src RETURNING flow_id";
-        let (src, dst) = (ends.src.address.to_string(), ends.dst.address.to_string());
-        let community = flow_id(&ends.src, &ends.dst, TCP);
-        let id = self
-            .db
-            .prepare_cached(sql)?
-            .query_row(params![src, ends.src.port, dst, ends.dst.port, community], |row| row.get(0))?;
+        let values = flow_values(Some(ends)).map(|(_, value)| value);
+        let id = self.db.prepare_cached(sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
         self.ids.flows.insert(ends, id);
+        Ok(id)
+    }
+
+    fn names(&mut self, names: &NamesObject) -> Written<i64> {
+        let values = name_values(Some(names));
+        let key = format!("{values:?}");
+        if let Some(id) = self.ids.names.get(&key) {
+            return Ok(*id);
+        }
+        let columns = NAMES.map(|(name, _)| name).join(", ");
+        let sql = format!(
+            "INSERT INTO names ({columns}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            ON CONFLICT DO UPDATE SET service = service RETURNING names_id"
+        );
+        let id = self.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+        self.ids.names.insert(key, id);
         Ok(id)
     }
 }

@@ -1,4 +1,4 @@
-use std::{fs, process::Command, sync::LazyLock};
+use std::{fs, path::Path, process::Command, sync::LazyLock, time::Duration};
 
 use dwell_engine::{
     flow_id,
@@ -13,7 +13,9 @@ mod skip;
 
 use skip::skip;
 
-use super::{BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished};
+use super::{
+    BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Retain, Store, StoreError, Unfinished,
+};
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -185,34 +187,129 @@ fn only_the_owner_can_read_a_store_and_what_is_beside_it() {
     }
 }
 
-/// A file of version 3, which knew no losses.
+/// A file of version 4, or of version 3, which knew no losses, with a row of each table that later ones changed.
+fn old_store(path: &Path, version: i64) {
+    let old = Connection::open(path).unwrap();
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    old.execute_batch(include_str!("schema_4.sql")).unwrap();
+    let id = flow_id(&ends().src, &ends().dst, Protocol(6));
+    old.execute_batch(&format!(
+        "INSERT INTO host VALUES (1, 'a');
+        INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (1, x'07070707070707070707070707070707', 5, 4);
+        INSERT INTO flow VALUES (3, '192.0.2.1', 44321, '2001:db8::1', 443, '{id}');
+        INSERT INTO interval VALUES (7, 1, 1, 3, 'queueing', 'tx', NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, x'0100000000', NULL, NULL, NULL, 0)"
+    ))
+    .unwrap();
+    if version == 3 {
+        let older = "DROP TABLE lost; ALTER TABLE run DROP COLUMN last_ns; ALTER TABLE run DROP COLUMN ended_ns";
+        old.execute_batch(older).unwrap();
+    }
+    old.pragma_update(None, "application_id", 0x6477_656c).unwrap();
+    old.pragma_update(None, "user_version", version).unwrap();
+}
+
 #[test]
-fn a_store_of_the_version_before_is_read_and_brought_up_to_date() {
+fn a_store_of_an_older_version_is_read_and_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = |db: &Connection| -> Vec<String> {
+        let sql = "SELECT m.name || '.' || c.name || ' ' || c.type || c.\"notnull\" || ifnull(c.dflt_value, '')
+            FROM sqlite_schema m JOIN pragma_table_info(m.name) c ORDER BY 1";
+        let mut statement = db.prepare(sql).unwrap();
+        let columns: Vec<_> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let mut indices = db.prepare("SELECT sql FROM sqlite_schema WHERE type = 'index' ORDER BY name").unwrap();
+        let indices = indices.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        columns.into_iter().chain(indices.map(|sql| sql.unwrap().unwrap_or_default())).collect()
+    };
+    let fresh = folder.path().join("fresh");
+    drop(Store::open(&fresh).unwrap());
+    for version in [3, 4] {
+        let path = folder.path().join(version.to_string());
+        old_store(&path, version);
+        let reader = crate::Reader::open(&path).unwrap();
+        assert_eq!(reader.lost((0, i64::MAX), 5).unwrap(), (Vec::new(), 0));
+        assert_eq!(reader.span().unwrap(), Some((6, 7)));
+        assert_eq!(reader.flows((0, 9), &[]).unwrap(), []);
+        assert_eq!(reader.verdicts((0, 9), 5).unwrap().1, 0);
+        drop(reader);
+        let mut store = Store::open(&path).unwrap();
+        assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(4));
+        let unfinished = store.write(|store| store.unfinished("a", b"the next")).unwrap();
+        // Nothing says of a run of version 3 whether it was killed.
+        assert_eq!(unfinished.len(), usize::from(version == 4));
+        let histogram = histogram();
+        store.write(|store| store.interval(&interval("a", Some(ends()), &histogram))).unwrap();
+        drop(store);
+        let [upgraded, fresh] = [&path, &fresh].map(|path| all(&Connection::open(path).unwrap()));
+        assert_eq!(upgraded, fresh);
+        let upgraded = Connection::open(&path).unwrap();
+        // The flow is the one that was known before.
+        let sql = "SELECT count(*) FROM intervals WHERE src = '192.0.2.1' AND dport = 443 AND id IS NOT NULL";
+        assert_eq!(upgraded.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(2));
+        let sql = "SELECT count(*) FROM pragma_foreign_key_check";
+        assert_eq!(upgraded.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(0));
+    }
+}
+
+/// A row of an interval of the n-th second and the n-th flow.
+fn write_second(store: &mut Store, n: i64) {
+    let histogram = histogram();
+    let flow = Ends { src: endpoint("192.0.2.1", n as u16), ..ends() };
+    let row = IntervalRow { time_ns: n * 1_000_000_000, ..interval("a", Some(flow), &histogram) };
+    store.write(|store| store.interval(&row)).unwrap();
+}
+
+#[test]
+fn rows_beyond_an_age_or_a_size_are_deleted_oldest_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut store = Store::open(&path).unwrap();
-    store.write(|store| store.batch("a", &RUN, (1, 4), 5)).unwrap();
-    drop(store);
-    let old = Connection::open(&path).unwrap();
-    let older = "DROP TABLE lost; ALTER TABLE run DROP COLUMN last_ns; ALTER TABLE run DROP COLUMN ended_ns;
-        PRAGMA user_version = 3";
-    old.execute_batch(older).unwrap();
-    let columns = |db: &Connection| -> Vec<String> {
-        let sql = "SELECT m.name || '.' || c.name || ' ' || c.type || c.\"notnull\" || ifnull(c.dflt_value, '')
-            FROM sqlite_schema m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1";
-        let mut statement = db.prepare(sql).unwrap();
-        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    let seconds = || -> (i64, Option<i64>, Option<i64>) {
+        let sql = "SELECT count(*), min(time_ns) / 1000000000, max(time_ns) / 1000000000 FROM interval";
+        Connection::open(&path).unwrap().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
     };
-    drop(old);
-    assert_eq!(crate::Reader::open(&path).unwrap().lost((0, i64::MAX), 5).unwrap(), (Vec::new(), 0));
-    let mut store = Store::open(&path).unwrap();
-    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(4));
-    let unfinished = store.write(|store| store.unfinished("a", b"the next")).unwrap();
-    assert_eq!(unfinished, [], "it is not known whether they were killed");
-    let fresh = folder.path().join("fresh");
-    drop(Store::open(&fresh).unwrap());
-    let [upgraded, fresh] = [&path, &fresh].map(|path| columns(&Connection::open(path).unwrap()));
-    assert_eq!(upgraded, fresh);
+    (1..=100).for_each(|n| write_second(&mut store, n));
+    let of_age = Retain { age: Some(Duration::from_secs(30)), bytes: None };
+    assert_eq!(store.retain(&of_age, 100_000_000_000).unwrap(), 69);
+    assert_eq!(seconds(), (31, Some(70), Some(100)));
+    assert_eq!(store.retain(&of_age, 100_000_000_000).unwrap(), 0);
+
+    (101..=3_000).for_each(|n| write_second(&mut store, n));
+    let bytes = |db: &Connection| -> i64 {
+        let number = |pragma| db.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
+        (number("page_count") - number("freelist_count")) * number("page_size")
+    };
+    let db = Connection::open(&path).unwrap();
+    let most = bytes(&db) * 2 / 3;
+    let of_size = Retain { age: None, bytes: Some(most.cast_unsigned()) };
+    for _ in 0..20 {
+        store.retain(&of_size, 0).unwrap();
+    }
+    let (count, first, last) = seconds();
+    assert!(bytes(&db) <= most && last == Some(3_000), "{} of {most}", bytes(&db));
+    assert!(count > 100 && first == Some(3_001 - count), "{count} rows from {first:?}");
+    assert_eq!(store.retain(&of_size, 0).unwrap(), 0);
+}
+
+/// Another process may know the number of a flow that is deleted.
+#[test]
+fn flows_without_rows_are_deleted_and_come_back_with_a_new_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let [mut one, mut other] = [0, 1].map(|_| Store::open_for(&path, crate::sqlite::Writers::Several).unwrap());
+    write_second(&mut one, 1);
+    write_second(&mut other, 2);
+    // As if very many rows had been deleted before.
+    Connection::open(&path).unwrap().execute("UPDATE deletion SET rows = 1000000", []).unwrap();
+    let nothing = Retain { age: Some(Duration::from_secs(1)), bytes: None };
+    assert_eq!(one.retain(&nothing, 100_000_000_000).unwrap(), 2);
+    let db = Connection::open(&path).unwrap();
+    let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM flow"), 0);
+    write_second(&mut other, 2);
+    write_second(&mut one, 2);
+    assert_eq!((count("SELECT count(*) FROM flow"), count("SELECT count(*) FROM intervals WHERE sport = 2")), (1, 2));
+    assert_eq!(count("SELECT count(*) FROM pragma_foreign_key_check"), 0);
 }
 
 #[test]
@@ -361,7 +458,7 @@ fn fills_a_disk() {
     };
     let (batch, error) = (1..).find_map(|batch| fill(batch).err().map(|error| (batch, error))).unwrap();
     let text = error.to_string();
-    assert!(!error.is_usage() && text.contains("acknowledged is kept"), "{text}");
+    assert!(!error.is_usage() && text.contains("what was stored before is kept"), "{text}");
     assert!(batch > 2, "some fitted");
     drop(store);
     let store = Connection::open(&path).unwrap();

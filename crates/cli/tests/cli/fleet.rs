@@ -528,7 +528,7 @@ fn root_a_collector_whose_disk_is_full_says_so_and_agents_keep_what_it_has_not()
     let run = collector.end();
     assert_eq!(run.status, Some(4), "{run}");
     assert!(run.stderr.contains("cannot write the store"), "{run}");
-    assert!(run.stderr.contains("what was acknowledged is kept"), "{run}");
+    assert!(run.stderr.contains("what was stored before is kept"), "{run}");
     let agent = agent.interrupt();
     assert_eq!(agent.status, Some(4), "{agent}");
     assert!(agent.stderr.contains("what is measured waits"), "{agent}");

@@ -44,6 +44,7 @@ mod stack_baseline;
 mod stack_choice;
 mod stack_devices;
 mod stack_faults;
+mod stored;
 mod summary;
 mod support;
 mod top;

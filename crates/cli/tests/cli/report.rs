@@ -17,7 +17,8 @@ use tempfile::TempDir;
 
 use crate::{
     stack::{PORT, connect, listen},
-    support::{DWELL, Pair, Run, dwell, eventually, links, run, skipped, spawn},
+    support::{DWELL, Pair, Run, dwell, dwell_reading, eventually, links, run, skipped, spawn},
+    wire::{Sender, capture, echo, everyday},
 };
 
 /// 2026-11-21T14:00:00Z
@@ -354,6 +355,91 @@ fn options_choose_what_is_in_the_page() {
     let store = stored.path("store");
     let printed = dwell(&["report", "--store", store.to_str().unwrap()]);
     assert!(printed.stdout.starts_with("<!doctype html>"), "{}", printed.stderr);
+}
+
+/// Pings of three hosts, of which the last one answers after 200 ms, and a verdict on a capture with a nasty name.
+#[test]
+fn what_other_verbs_have_stored_is_drawn_and_ranked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (store, page) = (path("store"), path("page.html"));
+    let rtts_ms = [(1, 5.0), (2, 20.0), (3, 200.0)];
+    let mut packets: Vec<_> = rtts_ms
+        .into_iter()
+        .flat_map(|(id, rtt_ms)| {
+            (0..20).flat_map(move |seq| {
+                let at_ms = f64::from(seq) * 300.0 + f64::from(id);
+                [echo(at_ms, Sender::Client, id, seq), echo(at_ms + rtt_ms, Sender::Server, id, seq)]
+            })
+        })
+        .chain(everyday())
+        .collect();
+    packets.sort_by(|one, other| one.at_ms.total_cmp(&other.at_ms));
+    let measured = dwell_reading(&["rtt", "-r", "-", "--format", "none", "--store", &store], &capture(&packets));
+    assert_eq!(measured.status, Some(0), "{measured}");
+    let report = || {
+        let run = dwell(&["report", "--store", &store, "--output", &page]);
+        assert_eq!(run.status, Some(0), "{run}");
+        let browsed = browse(folder.path(), &["--dump-dom", &format!("file://{page}")])?;
+        assert!(!browsed.stderr.contains("CONSOLE"), "{browsed}");
+        Some(browsed.stdout)
+    };
+    let Some(shown) = report() else { return };
+    assert!(shown.contains("Round trips (rtt.sample)"), "{shown}");
+    // The slowest ping comes first; all pings have the same two ends, which are one flow.
+    let rows: Vec<_> =
+        shown.split("data-rank=\"").skip(1).map(|row| row.split('"').next().unwrap().to_owned()).collect();
+    assert_eq!(rows[0], "ICMP 192.0.2.1 → 198.51.100.7");
+    let first = cells(&shown, "data-rank=\"ICMP 192.0.2.1 → 198.51.100.7");
+    let [name, count, mean, p50, p90, p99, max] = &first[..7] else { panic!("{first:?}") };
+    assert_eq!([name, count], ["ICMP 192.0.2.1 → 198.51.100.7", "61"]);
+    // 20 times 5, 20 and 200 ms, and once 5.123456 ms.
+    assert_eq!([mean, p50, p90, p99, max], ["73.9 ms", "20.1 ms", "200 ms", "200 ms", "200 ms"]);
+    assert!(rows.iter().any(|row| row == "TCP 192.0.2.1:40000 → 198.51.100.7:443"), "{rows:?}");
+    let heat = shown.split("class=\"heat\"").nth(1).unwrap().split("</g>").next().unwrap();
+    assert!(heat.matches("<rect").count() >= 18, "{heat}");
+    assert!(heat.contains("ms: 3</title>"), "cells say how many: {heat}");
+    assert!(
+        !shown.contains("id=\"segments\"") && shown.contains("id=\"s-verdicts\" aria-labelledby=\"h-verdicts\" hidden")
+    );
+
+    let nasty = path("<img src=x onerror=alert(1)>.pcap");
+    std::fs::write(&nasty, capture(&everyday())).unwrap();
+    let why = dwell(&["why", "-r", &nasty, "--format", "jsonl", "--store", &store]);
+    let verdict = crate::records::objects(&why.stdout).pop().unwrap_or_else(|| panic!("{why}"));
+    let shown = report().unwrap();
+    assert!(!shown.contains("<img") && shown.contains("&lt;img src=x"), "{shown}");
+    assert!(shown.contains(verdict["sentence"].as_str().unwrap()), "{shown}");
+    // Of pings alone, the page has no other flows.
+    let only = dwell(&["report", "--store", &store, "--port", "443"]);
+    assert!(only.stdout.contains("192.0.2.1:40000") && !only.stdout.contains("\"ICMP"), "{}", only.stderr);
+}
+
+/// A million rows in an address space of 300 MB.
+#[test]
+fn a_large_store_takes_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let store = path("store");
+    let options = ["rtt", "-r", "-", "--format", "none", "--store", &store];
+    assert_eq!(dwell_reading(&options, &capture(&crate::wire::pings(1))).status, Some(0));
+    let db = rusqlite::Connection::open(&store).unwrap();
+    db.execute_batch(
+        "INSERT INTO flow (src, sport, dst, dport, proto)
+            WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
+            SELECT '10.0.0.' || (n / 60000), n % 60000, '10.1.0.1', 443, 'TCP' FROM n;
+        WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000000)
+        INSERT INTO latency (time_ns, interval_ns, type, what, flow_id, count, sum_ns, mean_ns, histogram, method)
+            SELECT time_ns + 1000000000 * (n / 1000), 1000000000, type, what, 1 + n % 50000, count, sum_ns, mean_ns, histogram,
+            method FROM n, (SELECT * FROM latency LIMIT 1)",
+    )
+    .unwrap();
+    drop(db);
+    let script = "ulimit -v 300000 && exec \"$1\" report --store \"$2\" --output \"$3\"";
+    let run = run(Command::new("sh").args(["-c", script, "sh", DWELL, &store, &path("page.html")]), b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    let page = std::fs::read_to_string(path("page.html")).unwrap();
+    assert!(page.contains("\"count\":1000001") && page.len() < 1_000_000, "{} bytes", page.len());
 }
 
 /// From the connection to the page: two agents, a collector, and what a browser shows.

@@ -9,8 +9,10 @@ mod text;
 use crate::{Kind, Record, Source};
 
 pub use jsonl::{
-    End, EstimateObject, FlowObject, Header, Jsonl, LatencyObject, Object, SCHEMA, add_objects, write_object,
+    End, EndNamesObject, EstimateObject, FlowObject, Header, Jsonl, LatencyObject, NamesObject, Object, SCHEMA,
+    add_objects, write_object,
 };
+pub(crate) use jsonl::{socket_latencies, total_latencies};
 pub use ppviz::Ppviz;
 pub use text::{Latency, Rate, Text, counted};
 

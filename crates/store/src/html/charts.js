@@ -103,19 +103,41 @@ function lines(options) {
 		svg.append(shape("text", { x: x.left - 6, y: y.at(value) + 4, "text-anchor": "end" }, y.label(value)));
 	}
 	svg.append(shape("path", { class: "axis", d: `M${x.left} ${y.top}V${y.bottom}H${x.right}` }));
+	if (y.title) svg.append(shape("text", { x: 2, y: y.top - 8, class: "key" }, y.title));
 	if (unit) svg.append(shape("text", { x: (x.left + x.right) / 2, y: height - 4, "text-anchor": "middle" }, unit));
 	for (const line of options.lines) {
-		for (const piece of line.pieces) {
-			const at = piece.map(([px, py]) => [x.at(px).toFixed(1), y.at(py).toFixed(1)]);
-			if (at.length === 1) {
-				svg.append(symbol("circle", at[0][0], at[0][1], 2, { fill: line.colour }));
-				continue;
-			}
-			svg.append(shape("polyline", {
-				points: at.map((point) => point.join(",")).join(" "), fill: "none", stroke: line.colour,
-				"stroke-width": line.width || 1.8, "stroke-dasharray": line.dash || "none", "stroke-linejoin": "round",
-			}, shape("title", {}, line.name)));
-		}
+		for (const piece of line.pieces) svg.append(polyline(piece, line, x, y));
 	}
 	return svg;
+}
+
+// A piece of a line; a point alone is a dot.
+function polyline(piece, line, x, y) {
+	const at = piece.map(([px, py]) => [x.at(px).toFixed(1), y.at(py).toFixed(1)]);
+	if (at.length === 1) return symbol("circle", at[0][0], at[0][1], 2, { fill: line.colour });
+	return shape("polyline", {
+		points: at.map((point) => point.join(",")).join(" "), fill: "none", stroke: line.colour,
+		"stroke-width": line.width || 1.8, "stroke-dasharray": line.dash || "none", "stroke-linejoin": "round",
+	}, shape("title", {}, line.name));
+}
+
+// How often what happened when: `cells` are { x: [from, to], y: [from, to], count, name } on two axes, darker where the
+// count is greater, on a logarithmic scale; `lines` as above.
+function heatmap(options) {
+	const { x, y, cells, most } = options;
+	const svg = lines({ ...options, lines: [] });
+	const drawn = cells.map((cell) => {
+		const [left, right] = cell.x.map(x.at);
+		const [bottom, top] = cell.y.map(y.at);
+		// A little wider than it is: between neighbours no line of the page shows.
+		return shape("rect", { x: left.toFixed(1), y: top.toFixed(1), width: Math.max(right - left + 0.3, 2).toFixed(1), height: Math.max(bottom - top + 0.3, 1).toFixed(1), "fill-opacity": shade(cell.count, most).toFixed(3) },
+			shape("title", {}, cell.name));
+	});
+	svg.append(shape("g", { class: "heat" }, ...drawn), ...options.lines.flatMap((line) => line.pieces.map((piece) => polyline(piece, line, x, y))));
+	return svg;
+}
+
+// How dark a cell is: one of a single count is still seen.
+function shade(count, most) {
+	return most > 1 ? 0.12 + 0.88 * (Math.log(count) / Math.log(most)) : 1;
 }

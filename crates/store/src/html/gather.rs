@@ -8,13 +8,15 @@ use std::{
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use jiff::Timestamp;
 
-use super::{Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, leg_names};
+use super::{Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, latency::Latencies, leg_names};
 use crate::{Place, Read, Reader, Span, StoreError};
 
 /// The maximum number of time bins in a chart: more could not be distinguished.
 const MOST_BINS: i64 = 120;
 /// Losses of each kind that are shown at most.
 const MOST_LOSSES: usize = 100;
+/// Verdicts that are shown at most.
+const MOST_VERDICTS: usize = 200;
 
 /// The data of a page, being gathered.
 #[derive(Debug)]
@@ -34,9 +36,8 @@ impl Report {
             return Ok(None);
         };
         let span = (choice.since_ns.unwrap_or(whole.0).max(whole.0), choice.until_ns.unwrap_or(whole.1).min(whole.1));
-        let Some(length_ns) = store.interval_ns(span)? else {
-            return Ok(None);
-        };
+        // Verdicts alone have no interval.
+        let length_ns = store.interval_ns(span)?.unwrap_or(1_000_000_000);
         let hosts = store.hosts()?;
         let is_wanted = |number: i64| {
             let mut named = hosts.iter().filter(|(host, _)| *host == number);
@@ -62,7 +63,12 @@ impl Report {
                 gathered.add(read);
             }
         })?;
-        if gathered.cells.is_empty() {
+        let wanted = (!choice.hosts.is_empty()).then_some(wanted);
+        let latencies = Latencies::read(store, choice, wanted, span, gathered.bin_ns)?;
+        let damaged = damaged + latencies.damaged();
+        let latency = latencies.finish(store, &hosts)?;
+        let (verdicts, verdicts_known) = verdicts(store, span, choice, &hosts)?;
+        if gathered.cells.is_empty() && latency.is_none() && verdicts.is_empty() {
             return Ok(None);
         }
         let clocks = store.clocks(span)?;
@@ -95,8 +101,15 @@ impl Report {
                 .collect(),
             losses,
             losses_known,
+            latency,
+            verdicts,
+            verdicts_known,
         };
         gathered.finish(&hosts, &numbers, &mut page);
+        if page.rows.is_empty() {
+            let named = hosts.iter().filter(|(number, _)| is_wanted(*number));
+            page.hosts = named.map(|(_, name)| name.clone()).collect();
+        }
         let flows = flows.into_iter().map(|(_, ends, _)| Flow { src: ends.src.to_string(), dst: ends.dst.to_string() });
         page.flows = flows.collect();
         Ok(Some(Report { page, damaged }))
@@ -150,6 +163,34 @@ fn losses(
     let mut losses: Vec<_> = lost.chain(silences).collect();
     losses.sort_by(|a, b| a.from_ms.unwrap_or(0.0).total_cmp(&b.from_ms.unwrap_or(0.0)));
     Ok((losses, lost_known + silences_known))
+}
+
+/// Returns the verdicts on wanted hosts, the latest first, and how many there are in all. A target may be anything, so they
+/// are not chosen by flows.
+fn verdicts(
+    store: &Reader,
+    span: Span,
+    choice: &Choice,
+    hosts: &[(i64, String)],
+) -> Result<(Vec<Verdict>, u64), StoreError> {
+    let (verdicts, known) = store.verdicts(span, MOST_VERDICTS)?;
+    let json = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    let verdicts = verdicts.into_iter().map(|verdict| Verdict {
+        time_ms: verdict.time_ns as f64 / 1e6,
+        host: hosts.iter().find(|(number, _)| Some(*number) == verdict.host).map(|(_, name)| name.clone()),
+        target: verdict.target,
+        outcome: verdict.outcome,
+        cause: verdict.cause,
+        certainty: verdict.certainty,
+        sentence: verdict.sentence,
+        parts: json(&verdict.parts),
+        facts: json(&verdict.facts),
+        remedies: json(&verdict.remedies),
+    });
+    let is_wanted = |verdict: &Verdict| {
+        choice.hosts.is_empty() || verdict.host.as_ref().is_some_and(|host| choice.hosts.contains(host))
+    };
+    Ok((verdicts.filter(is_wanted).collect(), known))
 }
 
 /// The place, the flow and the path segment of a row.

@@ -3,6 +3,7 @@
 //! for those of several chosen flows, which it adds up.
 
 mod gather;
+mod latency;
 
 use std::net::IpAddr;
 
@@ -13,6 +14,7 @@ pub use gather::Report;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
+const LATENCY: &str = include_str!("latency.js");
 const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -78,6 +80,11 @@ struct Page {
     losses: Vec<PageLoss>,
     /// How many losses there were; of those not in `losses` nothing is shown.
     losses_known: u64,
+    /// What other verbs than the collector have stored.
+    latency: Option<latency::PageLatency>,
+    verdicts: Vec<Verdict>,
+    /// How many verdicts there were; of those not in `verdicts` nothing is shown.
+    verdicts_known: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -156,6 +163,22 @@ struct PageLoss {
     why: String,
 }
 
+/// What `dwell why` said.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    time_ms: f64,
+    host: Option<String>,
+    target: String,
+    outcome: String,
+    cause: Option<String>,
+    certainty: Option<String>,
+    sentence: String,
+    /// As in JSON Lines.
+    parts: serde_json::Value,
+    facts: serde_json::Value,
+    remedies: serde_json::Value,
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -179,9 +202,13 @@ impl Page {
         let data = data.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
         let mut page = String::with_capacity(data.len() + 65_536);
         let mut rest = PAGE;
-        for (mark, content) in
-            [("/* style */", STYLE), ("/* data */", &data), ("/* charts */", CHARTS), ("/* script */", SCRIPT)]
-        {
+        for (mark, content) in [
+            ("/* style */", STYLE),
+            ("/* data */", &data),
+            ("/* charts */", CHARTS),
+            ("/* latency */", LATENCY),
+            ("/* script */", SCRIPT),
+        ] {
             let (before, after) = rest.split_once(mark).expect("a mark of the page");
             page.push_str(before);
             page.push_str(content);

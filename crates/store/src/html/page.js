@@ -225,11 +225,12 @@ function empty(text) {
 
 function timeAxis(left, right) {
 	const [from, to] = [data.from_ms, Math.max(data.to_ms, data.from_ms + 1)];
-	const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((s) => s * 1000);
+	const seconds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+	const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, ...seconds.map((s) => s * 1000)];
 	const step = steps.find((ms) => (to - from) / ms <= 4) || Math.ceil((to - from) / 4 / 86400e3) * 86400e3;
 	const ticks = [];
 	for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) ticks.push(ms);
-	const label = (ms) => (step >= 86400e3 ? time(ms, [5, 10]) : step >= 60e3 ? time(ms, [11, 16]) : time(ms, [11, 19]));
+	const label = (ms) => (step >= 86400e3 ? time(ms, [5, 10]) : step >= 60e3 ? time(ms, [11, 16]) : time(ms, [11, step >= 1e3 ? 19 : 23]));
 	return { left, right, ticks, label, at: (ms) => left + ((ms - from) / (to - from)) * (right - left) };
 }
 
@@ -459,9 +460,16 @@ function fromLink() {
 
 function begin() {
 	const span = [data.from_ms, data.to_ms].map((ms) => time(ms, [0, 19]));
-	by("about").textContent = `${counted(data.hosts.length, "hosts")} (${data.hosts.join(", ")}), ${counted(data.flows_known, "flows")}, from ${span[0]} to ${span[1]} UTC`;
+	const hosts = data.hosts.length ? `${counted(data.hosts.length, "hosts")} (${data.hosts.join(", ")}), ` : "";
+	by("about").textContent = `${hosts}${data.rows.length ? `${counted(data.flows_known, "flows")}, ` : ""}from ${span[0]} to ${span[1]} UTC`;
 	by("made").textContent = `Made by dwell report at ${data.made}.`;
-	document.title = `dwell report: ${data.hosts.join(", ")}`;
+	document.title = `dwell report${data.hosts.length ? `: ${data.hosts.join(", ")}` : ""}`;
+	showVerdicts();
+	showLatency();
+	if (!data.rows.length) {
+		by("segments").remove();
+		return;
+	}
 	data.places.forEach((place, n) => by("place").append(element("option", { value: n }, placeName(place))));
 	by("place").addEventListener("change", () => {
 		state.place = Number(by("place").value);

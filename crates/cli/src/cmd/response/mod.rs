@@ -30,6 +30,7 @@ use crate::{
     ranking::RankingArgs,
     served::MetricsArgs,
     source::{HookName, filter},
+    stored::StoreArgs,
     written::WriteArgs,
 };
 
@@ -134,6 +135,9 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print a summary at the end instead of epochs, with one line per flow, server (address and port) or prefix of
     /// servers: epochs, share with an estimate, number of responses and their percentiles [default: flow]
@@ -302,7 +306,8 @@ impl Args {
 
     /// Whether flows are printed, which may have names.
     fn shows_flows(&self) -> bool {
-        self.write.format(self.format.name()).is_some() && self.summary != Some(SummaryBy::Prefix)
+        self.store.is_given()
+            || self.write.format(self.format.name()).is_some() && self.summary != Some(SummaryBy::Prefix)
     }
 
     fn shows_modes(&self) -> bool {

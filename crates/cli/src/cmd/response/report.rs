@@ -22,6 +22,7 @@ use crate::{
     names::Namer,
     ranking::{self, RankingArgs},
     source::cost,
+    stored,
     tell::tell,
 };
 
@@ -82,13 +83,14 @@ impl Report {
             return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
         let baseline = args.baseline(source.host.clone())?;
+        let store = args.store.open(args.interval, args.read.is_some())?;
         let output = match args.write.format(name) {
             Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
-            None => None,
+            None => store.is_some().then(|| Output::nothing(source)),
         };
         Ok(Report {
             config: args.config()?,
-            output,
+            output: output.map(|output| output.keeping(store)),
             summary: args.summary.map(|by| (by, BTreeMap::new())),
             latencies: Latencies::new(&args.fail_if),
             baseline,
@@ -141,18 +143,19 @@ impl Report {
             reason: estimate.reason.map(|reason| reason.name()),
             show_modes: self.show_modes,
         };
-        match (&mut self.summary, &mut self.output) {
-            (Some(_), _) => {
-                self.add(&response, answers);
-                Ok(())
-            }
-            (None, Some(_)) if self.is_text && estimate.reason == Some(Reason::TooFew) => {
-                self.too_short += 1;
-                Ok(())
-            }
-            (None, Some(output)) => output.write(&records::Record::Response(&response)),
-            (None, None) => Ok(()),
+        let Some(output) = &mut self.output else {
+            return Ok(());
+        };
+        if self.summary.is_some() {
+            output.keep(&records::Record::Response(&response));
+            self.add(&response, answers);
+        } else if self.is_text && estimate.reason == Some(Reason::TooFew) {
+            output.keep(&records::Record::Response(&response));
+            self.too_short += 1;
+        } else {
+            output.write(&records::Record::Response(&response))?;
         }
+        Ok(())
     }
 
     fn write_shift(&mut self, end_ns: u64) -> Result<(), SinkError> {
@@ -215,6 +218,7 @@ impl Report {
             let cost = cost(&probe.run_times());
             let mut status = Status::of_packets(Verb::Response, Some(time_ns), false, &probe.counters()?, cost);
             self.names.count(&mut status.counters);
+            output.count_kept(&mut status.counters);
             output.write(&records::Record::Status(&status))?;
         }
         self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.status(probe))
@@ -231,6 +235,9 @@ impl Report {
         let status = counters.map(|counters| {
             let mut status = Status::of_packets(Verb::Response, time_ns, true, counters, cost);
             self.names.count(&mut status.counters);
+            if let Some(output) = &self.output {
+                output.count_kept(&mut status.counters);
+            }
             Status { verdict: verdict.clone(), ..status }
         });
         let written = self.finish_output(status.as_ref());
@@ -251,6 +258,7 @@ impl Report {
 
     /// Returns the exit status of a run that has finished with `exit`.
     pub fn exit(&mut self, exit: Exit) -> Result<Exit, Failure> {
+        let exit = stored::finish(self.output.as_mut(), exit);
         let exit = match self.baseline.take() {
             Some(epochs) if exit == Exit::Done => epochs.baseline.finish()?,
             _ => exit,

@@ -27,6 +27,7 @@ use crate::{
     ranking::RankingArgs,
     served::MetricsArgs,
     source::{HookName, filter},
+    stored::StoreArgs,
     written::WriteArgs,
 };
 
@@ -49,6 +50,8 @@ Examples:
   dwell rtt -r capture.pcapng --fail-if 'p99>50ms' --format none
   dwell rtt -i eth0 --aggregate --duration 2m --baseline FILE
                                                  record by prefix; later, show which changed
+  dwell rtt -i eth0 --format none --store rtt.db
+                                                 distributions by flow and second, for `dwell report`
   tcpdump -i eth0 -w - | dwell rtt -r -
   dwell rtt -r capture.pcapng --format none --annotate annotated.pcapng
                                                  samples as comments on packets, for Wireshark
@@ -180,6 +183,9 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
 
+    #[command(flatten)]
+    store: StoreArgs,
+
     /// Print a summary at the end instead of samples, with one line per flow and method: count, minimum, percentiles,
     /// maximum, mean
     #[arg(long, action = ArgAction::SetTrue)]
@@ -306,8 +312,8 @@ impl Args {
 
     /// Whether flows are printed, which may have names.
     fn shows_flows(&self) -> bool {
-        let has_names = matches!(self.write.format(self.format.name()), Some(format) if format.name != "ppviz");
-        has_names && (!self.aggregate || self.summary || self.flow_events)
+        let prints_names = matches!(self.write.format(self.format.name()), Some(format) if format.name != "ppviz");
+        (prints_names || self.store.is_given()) && (!self.aggregate || self.summary || self.flow_events)
     }
 
     /// How samples are grouped.

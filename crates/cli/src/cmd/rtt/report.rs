@@ -1,5 +1,7 @@
 //! The report of `dwell rtt`: records and the summary.
 
+use std::borrow::Cow;
+
 use anyhow::anyhow;
 use dwell_engine::{
     measure::{Event, Method},
@@ -15,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
+    stored,
     tell::tell,
 };
 
@@ -34,6 +37,8 @@ pub struct Report {
     aggregates: bool,
     /// Whether samples are written one by one.
     writes_samples: bool,
+    /// Whether samples are stored, in distributions.
+    keeps_samples: bool,
     names: Namer,
 }
 
@@ -62,18 +67,21 @@ impl Report {
             }
         }
         let baseline = args.baseline(source.host.clone())?;
+        let store = args.store.open(args.interval, args.read.is_some())?;
+        let keeps_samples = store.is_some() && !args.aggregate;
         let output = match format {
             Some(format) => Some(Output::new((format.new)(), args.write.open()?, source.clone())),
-            None => None,
+            None => store.is_some().then(|| Output::nothing(source.clone())),
         };
         Ok(Report {
-            output,
+            output: output.map(|output| output.keeping(store)),
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS).ranked(args.ranking.by(), args.ranking.top())),
             latencies: Latencies::new(&args.fail_if),
             baseline,
             source,
             aggregates: args.aggregate,
-            writes_samples: !args.aggregate && !args.summary,
+            writes_samples: !args.aggregate && !args.summary && format.is_some(),
+            keeps_samples,
             names,
         })
     }
@@ -81,7 +89,7 @@ impl Report {
     /// Returns true if each sample is needed, and not only the distributions that the kernel keeps.
     pub fn wants_samples(&self) -> bool {
         let is_judged = self.latencies.are_wanted() && !self.aggregates;
-        self.summary.is_some() || is_judged || (self.writes_samples && self.output.is_some())
+        self.summary.is_some() || is_judged || self.writes_samples || self.keeps_samples
     }
 
     /// Changes the source: the next interface of a capture, a fresh offset of the clock.
@@ -102,9 +110,14 @@ impl Report {
             }
             if let Some(summary) = &mut self.summary {
                 summary.add(sample);
-                self.names.note(&sample.src, &sample.dst, sample.protocol);
             }
             if !self.writes_samples {
+                if self.summary.is_some() || self.keeps_samples {
+                    self.names.note(&sample.src, &sample.dst, sample.protocol);
+                }
+                if let (Some(output), true) = (&mut self.output, self.keeps_samples) {
+                    output.keep(&Record::Sample(sample));
+                }
                 return Ok(());
             }
         }
@@ -159,7 +172,7 @@ impl Report {
     /// Reports the counters so far, at the end of an interval.
     pub fn status(&mut self, time_ns: u64, counters: &Counters, cost: Cost) -> Result<(), SinkError> {
         let mut status = Status::of_packets(Verb::Rtt, Some(time_ns), false, counters, cost);
-        self.names.count(&mut status.counters);
+        self.count(&mut status.counters);
         self.write_status(&status)?;
         self.flush()
     }
@@ -173,7 +186,7 @@ impl Report {
             if let Some(cut) = self.summary.as_ref().map(Summary::cut).filter(|cut| *cut > 0) {
                 status.counters.push(("summary_lines_cut".into(), cut as u64));
             }
-            self.names.count(&mut status.counters);
+            self.count(&mut status.counters);
             Status { verdict: verdict.clone(), ..status }
         });
         let written = self.finish_output(status.as_ref());
@@ -188,8 +201,17 @@ impl Report {
         written
     }
 
+    /// Adds what names have cost, and what could not be stored.
+    fn count(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
+        self.names.count(counters);
+        if let Some(output) = &self.output {
+            output.count_kept(counters);
+        }
+    }
+
     /// Returns the exit status of a run that has finished with `exit`.
     pub fn exit(&mut self, exit: Exit) -> Result<Exit, Failure> {
+        let exit = stored::finish(self.output.as_mut(), exit);
         let exit = match self.baseline.take() {
             Some(baseline) if exit == Exit::Done => baseline.finish()?,
             _ => exit,

@@ -24,6 +24,7 @@ use crate::{
     names::NamesArgs,
     served::MetricsArgs,
     set::{Key, boolean, one_of, setting},
+    stored::StoreArgs,
     written::WriteArgs,
 };
 
@@ -109,6 +110,9 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print a summary at the end instead of intervals, with one line per connection, and one for all
     #[arg(long)]

@@ -23,8 +23,7 @@ const KEPT: usize = 20_000;
 
 /// Writes the measurement. A write error ends the output, not the program.
 pub struct Printer {
-    /// `None` after a write error.
-    output: Option<Output>,
+    output: Output,
     exporter: Option<Exporter>,
     names: Namer,
     is_to_file: bool,
@@ -33,6 +32,8 @@ pub struct Printer {
     conditions: Vec<Conditions>,
     /// What became of the conditions, once the run is over.
     verdict: Option<Verdict>,
+    /// Whether rows are missing in the store.
+    is_incomplete: bool,
     only_summary: bool,
     order: SocketOrder,
     is_minimized: bool,
@@ -51,11 +52,12 @@ impl Printer {
     ///
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
-        let names = args.names.live(args.write.format(args.format.name()).is_some());
+        let names = args.names.live(args.write.format(args.format.name()).is_some() || args.store.is_given());
         let source = Source { clock: clock(), host: Some(host_name()), names: names.of_source(), ..Source::default() };
+        let store = args.store.open(args.interval, false)?;
         let now_ns = monotonic_ns();
         Ok(Printer {
-            output: Some(args.write.output_beside_program(args.format.name(), source)?),
+            output: args.write.output_beside_program(args.format.name(), source)?.keeping(store),
             exporter: args.metrics.start("run")?.map(Exporter::new),
             names,
             is_to_file: args.write.write.is_some(),
@@ -63,6 +65,7 @@ impl Printer {
             summary: SocketSummary::new(KEPT),
             conditions: args.fail_if.clone(),
             verdict: None,
+            is_incomplete: false,
             only_summary: args.summary,
             order: SocketOrder { by: args.by.unwrap_or_default(), top: args.top.map(|top| top as usize) },
             is_minimized: args.minimize,
@@ -98,13 +101,15 @@ impl Printer {
             exporter.interval(&self.summary, sockets);
         }
         self.live.show(sockets, length_ns);
+        let (has_tenths, order) = (self.has_tenths, self.order);
+        let sockets = Sockets { end_ns, length_ns, sockets, order, has_tenths };
+        self.output.source_mut().clock = clock();
         if self.only_summary {
+            self.output.keep(&Record::Sockets(&sockets));
             return Ok(());
         }
-        let (clock, has_tenths, order) = (clock(), self.has_tenths, self.order);
         self.write(|output| {
-            output.source_mut().clock = clock;
-            output.write(&Record::Sockets(&Sockets { end_ns, length_ns, sockets, order, has_tenths }))?;
+            output.write(&Record::Sockets(&sockets))?;
             output.flush()
         });
         Ok(())
@@ -121,6 +126,7 @@ impl Printer {
         self.verdict = fail_if::judge(&self.conditions, |name| vec![subject(summary.all(), name)]);
         let mut counters = vec![("connections".into(), summary.connections())];
         self.names.count(&mut counters);
+        self.output.count_kept(&mut counters);
         let status = Status {
             verb: Verb::Run,
             time_ns: Some(end_ns),
@@ -140,11 +146,16 @@ impl Printer {
         if let Some(verdict) = &self.verdict {
             self.live.around(|| fail_if::announce(verdict, ("sample", "samples")));
         }
+        if let Some(missing) = self.output.finish_keeping() {
+            self.is_incomplete = true;
+            self.note(&missing);
+        }
         Ok(())
     }
 
     /// Returns the exit status of a run that has finished with `exit`.
     pub fn exit(&self, exit: Exit) -> Exit {
+        let exit = if self.is_incomplete { exit.max(Exit::Incomplete) } else { exit };
         fail_if::exit(self.verdict.as_ref(), exit)
     }
 
@@ -154,14 +165,10 @@ impl Printer {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Output) -> Result<(), SinkError>) {
-        let Some(output) = &mut self.output else {
-            return;
-        };
-        if let Err(error) = self.live.around(|| write(output)) {
-            self.output = None;
-            if !matches!(error, SinkError::Closed { .. }) {
-                self.note(&error.to_string());
-            }
+        let output = &mut self.output;
+        // After an error nothing more is printed, but what is stored goes on.
+        if let Err(error @ SinkError::Failed { .. }) = self.live.around(|| write(output)) {
+            self.note(&error.to_string());
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     ranking::RankingArgs,
     served::MetricsArgs,
     source::StackArgs,
+    stored::StoreArgs,
     written::WriteArgs,
 };
 
@@ -106,6 +107,9 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     #[command(flatten)]
     metrics: MetricsArgs,

@@ -18,6 +18,7 @@ use crate::{
     ranking::{self, RankingArgs},
     served::Served,
     source::{StackMetrics, clock, cost, host_name},
+    stored,
     tell::tell,
 };
 
@@ -32,7 +33,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         own_namespace: config.namespace.unwrap_or_default(),
         namespaces: NamespaceNames::default(),
         again: args.include_retransmissions,
-        output: args.write.output(args.format.name(), source)?,
+        output: args.write.output(args.format.name(), source)?.keeping(args.store.open(args.interval, false)?),
         names,
         served: None,
         baseline: None,
@@ -69,6 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     ended.and(last)?;
     let exit = printer.baseline.map_or(Ok(Exit::Done), Baseline::finish)?;
+    let exit = stored::finish(Some(&mut printer.output), exit);
     Ok(fail_if::exit(printer.latencies.verdict.as_ref(), exit))
 }
 
@@ -211,6 +213,7 @@ impl Observer for Printer {
             status.counters.push(("flows_cut".into(), self.flows_cut));
         }
         self.names.count(&mut status.counters);
+        self.output.count_kept(&mut status.counters);
         self.output.write(&Record::Status(&status))?;
         if let Some(baseline) = &mut self.baseline {
             baseline.add(compared(&interval.segments), interval.length_ns);

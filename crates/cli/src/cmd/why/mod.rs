@@ -16,6 +16,7 @@ use crate::{
     args::{Format, positive_duration},
     exit::{Exit, Failure},
     source::{clock, cost, filter, host_name},
+    stored::{self, StoreArgs},
     written::WriteArgs,
 };
 
@@ -84,6 +85,9 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// How long to look at a target that does not end by itself.
@@ -95,6 +99,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         true => args.write.open()?,
         false => args.write.open_beside_program()?,
     };
+    let store = args.store.open(DURATION, args.read.is_some())?;
     let (mut is_complete, mut running) = (Ok(Exit::Done), None);
     let evidence = match (&args.read, &args.target, args.command.split_first()) {
         (Some(path), target, _) => {
@@ -135,7 +140,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None => Source { clock: clock(), host: Some(host_name()), ..Source::default() },
     };
     let end_ns = if args.read.is_some() { evidence.ended_ns } else { monotonic_ns() };
-    let mut output = Output::new((format.new)(), sink, source);
+    let mut output = Output::new((format.new)(), sink, source).keeping(store);
     let written = output
         .write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict, cost: cost(&[]) }))
         .and_then(|()| output.flush());
@@ -143,8 +148,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         look::end_of(child)?;
     }
     written?;
-    Ok(match verdict.outcome {
+    let exit = match verdict.outcome {
         Outcome::Slow(_) | Outcome::Healthy => is_complete?,
         Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,
-    })
+    };
+    Ok(stored::finish(Some(&mut output), exit))
 }

@@ -4,11 +4,14 @@ use std::{borrow::Cow, net::IpAddr};
 
 use dwell_engine::{
     flow_id,
+    layers::Ends,
     measure::{Endpoint, Method, Protocol},
     names::{EndNames, FlowNames},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::Source;
 
 /// A flow, or one direction of it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -32,32 +35,35 @@ pub struct FlowObject {
     /// The names of the ends. The key is missing where neither has one, and with `--no-names`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<NamesObject>,
+    /// The transport protocol by its number, which is in `proto` too.
+    #[serde(skip)]
+    pub protocol: Protocol,
 }
 
 /// Names of a flow, for people: processes of this host, and hosts.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "names")]
 pub struct NamesObject {
     /// Those of the end `src`.
-    src: EndNamesObject,
+    pub src: EndNamesObject,
     /// Those of the end `dst`.
-    dst: EndNamesObject,
+    pub dst: EndNamesObject,
     /// The service of the lower port in /etc/services. Null in captures.
-    service: Option<String>,
+    pub service: Option<String>,
 }
 
 /// Names of an end of a flow.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "end_names")]
-struct EndNamesObject {
+pub struct EndNamesObject {
     /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last.
-    host: Option<String>,
+    pub host: Option<String>,
     /// A process of this host that has the socket. Null where only the name is known, from the socket that listens.
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// The name of that process, at most 15 characters long.
-    process: Option<String>,
+    pub process: Option<String>,
     /// The unit of systemd of that process, or the first 12 digits of its container's ID.
-    unit: Option<String>,
+    pub unit: Option<String>,
 }
 
 impl From<&FlowNames> for NamesObject {
@@ -90,7 +96,8 @@ impl FlowObject {
         let id = Some(flow_id(src, dst, protocol));
         let port = |end: &Endpoint| (!protocol.is_icmp()).then_some(end.port);
         let (sport, dport) = (port(src), port(dst));
-        FlowObject { src: src.address, sport, dst: dst.address, dport, proto: name(protocol), id, client, names: None }
+        let proto = name(protocol);
+        FlowObject { src: src.address, sport, dst: dst.address, dport, proto, id, client, names: None, protocol }
     }
 
     /// Creates the object of a flow whose packets are told apart by something else than ports.
@@ -98,7 +105,14 @@ impl FlowObject {
         let end = |address| Endpoint { address, port: 0 };
         let is_complete = !protocol.has_ports() && !protocol.is_icmp();
         let id = is_complete.then(|| flow_id(&end(src), &end(dst), protocol));
-        FlowObject { src, sport: None, dst, dport: None, proto: name(protocol), id, client, names: None }
+        let proto = name(protocol);
+        FlowObject { src, sport: None, dst, dport: None, proto, id, client, names: None, protocol }
+    }
+
+    /// Creates the object of one direction of a TCP connection, with its names.
+    pub fn of_tcp(ends: &Ends, source: &Source) -> FlowObject {
+        let names = source.names(&ends.src, &ends.dst, Protocol(6));
+        FlowObject::new(&ends.src, &ends.dst, Protocol(6), None).named(names.as_ref())
     }
 
     /// Returns the same flow with its names, if there are any.

@@ -24,9 +24,10 @@ use dwell_engine::{
 use super::Format;
 use crate::{Record, ResponseKey, RoundTripKey, Schema, Source, Timestamps};
 
-pub use flow::{End, FlowObject};
+pub use flow::{End, EndNamesObject, FlowObject, NamesObject};
 pub use latency::{EstimateObject, LatencyObject};
 pub use object::{Header, Object, SCHEMA, write_object};
+pub(crate) use sockets::{socket_latencies, total_latencies};
 
 /// Writes one object per line.
 #[derive(Debug, Clone, Default)]
@@ -94,7 +95,7 @@ impl Objects<'_> {
 
     /// Returns the object of one direction of a TCP connection with its names.
     fn tcp(&self, ends: &Ends) -> FlowObject {
-        self.flow(&ends.src, &ends.dst, Protocol(6), None)
+        FlowObject::of_tcp(ends, self.source)
     }
 
     /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.

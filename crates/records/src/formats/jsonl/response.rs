@@ -10,7 +10,7 @@ use super::{
     End, EstimateObject, FlowObject, LatencyObject, Object, Objects,
     object::{names, names_or_null},
 };
-use crate::{Mode, Response};
+use crate::{Mode, Response, Source};
 
 /// An epoch of a flow, which ended at `time`, and the estimate of its response latency.
 #[derive(Serialize, JsonSchema)]
@@ -50,20 +50,15 @@ impl Object for EpochObject<'_> {
 
 pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
     let record = response.record;
-    let client = Some(End::Src);
     let body = EpochObject {
         interface: objects.source.interfaces.label(record.interface),
         interval_ns: record.epoch.epoch_ns,
-        flow: match record.key.has_ports() {
-            true => objects.flow(&record.src, &record.dst, record.protocol, client),
-            false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client)
-                .named(objects.source.names(&record.src, &record.dst, record.protocol).as_ref()),
-        },
+        flow: response.flow(objects.source),
         key: record.key.name(),
         key_id: record.id,
         tunnel: record.tunnel.label(),
         packets: record.epoch.packets,
-        latency: latency(response),
+        latency: response.latency(),
         truth: response.truth,
         batch_gap_ns: response.ibg_ns,
         modes: response.show_modes.then(|| response.modes().collect()),
@@ -71,24 +66,37 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
     objects.write(Some(response.end_ns()), &body);
 }
 
-fn latency(response: &Response<'_>) -> LatencyObject {
-    let quantile = |index: usize| response.percentiles.map(|percentiles| percentiles[index]);
-    LatencyObject {
-        method: response.method.map(Cow::Borrowed),
-        count: Some(response.batches),
-        mean_ns: response.response_ns,
-        p50_ns: quantile(0).map(|p50| p50.ns),
-        p90_ns: quantile(1).map(|p90| p90.ns),
-        p95_ns: quantile(2).map(|p95| p95.ns),
-        p99_ns: quantile(3).map(|p99| p99.ns),
-        estimate: Some(EstimateObject {
-            p99_low_ns: quantile(3).map(|p99| p99.least_ns),
-            p99_high_ns: quantile(3).map(|p99| p99.most_ns),
-            confidence: Some((response.confidence * 1000.0).round() / 1000.0),
-            valid: response.is_valid(),
-            reason: response.reason.map(Cow::Borrowed),
-            ..EstimateObject::default()
-        }),
-        ..LatencyObject::default()
+impl Response<'_> {
+    /// Returns the flow, from the client to the server.
+    pub(crate) fn flow(&self, source: &Source) -> FlowObject {
+        let (record, client) = (self.record, Some(End::Src));
+        let flow = match record.key.has_ports() {
+            true => FlowObject::new(&record.src, &record.dst, record.protocol, client),
+            false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client),
+        };
+        flow.named(source.names(&record.src, &record.dst, record.protocol).as_ref())
+    }
+
+    /// Returns what is known of the response latency.
+    pub(crate) fn latency(&self) -> LatencyObject {
+        let quantile = |index: usize| self.percentiles.map(|percentiles| percentiles[index]);
+        LatencyObject {
+            method: self.method.map(Cow::Borrowed),
+            count: Some(self.batches),
+            mean_ns: self.response_ns,
+            p50_ns: quantile(0).map(|p50| p50.ns),
+            p90_ns: quantile(1).map(|p90| p90.ns),
+            p95_ns: quantile(2).map(|p95| p95.ns),
+            p99_ns: quantile(3).map(|p99| p99.ns),
+            estimate: Some(EstimateObject {
+                p99_low_ns: quantile(3).map(|p99| p99.least_ns),
+                p99_high_ns: quantile(3).map(|p99| p99.most_ns),
+                confidence: Some((self.confidence * 1000.0).round() / 1000.0),
+                valid: self.is_valid(),
+                reason: self.reason.map(Cow::Borrowed),
+                ..EstimateObject::default()
+            }),
+            ..LatencyObject::default()
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     object::{names, names_or_null},
     rounded,
 };
-use crate::{Shares, SocketEnd, SocketTotal, Sockets, sockets::rate_bps};
+use crate::{Shares, Socket, SocketEnd, SocketTotal, Sockets, sockets::rate_bps};
 
 /// The method of round trips that the kernel measured for itself.
 const TCP_INFO: &str = "tcp-info";
@@ -72,7 +72,7 @@ impl Object for SocketObject<'_> {
 pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
     for socket in interval.ordered(|_| true, usize::MAX).0 {
         let account = &socket.account;
-        let (peaks, delays) = (&account.peaks, &account.delays);
+        let [sender_delay, receiver_delay, network_rtt] = socket_latencies(socket).map(|(_, latency)| latency);
         let bps = |bytes: Option<u64>| rate_bps(bytes?, interval.length_ns);
         let body = SocketObject {
             interval_ns: interval.length_ns,
@@ -82,10 +82,10 @@ pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
             cookie: account.cookie,
             viewpoint: account.viewpoint.name(),
             poll_ns: account.reading.time_ns,
-            sender_delay: delay(Some(account), &socket.sender(), peaks.sender_ns, delays.sender),
+            sender_delay,
             sender_waiting_ns: account.waiting_ns,
-            receiver_delay: delay(Some(account), &socket.receiver(), peaks.receiver_ns, delays.receiver),
-            network_rtt: round_trip(socket.rtt_ns(), socket.min_rtt_ns()),
+            receiver_delay,
+            network_rtt,
             network_one_way_ns: socket.rtt_ns().map(|ns| ns / 2),
             throughput_bps: bps(socket.acked_bytes()),
             receive_throughput_bps: bps(socket.received_bytes()),
@@ -167,11 +167,11 @@ impl Totals {
         let bps = |bytes: Option<u64>| rate_bps(bytes?, total.length_ns);
         let shares = total.shares();
         let share = |of: fn(&Shares) -> f64| shares.map(|shares| rounded(of(&shares)));
-        let min_rtt_us = account.and_then(|account| account.reading.info.min_rtt_us);
+        let [sender_delay, receiver_delay, network_rtt] = total_latencies(total, account).map(|(_, latency)| latency);
         Totals {
-            sender_delay: delay(account, &total.sender, total.sender_max_ns, None),
-            receiver_delay: delay(account, &total.receiver, total.receiver_max_ns, None),
-            network_rtt: round_trip(total.network.mean_ns(), min_rtt_us.map(|us| u64::from(us) * 1_000)),
+            sender_delay,
+            receiver_delay,
+            network_rtt,
             network_one_way_ns: total.network.mean_ns().map(|ns| ns / 2),
             sent_bytes: total.acked_bytes,
             received_bytes: total.received_bytes,
@@ -218,6 +218,31 @@ pub(super) fn summary(end: &SocketEnd<'_>, objects: &mut Objects<'_>) {
         ended: None,
     };
     objects.write(Some(end.end_ns), &all);
+}
+
+/// Returns the latencies of a connection in an interval, with the keys that they have here.
+pub(crate) fn socket_latencies(socket: &Socket) -> [(&'static str, LatencyObject); 3] {
+    let account = &socket.account;
+    let (peaks, delays) = (&account.peaks, &account.delays);
+    keyed([
+        delay(Some(account), &socket.sender(), peaks.sender_ns, delays.sender),
+        delay(Some(account), &socket.receiver(), peaks.receiver_ns, delays.receiver),
+        round_trip(socket.rtt_ns(), socket.min_rtt_ns()),
+    ])
+}
+
+/// Returns the latencies of a connection in a run; of all connections without an account.
+pub(crate) fn total_latencies(total: &SocketTotal, account: Option<&Account>) -> [(&'static str, LatencyObject); 3] {
+    let min_rtt_us = account.and_then(|account| account.reading.info.min_rtt_us);
+    keyed([
+        delay(account, &total.sender, total.sender_max_ns, None),
+        delay(account, &total.receiver, total.receiver_max_ns, None),
+        round_trip(total.network.mean_ns(), min_rtt_us.map(|us| u64::from(us) * 1_000)),
+    ])
+}
+
+fn keyed([sender, receiver, network]: [LatencyObject; 3]) -> [(&'static str, LatencyObject); 3] {
+    [("sender_delay", sender), ("receiver_delay", receiver), ("network_rtt", network)]
 }
 
 /// The wait of bytes in a buffer. `latest` bounds the last one. Without an account there may have been several methods.

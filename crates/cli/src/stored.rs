@@ -1,0 +1,118 @@
+//! `--store`: what the verbs that measure have in common.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::anyhow;
+use dwell_records::{Keep, Output};
+use dwell_store::{Address, Recorder, Recording, Retain};
+
+use crate::{
+    args::{bytes, nanos, positive_duration},
+    exit::{Exit, Failure},
+    tell::tell,
+};
+
+/// Where figures are stored.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct StoreArgs {
+    /// Store the figures too, in this SQLite file, for `dwell report`; several runs may share it
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+
+    /// With --store, delete rows older than AGE, as in 30d or 12h, and the oldest ones while they take more than SIZE, as in
+    /// 4G; or `all` to keep them [default: 30d,4G; with -r all]
+    #[arg(long, value_name = "AGE,SIZE", requires = "store", value_parser = retention)]
+    retain: Option<Retain>,
+}
+
+const DAY_S: u64 = 86_400;
+/// What is kept where nothing else is asked for.
+const RETAIN: Retain = Retain { age: Some(Duration::from_secs(30 * DAY_S)), bytes: Some(4_000_000_000) };
+
+impl StoreArgs {
+    /// Whether figures are stored.
+    pub fn is_given(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Opens the store, if there is one. Single round trips are counted by intervals of this length.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written, or is no store.
+    pub fn open(&self, interval: Duration, is_capture: bool) -> Result<Option<Box<dyn Keep>>, Failure> {
+        let Some(path) = &self.store else { return Ok(None) };
+        if path.to_str().is_some_and(Address::is_meant_by) {
+            return Err(Failure::usage(anyhow!(
+                "--store is a file here: what is to go to a ClickHouse server goes through `dwell agent` and `dwell collect`"
+            )));
+        }
+        let recorder = Recorder::start(Recording {
+            path: path.clone(),
+            interval_ns: nanos(interval),
+            retain: self.retain.or((!is_capture).then_some(RETAIN)),
+            waits: is_capture,
+            tell: |text| tell(text),
+        })?;
+        Ok(Some(Box::new(recorder)))
+    }
+}
+
+/// Ends what is kept of a run, and returns the exit status of one that would end with `exit`: data that is missing in the
+/// store makes it incomplete.
+pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
+    match output.and_then(Output::finish_keeping) {
+        None => exit,
+        Some(missing) => {
+            tell(missing);
+            exit.max(Exit::Incomplete)
+        }
+    }
+}
+
+fn retention(text: &str) -> Result<Retain, String> {
+    let mut retain = Retain { age: None, bytes: None };
+    if text == "all" {
+        return Ok(retain);
+    }
+    for part in text.split(',') {
+        match (age(part), bytes(part)) {
+            (Some(age), _) if retain.age.is_none() => retain.age = Some(age),
+            (None, Ok(bytes)) if retain.bytes.is_none() => retain.bytes = Some(bytes),
+            _ => return Err("write an age, a size or both, as in 30d, 4G or 12h,500M; or all".into()),
+        }
+    }
+    Ok(retain)
+}
+
+fn age(text: &str) -> Option<Duration> {
+    match text.strip_suffix('d') {
+        Some(days) => {
+            days.parse::<u32>().ok().filter(|days| *days > 0).map(|days| Duration::from_secs(DAY_S * u64::from(days)))
+        }
+        None => positive_duration(text).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_retained_is_an_age_a_size_or_both() {
+        let hours = |hours: u64| Some(Duration::from_secs(hours * 3_600));
+        for (text, age, bytes) in [
+            ("30d,4G", hours(720), Some(4_000_000_000)),
+            ("500M,12h", hours(12), Some(500_000_000)),
+            ("1d", hours(24), None),
+            ("1000", None, Some(1000)),
+            ("all", None, None),
+        ] {
+            assert_eq!(retention(text), Ok(Retain { age, bytes }), "{text}");
+        }
+        for wrong in ["", "0", "0d", "1d,2d", "1G,2G", "1d,1G,1h", "all,1G", "-1d", "1x"] {
+            assert!(retention(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Computes the latencies of a page: how each kind of latency was distributed over time, and by flow, peer and process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    mem,
+};
+
+use dwell_engine::histogram::Histogram;
+use serde::Serialize;
+
+use super::Choice;
+use crate::{
+    Reader, Span, StoreError,
+    read_latency::{EndRead, LatencyRead},
+};
+
+/// Bands of a heat map per doubling of the latency.
+const BANDS_SHIFT: u32 = 2;
+/// Enough for the longest latency that a histogram may have.
+const BANDS: usize = 57 << BANDS_SHIFT;
+/// Flows and groups that are kept apart for the ranking, of each kind of latency. Each takes 1 to 30 KB while it is read.
+const MOST_RANKED: usize = 10_000;
+
+/// The kinds of latencies in the order in which a reader may choose them.
+const ORDER: [&str; 6] = ["rtt.sample", "rtt.aggregate", "response.epoch", "run.socket", "rtt.summary", "run.summary"];
+
+/// All latencies of a page.
+#[derive(Debug, Serialize)]
+pub(super) struct PageLatency {
+    /// The lower edges of the bands of heat maps, in nanoseconds.
+    edges: Vec<u64>,
+    sets: Vec<PageSet>,
+}
+
+/// The latencies of one kind: all of one type of object, under one of its keys.
+#[derive(Debug, Serialize)]
+struct PageSet {
+    kind: String,
+    what: String,
+    methods: Vec<String>,
+    /// Whether they are means of an interval, because no distribution is known.
+    are_means: bool,
+    count: u64,
+    /// Rows without an estimate that may be believed.
+    invalid: u64,
+    /// Index of the time bin, index of the band, and count, of each cell that is not empty.
+    cells: Vec<[u64; 3]>,
+    /// Index, count, mean, p50 and p99 of each time bin that is not empty.
+    times: Vec<[u64; 5]>,
+    groups: Vec<PageGroup>,
+    /// The number of flows, of which as many as are in `groups` are shown.
+    flows: usize,
+    /// The number of latencies of flows that were not kept apart.
+    unranked: u64,
+}
+
+/// A line of the ranking.
+#[derive(Debug, Serialize)]
+struct PageGroup {
+    /// `flow`, `peer`, `process` or `prefix`.
+    by: &'static str,
+    name: String,
+    /// Names of processes and hosts.
+    note: String,
+    host: Option<String>,
+    count: u64,
+    mean_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// The latencies of a store, as they are read.
+pub(super) struct Latencies<'a> {
+    choice: &'a Choice,
+    /// Numbers of the wanted hosts; `None` if all are.
+    hosts: Option<Vec<i64>>,
+    span: Span,
+    bin_ns: i64,
+    sets: Vec<Set>,
+    /// Whether a flow was chosen.
+    chosen: HashMap<i64, bool>,
+    damaged: u64,
+}
+
+#[derive(Default)]
+struct Set {
+    kind: String,
+    what: String,
+    methods: BTreeSet<String>,
+    are_means: bool,
+    count: u64,
+    invalid: u64,
+    cells: BTreeMap<(u64, usize), u64>,
+    times: BTreeMap<u64, Histogram>,
+    groups: HashMap<Key, Group>,
+    unranked: u64,
+}
+
+/// What a line is about, and on which host.
+type Key = (Subject, Option<i64>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Subject {
+    Flow(i64),
+    Prefix(String),
+}
+
+#[derive(Default)]
+struct Group {
+    histogram: Histogram,
+    names: Option<i64>,
+    prefix_name: Option<String>,
+}
+
+impl<'a> Latencies<'a> {
+    /// Reads the latencies of a time that were chosen, in bins of this length.
+    pub(super) fn read(
+        store: &Reader,
+        choice: &'a Choice,
+        hosts: Option<Vec<i64>>,
+        span: Span,
+        bin_ns: i64,
+    ) -> Result<Latencies<'a>, StoreError> {
+        let chosen = HashMap::new();
+        let mut latencies = Latencies { choice, hosts, span, bin_ns, sets: Vec::new(), chosen, damaged: 0 };
+        let mut failed = None;
+        store.latencies(span, |read| match latencies.takes(store, read) {
+            Ok(true) => latencies.add(read),
+            Ok(false) => {}
+            Err(error) => failed = Some(error),
+        })?;
+        failed.map_or(Ok(latencies), Err)
+    }
+
+    /// The number of rows that were left out because they are damaged.
+    pub(super) fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    fn takes(&mut self, store: &Reader, read: &LatencyRead<'_>) -> Result<bool, StoreError> {
+        if let (Some(hosts), host) = (&self.hosts, read.host)
+            && !host.is_some_and(|host| hosts.contains(&host))
+        {
+            return Ok(false);
+        }
+        match (self.choice.is_of_flows(), read.flow) {
+            (false, _) => Ok(true),
+            (true, None) => Ok(false),
+            (true, Some(flow)) => {
+                if let Some(chosen) = self.chosen.get(&flow) {
+                    return Ok(*chosen);
+                }
+                let chosen = store.flow(flow)?.ends.is_some_and(|ends| self.choice.takes(&ends));
+                self.chosen.insert(flow, chosen);
+                Ok(chosen)
+            }
+        }
+    }
+
+    fn add(&mut self, read: &LatencyRead<'_>) {
+        let bin = ((read.time_ns - 1 - self.span.0).max(0) / self.bin_ns).cast_unsigned();
+        let found = self.sets.iter().position(|set| set.kind == read.kind && set.what == read.what);
+        let number = found.unwrap_or_else(|| {
+            self.sets.push(Set { kind: read.kind.to_owned(), what: read.what.to_owned(), ..Set::default() });
+            self.sets.len() - 1
+        });
+        let set = &mut self.sets[number];
+        if read.valid == Some(false) {
+            set.invalid += 1;
+            return;
+        }
+        let histogram = match (read.histogram, read.mean_ns) {
+            (Some(bytes), _) => match Histogram::from_bytes(bytes) {
+                Ok(histogram) => histogram,
+                Err(_) => {
+                    self.damaged += 1;
+                    return;
+                }
+            },
+            (None, Some(mean_ns)) => {
+                set.are_means = true;
+                let mut histogram = Histogram::default();
+                // A mean that nobody counted stands for one.
+                histogram.record_many(mean_ns, read.count.unwrap_or(1).max(1));
+                histogram
+            }
+            (None, None) => return,
+        };
+        set.add(read, bin, &histogram);
+    }
+
+    /// Sums up, and looks up the names of what is shown.
+    pub(super) fn finish(self, store: &Reader, hosts: &[(i64, String)]) -> Result<Option<PageLatency>, StoreError> {
+        let most = self.choice.most_flows;
+        let mut sets = Vec::new();
+        for set in self.sets.into_iter().filter(|set| set.count > 0) {
+            sets.push(set.finish(store, hosts, most)?);
+        }
+        sets.sort_by_key(|set| {
+            let rank = ORDER.iter().position(|kind| *kind == set.kind);
+            (rank.unwrap_or(ORDER.len()), set.what.clone())
+        });
+        let edges = (0..BANDS).map(edge_of).collect();
+        Ok((!sets.is_empty()).then_some(PageLatency { edges, sets }))
+    }
+}
+
+impl Set {
+    fn add(&mut self, read: &LatencyRead<'_>, bin: u64, histogram: &Histogram) {
+        self.count += histogram.count();
+        if let Some(method) = read.method.filter(|method| !self.methods.contains(*method)) {
+            self.methods.insert(method.to_owned());
+        }
+        // The summary of a run is of no moment.
+        if !self.kind.ends_with(".summary") {
+            for (low_ns, _, count) in histogram.buckets() {
+                *self.cells.entry((bin, band_of(low_ns))).or_default() += count;
+            }
+            self.times.entry(bin).or_default().merge(histogram);
+        }
+        let subject = match (read.flow, read.prefix) {
+            (Some(flow), _) => Subject::Flow(flow),
+            (None, Some(prefix)) => Subject::Prefix(prefix.to_owned()),
+            (None, None) => {
+                self.unranked += histogram.count();
+                return;
+            }
+        };
+        let key = (subject, read.host);
+        let is_full = self.groups.len() >= MOST_RANKED && !self.groups.contains_key(&key);
+        if is_full {
+            self.unranked += histogram.count();
+            return;
+        }
+        let group = self.groups.entry(key).or_default();
+        group.histogram.merge(histogram);
+        group.names = read.names.or(group.names);
+        if group.prefix_name.is_none() {
+            group.prefix_name = read.prefix_name.map(str::to_owned);
+        }
+    }
+
+    fn finish(mut self, store: &Reader, hosts: &[(i64, String)], most: usize) -> Result<PageSet, StoreError> {
+        let host = |number: Option<i64>| {
+            let found = hosts.iter().find(|(host, _)| Some(*host) == number);
+            found.map(|(_, name)| name.clone())
+        };
+        let (mut groups, mut flows) = (Vec::new(), 0);
+        let mut peers: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
+        let mut processes: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
+        for ((subject, host_id), group) in mem::take(&mut self.groups) {
+            let host = host(host_id);
+            let number = match subject {
+                Subject::Prefix(prefix) => {
+                    let name = group.prefix_name.filter(|name| *name != prefix).unwrap_or_default();
+                    groups.push(PageGroup::new("prefix", prefix, name, host, &group.histogram));
+                    continue;
+                }
+                Subject::Flow(number) => number,
+            };
+            flows += 1;
+            let flow = store.flow(number)?;
+            let ends = group.names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
+            let [src, dst] = &ends;
+            let peer = flow.ends.map_or_else(|| flow.dst.clone(), |ends| ends.dst.address.to_string());
+            let (note, of_peer) = peers.entry((peer, host.clone())).or_default();
+            note.clone_from(dst.host.as_ref().unwrap_or(&String::new()));
+            of_peer.merge(&group.histogram);
+            for end in [src, dst] {
+                let Some(process) = end.process.as_ref().or(end.unit.as_ref()) else { continue };
+                let (note, of_process) = processes.entry((process.clone(), host.clone())).or_default();
+                note.clone_from(end.unit.as_ref().filter(|unit| *unit != process).unwrap_or(&String::new()));
+                of_process.merge(&group.histogram);
+            }
+            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host, &group.histogram));
+        }
+        for (by, all) in [("peer", peers), ("process", processes)] {
+            let all = all.into_iter();
+            groups
+                .extend(all.map(|((name, host), (note, histogram))| PageGroup::new(by, name, note, host, &histogram)));
+        }
+        groups.sort_by(|a, b| (a.by, b.p99_ns, b.count, &a.name).cmp(&(b.by, a.p99_ns, a.count, &b.name)));
+        let mut shown: HashMap<&'static str, usize> = HashMap::new();
+        groups.retain(|group| {
+            let shown = shown.entry(group.by).or_default();
+            *shown += 1;
+            *shown <= most
+        });
+        let times = self.times.iter().filter_map(|(bin, all)| {
+            let [p50, p99] = [0.5, 0.99].map(|q| all.quantile_ns(q).unwrap_or_default());
+            Some([*bin, all.count(), all.mean_ns()?, p50, p99])
+        });
+        Ok(PageSet {
+            times: times.collect(),
+            kind: self.kind,
+            what: self.what,
+            methods: self.methods.into_iter().collect(),
+            are_means: self.are_means,
+            count: self.count,
+            invalid: self.invalid,
+            cells: self.cells.into_iter().map(|((bin, band), count)| [bin, band as u64, count]).collect(),
+            groups,
+            flows,
+            unranked: self.unranked,
+        })
+    }
+}
+
+impl PageGroup {
+    fn new(by: &'static str, name: String, note: String, host: Option<String>, histogram: &Histogram) -> PageGroup {
+        let quantile = |q| histogram.quantile_ns(q).unwrap_or_default();
+        PageGroup {
+            by,
+            name,
+            note,
+            host,
+            count: histogram.count(),
+            mean_ns: histogram.mean_ns().unwrap_or_default(),
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            max_ns: histogram.max_ns().unwrap_or_default(),
+        }
+    }
+}
+
+/// Writes the names of the ends of a flow as one note: `curl → example.org`.
+fn note_of([src, dst]: &[EndRead; 2]) -> String {
+    let name = |end: &EndRead| {
+        let process = end.process.as_deref().or(end.unit.as_deref());
+        process.or(end.host.as_deref()).map(str::to_owned)
+    };
+    match (name(src), name(dst)) {
+        (None, None) => String::new(),
+        (Some(src), None) => format!("{src} →"),
+        (None, Some(dst)) => format!("→ {dst}"),
+        (Some(src), Some(dst)) => format!("{src} → {dst}"),
+    }
+}
+
+/// Returns the band of a latency: as a floating-point number with two bits of mantissa.
+fn band_of(ns: u64) -> usize {
+    let ns = ns.clamp(1, 1 << 56);
+    let octave = ns.ilog2();
+    let within = match octave.checked_sub(BANDS_SHIFT) {
+        Some(shift) => ns >> shift,
+        None => ns << (BANDS_SHIFT - octave),
+    };
+    ((octave << BANDS_SHIFT) as usize) + (within as usize & ((1 << BANDS_SHIFT) - 1))
+}
+
+/// Returns the lower edge of a band.
+fn edge_of(band: usize) -> u64 {
+    let (octave, within) = (band >> BANDS_SHIFT, (band & ((1 << BANDS_SHIFT) - 1)) as u64);
+    (((1 << BANDS_SHIFT) + within) << octave) >> BANDS_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_lies_between_the_edges_of_its_band() {
+        for ns in (4..4_000).chain((3..56).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1])) {
+            let band = band_of(ns);
+            assert!(edge_of(band) <= ns && ns < edge_of(band + 1), "{ns} {band}");
+        }
+    }
+}

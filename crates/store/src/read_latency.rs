@@ -1,0 +1,180 @@
+//! Reading what verbs other than the collector have stored. Stores of older versions have nothing of it.
+
+use std::fmt;
+
+use dwell_engine::layers::Ends;
+use rusqlite::{Row, params};
+
+use super::{Reader, Span, StoreError, columns::NAMES};
+
+/// A row of the table `latency`, with the numbers of its host, flow and names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LatencyRead<'a> {
+    /// The end of the interval in Unix time.
+    pub(crate) time_ns: i64,
+    pub(crate) host: Option<i64>,
+    /// The type of the object of JSON Lines that has the same figures, and their key there.
+    pub(crate) kind: &'a str,
+    pub(crate) what: &'a str,
+    pub(crate) flow: Option<i64>,
+    pub(crate) names: Option<i64>,
+    /// The addresses of a group, and their name.
+    pub(crate) prefix: Option<&'a str>,
+    pub(crate) prefix_name: Option<&'a str>,
+    pub(crate) method: Option<&'a str>,
+    pub(crate) count: Option<u64>,
+    pub(crate) mean_ns: Option<u64>,
+    /// Whether an estimate may be believed; `None` for a measurement.
+    pub(crate) valid: Option<bool>,
+    /// The bytes of the distribution, if there is one.
+    pub(crate) histogram: Option<&'a [u8]>,
+}
+
+/// A flow as a report names it.
+#[derive(Debug, Clone)]
+pub(crate) struct FlowRead {
+    pub(crate) src: String,
+    pub(crate) dst: String,
+    pub(crate) proto: String,
+    /// The ends with their ports, if both have one.
+    pub(crate) ends: Option<Ends>,
+}
+
+impl fmt::Display for FlowRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} → {}", self.proto, self.src, self.dst)
+    }
+}
+
+/// The names of an end of a flow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndRead {
+    pub(crate) host: Option<String>,
+    pub(crate) process: Option<String>,
+    pub(crate) unit: Option<String>,
+}
+
+/// A row of the table `verdict`.
+#[derive(Debug, Clone)]
+pub(crate) struct VerdictRead {
+    pub(crate) time_ns: i64,
+    pub(crate) host: Option<i64>,
+    pub(crate) target: String,
+    pub(crate) outcome: String,
+    pub(crate) cause: Option<String>,
+    pub(crate) certainty: Option<String>,
+    pub(crate) sentence: String,
+    /// JSON.
+    pub(crate) parts: String,
+    pub(crate) facts: String,
+    pub(crate) remedies: String,
+}
+
+impl Reader {
+    /// Calls `each` with the latencies of a time, in no order.
+    pub(crate) fn latencies(&self, span: Span, mut each: impl FnMut(&LatencyRead<'_>)) -> Result<(), StoreError> {
+        if !self.has_latencies() {
+            return Ok(());
+        }
+        // To go through the table is faster than to go through its index.
+        let sql = "SELECT time_ns, host_id, type, what, flow_id, names_id, prefix, prefix_name, method, count, mean_ns,
+            valid, histogram FROM latency NOT INDEXED WHERE time_ns > ?1 AND time_ns <= ?2";
+        self.read(|db| {
+            let mut statement = db.prepare(sql)?;
+            let mut rows = statement.query([span.0, span.1])?;
+            while let Some(row) = rows.next()? {
+                let number =
+                    |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned));
+                each(&LatencyRead {
+                    time_ns: row.get(0)?,
+                    host: row.get(1)?,
+                    kind: row.get_ref(2)?.as_str()?,
+                    what: row.get_ref(3)?.as_str()?,
+                    flow: row.get(4)?,
+                    names: row.get(5)?,
+                    prefix: row.get_ref(6)?.as_str_or_null()?,
+                    prefix_name: row.get_ref(7)?.as_str_or_null()?,
+                    method: row.get_ref(8)?.as_str_or_null()?,
+                    count: number(9)?,
+                    mean_ns: number(10)?,
+                    valid: row.get(11)?,
+                    histogram: row.get_ref(12)?.as_blob_or_null()?,
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns a flow.
+    pub(crate) fn flow(&self, number: i64) -> Result<FlowRead, StoreError> {
+        self.read(|db| {
+            let sql = "SELECT src, sport, dst, dport, proto FROM flow WHERE flow_id = ?1";
+            db.prepare_cached(sql)?.query_row([number], |row| {
+                Ok(FlowRead {
+                    src: end(row, 0)?,
+                    dst: end(row, 2)?,
+                    proto: row.get(4)?,
+                    ends: super::read::endpoint(row, 0)
+                        .and_then(|src| Ok(Ends { src, dst: super::read::endpoint(row, 2)? }))
+                        .ok(),
+                })
+            })
+        })
+    }
+
+    /// Returns the names of the ends of a flow.
+    pub(crate) fn names(&self, number: i64) -> Result<[EndRead; 2], StoreError> {
+        self.read(|db| {
+            let columns = NAMES.map(|(name, _)| name).join(", ");
+            let sql = format!("SELECT {columns} FROM names WHERE names_id = ?1");
+            db.prepare_cached(&sql)?.query_row([number], |row| {
+                let end = |first| -> rusqlite::Result<_> {
+                    Ok(EndRead { host: row.get(first)?, process: row.get(first + 2)?, unit: row.get(first + 3)? })
+                };
+                Ok([end(0)?, end(4)?])
+            })
+        })
+    }
+
+    /// Returns the latest verdicts, at most `most`, the latest first; and how many there are.
+    pub(crate) fn verdicts(&self, span: Span, most: usize) -> Result<(Vec<VerdictRead>, u64), StoreError> {
+        if !self.has_latencies() {
+            return Ok((Vec::new(), 0));
+        }
+        self.read(|db| {
+            let chosen = "verdict WHERE time_ns > ?1 AND time_ns <= ?2";
+            let count: i64 =
+                db.query_row(&format!("SELECT count(*) FROM {chosen}"), [span.0, span.1], |row| row.get(0))?;
+            let sql = format!(
+                "SELECT time_ns, host_id, target, outcome, cause, certainty, sentence, parts, facts, remedies FROM {chosen}
+                    ORDER BY time_ns DESC LIMIT ?3"
+            );
+            let mut statement = db.prepare(&sql)?;
+            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+                Ok(VerdictRead {
+                    time_ns: row.get(0)?,
+                    host: row.get(1)?,
+                    target: row.get(2)?,
+                    outcome: row.get(3)?,
+                    cause: row.get(4)?,
+                    certainty: row.get(5)?,
+                    sentence: row.get(6)?,
+                    parts: row.get(7)?,
+                    facts: row.get(8)?,
+                    remedies: row.get(9)?,
+                })
+            })?;
+            Ok((rows.collect::<Result<_, _>>()?, count.cast_unsigned()))
+        })
+    }
+}
+
+/// Writes an end of a flow: the address is in this column, the port, if there is one, in the next.
+fn end(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let (address, port): (String, Option<u16>) = (row.get(column)?, row.get(column + 1)?);
+    Ok(match port {
+        None => address,
+        Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+        Some(port) => format!("{address}:{port}"),
+    })
+}

@@ -1,0 +1,311 @@
+//! Records of a run on their way into a store.
+
+use std::{
+    borrow::Cow,
+    mem,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use dwell_engine::replay::Intervals;
+use dwell_records::{
+    Interval, Keep, LatencyLine, Record, Sockets, Source, Stack, Summary, complete_bytes, latencies, sample_latencies,
+};
+
+use crate::{
+    IntervalRow, Retain, Store, StoreError,
+    columns::Row,
+    latency::{latency_row, verdict_row},
+    sqlite::Writers,
+};
+
+/// Rows of one transaction at most.
+const MOST_ROWS: usize = 8_192;
+/// Transactions that wait for the disk at most.
+const MOST_WAITING: usize = 16;
+/// Flows of an interval whose single round trips are kept apart.
+const MOST_FLOWS: usize = 100_000;
+/// Time after which rows that belong to no common interval are written.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// How records are stored.
+pub struct Recording {
+    /// The store.
+    pub path: PathBuf,
+    /// The length of the intervals of single round trips.
+    pub interval_ns: u64,
+    /// What of older rows is kept; `None` keeps all.
+    pub retain: Option<Retain>,
+    /// Whether records wait for the disk, as those of a capture can. Otherwise rows are dropped, and counted, that the disk
+    /// is too slow for.
+    pub waits: bool,
+    /// Called for what a person should know, from another thread.
+    pub tell: fn(&str),
+}
+
+/// Stores what it is given: an interval, or what comes within a second, in one transaction of a thread of its own.
+pub struct Recorder {
+    path: PathBuf,
+    waits: bool,
+    queue: Option<SyncSender<Vec<Row<'static>>>>,
+    writer: Option<JoinHandle<()>>,
+    missing: Arc<Missing>,
+    rows: Vec<Row<'static>>,
+    /// The single round trips of the current interval, and the interval.
+    samples: Summary,
+    intervals: Intervals,
+    /// The last time of a record, and the time of the last transaction, on the source's clock.
+    last_ns: u64,
+    sent_ns: u64,
+}
+
+/// Rows that are not in the store.
+#[derive(Debug, Default)]
+struct Missing {
+    /// The disk was too slow for them.
+    dropped: AtomicU64,
+    /// The store could not be written.
+    failed: AtomicU64,
+}
+
+impl Recorder {
+    /// Opens a store, or creates it. Other runs may write to it too, but no collector.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] as for [`Store::open`].
+    pub fn start(recording: Recording) -> Result<Recorder, StoreError> {
+        let store = Store::open_for(&recording.path, Writers::Several)?;
+        let missing = Arc::new(Missing::default());
+        let (queue, rows) = sync_channel(MOST_WAITING);
+        let Recording { path, interval_ns, waits, retain, tell } = recording;
+        let mut writer =
+            Writer { store, retain, tell, missing: Arc::clone(&missing), has_failed: false, has_deleted: false };
+        let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || writer.run(&rows));
+        let thread = thread.map_err(|io| StoreError::Thread { path: path.clone(), io })?;
+        Ok(Recorder {
+            path,
+            waits,
+            queue: Some(queue),
+            writer: Some(thread),
+            missing,
+            rows: Vec::new(),
+            samples: Summary::new(MOST_FLOWS),
+            intervals: Intervals::new(interval_ns.max(1)),
+            last_ns: 0,
+            sent_ns: 0,
+        })
+    }
+
+    fn push(&mut self, row: Row<'_>) {
+        self.rows.push(row.into_owned());
+        if self.rows.len() >= MOST_ROWS {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        self.sent_ns = self.last_ns;
+        let rows = mem::take(&mut self.rows);
+        let (Some(queue), false) = (&self.queue, rows.is_empty()) else {
+            return;
+        };
+        let left = match self.waits {
+            true => queue.send(rows).map_err(|error| error.0),
+            false => queue.try_send(rows).map_err(|error| match error {
+                TrySendError::Full(rows) | TrySendError::Disconnected(rows) => rows,
+            }),
+        };
+        if let Err(rows) = left {
+            self.missing.dropped.fetch_add(rows.len() as u64, Relaxed);
+        }
+    }
+
+    fn lines(&mut self, source: &Source, produce: impl FnOnce(&mut dyn FnMut(LatencyLine<'_>))) {
+        let last_ns = self.last_ns;
+        produce(&mut |line: LatencyLine<'_>| {
+            let time_ns = unix_ns(source, line.time_ns.unwrap_or(last_ns));
+            self.push(latency_row(time_ns, source, line));
+        });
+    }
+
+    /// Ends the interval of single round trips if this time is past it.
+    fn advance(&mut self, time_ns: u64, source: &Source) {
+        let length_ns = self.intervals.length_ns();
+        if let Some(end_ns) = self.intervals.advance(time_ns) {
+            self.close((end_ns, length_ns), source);
+        }
+    }
+
+    /// Stores the single round trips of an interval: its end, and its length.
+    fn close(&mut self, interval: (u64, u64), source: &Source) {
+        let samples = mem::replace(&mut self.samples, Summary::new(MOST_FLOWS));
+        self.lines(source, |each| sample_latencies(&samples, interval, source, &mut |line| each(line)));
+        self.send();
+    }
+
+    fn stack(&mut self, stack: &Stack<'_>, source: &Source) {
+        let time_ns = unix_ns(source, stack.end_ns);
+        let all = [(None, false, stack.segments), (None, true, stack.again)].into_iter();
+        let flows = stack.flows.iter().map(|(ends, segments)| (Some(*ends), false, &segments[..]));
+        for (flow, resent, segments) in all.chain(flows) {
+            for one in segments {
+                if flow.is_some() && complete_bytes(segments, one.segment.direction()) == 0 {
+                    continue;
+                }
+                let hooks = Some(&stack.hooks[one.segment as usize]).filter(|_| flow.is_none());
+                self.push(Row::from(&IntervalRow {
+                    time_ns,
+                    time_clamped: false,
+                    length_ns: stack.length_ns,
+                    host: source.host.as_deref().unwrap_or_default(),
+                    flow,
+                    segment: one.segment,
+                    resent,
+                    histogram: &one.histogram,
+                    hooks,
+                }));
+            }
+        }
+    }
+}
+
+impl Keep for Recorder {
+    fn keep(&mut self, record: &Record<'_>, source: &Source) {
+        match record {
+            Record::Sample(sample) => {
+                self.last_ns = self.last_ns.max(sample.time_ns);
+                self.advance(sample.time_ns, source);
+                self.samples.add(sample);
+            }
+            Record::Status(status) => {
+                self.last_ns = status.time_ns.unwrap_or(self.last_ns);
+                if self.intervals.start_ns().is_some() {
+                    self.advance(self.last_ns, source);
+                }
+                self.send();
+            }
+            Record::Response(response) => {
+                self.last_ns = self.last_ns.max(response.end_ns());
+                self.lines(source, |each| latencies(record, source, &mut |line| each(line)));
+                if self.last_ns.saturating_sub(self.sent_ns) >= PAUSE_NS {
+                    self.send();
+                }
+            }
+            Record::Interval(Interval { end_ns, .. }) | Record::Sockets(Sockets { end_ns, .. }) => {
+                self.last_ns = *end_ns;
+                self.lines(source, |each| latencies(record, source, &mut |line| each(line)));
+                self.send();
+            }
+            Record::Summary(_) | Record::SocketEnd(_) => {
+                self.lines(source, |each| latencies(record, source, &mut |line| each(line)));
+                self.send();
+            }
+            Record::Stack(stack) => {
+                self.stack(stack, source);
+                self.send();
+            }
+            Record::Why(why) => {
+                self.push(verdict_row(unix_ns(source, why.end_ns), source, why));
+                self.send();
+            }
+            Record::Flow(_) | Record::ByteTrace(_) | Record::Path(_) | Record::Shift(_) | Record::Top(_) => {}
+        }
+    }
+
+    fn count(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
+        let Missing { dropped, failed } = &*self.missing;
+        let counts = [("store_rows_dropped", dropped), ("store_rows_failed", failed)];
+        let counts = counts.map(|(name, count)| (name.into(), count.load(Relaxed)));
+        counters.extend(counts.into_iter().filter(|(_, count)| *count > 0));
+    }
+
+    fn finish(&mut self, source: &Source) -> Option<String> {
+        if let Some(start_ns) = self.intervals.start_ns() {
+            let end_ns = self.last_ns.max(start_ns);
+            self.close((end_ns, end_ns - start_ns), source);
+        }
+        self.end();
+        let [dropped, failed] = [&self.missing.dropped, &self.missing.failed].map(|count| count.load(Relaxed));
+        let path = self.path.display();
+        match (dropped, failed) {
+            (0, 0) => None,
+            (_, 0) => Some(format!(
+                "{dropped} rows are missing in the store {path}: its disk was too slow for them; take a faster one, or a \
+                 longer --interval"
+            )),
+            _ => Some(format!("{} rows are missing in the store {path}: it could not be written", dropped + failed)),
+        }
+    }
+}
+
+impl Recorder {
+    fn end(&mut self) {
+        self.send();
+        self.queue = None;
+        if let Some(writer) = self.writer.take() {
+            // A panic there has told itself.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn unix_ns(source: &Source, time_ns: u64) -> i64 {
+    let time_ns = source.clock.unix_ns(time_ns);
+    time_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// What runs in the thread.
+struct Writer {
+    store: Store,
+    retain: Option<Retain>,
+    tell: fn(&str),
+    missing: Arc<Missing>,
+    /// Whether the last transaction has failed, and that was told.
+    has_failed: bool,
+    /// Whether it was told that older rows are deleted.
+    has_deleted: bool,
+}
+
+impl Writer {
+    fn run(&mut self, queue: &Receiver<Vec<Row<'static>>>) {
+        for rows in queue {
+            let count = rows.len() as u64;
+            let latest_ns = rows.iter().map(|row| row.time_ns).max();
+            let written = self.store.write(|store| rows.into_iter().try_for_each(|row| store.insert(row)));
+            if written.is_err() {
+                self.missing.failed.fetch_add(count, Relaxed);
+            }
+            let kept = written.and_then(|()| self.keep_within(latest_ns));
+            match kept {
+                Ok(()) => self.has_failed = false,
+                Err(error) if !mem::replace(&mut self.has_failed, true) => {
+                    (self.tell)(&format!("{error}; rows that cannot be stored are counted, and all else goes on"));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn keep_within(&mut self, now_ns: Option<i64>) -> Result<(), StoreError> {
+        let (Some(retain), Some(now_ns)) = (&self.retain, now_ns) else {
+            return Ok(());
+        };
+        let deleted = self.store.retain(retain, now_ns)?;
+        if deleted > 0 && !mem::replace(&mut self.has_deleted, true) {
+            (self.tell)(&format!("the oldest rows of the store are deleted, which keeps {retain} (--retain)"));
+        }
+        Ok(())
+    }
+}
