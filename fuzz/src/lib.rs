@@ -23,7 +23,7 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets with their names.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("balancer", targets::balancer),
     ("capture", targets::capture),
     ("clock", targets::clock),
@@ -31,6 +31,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("filter", targets::filter),
     ("fleet", targets::fleet),
     ("icmp", targets::icmp),
+    ("labels", targets::labels),
     ("packet", targets::packet),
     ("quic", targets::quic),
     ("replay", targets::replay),

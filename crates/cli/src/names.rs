@@ -1,13 +1,13 @@
-//! `--no-names`, and what knows the names of flows.
+//! `--no-names`, `--no-labels`, and what knows the names and labels of flows.
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
-    names::{Answers, EndNames, FlowNames, NameFlows},
+    names::{FlowNames, NameFlows, PassiveCounts, PassiveNames},
     observe::Observation,
 };
 use dwell_socket::names::LiveNames;
@@ -16,29 +16,65 @@ use dwell_socket::names::LiveNames;
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[group(skip)]
 pub struct NamesArgs {
-    /// Show no names, but numbers: of processes, services and hosts
+    /// Show no names, but numbers: of processes, services and hosts. Nor labels
     #[arg(short, long)]
     no_names: bool,
+
+    #[command(flatten)]
+    labels: LabelArgs,
+}
+
+/// Whether labels are shown.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[group(skip)]
+pub struct LabelArgs {
+    /// Show no labels: what requests in clear ask for, such as GET /index.html
+    #[arg(long, overrides_with = "labels")]
+    no_labels: bool,
+
+    /// Keep labels in files too; without it they are only shown
+    #[arg(long, overrides_with = "no_labels")]
+    labels: bool,
+}
+
+impl LabelArgs {
+    /// Whether there are to be labels in an output, which may be a file.
+    pub fn are_shown(self, is_file: bool) -> bool {
+        !self.no_labels && (self.labels || !is_file)
+    }
 }
 
 impl NamesArgs {
+    /// As with `--no-names`.
+    #[cfg(test)]
+    pub fn none() -> NamesArgs {
+        NamesArgs { no_names: true, labels: LabelArgs { no_labels: false, labels: false } }
+    }
+
     /// Whether there are to be names.
     pub fn are_shown(self) -> bool {
         !self.no_names
     }
 
-    /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`.
-    pub fn live(self, has_flows: bool) -> Namer {
+    /// Whether there are to be labels in an output, which may be a file.
+    pub fn have_labels(self, is_file: bool) -> bool {
+        self.are_shown() && self.labels.are_shown(is_file)
+    }
+
+    /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
+    /// unless it is a file that is not to have them.
+    pub fn live(self, has_flows: bool, is_file: bool) -> Namer {
         match self.are_shown() && has_flows {
-            true => Namer::Live(Arc::new(LiveNames::start())),
+            true => Namer::Live(Arc::new(LiveNames::start(self.have_labels(is_file)))),
             false => Namer::None,
         }
     }
 
-    /// Returns what learns names from a capture, if they are to be shown in an output that `has_flows`.
-    pub fn of_capture(self, has_flows: bool) -> Namer {
+    /// Returns what learns names from a capture, if they are to be shown in an output that `has_flows`, and labels, unless it
+    /// is a file that is not to have them.
+    pub fn of_capture(self, has_flows: bool, is_file: bool) -> Namer {
         match self.are_shown() && has_flows {
-            true => Namer::Capture(Arc::default()),
+            true => Namer::Capture(Arc::new(CaptureNames(Mutex::new(PassiveNames::new(self.have_labels(is_file)))))),
             false => Namer::None,
         }
     }
@@ -69,7 +105,7 @@ impl Namer {
     /// Learns from a packet of a capture.
     pub fn observe(&self, packet: &Observation<'_>) {
         if let Namer::Capture(names) = self {
-            names.0.lock().unwrap_or_else(PoisonError::into_inner).observe(packet);
+            names.lock().observe(packet);
         }
     }
 
@@ -82,29 +118,41 @@ impl Namer {
 
     /// Adds what names have cost, and what could not be named, but for what is 0.
     pub fn count(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
-        let Namer::Live(names) = self else {
-            return;
+        let mut add = |counts: &[(&'static str, u64)]| {
+            let counts = counts.iter().filter(|(_, count)| *count > 0);
+            counters.extend(counts.map(|(name, count)| (Cow::Borrowed(*name), *count)));
         };
-        let counts = names.counts();
-        let counts = [
-            ("name_lookups", counts.lookups),
-            ("name_sockets_gone", counts.gone),
-            ("name_sockets_omitted", counts.omitted),
-            ("dns_answers", counts.answers),
-            ("dns_names_lost", counts.lost_names),
-        ];
-        counters.extend(counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)));
+        let (told, lost) = match self {
+            Namer::None => return,
+            Namer::Live(names) => {
+                let counts = names.counts();
+                add(&[
+                    ("name_lookups", counts.lookups),
+                    ("name_sockets_gone", counts.gone),
+                    ("name_sockets_omitted", counts.omitted),
+                ]);
+                let PassiveCounts { answers, requests, .. } = counts.passive;
+                add(&[("dns_answers", answers), ("labelled_requests", requests)]);
+                (counts.passive, (counts.answers_lost, counts.requests_lost))
+            }
+            Namer::Capture(names) => (names.lock().counts(), (0, 0)),
+        };
+        add(&[("dns_names_lost", lost.0 + told.hosts_forgotten), ("labels_lost", lost.1 + told.labels_forgotten)]);
     }
 }
 
-/// Names of hosts by the answers of DNS in a capture, so far.
-#[derive(Debug, Default)]
-pub struct CaptureNames(Mutex<Answers>);
+/// Names that packets of a capture have told so far.
+#[derive(Debug)]
+pub struct CaptureNames(Mutex<PassiveNames>);
+
+impl CaptureNames {
+    fn lock(&self) -> MutexGuard<'_, PassiveNames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl NameFlows for CaptureNames {
-    fn names(&self, src: &Endpoint, dst: &Endpoint, _protocol: Protocol) -> FlowNames {
-        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = |end: &Endpoint| EndNames { host: answers.name(end.address), ..EndNames::default() };
-        FlowNames { src: end(src), dst: end(dst), service: None }
+    fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> FlowNames {
+        self.lock().names(src, dst, protocol)
     }
 }

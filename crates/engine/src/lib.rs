@@ -13,6 +13,7 @@ pub mod filter;
 mod flow_id;
 pub mod hash;
 pub mod histogram;
+pub mod labels;
 pub mod layers;
 pub mod measure;
 pub mod names;

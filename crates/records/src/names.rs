@@ -1,4 +1,4 @@
-//! The names of a flow as text has them: at the end of its line.
+//! The names of a flow, and its label, as text has them: at the end of its line.
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
@@ -8,17 +8,22 @@ use dwell_engine::{
 use crate::Source;
 
 /// Returns the names of a flow as they follow it in a line, with the spaces before them: `  (curl 4242 → db.example)`, or with
-/// one end alone `  (curl 4242 →)`. Empty if neither end has a name. A process stands before a host.
+/// one end alone `  (curl 4242 →)`, and what its latest request has asked for: `  [GET /index.html]`. Empty if there is
+/// neither. A process stands before a host.
 pub fn name_note(source: &Source, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
     let Some(names) = source.names(src, dst, protocol) else {
         return String::new();
     };
-    match [&names.src, &names.dst].map(end) {
+    let mut note = match [&names.src, &names.dst].map(end) {
         [Some(src), Some(dst)] => format!("  ({src} → {dst})"),
         [Some(src), None] => format!("  ({src} →)"),
         [None, Some(dst)] => format!("  (→ {dst})"),
         [None, None] => String::new(),
+    };
+    if let Some(label) = &names.label {
+        note += &format!("  [{label}]");
     }
+    note
 }
 
 /// Returns the name of the destination of a flow alone: `  (nginx 77)`. Empty if it has none.

@@ -26,7 +26,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the names of a flow; `None` if neither end has one.
+    /// Returns the names and the label of a flow; `None` if there are none.
     pub fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<FlowNames> {
         let names = self.names.as_ref()?.names(src, dst, protocol);
         (!names.is_empty()).then_some(names)

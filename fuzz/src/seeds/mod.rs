@@ -3,6 +3,7 @@
 mod balancer;
 mod captures;
 mod fleet;
+mod labels;
 mod packets;
 mod traces;
 
@@ -28,6 +29,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         "filter" => filters(),
         "fleet" => fleet::seeds(),
         "icmp" => icmp(),
+        "labels" => labels::seeds(),
         "packet" => packets::seeds(),
         "quic" => quic(),
         "response" => responses(),

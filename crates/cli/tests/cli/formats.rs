@@ -33,7 +33,7 @@ fn text_is_a_line_a_sample() {
     stdout: 03:04:05.152700Z  20.7 ms  min 20.7 ms  tcp-seq         198.51.100.7:443 → 192.0.2.1:40001
     stdout: 03:04:05.205123Z  5.12 ms  min 5.12 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.215654Z  5.65 ms  min 5.65 ms  icmpv6          2001:db8::1 → 2001:db8:1::7 id 8
-    stdout: 03:04:05.312500Z  12.5 ms  min 12.5 ms  dns             192.0.2.1:5353 → 198.51.100.7:53
+    stdout: 03:04:05.312500Z  12.5 ms  min 12.5 ms  dns             192.0.2.1:5353 → 198.51.100.7:53  [DNS example.org]
     stdout: 03:04:05.405900Z  5.90 ms  min 5.90 ms  quic-handshake  192.0.2.1:50000 → 198.51.100.7:443  handshake
     stderr: dwell: 25 packets, 8 samples, 0 events lost, 4550 bytes, 6 flows opened, 8 stamps
     ");
@@ -96,7 +96,7 @@ fn jsonl_is_an_object_a_line() {
     {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.152700000Z","host":null,"interface":null,"flow":{"src":"198.51.100.7","sport":443,"dst":"192.0.2.1","dport":40001,"proto":"TCP","id":"1:Y3FAroZblQjUHTHH5ulsAD4YBHA=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":20700000,"min_rtt_ns":20700000,"queue_ns":0,"handshake":false,"packets":7,"bytes":528}
     {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.205123456Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":null,"dst":"198.51.100.7","dport":null,"proto":"ICMP","id":"1:gWq+zk/5wiECNk6+x16LEy0O2tI=","client":"src"},"echo_id":7,"tunnel":null,"method":"icmp","rtt_ns":5123456,"min_rtt_ns":5123456,"queue_ns":0,"handshake":false,"packets":2,"bytes":196}
     {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.215654321Z","host":null,"interface":null,"flow":{"src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":"1:5+qmWhaRGZrwM2S70wWVlYcyO3I=","client":"src"},"echo_id":8,"tunnel":null,"method":"icmpv6","rtt_ns":5654321,"min_rtt_ns":5654321,"queue_ns":0,"handshake":false,"packets":2,"bytes":236}
-    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.312500000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":5353,"dst":"198.51.100.7","dport":53,"proto":"UDP","id":"1:5615i5H/0OxJeBIRD7EHdytj7/M=","client":"src"},"echo_id":null,"tunnel":null,"method":"dns","rtt_ns":12500000,"min_rtt_ns":12500000,"queue_ns":0,"handshake":false,"packets":2,"bytes":158}
+    {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.312500000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":5353,"dst":"198.51.100.7","dport":53,"proto":"UDP","id":"1:5615i5H/0OxJeBIRD7EHdytj7/M=","client":"src","label":"DNS example.org"},"echo_id":null,"tunnel":null,"method":"dns","rtt_ns":12500000,"min_rtt_ns":12500000,"queue_ns":0,"handshake":false,"packets":2,"bytes":158}
     {"type":"rtt.sample","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"interface":null,"flow":{"src":"192.0.2.1","sport":50000,"dst":"198.51.100.7","dport":443,"proto":"UDP","id":"1:esvAw4b5dhuf4CDDotVANc1Tv6E=","client":"src"},"echo_id":null,"tunnel":null,"method":"quic-handshake","rtt_ns":5900000,"min_rtt_ns":5900000,"queue_ns":0,"handshake":true,"packets":2,"bytes":2484}
     {"type":"rtt.status","schema":"dwell/2","time":"2026-01-02T03:04:05.405900000Z","host":null,"last":true,"lost":0,"counters":{"aggregate_other":0,"ambiguous":0,"backwards":0,"bytes":4550,"contended":0,"events_lost":0,"filtered":0,"flows_evicted":0,"flows_expired":0,"flows_opened":6,"fragment":0,"groups_freed":0,"malformed":0,"not_ip":0,"other_protocol":0,"packets":25,"places_freed":0,"samples":8,"server":0,"spin_early":0,"spin_order":0,"stamps":8,"stamps_overwritten":0,"stray":0,"too_deep":0,"truncated":0,"unknown_link":0,"untracked":0},"fail_if":null}
     "#);
@@ -184,14 +184,14 @@ fn flow_events_as_text() {
     03:04:05.205123Z  first rtt             ICMP            192.0.2.1 → 198.51.100.7 id 7  5.12 ms by icmp
     03:04:05.210000Z  open                  ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8
     03:04:05.215654Z  first rtt             ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  5.65 ms by icmpv6
-    03:04:05.300000Z  open                  UDP             192.0.2.1:5353 → 198.51.100.7:53
-    03:04:05.312500Z  first rtt             UDP             192.0.2.1:5353 → 198.51.100.7:53  12.5 ms by dns
+    03:04:05.300000Z  open                  UDP             192.0.2.1:5353 → 198.51.100.7:53  [DNS example.org]
+    03:04:05.312500Z  first rtt             UDP             192.0.2.1:5353 → 198.51.100.7:53  12.5 ms by dns  [DNS example.org]
     03:04:05.400000Z  open                  UDP             192.0.2.1:50000 → 198.51.100.7:443
     03:04:05.405900Z  first rtt             UDP             192.0.2.1:50000 → 198.51.100.7:443  5.90 ms by quic-handshake
     03:04:05.405900Z  close                 ICMP            192.0.2.1 → 198.51.100.7 id 7  end after 206 ms, 1 sample, 2 packets, 196 bytes
     03:04:05.405900Z  close                 ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  end after 196 ms, 1 sample, 2 packets, 236 bytes
     03:04:05.405900Z  close                 UDP             192.0.2.1:50000 → 198.51.100.7:443  end after 5.90 ms, 1 sample, 2 packets, 2484 bytes
-    03:04:05.405900Z  close                 UDP             192.0.2.1:5353 → 198.51.100.7:53  end after 106 ms, 1 sample, 2 packets, 158 bytes
+    03:04:05.405900Z  close                 UDP             192.0.2.1:5353 → 198.51.100.7:53  end after 106 ms, 1 sample, 2 packets, 158 bytes  [DNS example.org]
     ");
 }
 

@@ -16,6 +16,7 @@ mod fleet_rights;
 mod formats;
 mod help;
 mod kubernetes;
+mod labels;
 mod live_auto;
 mod live_devices;
 mod live_end;

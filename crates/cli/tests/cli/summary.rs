@@ -84,7 +84,7 @@ fn a_summary_as_a_table() {
     exit 0
     stdout: interface  flow                                        method          count      min      p50      p90      p99      max     mean    queue  resent   CE
     stdout: -          ICMP    192.0.2.1 → 198.51.100.7 id 7       icmp                1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms     0 ns       -  0 %
-    stdout: -          UDP     192.0.2.1:5353 → 198.51.100.7:53    dns                 1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms     0 ns       -  0 %
+    stdout: -          UDP     192.0.2.1:5353 → 198.51.100.7:53    dns                 1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms     0 ns       -  0 %  [DNS example.org]
     stdout: -          TCP     192.0.2.1:40000 → 198.51.100.7:443  tcp-seq             1  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms  5.50 ms     0 ns     0 %  0 %
     stdout: -          TCP     192.0.2.1:40001 → 198.51.100.7:443  tcp-seq             1  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms  5.20 ms     0 ns     0 %  0 %
     stdout: -          UDP     192.0.2.1:50000 → 198.51.100.7:443  quic-handshake      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms     0 ns       -  0 %

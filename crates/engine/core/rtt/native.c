@@ -260,24 +260,41 @@ __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *da
 	return DWELL_FRAME_OK;
 }
 
-__u32 dwell_native_answer(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link)
+__u32 dwell_native_payload(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			   struct dwell_native_payload *payload)
 {
 	const void *end = (const char *)data + bytes;
 	struct dwell_frame frame = {data, end};
 	struct dwell_transport transport;
-	struct dwell_address src, dst;
 	struct dwell_packet packet;
-	dwell_where where = dwell_locate_plain(data, end, link);
-	__u32 l4_bytes;
+	dwell_where where;
+	__u32 result, l4, l4_bytes;
 
+	__builtin_memset(payload, 0, sizeof(*payload));
 	packet.tunnel = 0;
+	where = dwell_locate_plain(data, end, link);
 	if (!where)
 		where = dwell_locate_nested(&frame, data, end, link, &packet.tunnel);
-	if (dwell_where_error(where) || dwell_where_proto(where) != DWELL_PROTO_UDP)
-		return 0;
-	if (dwell_parse_ip(data, end, where, wire_bytes, &src, &dst, &l4_bytes) ||
-	    dwell_read_udp(data, end, dwell_where_l4(where), l4_bytes, dwell_where_version(where) == 6, &packet,
-			   &transport) != DWELL_FRAME_OK)
-		return 0;
-	return transport.src_port == 53 ? dwell_where_l4(where) + transport.header_bytes : 0;
+	result = dwell_where_error(where);
+	if (result)
+		return result;
+	l4 = dwell_where_l4(where);
+	result = dwell_parse_ip(data, end, where, wire_bytes, &payload->src, &payload->dst, &l4_bytes);
+	if (result)
+		return result;
+	payload->proto = dwell_where_proto(where);
+	if (payload->proto == DWELL_PROTO_TCP)
+		result = dwell_read_tcp(data, end, l4, l4_bytes, &packet, &transport);
+	else if (payload->proto == DWELL_PROTO_UDP)
+		result = dwell_read_udp(data, end, l4, l4_bytes, dwell_where_version(where) == 6, &packet, &transport);
+	else
+		result = DWELL_SKIP_PROTOCOL;
+	if (result != DWELL_FRAME_OK)
+		return result;
+	payload->seq = payload->proto == DWELL_PROTO_TCP ? packet.seq : 0;
+	payload->offset = l4 + transport.header_bytes;
+	payload->bytes = packet.payload_bytes;
+	payload->src_port = transport.src_port;
+	payload->dst_port = transport.dst_port;
+	return DWELL_FRAME_OK;
 }

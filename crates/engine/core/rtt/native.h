@@ -71,9 +71,23 @@ struct dwell_native_segment {
 __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *data, __u32 bytes, __u32 wire_bytes,
 			   __u32 link, __u32 interface, struct dwell_native_segment *segment);
 
-/* Returns where the message of a UDP datagram from port 53 begins in a packet of which `bytes` are at `data`; 0 if the
- * packet is none.
+/* What a packet carries over TCP or UDP. */
+struct dwell_native_payload {
+	struct dwell_address src;
+	struct dwell_address dst;
+	__u32 seq;    /* of TCP; of UDP 0 */
+	__u32 offset; /* from the start of the packet; what lies there may have been cut off */
+	__u32 bytes;  /* on the wire */
+	__u16 src_port;
+	__u16 dst_port;
+	__u8 proto;
+	__u8 reserved[7];
+};
+
+/* Reads a packet of which `bytes` are at `data`, whatever encloses it. Returns DWELL_FRAME_OK and fills `payload`, or the
+ * counter that says why it is none of TCP or UDP.
  */
-__u32 dwell_native_answer(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link);
+__u32 dwell_native_payload(const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			   struct dwell_native_payload *payload);
 
 #endif

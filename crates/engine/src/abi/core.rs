@@ -3760,12 +3760,43 @@ unsafe extern "C" {
         segment: *mut dwell_native_segment,
     ) -> __u32;
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct dwell_native_payload {
+    pub src: dwell_address,
+    pub dst: dwell_address,
+    pub seq: __u32,
+    pub offset: __u32,
+    pub bytes: __u32,
+    pub src_port: __u16,
+    pub dst_port: __u16,
+    pub proto: __u8,
+    pub reserved: [__u8; 7usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_native_payload"][::std::mem::size_of::<dwell_native_payload>() - 56usize];
+    ["Alignment of dwell_native_payload"][::std::mem::align_of::<dwell_native_payload>() - 8usize];
+    ["Offset of field: dwell_native_payload::src"][::std::mem::offset_of!(dwell_native_payload, src) - 0usize];
+    ["Offset of field: dwell_native_payload::dst"][::std::mem::offset_of!(dwell_native_payload, dst) - 16usize];
+    ["Offset of field: dwell_native_payload::seq"][::std::mem::offset_of!(dwell_native_payload, seq) - 32usize];
+    ["Offset of field: dwell_native_payload::offset"][::std::mem::offset_of!(dwell_native_payload, offset) - 36usize];
+    ["Offset of field: dwell_native_payload::bytes"][::std::mem::offset_of!(dwell_native_payload, bytes) - 40usize];
+    ["Offset of field: dwell_native_payload::src_port"]
+        [::std::mem::offset_of!(dwell_native_payload, src_port) - 44usize];
+    ["Offset of field: dwell_native_payload::dst_port"]
+        [::std::mem::offset_of!(dwell_native_payload, dst_port) - 46usize];
+    ["Offset of field: dwell_native_payload::proto"][::std::mem::offset_of!(dwell_native_payload, proto) - 48usize];
+    ["Offset of field: dwell_native_payload::reserved"]
+        [::std::mem::offset_of!(dwell_native_payload, reserved) - 49usize];
+};
 unsafe extern "C" {
-    pub fn dwell_native_answer(
+    pub fn dwell_native_payload(
         data: *const ::std::os::raw::c_void,
         bytes: __u32,
         wire_bytes: __u32,
         link: __u32,
+        payload: *mut dwell_native_payload,
     ) -> __u32;
 }
 pub const DWELL_TX_SOCKET: dwell_stack_layer = 0;

@@ -50,13 +50,25 @@ pub(super) fn addresses(message: &[u8], mut each: impl FnMut(&str, IpAddr)) {
     }
 }
 
+/// Returns the name that a question or an answer is about.
+pub(crate) fn asked_name(message: &[u8]) -> Option<String> {
+    const OPERATION: u16 = 0x7800;
+    (u16_at(message, 2)? & OPERATION == 0).then(|| only_question(message)).flatten().map(|(asked, _)| asked)
+}
+
 /// Returns the name that was asked for, where the answers begin, and their number.
 fn question(message: &[u8]) -> Option<(String, usize, u16)> {
-    if u16_at(message, 2)? & ANSWER_MASK != ANSWER || u16_at(message, 4)? != 1 {
+    if u16_at(message, 2)? & ANSWER_MASK != ANSWER {
         return None;
     }
+    let (asked, end) = only_question(message)?;
+    Some((asked, end + 4, u16_at(message, 6)?))
+}
+
+/// Returns the name of the only question, and where it ends.
+fn only_question(message: &[u8]) -> Option<(String, usize)> {
     let (asked, end) = name(message, HEADER)?;
-    is_host_name(&asked).then_some((asked, end + 4, u16_at(message, 6)?))
+    (u16_at(message, 4)? == 1 && is_host_name(&asked)).then_some((asked, end))
 }
 
 struct Record<'a> {

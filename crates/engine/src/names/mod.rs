@@ -1,16 +1,18 @@
-//! Names of the ends of flows, for people; and those of addresses, from answers of DNS that pass by: nothing is asked.
+//! Names of the ends of flows, for people; and those that packets tell as they pass: nothing is asked.
 
 mod message;
+mod passive;
 mod recent;
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+pub(crate) use message::asked_name;
+pub use passive::{PassiveCounts, PassiveNames};
 pub use recent::Recent;
 
 use crate::{
     measure::{Endpoint, Protocol},
-    observe::Observation,
-    rtt::native::dns_answer,
+    rtt::native::Payload,
 };
 
 /// What knows the names of flows.
@@ -28,12 +30,19 @@ pub struct FlowNames {
     pub dst: EndNames,
     /// The service of the server's port.
     pub service: Option<Arc<str>>,
+    /// What the latest request has asked for.
+    pub label: Option<Arc<str>>,
 }
 
 impl FlowNames {
-    /// Returns true if neither end has a name. A service alone does not count: the port says as much.
+    /// Returns true if an end has a name. A service alone does not count: the port says as much.
+    pub fn name_an_end(&self) -> bool {
+        self.src != EndNames::default() || self.dst != EndNames::default()
+    }
+
+    /// Returns true if there is nothing to show.
     pub fn is_empty(&self) -> bool {
-        self.src == EndNames::default() && self.dst == EndNames::default()
+        !self.name_an_end() && self.label.is_none()
     }
 }
 
@@ -50,6 +59,8 @@ pub struct EndNames {
     pub unit: Option<Arc<str>>,
 }
 
+const UDP: Protocol = Protocol(17);
+const DOMAIN: u16 = 53;
 /// Addresses whose name is remembered.
 const MAX_ADDRESSES: usize = 65_536;
 
@@ -58,7 +69,7 @@ const MAX_ADDRESSES: usize = 65_536;
 /// A name is that of the question, not one to which it is an alias. Several names may have one address: the one that was
 /// answered last is kept. Nothing checks that an answer is genuine, so names are labels for people.
 #[derive(Debug)]
-pub struct Answers {
+struct Answers {
     names: Recent<IpAddr, Arc<str>>,
     messages: u64,
 }
@@ -70,16 +81,13 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Takes a packet, which may be an answer over UDP.
-    pub fn observe(&mut self, packet: &Observation<'_>) {
-        if let Some(message) = dns_answer(packet) {
-            self.read(message);
+    /// Takes a payload, which may be an answer over UDP.
+    fn take(&mut self, payload: &Payload<'_>) {
+        if payload.protocol != UDP || payload.src.port != DOMAIN {
+            return;
         }
-    }
-
-    fn read(&mut self, bytes: &[u8]) {
         let mut name: Option<Arc<str>> = None;
-        message::addresses(bytes, |asked, address| {
+        message::addresses(payload.bytes, |asked, address| {
             let name = name.get_or_insert_with(|| asked.into());
             self.names.insert(address.to_canonical(), Arc::clone(name));
         });
@@ -87,17 +95,17 @@ impl Answers {
     }
 
     /// Returns the name under which an address was last asked for.
-    pub fn name(&self, address: IpAddr) -> Option<Arc<str>> {
+    fn name(&self, address: IpAddr) -> Option<Arc<str>> {
         self.names.get(&address).cloned()
     }
 
     /// Returns the number of answers with addresses.
-    pub fn messages(&self) -> u64 {
+    fn messages(&self) -> u64 {
         self.messages
     }
 
     /// Returns the number of addresses that were forgotten to make room for others.
-    pub fn forgotten(&self) -> u64 {
+    fn forgotten(&self) -> u64 {
         self.names.forgotten()
     }
 }
@@ -111,6 +119,7 @@ pub fn is_host_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Observation;
 
     /// UDP over IPv4 from a port, as it follows the link header.
     fn datagram(port: u16, message: &[u8]) -> Vec<u8> {
@@ -129,9 +138,9 @@ mod tests {
     #[test]
     fn an_answer_in_a_packet_names_its_address_and_what_only_looks_like_one_does_not() {
         let observe = |link, data: &[u8]| {
-            let mut answers = Answers::default();
-            answers.observe(&Observation { time_ns: 0, interface: 0, link, data, wire_len: data.len() as u32 });
-            answers.name("198.51.100.7".parse().unwrap()).as_deref().map(str::to_owned)
+            let mut names = PassiveNames::new(false);
+            names.observe(&Observation { time_ns: 0, interface: 0, link, data, wire_len: data.len() as u32 });
+            names.host("198.51.100.7".parse().unwrap()).as_deref().map(str::to_owned)
         };
         let answer = datagram(53, MESSAGE);
         assert_eq!(observe(101, &answer).as_deref(), Some("db.example"));

@@ -32,6 +32,11 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
+    /// Takes an entry out.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.young.remove(key).or_else(|| self.old.remove(key))
+    }
+
     /// Returns the number of entries that were forgotten.
     pub fn forgotten(&self) -> u64 {
         self.forgotten

@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use crate::{
     abi,
     counters::{self, counters},
-    measure::{self, Endpoint, Event},
+    measure::{self, Endpoint, Event, Protocol},
     observe::Observation,
     rtt::Config,
     table::{self, Sweep, Sweeping},
@@ -95,14 +95,54 @@ impl Tracker {
     }
 }
 
-/// Returns the message of DNS that a packet brings from port 53, as far as it was captured. `None` of other packets, and
-/// of such a message over TCP.
-pub(crate) fn dns_answer<'a>(packet: &Observation<'a>) -> Option<&'a [u8]> {
-    // SAFETY: `data` is valid for its length, and the core reads no further.
-    let offset = unsafe {
-        abi::dwell_native_answer(packet.data.as_ptr().cast(), packet.data.len() as u32, packet.wire_len, packet.link)
-    };
-    if offset == 0 { None } else { packet.data.get(offset as usize..) }
+/// What a packet carries over TCP or UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Payload<'a> {
+    pub src: Endpoint,
+    pub dst: Endpoint,
+    pub protocol: Protocol,
+    /// The sequence number of the segment; of UDP 0.
+    pub seq: u32,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
+    /// Its length on the wire.
+    pub wire_bytes: u32,
+}
+
+impl<'a> Payload<'a> {
+    /// Reads a packet, whatever encloses it. `None` if it is not of TCP or UDP, malformed, a fragment, or cut off before
+    /// its payload.
+    pub fn read(packet: &Observation<'a>) -> Option<Payload<'a>> {
+        let mut raw = abi::dwell_native_payload::default();
+        // SAFETY: `data` is valid for its length, and the core reads no further.
+        let result = unsafe {
+            abi::dwell_native_payload(
+                packet.data.as_ptr().cast(),
+                packet.data.len() as u32,
+                packet.wire_len,
+                packet.link,
+                &mut raw,
+            )
+        };
+        if result != abi::DWELL_COUNTERS {
+            return None;
+        }
+        let bytes = packet.data.get(raw.offset as usize..)?;
+        Some(Payload {
+            src: measure::endpoint(raw.src, raw.src_port),
+            dst: measure::endpoint(raw.dst, raw.dst_port),
+            protocol: Protocol(raw.proto),
+            seq: raw.seq,
+            // A short frame is padded.
+            bytes: &bytes[..bytes.len().min(raw.bytes as usize)],
+            wire_bytes: raw.bytes,
+        })
+    }
+
+    /// Whether all of it was captured.
+    pub fn is_whole(&self) -> bool {
+        self.bytes.len() == self.wire_bytes as usize
+    }
 }
 
 /// A segment of TCP in a capture.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Part, Role, Times, connection::ConnectionFigures};
+use super::{Connection, Part, Requests, Role, Times, connection::ConnectionFigures};
 use crate::{layers::Ends, socket::Sum};
 
 /// Where evidence is from.
@@ -161,6 +161,8 @@ pub struct Evidence {
     pub layers: Option<Layers>,
     /// The target's sockets of UDP, if it has any.
     pub datagrams: Option<Datagrams>,
+    /// The waits for answers, by what was asked. Empty without labels.
+    pub requests: Requests,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
 }

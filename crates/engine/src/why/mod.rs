@@ -10,6 +10,7 @@ mod common;
 mod connection;
 mod evidence;
 mod part;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -22,4 +23,5 @@ pub use evidence::{
     Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unseen,
 };
 pub use part::{Part, Times};
+pub use requests::Requests;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -15,14 +15,14 @@ use std::{
 use dwell_engine::{
     layers::Ends,
     measure::{Endpoint, Protocol},
-    names::{Answers, EndNames, FlowNames, NameFlows, Recent},
+    names::{EndNames, FlowNames, NameFlows, PassiveCounts, PassiveNames, Recent},
 };
 use nix::ifaddrs::getifaddrs;
 
 use super::{
     Files, RESERVE,
+    listener::Listener,
     owners::{FORGET_NS, Owners, Process},
-    tap::Tap,
 };
 use crate::{
     clock::{monotonic_ns, thread_cpu_ns},
@@ -38,7 +38,7 @@ const BUDGET: f64 = 0.01;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time after which a socket of this host that was not found is looked up again.
 const RETRY_NS: u64 = 5_000_000_000;
-/// The longest wait for an answer of DNS, after which sockets are looked up.
+/// The longest wait for a packet, after which sockets are looked up.
 const WAIT_MS: u8 = 50;
 /// Results that are handed over at once.
 const CHUNK: usize = 256;
@@ -55,17 +55,20 @@ pub struct LiveCounts {
     pub gone: u64,
     /// Sockets that were never looked up: too many were wanted at once, or the run is over.
     pub omitted: u64,
-    /// Answers of DNS that gave a name.
-    pub answers: u64,
-    /// Answers of DNS that came too fast to be read, and addresses that made room for others.
-    pub lost_names: u64,
+    /// Answers of DNS that came too fast to be read.
+    pub answers_lost: u64,
+    /// Segments that may have had a request and came too fast to be read.
+    pub requests_lost: u64,
+    /// What other packets told.
+    pub passive: PassiveCounts,
 }
 
 /// Names of flows of the network namespace in which it was started.
 ///
 /// Processes are found by sock_diag and /proc once a flow was asked about. A server's connection that has ended before is
 /// named by the socket that listens at its port, without a process ID. Hosts have the names of /etc/hosts, or those that
-/// came in by answers of DNS since the start, which takes CAP_NET_RAW.
+/// came in by answers of DNS since the start, and flows have the labels of requests that passed since, which takes
+/// CAP_NET_RAW.
 #[derive(Debug)]
 pub struct LiveNames {
     files: Files,
@@ -75,7 +78,7 @@ pub struct LiveNames {
 
 #[derive(Debug)]
 struct Shared {
-    answers: Answers,
+    passive: PassiveNames,
     known: Recent<SocketKey, Known>,
     wanted: HashSet<SocketKey>,
     /// Processes whose sockets have no other end, by protocol and port. `None` if several have one.
@@ -92,10 +95,10 @@ struct Known {
 }
 
 impl LiveNames {
-    /// Starts to look up, and to listen for answers of DNS where that is allowed.
-    pub fn start() -> LiveNames {
+    /// Starts to look up, and to listen for answers of DNS, and for requests if it `has_labels`, where that is allowed.
+    pub fn start(has_labels: bool) -> LiveNames {
         let shared = Shared {
-            answers: Answers::default(),
+            passive: PassiveNames::new(has_labels),
             known: Recent::new(MAX_KNOWN),
             wanted: HashSet::new(),
             ports: HashMap::new(),
@@ -107,7 +110,7 @@ impl LiveNames {
         let searcher = Searcher {
             // Without netlink or privilege, the other names are known.
             census: Census::open().ok(),
-            tap: Tap::open().ok(),
+            listener: Listener::open(has_labels),
             owners: Owners::default(),
             pace: Pace::new(PAUSE, BUDGET).with_reserve(RESERVE),
             shared,
@@ -122,15 +125,14 @@ impl LiveNames {
         let shared = lock(&self.shared);
         LiveCounts {
             omitted: shared.counts.omitted + shared.wanted.len() as u64,
-            answers: shared.answers.messages(),
-            lost_names: shared.counts.lost_names + shared.answers.forgotten(),
+            passive: shared.passive.counts(),
             ..shared.counts
         }
     }
 
     fn end(&self, shared: &mut Shared, ends: Ends, protocol: Protocol) -> EndNames {
         let address = ends.src.address;
-        let host = self.files.hosts.name(address).or_else(|| shared.answers.name(address));
+        let host = self.files.hosts.name(address).or_else(|| shared.passive.host(address));
         let is_own = address.is_loopback() || shared.addresses.contains(&address);
         if !is_own || !protocol.has_ports() || ends.src.port == 0 {
             return EndNames { host, ..EndNames::default() };
@@ -151,6 +153,7 @@ impl NameFlows for LiveNames {
             src: self.end(shared, Ends { src: *src, dst: *dst }, protocol),
             dst: self.end(shared, Ends { src: *dst, dst: *src }, protocol),
             service: self.files.service(src, dst, protocol),
+            label: shared.passive.label(src, dst, protocol),
         }
     }
 }
@@ -189,7 +192,7 @@ impl Shared {
 /// What the thread has for itself.
 struct Searcher {
     census: Option<Census>,
-    tap: Option<Tap>,
+    listener: Listener,
     owners: Owners,
     pace: Pace,
     shared: Arc<Mutex<Shared>>,
@@ -200,14 +203,11 @@ impl Searcher {
         // The sockets that are there at the start are all looked up: they may be asked about before the next time.
         self.look_up(None);
         while !is_over.load(Ordering::Relaxed) {
-            match &mut self.tap {
-                None => thread::sleep(Duration::from_millis(WAIT_MS.into())),
-                Some(tap) => {
-                    tap.wait(WAIT_MS);
-                    let shared = &mut *lock(&self.shared);
-                    tap.drain(|packet| shared.answers.observe(packet));
-                    shared.counts.lost_names = tap.lost();
-                }
+            self.listener.wait(WAIT_MS);
+            {
+                let shared = &mut *lock(&self.shared);
+                self.listener.drain(|packet| shared.passive.observe(packet));
+                (shared.counts.answers_lost, shared.counts.requests_lost) = self.listener.lost();
             }
             if self.pace.is_due(monotonic_ns()) {
                 let wanted = mem::take(&mut lock(&self.shared).wanted);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_connection_that_begins_later_have_their_process_and_a_stranger_has_none() {
-        let names = LiveNames::start();
+        let names = LiveNames::start(true);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, _) = listener.accept().unwrap();
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_connection_of_a_server_that_is_over_has_the_process_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let names = LiveNames::start();
+        let names = LiveNames::start(true);
         let gone = Endpoint { address: "127.0.0.1".parse().unwrap(), port: 1 };
         let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
         assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
@@ -353,7 +353,7 @@ mod tests {
         let names = LiveNames {
             files: Files::load(),
             shared: Arc::new(Mutex::new(Shared {
-                answers: Answers::default(),
+                passive: PassiveNames::new(false),
                 known: Recent::new(MAX_KNOWN),
                 wanted: HashSet::new(),
                 ports: HashMap::new(),

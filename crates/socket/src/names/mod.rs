@@ -1,7 +1,9 @@
 //! Names for the ends of flows: the process that has a socket, the service of a port, the host of an address. They come
 //! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network.
 
+mod filter;
 mod hosts;
+mod listener;
 mod live;
 mod owners;
 mod services;
@@ -12,11 +14,11 @@ use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Dur
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
-    names::{Answers, EndNames},
+    names::{EndNames, PassiveNames},
     observe::Observation,
 };
 
-use self::{hosts::Hosts, owners::Owners, services::Services, tap::Tap};
+use self::{hosts::Hosts, listener::Listener, owners::Owners, services::Services};
 
 pub use self::{
     live::{LiveCounts, LiveNames},
@@ -70,8 +72,8 @@ pub struct Counts {
 pub struct Names {
     files: Files,
     owners: Owners,
-    answers: Answers,
-    tap: Option<Tap>,
+    passive: PassiveNames,
+    listener: Listener,
 }
 
 impl fmt::Debug for Names {
@@ -81,27 +83,27 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// Reads /etc/hosts and /etc/services, and with `listens` from now on answers of DNS where that is allowed.
-    pub fn load(listens: bool) -> Names {
-        let tap = listens.then(Tap::open).and_then(Result::ok);
-        Names { files: Files::load(), owners: Owners::default(), answers: Answers::default(), tap }
+    /// Reads /etc/hosts and /etc/services, and with `listens` from now on answers of DNS, and requests if it `has_labels`,
+    /// where that is allowed.
+    pub fn load(listens: bool, has_labels: bool) -> Names {
+        let listener = if listens { Listener::open(has_labels) } else { Listener::none() };
+        Names { files: Files::load(), owners: Owners::default(), passive: PassiveNames::new(has_labels), listener }
     }
 
-    /// Has no names but those that [`observe`](Self::observe) learns.
-    pub fn of_capture() -> Names {
-        Names { files: Files::default(), owners: Owners::default(), answers: Answers::default(), tap: None }
+    /// Has no names but those that [`observe`](Self::observe) learns, and labels if it `has_labels`.
+    pub fn of_capture(has_labels: bool) -> Names {
+        let passive = PassiveNames::new(has_labels);
+        Names { files: Files::default(), owners: Owners::default(), passive, listener: Listener::none() }
     }
 
-    /// Learns from a packet, which may be an answer of DNS.
+    /// Learns from a packet, which may be an answer of DNS or have a request.
     pub fn observe(&mut self, packet: &Observation<'_>) {
-        self.answers.observe(packet);
+        self.passive.observe(packet);
     }
 
     /// Begins an interval in which [`pid`](Self::pid) is asked about the sockets that are there.
     pub fn begin_interval(&mut self) {
-        if let Some(tap) = &mut self.tap {
-            tap.drain(|packet| self.answers.observe(packet));
-        }
+        self.listener.drain(|packet| self.passive.observe(packet));
         self.owners.begin_interval();
     }
 
@@ -130,7 +132,12 @@ impl Names {
 
     /// Returns the name of an address in /etc/hosts, or by answers of DNS.
     pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
-        self.files.hosts.name(address).or_else(|| self.answers.name(address))
+        self.files.hosts.name(address).or_else(|| self.passive.host(address))
+    }
+
+    /// Returns what the latest request of a flow has asked for.
+    pub fn label(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<Arc<str>> {
+        self.passive.label(src, dst, protocol)
     }
 
     /// Returns the service of a flow in /etc/services.

@@ -1,9 +1,9 @@
-//! Answers of DNS on their way into this host, copied by the kernel.
+//! Packets that the kernel copies.
 #![allow(unsafe_code)]
 
 use std::{
     io::{self, IoSliceMut},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
 };
 
 use dwell_engine::observe::Observation;
@@ -11,85 +11,111 @@ use nix::{
     cmsg_space,
     errno::Errno,
     libc,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{
         AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, setsockopt, socket,
-        sockopt::{RcvBuf, RxqOvfl},
+        sockopt::{RcvBuf, RcvBufForce, RxqOvfl},
     },
 };
 
-/// Bytes of answers that wait to be read.
-const BUFFER: usize = 1 << 20;
-/// Answers that are read at once.
+use super::filter::{ANSWERS_V4, ANSWERS_V6, LONGEST_ANSWER, requests};
+
+/// Bytes of packets that wait to be read, as the kernel counts them: those of requests with the buffers that they are in,
+/// which are long where the device gathers segments.
+const ANSWERS_BUFFER: usize = 1 << 20;
+const REQUESTS_BUFFER: usize = 4 << 20;
+/// Packets that are read at once.
 const MOST: usize = 256;
-/// The longest answer that is read whole.
-const LONGEST: usize = 16 << 10;
 /// LINKTYPE_RAW: packets begin with the header of IP.
 const RAW: u32 = 101;
 
-/// Copies of datagrams from port 53 that come in by any device of the network namespace in which it was opened, loopback
-/// too. It takes CAP_NET_RAW. All other packets that come in pass a filter of a few instructions; packets that go out pass
-/// nothing.
+/// Copies of packets that pass the network namespace in which it was opened, by any device, loopback too. It takes
+/// CAP_NET_RAW. All other packets pass a filter of a few instructions.
 #[derive(Debug)]
 pub(super) struct Tap {
     sockets: Vec<OwnedFd>,
-    /// Answers that found the buffer of each socket full.
+    /// Packets that found the buffer of each socket full.
     lost: Vec<u32>,
     buffer: Vec<u8>,
 }
 
 impl Tap {
-    pub(super) fn open() -> io::Result<Tap> {
-        let open = |(protocol, filter): (SockProtocol, &[libc::sock_filter])| {
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let socket = socket(AddressFamily::Packet, SockType::Datagram, flags, protocol)?;
-            attach(&socket, filter)?;
-            setsockopt(&socket, RcvBuf, &BUFFER)?;
-            setsockopt(&socket, RxqOvfl, &1)?;
-            Ok(socket)
-        };
-        let families: [(SockProtocol, &[libc::sock_filter]); 2] =
-            [(SockProtocol::EthIp, &V4), (SockProtocol::EthIpv6, &V6)];
-        let sockets: Vec<OwnedFd> = families.into_iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Tap { lost: vec![0; sockets.len()], sockets, buffer: vec![0; LONGEST] })
+    /// Copies datagrams from port 53 that come in. Packets that go out pass nothing.
+    pub(super) fn of_answers() -> io::Result<Tap> {
+        Tap::open([
+            open(SockProtocol::EthIp, &ANSWERS_V4, ANSWERS_BUFFER)?,
+            open(SockProtocol::EthIpv6, &ANSWERS_V6, ANSWERS_BUFFER)?,
+        ])
     }
 
-    /// Waits for an answer, for so many milliseconds at most.
-    pub(super) fn wait(&self, timeout_ms: u8) {
-        let mut sockets: Vec<_> =
-            self.sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
-        // A signal ends the wait, which does no harm.
-        let _ = poll(&mut sockets, PollTimeout::from(timeout_ms));
+    /// Copies the beginnings of segments, in both directions, that a request may begin in.
+    pub(super) fn of_requests() -> io::Result<Tap> {
+        Tap::open([open(SockProtocol::EthAll, &requests(), REQUESTS_BUFFER)?])
     }
 
-    /// Passes the answers that are there, as many as are read at once.
-    pub(super) fn drain(&mut self, mut each: impl FnMut(&Observation<'_>)) {
+    fn open<const N: usize>(sockets: [OwnedFd; N]) -> io::Result<Tap> {
+        Ok(Tap { sockets: sockets.into(), lost: vec![0; N], buffer: vec![0; LONGEST_ANSWER] })
+    }
+
+    /// Returns what becomes readable when there are packets.
+    pub(super) fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+
+    /// Passes the packets that are there, as many as are read at once. Returns whether these were all.
+    pub(super) fn drain(&mut self, mut each: impl FnMut(&Observation<'_>)) -> bool {
+        let mut is_empty = true;
         for (socket, lost) in self.sockets.iter().zip(&mut self.lost) {
-            for _ in 0..MOST {
+            let mut left = MOST;
+            while left > 0 {
                 let mut control = cmsg_space!(u32);
                 let mut parts = [IoSliceMut::new(&mut self.buffer)];
-                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
-                let received = match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags) {
-                    Ok(received) => received,
-                    Err(Errno::EINTR) => continue,
-                    Err(_) => break,
-                };
+                let received =
+                    match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_DONTWAIT) {
+                        Ok(received) => received,
+                        Err(Errno::EINTR) => continue,
+                        Err(_) => break,
+                    };
                 for message in received.cmsgs().into_iter().flatten() {
                     if let ControlMessageOwned::RxqOvfl(count) = message {
                         *lost = count;
                     }
                 }
                 let bytes = received.bytes;
-                let data = &self.buffer[..bytes.min(LONGEST)];
-                each(&Observation { time_ns: 0, interface: 0, link: RAW, data, wire_len: bytes as u32 });
+                let data = &self.buffer[..bytes.min(LONGEST_ANSWER)];
+                each(&Observation { time_ns: 0, interface: 0, link: RAW, data, wire_len: wire_bytes(data) });
+                left -= 1;
             }
+            is_empty &= left > 0;
         }
+        is_empty
     }
 
-    /// Returns the number of answers that were lost because they came too fast, as of the last one that was read.
+    /// Returns the number of packets that were lost because they came too fast, as of the last one that was read.
     pub(super) fn lost(&self) -> u64 {
         self.lost.iter().map(|lost| u64::from(*lost)).sum()
     }
+}
+
+/// Returns the length of a packet, of which the beginning may have been copied alone, as its header of IP has it.
+fn wire_bytes(data: &[u8]) -> u32 {
+    const V6_HEADER: u32 = 40;
+    let field = |at: usize| data.get(at..at + 2).map_or(0, |field| u32::from(u16::from_be_bytes([field[0], field[1]])));
+    let stated = match data.first().map(|first| first >> 4) {
+        Some(4) => field(2),
+        Some(6) => field(4) + V6_HEADER,
+        _ => 0,
+    };
+    stated.max(data.len() as u32)
+}
+
+fn open(protocol: SockProtocol, filter: &[libc::sock_filter], buffer: usize) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Packet, SockType::Datagram, flags, protocol)?;
+    attach(&socket, filter)?;
+    // The limit of the host is passed where that is allowed.
+    setsockopt(&socket, RcvBufForce, &buffer).or_else(|_| setsockopt(&socket, RcvBuf, &buffer))?;
+    setsockopt(&socket, RxqOvfl, &1)?;
+    Ok(socket)
 }
 
 /// Has the kernel copy only packets for which `filter` returns a length. Packets that came before are copied whatever they
@@ -108,39 +134,3 @@ fn attach(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
-
-const fn instruction(code: u32, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt, jf, k }
-}
-
-const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
-const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
-const LOAD_HALF_AFTER: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
-const LOAD_HEADER_LENGTH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
-const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const IF_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-const UDP: u32 = 17;
-const DOMAIN: u32 = 53;
-
-/// UDP from port 53 over IPv4, and no later fragment.
-const V4: [libc::sock_filter; 9] = [
-    instruction(LOAD_BYTE, (0, 0), 9),
-    instruction(IF_EQUAL, (0, 6), UDP),
-    instruction(LOAD_HALF, (0, 0), 6),
-    instruction(IF_BITS, (4, 0), 0x1fff),
-    instruction(LOAD_HEADER_LENGTH, (0, 0), 0),
-    instruction(LOAD_HALF_AFTER, (0, 0), 0),
-    instruction(IF_EQUAL, (0, 1), DOMAIN),
-    instruction(RETURN, (0, 0), LONGEST as u32),
-    instruction(RETURN, (0, 0), 0),
-];
-/// UDP from port 53 over IPv6 without extension headers.
-const V6: [libc::sock_filter; 6] = [
-    instruction(LOAD_BYTE, (0, 0), 6),
-    instruction(IF_EQUAL, (0, 3), UDP),
-    instruction(LOAD_HALF, (0, 0), 40),
-    instruction(IF_EQUAL, (0, 1), DOMAIN),
-    instruction(RETURN, (0, 0), LONGEST as u32),
-    instruction(RETURN, (0, 0), 0),
-];

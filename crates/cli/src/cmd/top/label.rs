@@ -19,8 +19,9 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     match &row.key {
         RowKey::Flow(flow) => {
             let ends = &flow.ends;
-            (found.dst.host, found.service) =
-                (names.host(ends.dst.address), names.service(&ends.src, &ends.dst, flow.protocol));
+            found.dst.host = names.host(ends.dst.address);
+            found.service = names.service(&ends.src, &ends.dst, flow.protocol);
+            found.label = names.label(&ends.src, &ends.dst, flow.protocol);
         }
         RowKey::Peer(address) => found.dst.host = names.host(*address),
         RowKey::Prefix(_) | RowKey::Process(_) => {}
@@ -31,11 +32,14 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     found
 }
 
-/// Writes a row in one line: `nginx:https ← 198.51.100.7:51234`, `curl → example.org:https`, `nginx 4242`. The arrow
-/// points to the server.
+/// Writes a row in one line: `nginx:https ← 198.51.100.7:51234`, `curl → example.org:https  [GET /]`, `nginx 4242`. The
+/// arrow points to the server.
 pub fn line(row: &Row, names: &FlowNames) -> String {
     match &row.key {
-        RowKey::Flow(flow) => of_flow(row, flow, names),
+        RowKey::Flow(flow) => {
+            let label = names.label.as_deref().map_or_else(String::new, |label| format!("  [{label}]"));
+            of_flow(row, flow, names) + &label
+        }
         RowKey::Peer(address) => names.dst.host.as_deref().map_or_else(|| address.to_string(), str::to_owned),
         RowKey::Prefix(prefix) => prefix.to_string(),
         RowKey::Process(None) => "(unknown)".into(),

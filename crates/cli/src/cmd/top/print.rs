@@ -33,7 +33,7 @@ pub fn once(shown: &Shown, view: View, by: Metric, limit: usize, format: Format)
     let format = entry(format).expect("a format of this name");
     let rows = shown.rows(view, by);
     let mut output = Output::new((format.new)(), Sink::stdout()?, shown.source.clone());
-    write(shown, view, by, &rows, limit, |record| output.write(record))?;
+    write(shown, view, by, (&rows, limit), true, |record| output.write(record))?;
     output.flush()?;
     Ok(Exit::Done)
 }
@@ -75,7 +75,7 @@ pub fn save(shown: &Shown, app: &App) -> String {
 fn rows(shown: &Shown, app: &App) -> Vec<u8> {
     let format = entry("jsonl").expect("a format of this name");
     let (mut format, mut text, source) = ((format.new)(), Vec::new(), shown.source.clone());
-    let written = write(shown, app.view, app.by, &app.rows, usize::MAX, |record| {
+    let written = write(shown, app.view, app.by, (&app.rows, usize::MAX), shown.saves_labels(), |record| {
         format.write(record, &source, &mut text);
         Ok::<_, std::convert::Infallible>(())
     });
@@ -87,15 +87,16 @@ fn write<E>(
     shown: &Shown,
     view: View,
     by: Metric,
-    rows: &[Row],
-    limit: usize,
+    (rows, limit): (&[Row], usize),
+    has_labels: bool,
     mut write: impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let named: Vec<TopRow> = rows
         .iter()
         .take(limit)
         .map(|row| {
-            let names = names_of(row, shown);
+            let mut names = names_of(row, shown);
+            names.label = names.label.filter(|_| has_labels);
             TopRow { row: *row, line: line(row, &names), names }
         })
         .collect();

@@ -10,6 +10,7 @@ use dwell_records::Source;
 use dwell_socket::names::Names;
 
 use super::backends::Balancer;
+use crate::names::NamesArgs;
 
 /// Flows and names, and the interval that they are of.
 pub struct Shown {
@@ -26,6 +27,8 @@ pub struct Shown {
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
     shows_names: bool,
+    /// Whether files have labels.
+    saves_labels: bool,
     filter_text: String,
     /// All flows of a capture, whatever filter was typed.
     capture: Option<Table>,
@@ -33,16 +36,22 @@ pub struct Shown {
 
 impl Shown {
     /// Shows nothing yet.
-    pub fn new(settings: Settings, filter: Filter, shows_names: bool, source: Source) -> Shown {
+    pub fn new(settings: Settings, filter: Filter, names: NamesArgs, source: Source) -> Shown {
+        let shows_names = names.are_shown();
         Shown {
             table: Table::new(settings),
-            names: if source.host.is_some() { Names::load(shows_names) } else { Names::of_capture() },
+            names: if source.host.is_some() {
+                Names::load(shows_names, names.have_labels(false))
+            } else {
+                Names::of_capture(names.have_labels(false))
+            },
             filters: [filter, Filter::default()],
             is_live: source.host.is_some(),
             source,
             balancer: None,
             interval: (0, 0),
             shows_names,
+            saves_labels: names.have_labels(true),
             filter_text: String::new(),
             capture: None,
         }
@@ -101,6 +110,11 @@ impl Shown {
     /// Names, if they are to be shown.
     pub fn names(&self) -> Option<&Names> {
         self.shows_names.then_some(&self.names)
+    }
+
+    /// Whether files have labels.
+    pub fn saves_labels(&self) -> bool {
+        self.saves_labels
     }
 
     /// The rows of a view, the worst first.

@@ -17,6 +17,7 @@ use super::{
     draw,
     shown::Shown,
 };
+use crate::names::NamesArgs;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -25,7 +26,7 @@ fn shown() -> Shown {
     let settings = Settings { max_flows: 100, idle_ns: SECOND, is_capture: false, prefix4: 24, prefix6: 48 };
     let clock = Clock::with_offset(1_795_237_800_000_000_000);
     let source = Source { clock, host: Some("web1".into()), ..Source::default() };
-    let mut shown = Shown::new(settings, Filter::default(), false, source);
+    let mut shown = Shown::new(settings, Filter::default(), NamesArgs::none(), source);
     let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
     let server = end("192.0.2.1", 443);
     let connections = [

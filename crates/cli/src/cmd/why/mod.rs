@@ -15,6 +15,7 @@ use dwell_socket::clock::monotonic_ns;
 use crate::{
     args::{Format, positive_duration},
     exit::{Exit, Failure},
+    names::LabelArgs,
     source::{clock, cost, filter, host_name},
     stored::{self, StoreArgs},
     written::WriteArgs,
@@ -84,10 +85,20 @@ pub struct Args {
     format: Format,
 
     #[command(flatten)]
+    labels: LabelArgs,
+
+    #[command(flatten)]
     write: WriteArgs,
 
     #[command(flatten)]
     store: StoreArgs,
+}
+
+impl Args {
+    /// Whether requests are told apart by what they ask for.
+    fn has_labels(&self) -> bool {
+        self.labels.are_shown(self.write.write.is_some())
+    }
 }
 
 /// How long to look at a target that does not end by itself.
@@ -113,7 +124,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 })?,
             };
             let name = target.clone().unwrap_or_else(|| path.display().to_string());
-            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, &stop)?;
+            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, args.has_labels(), &stop)?;
             is_complete = exit;
             evidence
         }

@@ -20,6 +20,7 @@ pub fn read(
     path: &Path,
     filter: Filter,
     name: &str,
+    has_labels: bool,
     stop: &Stop,
 ) -> Result<(Evidence, Result<Exit, Failure>), Failure> {
     let mut capture = match Capture::open(path, stop, || true) {
@@ -27,7 +28,7 @@ pub fn read(
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => return Err(interrupted(path, 0)),
     };
-    let replay = RefCell::new(Replay::new(filter));
+    let replay = RefCell::new(Replay::new(filter, has_labels));
     let read = capture.read(
         stop,
         |_| {},

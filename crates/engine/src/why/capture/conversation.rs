@@ -1,6 +1,6 @@
 //! A connection in a capture, and the division of its time.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     super::{
@@ -39,6 +39,8 @@ pub(super) struct Conversation {
     set_up: SetUp,
     /// Who sent data last.
     speaker: Option<usize>,
+    /// Who has sent the latest request with a label, and what it asked for.
+    asked: Option<(usize, Arc<str>)>,
     silence_ns: u64,
     /// What the speaker has sent since the last silence, and its longest segment.
     burst_bytes: u64,
@@ -163,6 +165,7 @@ impl Conversation {
             phase: if is_syn { Phase::Opening } else { Phase::Open },
             set_up: SetUp::default(),
             speaker: None,
+            asked: None,
             silence_ns: 0,
             burst_bytes: 0,
             longest_segment: 0,
@@ -189,7 +192,9 @@ impl Conversation {
         self.last_ns
     }
 
-    pub(super) fn observe(&mut self, segment: &Segment) {
+    /// Takes a segment, with the label of the request that begins in it. Returns the label and the wait of a request whose
+    /// answer begins.
+    pub(super) fn observe(&mut self, segment: &Segment, label: Option<Arc<str>>) -> Option<(Arc<str>, u64)> {
         let side = usize::from(segment.src != self.ends.src);
         // Packets of several queues may be captured out of order.
         let now_ns = segment.time_ns.max(self.last_ns);
@@ -213,31 +218,43 @@ impl Conversation {
             }
             self.senders[other].arrive(now_ns);
         }
-        if segment.payload_bytes > 0 && !segment.has(Segment::SYN) {
-            self.take_data(side, segment);
-        }
         self.is_over |= segment.has(Segment::RST) || segment.has(Segment::FIN);
+        if segment.payload_bytes == 0 || segment.has(Segment::SYN) {
+            return None;
+        }
+        let turn_ns = self.take_data(side, segment);
+        let answered = match &self.asked {
+            Some((asker, label)) if *asker != side && self.phase == Phase::Open => Some(Arc::clone(label)).zip(turn_ns),
+            _ => None,
+        };
+        self.asked = label.map(|label| (side, label)).or(self.asked.take());
+        answered
     }
 
-    fn take_data(&mut self, side: usize, segment: &Segment) {
+    /// Takes data. Returns how long the other end has waited for it, if that spoke before.
+    fn take_data(&mut self, side: usize, segment: &Segment) -> Option<u64> {
         let (path, own_ns) = (self.path(side), self.reach[side].base());
         if !self.senders[side].send(segment, path, own_ns) {
-            return;
+            return None;
         }
         if self.phase == Phase::Open {
             self.break_silence(side);
         }
         let bytes = u64::from(segment.payload_bytes);
+        let mut turn_ns = None;
         if self.speaker != Some(side) {
             self.burst_bytes = 0;
             if self.speaker.is_some() {
-                self.turns[1 - side].add(self.last_ns.saturating_sub(self.last_data_ns));
+                let ns = self.last_ns.saturating_sub(self.last_data_ns);
+                self.turns[1 - side].add(ns);
+                turn_ns = Some(ns);
             }
         }
         self.last_data_ns = self.last_ns;
         self.burst_bytes += bytes;
         self.longest_segment = self.longest_segment.max(bytes);
         self.speaker = Some(side);
+        turn_ns
     }
 
     /// Follows TCP's handshake and TLS's.

@@ -18,9 +18,13 @@ use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen};
 use crate::{
     abi,
     filter::Filter,
+    labels::Labels,
     measure::{Endpoint, Event, Method},
     observe::Observation,
-    rtt::{Config, Counters, Tracker, native::Segment},
+    rtt::{
+        Config, Counters, Tracker,
+        native::{Payload, Segment},
+    },
 };
 
 /// Connections that are followed at once; others are counted.
@@ -34,6 +38,8 @@ pub struct Replay {
     /// Measures answers to questions of DNS.
     names: Tracker,
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
+    /// `None` where none are to be shown.
+    labels: Option<Labels>,
     evidence: Evidence,
     span_ns: Option<(u64, u64)>,
     /// Connections of which the capture has the packets of one end.
@@ -45,8 +51,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Follows the connections that a filter admits.
-    pub fn new(filter: Filter) -> Replay {
+    /// Follows the connections that a filter admits, and with `has_labels` tells their requests apart.
+    pub fn new(filter: Filter, has_labels: bool) -> Replay {
         let config =
             Config { filter: filter.clone(), methods: vec![Method::TcpSeq, Method::TcpTimestamp], ..Config::default() };
         let names = Config { filter, methods: vec![Method::Dns], max_flows: 1024, ..Config::default() };
@@ -54,6 +60,7 @@ impl Replay {
             config: Box::new(config.to_core()),
             names: Tracker::new(&names),
             conversations: HashMap::new(),
+            labels: has_labels.then(Labels::default),
             evidence: Evidence { source: Source::Capture, ..Evidence::default() },
             span_ns: None,
             one_way: 0,
@@ -94,7 +101,16 @@ impl Replay {
                 return;
             }
         }
-        self.conversations.entry(key).or_insert_with(|| Conversation::new(&segment)).observe(&segment);
+        let label = match &mut self.labels {
+            Some(labels) if segment.payload_bytes > 0 => {
+                Payload::read(packet).and_then(|payload| labels.take(&payload))
+            }
+            _ => None,
+        };
+        let conversation = self.conversations.entry(key).or_insert_with(|| Conversation::new(&segment));
+        if let Some((label, wait_ns)) = conversation.observe(&segment, label) {
+            self.evidence.requests.add(&label, wait_ns);
+        }
     }
 
     /// Returns what was counted of all packets so far.

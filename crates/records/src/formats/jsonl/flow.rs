@@ -35,6 +35,10 @@ pub struct FlowObject {
     /// The names of the ends. The key is missing where neither has one, and with `--no-names`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<NamesObject>,
+    /// What the latest request has asked for, where it was in clear, as "GET /index.html": at most 64 bytes. The key is
+    /// missing where that is not known, with `--no-labels`, and in files of `--write` unless `--labels` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The transport protocol by its number, which is in `proto` too.
     #[serde(skip)]
     pub protocol: Protocol,
@@ -97,7 +101,8 @@ impl FlowObject {
         let port = |end: &Endpoint| (!protocol.is_icmp()).then_some(end.port);
         let (sport, dport) = (port(src), port(dst));
         let proto = name(protocol);
-        FlowObject { src: src.address, sport, dst: dst.address, dport, proto, id, client, names: None, protocol }
+        let (src, dst) = (src.address, dst.address);
+        FlowObject { src, sport, dst, dport, proto, id, client, names: None, label: None, protocol }
     }
 
     /// Creates the object of a flow whose packets are told apart by something else than ports.
@@ -106,7 +111,7 @@ impl FlowObject {
         let is_complete = !protocol.has_ports() && !protocol.is_icmp();
         let id = is_complete.then(|| flow_id(&end(src), &end(dst), protocol));
         let proto = name(protocol);
-        FlowObject { src, sport: None, dst, dport: None, proto, id, client, names: None, protocol }
+        FlowObject { src, sport: None, dst, dport: None, proto, id, client, names: None, label: None, protocol }
     }
 
     /// Creates the object of one direction of a TCP connection, with its names.
@@ -115,9 +120,11 @@ impl FlowObject {
         FlowObject::new(&ends.src, &ends.dst, Protocol(6), None).named(names.as_ref())
     }
 
-    /// Returns the same flow with its names, if there are any.
+    /// Returns the same flow with its names and its label, if there are any.
     pub fn named(self, names: Option<&FlowNames>) -> FlowObject {
-        FlowObject { names: names.map(NamesObject::from), ..self }
+        let label = names.and_then(|names| names.label.as_deref().map(str::to_owned));
+        let names = names.filter(|names| names.name_an_end());
+        FlowObject { names: names.map(NamesObject::from), label, ..self }
     }
 
     /// Returns the client, where the method measures from a client's request to a server's answer.

@@ -1,6 +1,6 @@
 //! Objects of `dwell why`.
 
-use dwell_engine::why::{Cause, Certainty, Outcome, Part, Value};
+use dwell_engine::why::{Cause, Certainty, Outcome, Part, Silences, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +11,8 @@ use super::{
 };
 use crate::{Cost, Why};
 
+/// Labels of requests that are written.
+const SLOWEST_REQUESTS: usize = 10;
 /// One outcome of each kind.
 const OUTCOMES: [Outcome; 4] = [Outcome::Slow(Cause::ALL[0]), Outcome::Healthy, Outcome::NoTraffic, Outcome::NotEnough];
 const CERTAINTIES: [Certainty; 3] = [Certainty::Sure, Certainty::Likely, Certainty::Possible];
@@ -49,6 +51,9 @@ pub(super) struct VerdictObject<'a> {
     facts: Vec<FactObject<'a>>,
     /// What the connections have in common that waited for the cause, and not all connections share. Null if nothing.
     common: Option<CommonObject>,
+    /// The requests that were waited for longest in the mean, by label, the slowest first. Empty where no request was in
+    /// clear, and without labels.
+    requests: Vec<RequestsObject<'a>>,
     /// What could not be seen.
     unseen: Vec<UnseenObject<'a>>,
     /// What to do, the best first.
@@ -113,6 +118,20 @@ struct CommonObject {
     share: f64,
 }
 
+/// Requests that asked for the same.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-requests")]
+struct RequestsObject<'a> {
+    /// What they asked for, as "GET /index.html".
+    label: &'a str,
+    /// Their number.
+    count: u64,
+    /// The mean time from the last byte of a request to the first byte of its answer.
+    mean_ns: u64,
+    /// The longest such time.
+    longest_ns: u64,
+}
+
 /// Something that could not be seen.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "why-unseen")]
@@ -172,6 +191,7 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
             value: common.what.to_string(),
             share: rounded(common.share),
         }),
+        requests: evidence.requests.slowest(SLOWEST_REQUESTS).into_iter().map(requests).collect(),
         unseen: verdict
             .unseen
             .iter()
@@ -194,6 +214,11 @@ fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::NoTraffic => "no-traffic",
         Outcome::NotEnough => "not-enough",
     }
+}
+
+fn requests<'a>((label, waits): (&'a str, Silences)) -> RequestsObject<'a> {
+    let mean_ns = waits.mean_ns().unwrap_or(0.0) as u64;
+    RequestsObject { label, count: waits.count, mean_ns, longest_ns: waits.longest_ns }
 }
 
 fn fact(fact: &dwell_engine::why::Fact) -> FactObject<'static> {

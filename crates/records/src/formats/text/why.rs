@@ -7,6 +7,8 @@ use crate::Why;
 
 /// The width of the bar, in characters.
 const BAR: usize = 60;
+/// Labels of requests that are shown, the slowest first.
+const SLOWEST_REQUESTS: usize = 3;
 /// The characters of the parts in the bar, one after the other.
 const MARKS: [char; 4] = ['█', '▒', '▓', '░'];
 
@@ -27,6 +29,11 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
         };
         let share = format!("{:.0} %", share * 100.0);
         put(out, format_args!("  {share:>12}  of that, on connections {on} {what}\n"));
+    }
+    for (label, waits) in evidence.requests.slowest(SLOWEST_REQUESTS) {
+        let mean = trimmed(waits.mean_ns().unwrap_or(0.0) as u64);
+        let (of, longest) = (crate::counted(waits.count, "request", "requests"), trimmed(waits.longest_ns));
+        put(out, format_args!("  {mean:>12}  mean wait of {of} {label} (longest {longest})\n"));
     }
     let looked = trimmed(evidence.observed_ns);
     let connections = crate::counted(evidence.connections, "connection", "connections");

@@ -34,7 +34,7 @@ struct Wire {
 impl Wire {
     fn new() -> Wire {
         Wire {
-            replay: Replay::new(Filter::default()),
+            replay: Replay::new(Filter::default(), true),
             now_ns: 1_000_000 * MS,
             sent: [1_000, 5_000],
             stamps: None,
@@ -212,7 +212,7 @@ fn quick_requests_are_healthy_and_cut_packets_are_no_panic() {
     assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
     let mut data = Vec::new();
     PacketBuilder::ipv4(CLIENT.0, SERVER.0, 64).tcp(1, 2, 3, 4).syn().write(&mut data, &[]).unwrap();
-    let mut replay = Replay::new(Filter::default());
+    let mut replay = Replay::new(Filter::default(), true);
     for length in 0..=data.len() {
         let data = &data[..length];
         replay.observe(&Observation { time_ns: 5, interface: 0, link: 101, data, wire_len: 40 });
@@ -222,7 +222,7 @@ fn quick_requests_are_healthy_and_cut_packets_are_no_panic() {
 
 #[test]
 fn connections_beyond_the_limit_are_counted() {
-    let mut replay = Replay::new(Filter::default());
+    let mut replay = Replay::new(Filter::default(), true);
     for number in 0..super::MAX_CONNECTIONS as u32 + 10 {
         let mut data = Vec::new();
         let source = (number >> 8).to_be_bytes();

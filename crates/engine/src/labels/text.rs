@@ -1,0 +1,74 @@
+//! What of a stranger's bytes may be shown on a terminal.
+
+use std::sync::Arc;
+
+/// The longest label in bytes of UTF-8. What is cut off is replaced by an ellipsis, which counts.
+pub const LONGEST: usize = 64;
+const ELLIPSIS: char = '…';
+/// What replaces bytes that are not text and characters that would do something to a terminal.
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+
+/// Joins what was asked for and its kind to a label: `GET /index.html`. `is_cut` says that more bytes of it follow, which
+/// were not captured.
+pub(super) fn label(kind: &str, asked: &[u8], is_cut: bool) -> Arc<str> {
+    let head = &asked[..asked.len().min(2 * LONGEST)];
+    let is_cut = is_cut || head.len() < asked.len();
+    let text = String::from_utf8_lossy(head);
+    // The last character may have been cut in the middle.
+    let text = if is_cut { text.trim_end_matches(REPLACEMENT) } else { &text };
+    let mut label = String::with_capacity(LONGEST);
+    label.extend([kind, " "]);
+    label.extend(text.chars().map(|character| if is_harmless(character) { character } else { REPLACEMENT }));
+    if is_cut || label.len() > LONGEST {
+        let room = LONGEST - ELLIPSIS.len_utf8();
+        while label.len() > room {
+            label.pop();
+        }
+        label.push(ELLIPSIS);
+    }
+    label.into()
+}
+
+/// Returns false of characters that would move a terminal's cursor, change its state or the order of its text, or that are
+/// not seen.
+fn is_harmless(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_label_is_cut_at_the_boundary_of_a_character() {
+        let long = "/ä".repeat(100);
+        for kind in ["GET", "PUT ", "POST"] {
+            let shown = label(kind, long.as_bytes(), false);
+            assert!(shown.ends_with('…') && (LONGEST - 3..=LONGEST).contains(&shown.len()), "{shown}");
+        }
+        let exact = "x".repeat(LONGEST - 4);
+        assert_eq!(&*label("GET", exact.as_bytes(), false), format!("GET {exact}"));
+        assert_eq!(&*label("GET", "/käse".as_bytes().split_at(3).0, true), "GET /k…");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced() {
+        let shown = label("GET", b"/\x1b[2J\x07\xc2\x9b\r\n\xe2\x80\xae\xff", false);
+        assert_eq!(&*shown, "GET /\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_give_a_long_label_or_a_control_character(
+            asked in proptest::collection::vec(any::<u8>(), 0..300), is_cut: bool
+        ) {
+            let shown = label("GET", &asked, is_cut);
+            prop_assert!(shown.len() <= LONGEST && shown.chars().all(is_harmless));
+        }
+    }
+}

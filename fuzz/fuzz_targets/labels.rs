@@ -1,0 +1,4 @@
+//! See `dwell_fuzz::targets::labels`.
+#![cfg_attr(fuzzing, no_main)]
+
+dwell_fuzz::entry!(labels);
