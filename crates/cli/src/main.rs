@@ -18,16 +18,16 @@ mod screen;
 mod secret;
 mod served;
 mod set;
+mod sinks;
 mod source;
-mod stored;
 #[cfg(test)]
 mod vocabulary;
-mod written;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use dwell_app::{args, stop, tell};
+use sinks::{stored, written};
 
 #[derive(Debug, Parser)]
 #[command(

@@ -33,7 +33,7 @@ use dwell_metrics::Registry;
 use dwell_probes::clock::ClockMode;
 use dwell_records::Output;
 use dwell_socket::clock::boot_id;
-use dwell_store::{Address, Login, Server as ClickHouse, Store};
+use dwell_store::{Address, Login, Retain, Server as ClickHouse, Store};
 
 use self::{
     clocks::Clocks,
@@ -74,7 +74,12 @@ pub struct Options {
 /// Where rows are kept.
 pub enum Destination {
     /// A file of SQLite, created if it does not exist.
-    File(PathBuf),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What of it is kept; `None` keeps all.
+        retain: Option<Retain>,
+    },
     /// A ClickHouse server. What is acknowledged waits in the spool, a file of SQLite, until the server has it.
     Server {
         /// The server and its database.
@@ -110,11 +115,16 @@ fn run_within(
 ) -> Result<(), Error> {
     let Options { listen, identity, destination, join, sync_interval, clock_mode, agent_rate, print, registry } =
         options;
+    let retain = match destination {
+        Destination::File { retain, .. } => retain,
+        Destination::Server { .. } => None,
+    };
     let (store, forward) = open(destination)?;
     let clocks = Clocks::new(sync_interval, boot_id().map_err(Error::Boot)?, clock_mode);
     let (front, jobs, gate) = queue(clocks.clone(), agent_rate);
     let gate_of_collector = Arc::clone(&gate);
     let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;
+    collector.set_retain(retain);
     collector.set_gate()?;
     let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
     tell(format_args!("agents are awaited at {}", server.address()));
@@ -135,7 +145,7 @@ fn run_within(
 
 fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {
     match destination {
-        Destination::File(path) => Ok((Store::open(&path)?, None)),
+        Destination::File { path, .. } => Ok((Store::open(&path)?, None)),
         Destination::Server { address, login, spool, spool_bytes } => {
             let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
             let tls = authorities.map_err(|source| Error::Authorities { server: address.to_string(), source })?;

@@ -112,8 +112,9 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
         let file = |io| StoreError::File { path: path.into(), io };
         std::fs::File::open(path).map_err(file)?;
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-            .map_err(|sqlite| failed("open", path, sqlite))?;
+        // One thread has it at a time, so that nothing must be locked for each value.
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
         let mut reader = Reader { db, path: path.into(), has_latencies: false };
         reader.has_latencies = reader.read(|db| {

@@ -304,7 +304,7 @@ impl Writer {
         };
         let deleted = self.store.retain(retain, now_ns)?;
         if deleted > 0 && !mem::replace(&mut self.has_deleted, true) {
-            (self.tell)(&format!("the oldest rows of the store are deleted, which keeps {retain} (--retain)"));
+            (self.tell)(&retain.notice());
         }
         Ok(())
     }

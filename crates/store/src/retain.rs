@@ -15,6 +15,13 @@ pub struct Retain {
     pub bytes: Option<u64>,
 }
 
+impl Retain {
+    /// Returns what a person should know once rows are deleted.
+    pub fn notice(&self) -> String {
+        format!("the oldest rows of the store are deleted, which keeps {self} (--retain)")
+    }
+}
+
 impl fmt::Display for Retain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let age = self.age.map(|age| match age.as_secs() {

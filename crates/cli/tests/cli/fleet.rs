@@ -570,6 +570,11 @@ fn calls_that_make_no_sense_are_refused() {
         (collect(store, short), "43 are needed"),
         (collect(store, "/no/such/key"), "/no/such/key"),
         (collect(text, key), "is not a store of dwell"),
+        ([collect(store, key), vec!["--retain", "forever"]].concat(), "30d, 4G or 12h,500M"),
+        (
+            [collect("clickhouse://127.0.0.1:1/x", key), vec!["--spool", store, "--retain", "1d"]].concat(),
+            "drop old partitions on the server",
+        ),
         (collect("/no/such/folder/store", key), "cannot open the store"),
         (
             vec!["collect", "--listen", "192.0.2.1:1", "--store", store, "--key-file", key],

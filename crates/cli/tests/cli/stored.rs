@@ -3,8 +3,12 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{Read, Write},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use dwell_engine::histogram::Histogram;
@@ -17,6 +21,7 @@ use tempfile::TempDir;
 use crate::{
     live_traffic::{GO_ON, ping},
     records::{number, objects, of_type, text},
+    stack::{connect, listen, stamp},
     support::{DWELL, Pair, Run, dwell, dwell_reading, eventually, run, skipped, watch},
     wire::{Packet, Sender, capture, echo, everyday, pings},
 };
@@ -248,6 +253,94 @@ fn a_file_that_is_no_store_is_refused_before_anything_is_measured() {
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr.contains(says) && run.stdout.is_empty(), "{run}");
     }
+}
+
+/// A program that sends to another one in this host: intervals and the summary, of both ends.
+#[test]
+fn connections_of_a_program_are_stored_as_they_are_printed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let reading = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        while stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let stored = Stored::new();
+    let lines = stored.0.path().join("lines");
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && head -c 20000000 /dev/zero >&3");
+    let always = ["run", "--outside", "--interval", "200ms", "--format", "jsonl", "--write", lines.to_str().unwrap()];
+    let run = dwell(&[&always[..], &["--store", &stored.name(), "--", "bash", "-c", &script]].concat());
+    assert_eq!(run.status, Some(0), "{run}");
+    reading.join().unwrap();
+    let lines = fs::read_to_string(&lines).unwrap();
+    let (sockets, summary) = (of_type(&lines, "run.socket"), of_type(&lines, "run.summary"));
+    let rows = stored.rows("latencies");
+    assert!(sockets.len() > 2 && summary.len() > 1, "{lines}");
+    for what in ["sender_delay", "receiver_delay", "network_rtt"] {
+        // What is not known has no row, and the sum over all connections neither.
+        let known = |all: &[Value]| -> Vec<Value> {
+            let is_known = |object: &&Value| {
+                !object["flow"].is_null()
+                    && ["mean_ns", "min_ns", "max_ns"].iter().any(|key| !object[what][*key].is_null())
+            };
+            all.iter().filter(is_known).cloned().collect()
+        };
+        for objects in [known(&sockets), known(&summary)] {
+            if what != "receiver_delay" {
+                assert!(!objects.is_empty(), "{what}: {lines}");
+            }
+            if !objects.is_empty() {
+                same(&rows, &objects, what);
+            }
+        }
+    }
+    let pids: Vec<_> = sockets.iter().filter_map(|socket| socket["pid"].as_u64()).collect();
+    assert!(rows.iter().all(|row| row["src_pid"].as_u64().is_none_or(|pid| pids.contains(&pid))), "{rows:?}");
+}
+
+#[test]
+fn root_segments_are_stored_as_they_are_printed() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stored-stack");
+    let stored = Stored::new();
+    let options = ["--interval", "200ms", "--sample-bytes", "64", "--flows", "--include-retransmissions"];
+    let dwell = stamp(&pair.left, &[&options[..], &["--store", &stored.name()]].concat());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    for _ in 0..50 {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    let run = dwell.interrupt();
+    assert_eq!(run.status, Some(0), "{run}");
+    let objects = of_type(&run.stdout, "stack.segment");
+    let of_flows = objects.iter().filter(|object| !object["flow"].is_null()).count();
+    assert!(of_flows > 0, "{run}");
+    let key = |object: &Value, flow: &Value, latency: &Value| {
+        let time = object["time_ns"].as_i64().unwrap_or_else(|| nanos(text(object, "time")));
+        let retransmitted = object["retransmitted"].as_bool().unwrap_or(object["retransmitted"] == 1);
+        let own = ["interval_ns", "host", "segment", "direction", "part_of"].map(|key| object[key].clone());
+        let flow = ["src", "sport", "dst", "dport", "id"].map(|key| flow[key].clone());
+        let figures = ["count", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "p99_9_ns"];
+        json!([time, retransmitted, own, flow, figures.map(|key| latency[key].clone())]).to_string()
+    };
+    let sorted = |all: Vec<String>| {
+        let mut all = all;
+        all.sort();
+        all
+    };
+    let printed = objects.iter().map(|object| key(object, &object["flow"], &object["latency"]));
+    let rows = stored.rows("intervals");
+    let kept = rows.iter().map(|row| key(row, row, row));
+    assert_eq!(sorted(kept.collect()), sorted(printed.collect()));
+    // The hooks are with the segments of all flows.
+    let hooks =
+        |object: &&Value| object["hook_from"].is_string() && object["src"].is_null() && object["flow"].is_null();
+    assert_eq!(rows.iter().filter(hooks).count(), objects.iter().filter(hooks).count());
 }
 
 /// Two runs at once, and then a collector.

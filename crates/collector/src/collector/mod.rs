@@ -3,7 +3,7 @@
 mod losses;
 mod rows;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use dwell_app::tell::tell;
 use dwell_engine::layers::{
@@ -17,7 +17,7 @@ use dwell_fleet::{
 use dwell_metrics::{Registry, Shared};
 use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
-use dwell_store::{Progress, Store};
+use dwell_store::{Progress, Retain, Store};
 
 use self::{
     losses::LossCounts,
@@ -50,6 +50,9 @@ const PASSAGES: usize = 1 << 14;
 /// The state of a collector.
 pub struct Collector {
     store: Store,
+    /// What of the store is kept, and whether it was told that older rows are deleted.
+    retain: Option<Retain>,
+    has_deleted: bool,
     /// Sends rows to a server, if they are kept there.
     forward: Option<Forward>,
     time: Time,
@@ -157,6 +160,8 @@ impl Collector {
             gate,
             forward,
             store,
+            retain: None,
+            has_deleted: false,
         };
         match is_anew {
             true => collector.discard_pending()?,
@@ -345,7 +350,24 @@ impl Collector {
             self.count(&server.refusals())?;
         }
         self.serve_counts(server);
-        self.report_until(now_ns, until_ns)
+        self.report_until(now_ns, until_ns)?;
+        self.delete_oldest(now_ns)
+    }
+
+    /// Sets what of the store is kept; without that, all is.
+    pub fn set_retain(&mut self, retain: Option<Retain>) {
+        self.retain = retain;
+    }
+
+    fn delete_oldest(&mut self, now_ns: u64) -> Result<(), Error> {
+        let Some(retain) = &self.retain else {
+            return Ok(());
+        };
+        let deleted = self.store.retain(retain, unix(now_ns, self.time.to_unix_ns()))?;
+        if deleted > 0 && !mem::replace(&mut self.has_deleted, true) {
+            tell(retain.notice());
+        }
+        Ok(())
     }
 
     /// Reports everything that is left, at the end of a run.

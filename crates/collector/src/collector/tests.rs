@@ -40,6 +40,33 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     assert_eq!((collector.outlived, pending(&collector)), (0, 1));
 }
 
+#[test]
+fn rows_that_are_too_old_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let gate = Arc::new(Gate::new(1));
+    let mut collector =
+        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap_or_else(|failure| {
+            panic!("{failure:?}");
+        });
+    let now_ns = collector.time.now_ns();
+    let unix_ns = unix(now_ns, collector.time.to_unix_ns());
+    let hour = std::time::Duration::from_secs(3_600);
+    let written = collector.store.write(|to| {
+        to.counter(unix_ns - 2 * 3_600_000_000_000, None, "old", 1)?;
+        to.counter(unix_ns, None, "new", 1)
+    });
+    written.unwrap();
+    collector.delete_oldest(now_ns).unwrap();
+    let retain = Retain { age: Some(hour), bytes: None };
+    collector.set_retain(Some(retain));
+    collector.delete_oldest(now_ns).unwrap();
+    assert_eq!(collector.store.retain(&retain, unix_ns).unwrap(), 0);
+    let all = Retain { age: Some(std::time::Duration::from_nanos(1)), bytes: None };
+    assert_eq!(collector.store.retain(&all, unix_ns + 10).unwrap(), 1, "the new one was kept");
+}
+
 fn passage() -> dwell_engine::layers::ByteTrace {
     use dwell_engine::{
         layers::{ByteTrace, Direction, Layer},

@@ -69,40 +69,50 @@ impl Histogram {
     ///
     /// [`BytesError`] if the bytes are not a valid histogram.
     pub fn from_bytes(bytes: &[u8]) -> Result<Histogram, BytesError> {
-        let (version, mut rest) = bytes.split_first().ok_or(BytesError::Length)?;
-        if *version != VERSION {
-            return Err(BytesError::Version(*version));
-        }
-        let mut histogram = Histogram {
-            count: take_small(&mut rest)?,
-            min_ns: take_small(&mut rest)?,
-            max_ns: take_small(&mut rest)?,
-            sum_ns: take(&mut rest)?,
-            buckets: BTreeMap::new(),
-        };
-        let mut next = 0;
-        while !rest.is_empty() {
-            let distance = take_small(&mut rest)?;
-            let count = take_small(&mut rest)?;
-            let bucket = (next + distance).checked_sub(1);
-            let bucket = bucket.filter(|bucket| *bucket < abi::DWELL_BUCKETS.into());
-            let (Some(bucket), 1..) = (bucket, distance.min(count)) else {
-                return Err(BytesError::Contradiction);
-            };
-            histogram.buckets.insert(bucket as u16, count);
-            next = bucket + 1;
-        }
-        let mean_is_small = histogram.sum_ns <= u128::from(histogram.count) * u128::from(MOST);
-        let is_empty = histogram.buckets.is_empty();
-        if histogram.min_ns > histogram.max_ns
-            || !mean_is_small
-            || is_empty != (histogram.count == 0)
-            || is_empty && histogram.max_ns > 0
-        {
-            return Err(BytesError::Contradiction);
-        }
-        Ok(histogram)
+        let mut buckets = BTreeMap::new();
+        let figures = read(bytes, |bucket, count| {
+            buckets.insert(bucket, count);
+        })?;
+        Ok(Histogram { buckets, ..figures })
     }
+}
+
+/// Decodes a histogram, and calls `each` with the number and the count of its filled buckets in ascending order. Returns it
+/// without them.
+pub(super) fn read(bytes: &[u8], mut each: impl FnMut(u16, u64)) -> Result<Histogram, BytesError> {
+    let (version, mut rest) = bytes.split_first().ok_or(BytesError::Length)?;
+    if *version != VERSION {
+        return Err(BytesError::Version(*version));
+    }
+    let histogram = Histogram {
+        count: take_small(&mut rest)?,
+        min_ns: take_small(&mut rest)?,
+        max_ns: take_small(&mut rest)?,
+        sum_ns: take(&mut rest)?,
+        buckets: BTreeMap::new(),
+    };
+    let is_empty = rest.is_empty();
+    let mut next = 0;
+    while !rest.is_empty() {
+        let distance = take_small(&mut rest)?;
+        let count = take_small(&mut rest)?;
+        let bucket = (next + distance).checked_sub(1);
+        let bucket = bucket.filter(|bucket| *bucket < abi::DWELL_BUCKETS.into());
+        let (Some(bucket), 1..) = (bucket, distance.min(count)) else {
+            return Err(BytesError::Contradiction);
+        };
+        each(bucket as u16, count);
+        next = bucket + 1;
+    }
+    let mean_is_small = histogram.sum_ns <= u128::from(histogram.count) * u128::from(MOST);
+    if histogram.min_ns > histogram.max_ns
+        || !mean_is_small
+        || is_empty != (histogram.count == 0)
+        || is_empty && histogram.max_ns > 0
+    {
+        return Err(BytesError::Contradiction);
+    }
+    Ok(histogram)
 }
 
 fn put(bytes: &mut Vec<u8>, mut number: u128) {
@@ -130,6 +140,12 @@ fn take(bytes: &mut &[u8]) -> Result<u128, BytesError> {
 }
 
 fn take_small(bytes: &mut &[u8]) -> Result<u64, BytesError> {
+    // Most are.
+    if let [byte @ 0..0x80, rest @ ..] = bytes {
+        let number = u64::from(*byte);
+        *bytes = rest;
+        return Ok(number);
+    }
     let number = take(bytes)?;
     match u64::try_from(number) {
         Ok(number) if number <= MOST => Ok(number),

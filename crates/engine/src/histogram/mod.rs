@@ -2,6 +2,7 @@
 
 mod bytes;
 mod figure;
+mod sum;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use crate::abi;
 
 pub use bytes::BytesError;
 pub use figure::Figure;
+pub use sum::{Addend, HistogramSum};
 
 /// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide, so a quantile is within 0.8 % of a
 /// recorded value; the count, sum, minimum and maximum are exact. Values above 68.7 s share the last bucket.

@@ -1,11 +1,11 @@
 //! Computes the latencies of a page: how each kind of latency was distributed over time, and by flow, peer and process.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     mem,
 };
 
-use dwell_engine::histogram::Histogram;
+use dwell_engine::histogram::{Addend, Histogram, HistogramSum};
 use serde::Serialize;
 
 use super::Choice;
@@ -18,8 +18,8 @@ use crate::{
 const BANDS_SHIFT: u32 = 2;
 /// Enough for the longest latency that a histogram may have.
 const BANDS: usize = 57 << BANDS_SHIFT;
-/// Flows and groups that are kept apart for the ranking, of each kind of latency. Each takes 1 to 30 KB while it is read.
-const MOST_RANKED: usize = 10_000;
+/// Flows and groups that are kept apart for the ranking, of each kind of latency. Each takes some 2 KB while it is read.
+const MOST_RANKED: usize = 20_000;
 
 /// The kinds of latencies in the order in which a reader may choose them.
 const ORDER: [&str; 6] = ["rtt.sample", "rtt.aggregate", "response.epoch", "run.socket", "rtt.summary", "run.summary"];
@@ -82,6 +82,8 @@ pub(super) struct Latencies<'a> {
     /// Whether a flow was chosen.
     chosen: HashMap<i64, bool>,
     damaged: u64,
+    /// The latencies of a row.
+    addend: Addend,
 }
 
 #[derive(Default)]
@@ -92,8 +94,9 @@ struct Set {
     are_means: bool,
     count: u64,
     invalid: u64,
-    cells: BTreeMap<(u64, usize), u64>,
-    times: BTreeMap<u64, Histogram>,
+    /// Counts by band, of each time bin.
+    cells: BTreeMap<u64, Box<[u64; BANDS]>>,
+    times: BTreeMap<u64, HistogramSum>,
     groups: HashMap<Key, Group>,
     unranked: u64,
 }
@@ -109,7 +112,7 @@ enum Subject {
 
 #[derive(Default)]
 struct Group {
-    histogram: Histogram,
+    sum: HistogramSum,
     names: Option<i64>,
     prefix_name: Option<String>,
 }
@@ -124,7 +127,8 @@ impl<'a> Latencies<'a> {
         bin_ns: i64,
     ) -> Result<Latencies<'a>, StoreError> {
         let chosen = HashMap::new();
-        let mut latencies = Latencies { choice, hosts, span, bin_ns, sets: Vec::new(), chosen, damaged: 0 };
+        let (sets, addend) = (Vec::new(), Addend::default());
+        let mut latencies = Latencies { choice, hosts, span, bin_ns, sets, chosen, damaged: 0, addend };
         let mut failed = None;
         store.latencies(span, |read| match latencies.takes(store, read) {
             Ok(true) => latencies.add(read),
@@ -171,24 +175,21 @@ impl<'a> Latencies<'a> {
             set.invalid += 1;
             return;
         }
-        let histogram = match (read.histogram, read.mean_ns) {
-            (Some(bytes), _) => match Histogram::from_bytes(bytes) {
-                Ok(histogram) => histogram,
-                Err(_) => {
+        match (read.histogram, read.mean_ns) {
+            (Some(bytes), _) => {
+                if self.addend.decode(bytes).is_err() {
                     self.damaged += 1;
                     return;
                 }
-            },
+            }
             (None, Some(mean_ns)) => {
                 set.are_means = true;
-                let mut histogram = Histogram::default();
                 // A mean that nobody counted stands for one.
-                histogram.record_many(mean_ns, read.count.unwrap_or(1).max(1));
-                histogram
+                self.addend.repeat(mean_ns, read.count.unwrap_or(1).max(1));
             }
             (None, None) => return,
-        };
-        set.add(read, bin, &histogram);
+        }
+        set.add(read, bin, &self.addend);
     }
 
     /// Sums up, and looks up the names of what is shown.
@@ -208,34 +209,37 @@ impl<'a> Latencies<'a> {
 }
 
 impl Set {
-    fn add(&mut self, read: &LatencyRead<'_>, bin: u64, histogram: &Histogram) {
-        self.count += histogram.count();
+    fn add(&mut self, read: &LatencyRead<'_>, bin: u64, addend: &Addend) {
+        self.count += addend.count();
         if let Some(method) = read.method.filter(|method| !self.methods.contains(*method)) {
             self.methods.insert(method.to_owned());
         }
         // The summary of a run is of no moment.
         if !self.kind.ends_with(".summary") {
-            for (low_ns, _, count) in histogram.buckets() {
-                *self.cells.entry((bin, band_of(low_ns))).or_default() += count;
+            let cells = self.cells.entry(bin).or_insert_with(|| Box::new([0; BANDS]));
+            for (low_ns, count) in addend.buckets() {
+                cells[band_of(low_ns)] += count;
             }
-            self.times.entry(bin).or_default().merge(histogram);
+            self.times.entry(bin).or_default().add(addend);
         }
         let subject = match (read.flow, read.prefix) {
             (Some(flow), _) => Subject::Flow(flow),
             (None, Some(prefix)) => Subject::Prefix(prefix.to_owned()),
             (None, None) => {
-                self.unranked += histogram.count();
+                self.unranked += addend.count();
                 return;
             }
         };
         let key = (subject, read.host);
-        let is_full = self.groups.len() >= MOST_RANKED && !self.groups.contains_key(&key);
-        if is_full {
-            self.unranked += histogram.count();
-            return;
-        }
-        let group = self.groups.entry(key).or_default();
-        group.histogram.merge(histogram);
+        let is_full = self.groups.len() >= MOST_RANKED;
+        let group = match self.groups.entry(key) {
+            Entry::Vacant(_) if is_full => {
+                self.unranked += addend.count();
+                return;
+            }
+            entry => entry.or_default(),
+        };
+        group.sum.add(addend);
         group.names = read.names.or(group.names);
         if group.prefix_name.is_none() {
             group.prefix_name = read.prefix_name.map(str::to_owned);
@@ -251,11 +255,11 @@ impl Set {
         let mut peers: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
         let mut processes: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
         for ((subject, host_id), group) in mem::take(&mut self.groups) {
-            let host = host(host_id);
+            let (host, histogram) = (host(host_id), group.sum.finish());
             let number = match subject {
                 Subject::Prefix(prefix) => {
                     let name = group.prefix_name.filter(|name| *name != prefix).unwrap_or_default();
-                    groups.push(PageGroup::new("prefix", prefix, name, host, &group.histogram));
+                    groups.push(PageGroup::new("prefix", prefix, name, host, &histogram));
                     continue;
                 }
                 Subject::Flow(number) => number,
@@ -267,14 +271,14 @@ impl Set {
             let peer = flow.ends.map_or_else(|| flow.dst.clone(), |ends| ends.dst.address.to_string());
             let (note, of_peer) = peers.entry((peer, host.clone())).or_default();
             note.clone_from(dst.host.as_ref().unwrap_or(&String::new()));
-            of_peer.merge(&group.histogram);
+            of_peer.merge(&histogram);
             for end in [src, dst] {
                 let Some(process) = end.process.as_ref().or(end.unit.as_ref()) else { continue };
                 let (note, of_process) = processes.entry((process.clone(), host.clone())).or_default();
                 note.clone_from(end.unit.as_ref().filter(|unit| *unit != process).unwrap_or(&String::new()));
-                of_process.merge(&group.histogram);
+                of_process.merge(&histogram);
             }
-            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host, &group.histogram));
+            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host, &histogram));
         }
         for (by, all) in [("peer", peers), ("process", processes)] {
             let all = all.into_iter();
@@ -288,10 +292,16 @@ impl Set {
             *shown += 1;
             *shown <= most
         });
-        let times = self.times.iter().filter_map(|(bin, all)| {
+        let times = self.times.into_iter().filter_map(|(bin, all)| {
+            let all = all.finish();
             let [p50, p99] = [0.5, 0.99].map(|q| all.quantile_ns(q).unwrap_or_default());
-            Some([*bin, all.count(), all.mean_ns()?, p50, p99])
+            Some([bin, all.count(), all.mean_ns()?, p50, p99])
         });
+        let cells = self.cells.iter().flat_map(|(bin, bands)| {
+            let filled = (0..).zip(bands.iter()).filter(|(_, count)| **count > 0);
+            filled.map(|(band, count)| [*bin, band, *count])
+        });
+        let cells = cells.collect();
         Ok(PageSet {
             times: times.collect(),
             kind: self.kind,
@@ -300,7 +310,7 @@ impl Set {
             are_means: self.are_means,
             count: self.count,
             invalid: self.invalid,
-            cells: self.cells.into_iter().map(|((bin, band), count)| [bin, band as u64, count]).collect(),
+            cells,
             groups,
             flows,
             unranked: self.unranked,

@@ -7,7 +7,7 @@ use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source};
-use dwell_store::{Address, Login};
+use dwell_store::{Address, Login, Retain};
 
 use crate::{
     args::{FormatOrNone, nanos, positive_duration, socket},
@@ -18,6 +18,7 @@ use crate::{
     secret,
     served::MetricsArgs,
     source::host_name,
+    stored,
     tell::tell,
     written::WriteArgs,
 };
@@ -55,6 +56,11 @@ pub struct Args {
     /// clickhouse://HOST:PORT/DATABASE, or clickhouses:// for TLS
     #[arg(long, value_name = "FILE", value_parser = place, required_unless_present_any = ["new_key", "new_agent", "new_token"])]
     store: Option<Place>,
+
+    /// Delete rows of the store that are older than AGE, as in 30d or 12h, and the oldest ones while they take more than SIZE, as
+    /// in 4G; or `all` to keep them [default: 30d,4G; on a ClickHouse server all]
+    #[arg(long, value_name = "AGE,SIZE", value_parser = stored::retention)]
+    retain: Option<Retain>,
 
     /// With ClickHouse, an SQLite file for acknowledged measurements that the server does not have yet
     #[arg(long, value_name = "FILE")]
@@ -201,7 +207,12 @@ impl Args {
 
     fn destination(&self, place: &Place) -> Result<Destination, Failure> {
         match (place, &self.spool) {
-            (Place::File(path), None) => Ok(Destination::File(path.clone())),
+            (Place::File(path), None) => {
+                Ok(Destination::File { path: path.clone(), retain: Some(self.retain.unwrap_or(stored::RETAIN)) })
+            }
+            (Place::Server(_), _) if self.retain.is_some() => Err(Failure::usage(anyhow!(
+                "--retain is for a --store that is a file: drop old partitions on the server"
+            ))),
             (Place::Server(address), Some(spool)) => Ok(Destination::Server {
                 address: address.clone(),
                 login: Login {

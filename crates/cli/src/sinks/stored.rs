@@ -20,15 +20,15 @@ pub struct StoreArgs {
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
-    /// With --store, delete rows older than AGE, as in 30d or 12h, and the oldest ones while they take more than SIZE, as in
-    /// 4G; or `all` to keep them [default: 30d,4G; with -r all]
+    /// Delete rows of the store that are older than AGE, as in 30d or 12h, and the oldest ones while they take more than SIZE, as
+    /// in 4G; or `all` to keep them [default: 30d,4G; with -r all]
     #[arg(long, value_name = "AGE,SIZE", requires = "store", value_parser = retention)]
     retain: Option<Retain>,
 }
 
 const DAY_S: u64 = 86_400;
 /// What is kept where nothing else is asked for.
-const RETAIN: Retain = Retain { age: Some(Duration::from_secs(30 * DAY_S)), bytes: Some(4_000_000_000) };
+pub const RETAIN: Retain = Retain { age: Some(Duration::from_secs(30 * DAY_S)), bytes: Some(4_000_000_000) };
 
 impl StoreArgs {
     /// Whether figures are stored.
@@ -71,7 +71,8 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     }
 }
 
-fn retention(text: &str) -> Result<Retain, String> {
+/// Parses what is kept.
+pub fn retention(text: &str) -> Result<Retain, String> {
     let mut retain = Retain { age: None, bytes: None };
     if text == "all" {
         return Ok(retain);

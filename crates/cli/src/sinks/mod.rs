@@ -1,0 +1,4 @@
+//! Where results go besides standard output: `--write` and `--store`.
+
+pub mod stored;
+pub mod written;

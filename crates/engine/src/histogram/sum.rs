@@ -1,0 +1,114 @@
+//! Sums of many histograms, which are faster to make than by merging one [`Histogram`] after the other.
+
+use super::{BytesError, Histogram, bucket_of, bucket_range, bytes};
+use crate::abi;
+
+/// Buckets that are set aside together: those of a power of two.
+const PIECE: usize = 1 << abi::DWELL_GROUPING_POWER;
+const PIECES: usize = (abi::DWELL_BUCKETS as usize).div_ceil(PIECE);
+
+/// A histogram that is to be added to sums. Its memory is used again for the next one.
+#[derive(Debug, Clone, Default)]
+pub struct Addend {
+    /// All but the buckets.
+    figures: Histogram,
+    /// The filled buckets.
+    buckets: Vec<(u16, u64)>,
+}
+
+impl Addend {
+    /// Makes it the histogram that [`Histogram::to_bytes`] has encoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Histogram::from_bytes`]; it is of no use then.
+    pub fn decode(&mut self, encoded: &[u8]) -> Result<(), BytesError> {
+        self.buckets.clear();
+        self.figures = bytes::read(encoded, |bucket, count| self.buckets.push((bucket, count)))?;
+        Ok(())
+    }
+
+    /// Makes it one value that was counted several times.
+    pub fn repeat(&mut self, value_ns: u64, count: u64) {
+        self.buckets.clear();
+        self.figures = Histogram::default();
+        if count > 0 {
+            self.figures.note(count, u128::from(value_ns) * u128::from(count), value_ns, value_ns);
+            self.buckets.push((bucket_of(value_ns), count));
+        }
+    }
+
+    /// Returns the number of values.
+    pub fn count(&self) -> u64 {
+        self.figures.count
+    }
+
+    /// Returns the filled buckets: lower edge, and count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets.iter().map(|(bucket, count)| (bucket_range(*bucket).0, *count))
+    }
+}
+
+/// The sum of histograms. It takes 512 bytes for each power of two in which a value lies.
+#[derive(Debug, Clone, Default)]
+pub struct HistogramSum {
+    /// All but the buckets.
+    figures: Histogram,
+    pieces: [Option<Box<[u64; PIECE]>>; PIECES],
+}
+
+impl HistogramSum {
+    /// Adds a histogram.
+    pub fn add(&mut self, addend: &Addend) {
+        let Addend { figures, buckets } = addend;
+        if figures.count == 0 {
+            return;
+        }
+        self.figures.note(figures.count, figures.sum_ns, figures.min_ns, figures.max_ns);
+        for (bucket, count) in buckets {
+            let bucket = usize::from(*bucket);
+            let piece = self.pieces[bucket / PIECE].get_or_insert_with(|| Box::new([0; PIECE]));
+            piece[bucket % PIECE] += count;
+        }
+    }
+
+    /// Returns the sum.
+    pub fn finish(self) -> Histogram {
+        let mut sum = self.figures;
+        for (number, piece) in self.pieces.iter().enumerate() {
+            let buckets = piece.iter().flat_map(|piece| piece.iter().enumerate());
+            let filled = buckets.filter(|(_, count)| **count > 0);
+            sum.buckets.extend(filled.map(|(bucket, count)| ((number * PIECE + bucket) as u16, *count)));
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_sum_is_what_merging_gives(all in prop::collection::vec(prop::collection::vec((0_u64..1 << 40, 0_u64..5), 0..20), 0..10)) {
+            let (mut merged, mut sum, mut addend) = (Histogram::default(), HistogramSum::default(), Addend::default());
+            for values in all {
+                let mut one = Histogram::default();
+                values.iter().for_each(|(ns, count)| one.record_many(*ns, *count));
+                merged.merge(&one);
+                addend.decode(&one.to_bytes()).unwrap();
+                prop_assert_eq!(addend.count(), one.count());
+                prop_assert!(addend.buckets().eq(one.buckets().map(|(low, _, count)| (low, count))));
+                sum.add(&addend);
+                if let Some((ns, count)) = values.first() {
+                    merged.record_many(*ns, *count);
+                    addend.repeat(*ns, *count);
+                    sum.add(&addend);
+                }
+            }
+            prop_assert_eq!(sum.finish(), merged);
+        }
+    }
+}
