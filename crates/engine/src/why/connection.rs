@@ -136,6 +136,20 @@ pub(super) struct ConnectionFigures {
     pub(super) unanswered: Silences,
 }
 
+impl ConnectionFigures {
+    /// Returns the figures of so many connections like this one, as far as they are times.
+    pub(super) fn weighted(self, weight: f64) -> ConnectionFigures {
+        ConnectionFigures {
+            polls: (self.polls as f64 * weight).round() as u64,
+            times: self.times.scaled(weight),
+            idle_ns: self.idle_ns * weight,
+            service: self.service.times(weight),
+            answer: self.answer.times(weight),
+            ..self
+        }
+    }
+}
+
 impl Connection {
     /// Begins with the first poll of a socket.
     pub fn new(role: Role, first: &Reading) -> Connection {
@@ -199,9 +213,9 @@ impl Connection {
         self.last = *now;
     }
 
-    /// Returns when the socket was last polled, on the clock of the polls.
-    pub fn last_ns(&self) -> u64 {
-        self.last.time_ns
+    /// Returns the last poll.
+    pub fn last(&self) -> &Reading {
+        &self.last
     }
 
     /// Returns true if stamps of bytes would tell more: whose the queue is in which segments wait, or how long bytes wait to

@@ -252,6 +252,12 @@ impl Silences {
         self
     }
 
+    /// Returns so many times as many.
+    pub(super) fn times(&self, weight: f64) -> Silences {
+        let times = |figure: u64| (figure as f64 * weight).round() as u64;
+        Silences { count: times(self.count), sum_ns: times(self.sum_ns), longest_ns: self.longest_ns }
+    }
+
     /// Takes others out; the longest stays.
     fn minus(&mut self, other: &Silences) {
         self.count = self.count.saturating_sub(other.count);
@@ -319,7 +325,13 @@ pub struct Unseen {
 impl Evidence {
     /// Adds what the polls of a connection showed.
     pub fn add(&mut self, connection: &Connection, key: Key, counted: Counted) {
-        let mut figures = connection.figures();
+        self.add_for_others(connection, key, counted, 1.0);
+    }
+
+    /// Adds what the polls of a connection showed that stands for so many like it. Its bytes, segments and round trips
+    /// count once.
+    pub fn add_for_others(&mut self, connection: &Connection, key: Key, counted: Counted, weight: f64) {
+        let mut figures = connection.figures().weighted(weight);
         if counted == Counted::WithPeer {
             figures.times.remove(Part::Answer);
             figures.times.remove(Part::PeerPause);

@@ -38,6 +38,11 @@ impl Pace {
         self.wanted_ns = wanted_ns;
     }
 
+    /// Changes the share of a core that the next runs may use.
+    pub(crate) fn set_budget(&mut self, budget: f64) {
+        self.budget = budget;
+    }
+
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }

@@ -9,7 +9,7 @@ use std::{
 use dwell_engine::{
     layers::Ends,
     socket::{Reading, TcpInfo},
-    why::{Connection, Counted, Role},
+    why::{Connection, Counted, Key, Role},
 };
 
 use super::{
@@ -59,6 +59,35 @@ pub(super) struct Followed {
     pub(super) role: Role,
     pub(super) counted: Counted,
     pub(super) connection: Connection,
+    /// The same from when it joined the panel, whose connections are polled more often than all.
+    pub(super) closely: Option<Connection>,
+    /// When bytes were last seen to have moved; 0 if they never were.
+    moved_ns: u64,
+}
+
+/// A connection on which no byte has moved for this long leaves the panel.
+const RESTING_NS: u64 = 2_000_000_000;
+
+impl Followed {
+    fn is_lively(&self, now_ns: u64) -> bool {
+        self.moved_ns > 0 && now_ns.saturating_sub(self.moved_ns) < RESTING_NS
+    }
+
+    /// Whose connections it is counted with.
+    pub(super) fn group_key(&self) -> Key {
+        Key { pid: self.pid, ..Key::of(&self.ends, self.role) }
+    }
+
+    fn observe(&mut self, now: &Reading) {
+        let moved = |reading: &Reading| (reading.info.bytes_acked, reading.info.bytes_received);
+        if moved(now) != moved(self.connection.last()) {
+            self.moved_ns = now.time_ns;
+        }
+        self.connection.observe(now);
+        if let Some(closely) = &mut self.closely {
+            closely.observe(now);
+        }
+    }
 }
 
 impl Connections {
@@ -142,7 +171,7 @@ impl Connections {
                 (Some(followed), Some(info)) => {
                     // It has none until the program accepts it.
                     followed.inode = report.inode;
-                    followed.connection.observe(&reading(time_ns, report, info));
+                    followed.observe(&reading(time_ns, report, info));
                 }
                 (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
                     let ends = report.key.ends();
@@ -158,7 +187,7 @@ impl Connections {
             }
         })?;
         self.others.retain(|cookie| seen.contains(cookie));
-        self.end(tally, |cookie, followed| !seen.contains(cookie) && followed.connection.last_ns() < begun_ns);
+        self.end(tally, |cookie, followed| !seen.contains(cookie) && followed.connection.last().time_ns < begun_ns);
         let is_unowned = |opening: &Opening| !target.owners.contains_key(&opening.inode);
         if (!new.is_empty() || self.opening.values().any(is_unowned)) && target.selected.is_of_processes() {
             target.find_owners();
@@ -235,7 +264,8 @@ impl Connections {
         self.by_ends.insert(ends, cookie);
         let (key, inode) = (report.key, report.inode);
         let pid = target.owners.get(&inode).map(|owner| owner.pid);
-        self.followed.insert(cookie, Followed { key, inode, pid, ends, role, counted, connection });
+        self.followed
+            .insert(cookie, Followed { key, inode, pid, ends, role, counted, connection, closely: None, moved_ns: 0 });
     }
 
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
@@ -247,17 +277,42 @@ impl Connections {
         if is_server { Role::Server } else { Role::Client }
     }
 
-    /// Polls each connection that is followed.
-    pub(super) fn query(&mut self, tally: &mut Tally) -> Result<(), Error> {
-        let keys: Vec<SocketId> = self.followed.values().map(|followed| followed.key).collect();
+    /// Has a panel of connections on which bytes move, as far as there are: so many that this host has accepted, and so
+    /// many that it has opened. Those on which nothing has moved for a while make room for others.
+    pub(super) fn choose_panel(&mut self, most: usize, tally: &mut Tally) {
+        let now_ns = monotonic_ns();
+        for role in [Role::Server, Role::Client] {
+            let mut room = most;
+            for followed in self.followed.values_mut().filter(|it| it.role == role && it.closely.is_some()) {
+                match followed.is_lively(now_ns) {
+                    true => room = room.saturating_sub(1),
+                    false => tally.leave_panel(followed),
+                }
+            }
+            let others = self.followed.values_mut().filter(|it| it.role == role && it.closely.is_none());
+            for new in others.filter(|it| it.is_lively(now_ns)).take(room) {
+                new.closely = Some(Connection::new(role, new.connection.last()));
+            }
+        }
+    }
+
+    /// Polls each connection that is followed; or, if there are so many that a panel has been chosen, each of those.
+    pub(super) fn query(&mut self, tally: &mut Tally, is_of_panel: bool) -> Result<(), Error> {
+        let is_polled = |followed: &&Followed| !is_of_panel || followed.closely.is_some();
+        let keys: Vec<SocketId> = self.followed.values().filter(is_polled).map(|followed| followed.key).collect();
         let mut ended = HashSet::new();
         let followed = &mut self.followed;
         self.diag.query(&keys, &mut |time_ns, key, report| {
             let cookie = key.cookie();
             let info = report.and_then(|report| Some((report, report.info?)));
             match (followed.get_mut(&cookie), info.filter(|(_, info)| info.is_connected())) {
+                (Some(followed), Some((report, info))) if !is_of_panel => {
+                    followed.observe(&reading(time_ns, report, info));
+                }
                 (Some(followed), Some((report, info))) => {
-                    followed.connection.observe(&reading(time_ns, report, info));
+                    if let Some(closely) = &mut followed.closely {
+                        closely.observe(&reading(time_ns, report, info));
+                    }
                 }
                 _ => {
                     ended.insert(cookie);
@@ -277,9 +332,9 @@ impl Connections {
 
     /// Adds what the connections that have ended have shown.
     fn end(&mut self, tally: &mut Tally, has_ended: impl Fn(&u64, &Followed) -> bool) {
-        for (_, followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
+        for (_, mut followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
             self.by_ends.remove(&followed.ends);
-            tally.add(&followed);
+            tally.add(&mut followed);
         }
     }
 }

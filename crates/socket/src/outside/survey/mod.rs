@@ -4,9 +4,11 @@
 mod connections;
 mod datagrams;
 mod tally;
+mod unseen;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    mem,
     net::IpAddr,
     path::PathBuf,
     time::Duration,
@@ -14,10 +16,15 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    why::{Evidence, Part, Process, Target, Unseen},
+    why::{Cause, Evidence, Outcome, Target, decide},
 };
 
-use self::{connections::Connections, datagrams::Datagrams, tally::Tally};
+use self::{
+    connections::Connections,
+    datagrams::Datagrams,
+    tally::Tally,
+    unseen::{too_many, unseen},
+};
 use super::{
     Error, FEW, Scope, namespace, nanos,
     pace::Pace,
@@ -38,6 +45,11 @@ type Task = (Duration, f64);
 
 /// Polls of the connections that are followed.
 const POLLS: Task = (Duration::from_millis(1), 0.009);
+/// With so many connections that a poll of all takes long, those of a panel are polled in their place: at most so many that
+/// this host has accepted, and so many that it has opened, in each network namespace. All are polled by searches, which then
+/// have more of the budget.
+const PANEL: usize = 4;
+const PANEL_POLLS: f64 = 0.006;
 /// Searches for new connections: seldom, and often while there are new ones. The kernel goes through its whole table.
 const DISCOVERY: Task = (Duration::from_millis(50), 0.004);
 const OFTEN: Duration = Duration::from_millis(10);
@@ -207,13 +219,16 @@ impl Survey {
             let cost_ns = self.spent_ns();
             self.searches.record(now_ns, cost_ns);
         }
-        let is_dump_cheaper = self.connections() >= FEW;
-        if self.discovery.is_due(now_ns) || (is_dump_cheaper && self.polls.is_due(now_ns)) {
-            self.discover(now_ns, is_dump_cheaper)?;
+        let are_many = self.connections() >= FEW;
+        let more = if are_many { POLLS.1 - PANEL_POLLS } else { 0.0 };
+        self.polls.set_budget(POLLS.1 - more);
+        self.discovery.set_budget(DISCOVERY.1 + more);
+        if self.discovery.is_due(now_ns) {
+            self.discover(now_ns, are_many)?;
         }
-        if !is_dump_cheaper && self.polls.is_due(now_ns) {
+        if self.polls.is_due(now_ns) {
             for connections in self.namespaces.values_mut() {
-                connections.query(&mut self.tally)?;
+                connections.query(&mut self.tally, are_many)?;
             }
             let cost_ns = self.spent_ns();
             self.polls.record(now_ns, cost_ns);
@@ -240,8 +255,11 @@ impl Survey {
     }
 
     /// Looks for connections, which polls those that are followed.
-    fn discover(&mut self, now_ns: u64, is_dump_cheaper: bool) -> Result<(), Error> {
+    fn discover(&mut self, now_ns: u64, are_many: bool) -> Result<(), Error> {
         let has_new = self.dump()?;
+        if are_many {
+            self.namespaces.values_mut().for_each(|it| it.choose_panel(PANEL, &mut self.tally));
+        }
         self.discoveries += 1;
         if has_new || self.namespaces.values().any(Connections::is_opening) {
             self.found_ns = now_ns;
@@ -250,9 +268,7 @@ impl Survey {
         self.discovery.set_interval(nanos(if is_lively { OFTEN } else { DISCOVERY.0 }));
         let cost_ns = self.spent_ns();
         self.discovery.record(now_ns, cost_ns);
-        if is_dump_cheaper {
-            self.polls.record(now_ns, cost_ns);
-        } else if has_new {
+        if has_new && !are_many {
             self.polls.make_due();
         }
         Ok(())
@@ -299,13 +315,29 @@ impl Survey {
         for connections in self.namespaces.values_mut() {
             omitted += connections.end_all(&self.target, &mut self.tally);
         }
-        let Tally { mut evidence, .. } = self.tally;
-        evidence.observed_ns = monotonic_ns().saturating_sub(self.start_ns);
-        let apart_ns = |count: u64| evidence.observed_ns as f64 / count.max(1) as f64;
+        let closer = self.tally.closer();
+        let all = mem::take(&mut self.tally.evidence);
+        let context = Context { omitted, has_ended, observed_ns: monotonic_ns().saturating_sub(self.start_ns), name };
+        let all = self.complete(all, &context);
+        let closer = closer.map(|closer| self.complete(closer, &context));
+        match closer.map(|closer| (slow(&all), slow(&closer), closer)) {
+            // What polls of all that are far apart cannot tell, or tell roughly, those of the panel may.
+            Some((of_all, Some(of_panel), mut closer)) if of_all.is_none_or(|of_all| of_all == of_panel) => {
+                closer.unseen.push(too_many(&all, &closer));
+                closer
+            }
+            _ => all,
+        }
+    }
+
+    /// Adds to what connections have shown what is known of the target besides.
+    fn complete(&mut self, mut evidence: Evidence, context: &Context<'_>) -> Evidence {
+        evidence.observed_ns = context.observed_ns;
+        let apart_ns = |count: u64| context.observed_ns as f64 / count.max(1) as f64;
         evidence.search_interval_ns = apart_ns(self.discoveries);
         evidence.look_interval_ns = apart_ns(self.datagrams.looks()) * self.namespaces.len() as f64;
-        evidence.omitted = omitted;
-        evidence.target = Target { name: name.to_owned(), ..Target::default() };
+        evidence.omitted = context.omitted;
+        evidence.target = Target { name: context.name.to_owned(), ..Target::default() };
         evidence.datagrams = self.datagrams.figures();
         self.datagrams.names().for_each(|ns| evidence.add_name(ns));
         evidence.is_of_processes = self.target.selected.is_of_processes();
@@ -323,7 +355,7 @@ impl Survey {
         let own = namespace::number_of("thread-self").ok();
         evidence.target.namespace_of =
             owner.filter(|pid| namespace::number_of(&pid.to_string()).ok().is_some_and(|there| Some(there) != own));
-        unseen(&mut evidence, &self.inaccessible, has_ended);
+        unseen(&mut evidence, &self.inaccessible, context.has_ended);
         evidence
     }
 
@@ -397,52 +429,19 @@ impl Survey {
     }
 }
 
-/// Fewer looks at a process hardly find a thread four times that waits for a disk for 30 % of the time.
-const LEAST_LOOKS: f64 = 14.0;
-
-/// Whether looks at a process that may be what others wait for were too few to find it waiting for a disk.
-fn too_seldom(evidence: &Evidence, process: &Process) -> bool {
-    let program = evidence.times.share_of(&[Part::Reader, Part::Service, Part::Application]);
-    process.look_interval_ns * LEAST_LOOKS > evidence.observed_ns as f64 && program >= 0.3
+/// What is known of a look besides the connections.
+struct Context<'a> {
+    omitted: u64,
+    has_ended: bool,
+    observed_ns: u64,
+    name: &'a str,
 }
 
-/// Adds what could not be seen.
-fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, has_ended: bool) {
-    if evidence.omitted > 0 {
-        evidence.unseen.push(Unseen {
-            what: format!("{} connections beyond the {MAX_CONNECTIONS} that are followed at once", evidence.omitted),
-            remedy: "name fewer of them, as by HOST:PORT".into(),
-        });
-    }
-    if let Some(pid) = inaccessible.values().next() {
-        evidence.unseen.push(Unseen {
-            what: format!(
-                "connections in {} other network namespaces, such as that of process {pid}",
-                inaccessible.len()
-            ),
-            remedy: format!("run dwell as root, or in that namespace: `sudo nsenter -t {pid} -n dwell why {pid}`"),
-        });
-    }
-    if has_ended {
-        evidence.unseen.push(Unseen {
-            what: format!("more than {:.1} s of the target, which then ended", evidence.observed_ns as f64 / 1e9),
-            remedy: "name what took its place, or the port, which outlives processes: `dwell why :PORT`".into(),
-        });
-    }
-    if let Some(process) = evidence.process.filter(|process| too_seldom(evidence, process)) {
-        evidence.unseen.push(Unseen {
-            what: format!(
-                "whether threads of the process waited for a disk: looks at them were {:.2} s apart, which are too few",
-                process.look_interval_ns / 1e9
-            ),
-            remedy: format!("look longer: `--duration {:.0}s`", (process.look_interval_ns * LEAST_LOOKS / 1e9).ceil()),
-        });
-    }
-    if evidence.connections > 0 && evidence.process.is_none() {
-        evidence.unseen.push(Unseen {
-            what: "what the process that has the connections did".into(),
-            remedy: "run dwell as root, or as the user of that process".into(),
-        });
+/// Why connections are slow, if they are.
+fn slow(evidence: &Evidence) -> Option<Cause> {
+    match decide(evidence).outcome {
+        Outcome::Slow(cause) => Some(cause),
+        _ => None,
     }
 }
 
@@ -491,17 +490,41 @@ mod tests {
         assert!(evidence.search_interval_ns > 0.0 && evidence.look_interval_ns > 0.0);
     }
 
+    /// Polls of all of them are further apart than the answers take.
     #[test]
-    fn looks_too_few_to_find_a_disk_are_told_where_others_may_wait_for_the_program() {
-        let told = |part, look_interval_ns| {
-            let process = Some(Process { look_interval_ns, ..Process::default() });
-            let mut evidence = Evidence { observed_ns: 10_000_000_000, process, ..Evidence::default() };
-            evidence.times.add(part, 1e9);
-            unseen(&mut evidence, &BTreeMap::new(), false);
-            !evidence.unseen.is_empty()
-        };
-        assert!(told(Part::Service, 2e9));
-        assert!(!told(Part::Service, 50e6) && !told(Part::Distance, 2e9));
+    fn a_service_that_is_slow_on_many_connections_is_found_by_a_panel_of_them() {
+        const CONNECTIONS: usize = 2 * FEW;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for _ in 0..CONNECTIONS {
+            let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            thread::spawn(move || {
+                while server.read_exact(&mut [0; 100]).is_ok() {
+                    thread::sleep(Duration::from_millis(150));
+                    if server.write_all(&[1; 100]).is_err() {
+                        return;
+                    }
+                }
+            });
+            thread::spawn(move || {
+                while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {
+                    thread::sleep(Duration::from_millis(75));
+                }
+            });
+        }
+        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }).unwrap();
+        let start_ns = monotonic_ns();
+        while monotonic_ns() - start_ns < 4_000_000_000 {
+            let due_ns = survey.poll().unwrap();
+            thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
+        }
+        let evidence = survey.evidence("");
+        let verdict = decide(&evidence);
+        let Outcome::Slow(cause) = verdict.outcome else { panic!("{verdict:?}") };
+        assert!(["slow-service", "slow-answer"].contains(&cause.name()), "{verdict:?}");
+        let service_ms = evidence.service.mean_ns().unwrap() / 1e6;
+        assert!((140.0..250.0).contains(&service_ms), "{service_ms}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What connections that are no longer followed have shown.
 
-use dwell_engine::why::{Evidence, Key};
+use std::mem;
+
+use dwell_engine::why::{Connection, Counted, Evidence, Key, Role};
 
 use super::connections::Followed;
 
@@ -8,13 +10,41 @@ use super::connections::Followed;
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) evidence: Evidence,
+    /// The connections of a panel, with what they have shown.
+    pub(super) panel: Vec<(Connection, Key, Counted)>,
     /// Connections that were not followed, in namespaces that are gone.
     pub(super) omitted: u64,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, followed: &Followed) {
-        let key = Key { pid: followed.pid, ..Key::of(&followed.ends, followed.role) };
-        self.evidence.add(&followed.connection, key, followed.counted);
+    pub(super) fn add(&mut self, followed: &mut Followed) {
+        self.evidence.add(&followed.connection, followed.group_key(), followed.counted);
+        self.leave_panel(followed);
+    }
+
+    /// Keeps what a connection has shown since it joined the panel, if it is in it.
+    pub(super) fn leave_panel(&mut self, followed: &mut Followed) {
+        let key = followed.group_key();
+        self.panel.extend(followed.closely.take().map(|closely| (closely, key, followed.counted)));
+    }
+
+    /// Returns what the panel alone has shown. Connections that this host opened and those that it accepted are as many as
+    /// they are among all, in the time that each takes.
+    pub(super) fn closer(&mut self) -> Option<Evidence> {
+        let panel = mem::take(&mut self.panel);
+        let of_all = |role: Role| {
+            let groups = self.evidence.groups.iter().filter(|group| group.key.role == role);
+            groups.map(|group| group.connections).sum::<u64>() as f64
+        };
+        let of_panel = |role: Role| panel.iter().filter(|(_, key, _)| key.role == role).count() as f64;
+        let stands_for = |role: Role| of_all(role) / of_panel(role);
+        let (server, client) = (stands_for(Role::Server), stands_for(Role::Client));
+        let weight = if (client / server).is_normal() { client / server } else { 1.0 };
+        let mut closer = Evidence::default();
+        for (connection, key, counted) in &panel {
+            let weight = if key.role == Role::Client { weight } else { 1.0 };
+            closer.add_for_others(connection, *key, *counted, weight);
+        }
+        (!panel.is_empty()).then_some(closer)
     }
 }

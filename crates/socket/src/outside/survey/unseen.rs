@@ -1,0 +1,89 @@
+//! What a survey could not see, and what would show it.
+
+use std::collections::BTreeMap;
+
+use dwell_engine::why::{Evidence, Part, Process, Unseen};
+
+use super::MAX_CONNECTIONS;
+
+/// What the verdict on a panel leaves open.
+pub(super) fn too_many(all: &Evidence, panel: &Evidence) -> Unseen {
+    let [all_ms, panel_ms] = [all, panel].map(|evidence| evidence.poll_interval_ns() / 1e6);
+    Unseen {
+        what: format!(
+            "waits below {:.0} ms on all {} connections: {} of them were polled every {panel_ms:.1} ms, the others every \
+             {all_ms:.0} ms",
+            2.0 * all_ms,
+            all.connections,
+            panel.connections
+        ),
+        remedy: "name fewer of them, as by HOST:PORT".into(),
+    }
+}
+
+/// Fewer looks at a process hardly find a thread four times that waits for a disk for 30 % of the time.
+const LEAST_LOOKS: f64 = 14.0;
+
+/// Whether looks at a process that may be what others wait for were too few to find it waiting for a disk.
+fn too_seldom(evidence: &Evidence, process: &Process) -> bool {
+    let program = evidence.times.share_of(&[Part::Reader, Part::Service, Part::Application]);
+    process.look_interval_ns * LEAST_LOOKS > evidence.observed_ns as f64 && program >= 0.3
+}
+
+/// Adds what could not be seen.
+pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, has_ended: bool) {
+    if evidence.omitted > 0 {
+        evidence.unseen.push(Unseen {
+            what: format!("{} connections beyond the {MAX_CONNECTIONS} that are followed at once", evidence.omitted),
+            remedy: "name fewer of them, as by HOST:PORT".into(),
+        });
+    }
+    if let Some(pid) = inaccessible.values().next() {
+        evidence.unseen.push(Unseen {
+            what: format!(
+                "connections in {} other network namespaces, such as that of process {pid}",
+                inaccessible.len()
+            ),
+            remedy: format!("run dwell as root, or in that namespace: `sudo nsenter -t {pid} -n dwell why {pid}`"),
+        });
+    }
+    if has_ended {
+        evidence.unseen.push(Unseen {
+            what: format!("more than {:.1} s of the target, which then ended", evidence.observed_ns as f64 / 1e9),
+            remedy: "name what took its place, or the port, which outlives processes: `dwell why :PORT`".into(),
+        });
+    }
+    if let Some(process) = evidence.process.filter(|process| too_seldom(evidence, process)) {
+        evidence.unseen.push(Unseen {
+            what: format!(
+                "whether threads of the process waited for a disk: looks at them were {:.2} s apart, which are too few",
+                process.look_interval_ns / 1e9
+            ),
+            remedy: format!("look longer: `--duration {:.0}s`", (process.look_interval_ns * LEAST_LOOKS / 1e9).ceil()),
+        });
+    }
+    if evidence.connections > 0 && evidence.process.is_none() {
+        evidence.unseen.push(Unseen {
+            what: "what the process that has the connections did".into(),
+            remedy: "run dwell as root, or as the user of that process".into(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_too_few_to_find_a_disk_are_told_where_others_may_wait_for_the_program() {
+        let told = |part, look_interval_ns| {
+            let process = Some(Process { look_interval_ns, ..Process::default() });
+            let mut evidence = Evidence { observed_ns: 10_000_000_000, process, ..Evidence::default() };
+            evidence.times.add(part, 1e9);
+            unseen(&mut evidence, &BTreeMap::new(), false);
+            !evidence.unseen.is_empty()
+        };
+        assert!(told(Part::Service, 2e9));
+        assert!(!told(Part::Service, 50e6) && !told(Part::Distance, 2e9));
+    }
+}
