@@ -154,7 +154,14 @@ impl Connection {
     /// Begins with the first poll of a socket.
     pub fn new(role: Role, first: &Reading) -> Connection {
         let info = &first.info;
-        let speaker = if info.last_data_sent_ms <= info.last_data_received_ms { Side::Local } else { Side::Peer };
+        let speaker = match (info.last_data_sent_ms.cmp(&info.last_data_received_ms), role) {
+            _ if info.unacked > 0 || info.bytes_received == Some(0) => Side::Local,
+            (Ordering::Less, _) => Side::Local,
+            (Ordering::Greater, _) => Side::Peer,
+            // Within a tick of the kernel: nobody is accused of a silence that may be the client's own pause.
+            (Ordering::Equal, Role::Server) => Side::Local,
+            (Ordering::Equal, Role::Client) => Side::Peer,
+        };
         let mut meter = Meter::new(Estimator::Exact);
         meter.observe(first);
         Connection {

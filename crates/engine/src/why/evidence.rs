@@ -491,6 +491,16 @@ impl Evidence {
         self.times.add(Part::Names, ns as f64);
     }
 
+    /// Returns the share of the time in which somebody waited that nothing explains; 0 where that is next to nothing of the
+    /// time that connections were followed, such as a tick of the kernel's clock.
+    pub(super) fn unexplained(&self) -> f64 {
+        /// So little of the time of a connection slows nobody down.
+        const LITTLE: f64 = 0.01;
+        let ns = self.times.get(Part::Unexplained);
+        let is_little = self.source == Source::Sockets && ns <= LITTLE * (self.times.total() + self.idle_ns);
+        if is_little { 0.0 } else { self.times.share(Part::Unexplained) }
+    }
+
     /// Returns the share of sent segments that were sent again; `None` if none was sent.
     pub fn loss(&self) -> Option<f64> {
         (self.segments_sent > 0).then(|| self.segments_sent_again as f64 / self.segments_sent as f64)

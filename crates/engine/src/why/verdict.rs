@@ -135,7 +135,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         (Some(outcome), _) => outcome,
         (None, Some((cause, _))) => Outcome::Slow(*cause),
         // What may be a cause is not called healthy.
-        (None, None) if evidence.times.share(Part::Unexplained) >= MIN_SHARE => Outcome::NotEnough,
+        (None, None) if evidence.unexplained() >= MIN_SHARE => Outcome::NotEnough,
         (None, None) => Outcome::Healthy,
     };
     let mut verdict = Verdict {
@@ -215,7 +215,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             }
         }
         Outcome::NotEnough => {
-            verdict.sentence = match (evidence.source, evidence.times.share(Part::Unexplained) >= MIN_SHARE) {
+            verdict.sentence = match (evidence.source, evidence.unexplained() >= MIN_SHARE) {
                 (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
                 _ => "There is not enough evidence for a verdict.",
             }
@@ -269,7 +269,7 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
         // It is what it is, and its packets have exact times.
         Source::Capture => evidence.polls < MIN_PACKETS,
     };
-    (is_short || evidence.times.share(Part::Unexplained) > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
+    (is_short || evidence.unexplained() > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
 }
 
 /// Whether a capture has enough packets for a verdict on what they show.
@@ -278,7 +278,7 @@ fn tells(evidence: &Evidence) -> bool {
 }
 
 fn missing(evidence: &Evidence) -> Unseen {
-    let unexplained = evidence.times.share(Part::Unexplained);
+    let unexplained = evidence.unexplained();
     match evidence.source {
         Source::Capture if unexplained >= MIN_SHARE => Unseen {
             what: format!("what {:.0} % of the time were spent on: packets alone do not show it", unexplained * 100.0),

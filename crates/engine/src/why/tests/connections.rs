@@ -31,6 +31,23 @@ fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
+/// Each turn is over between two polls, and the first poll comes after one, within a tick of the kernel.
+#[test]
+fn the_pause_of_a_client_that_is_answered_at_once_accuses_nobody() {
+    for role in [Role::Client, Role::Server] {
+        let mut socket = Socket::new(role);
+        socket.reading.info.bytes_received = Some(100);
+        socket.connection = Connection::new(role, &socket.reading);
+        for _ in 0..10 {
+            socket.polls(49, |_| {});
+            socket.both(100, 1);
+        }
+        let evidence = socket.evidence();
+        assert_eq!((evidence.answer.count, evidence.service.count), (0, 0), "{role:?}");
+        assert_eq!(cause(&evidence), None, "{role:?}");
+    }
+}
+
 /// An answer of several segments is acknowledged at once, so that not all acknowledgements tell who spoke last, and the
 /// kernel's times are a tick coarse.
 #[test]

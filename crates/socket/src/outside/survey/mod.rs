@@ -318,13 +318,18 @@ impl Survey {
         let closer = self.tally.closer();
         let all = mem::take(&mut self.tally.evidence);
         let context = Context { omitted, has_ended, observed_ns: monotonic_ns().saturating_sub(self.start_ns), name };
-        let all = self.complete(all, &context);
+        let mut all = self.complete(all, &context);
         let closer = closer.map(|closer| self.complete(closer, &context));
         match closer.map(|closer| (slow(&all), slow(&closer), closer)) {
             // What polls of all that are far apart cannot tell, or tell roughly, those of the panel may.
             Some((of_all, Some(of_panel), mut closer)) if of_all.is_none_or(|of_all| of_all == of_panel) => {
                 closer.unseen.push(too_many(&all, &closer));
                 closer
+            }
+            Some((None, None, closer)) => {
+                all.unseen.push(too_many(&all, &closer));
+                (all.service, all.answer) = (closer.service, closer.answer);
+                all
             }
             _ => all,
         }
