@@ -1,12 +1,18 @@
 //! Files that the verbs of a fleet give up before strangers can speak to them.
 
+use std::{env, path::PathBuf};
+
 use dwell_fleet::Confinement;
 
 use crate::{exit::Failure, tell::tell};
 
+/// Where the certificates of authorities are, if not at the system's place.
+const AUTHORITIES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// Leaves no files to this thread, and to those that it starts from now on, but those of the system and `kept`.
-pub fn confine(kept: &Confinement) -> Result<(), Failure> {
-    if !dwell_fleet::confine(kept)? {
+pub fn confine(mut kept: Confinement) -> Result<(), Failure> {
+    kept.reads.extend(AUTHORITIES.into_iter().filter_map(env::var_os).map(PathBuf::from));
+    if !dwell_fleet::confine(&kept)? {
         tell(format_args!("this kernel has no Landlock: the process keeps access to all files of its user"));
     }
     Ok(())

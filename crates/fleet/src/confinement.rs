@@ -64,11 +64,16 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Keeps the folder of a file within reach, where files beside it are made, replaced and removed.
+    /// Keeps the folder of a file within reach, where files beside it are made, replaced and removed; and if it is a
+    /// symbolic link, that of the file too.
     #[must_use]
     pub fn beside(mut self, file: &Path) -> Confinement {
-        let folder = file.parent().filter(|folder| *folder != Path::new(""));
-        self.writes.push(folder.unwrap_or(Path::new(".")).into());
+        let folder = |file: &Path| match file.parent() {
+            Some(folder) if folder != Path::new("") => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        self.writes.push(folder(file));
+        self.writes.extend(file.canonicalize().ok().map(|file| folder(&file)));
         self
     }
 }
@@ -88,16 +93,22 @@ mod tests {
             fs::create_dir(folder).unwrap();
             fs::write(folder.join("file"), "secret").unwrap();
         }
-        let (own, other) = (&own, &other);
+        let linked = folder.path().join("linked");
+        fs::create_dir(&linked).unwrap();
+        fs::write(linked.join("store"), "").unwrap();
+        std::os::unix::fs::symlink(linked.join("store"), own.join("link")).unwrap();
+        let (own, other, linked) = (&own, &other, &linked);
         thread::scope(|scope| {
             scope.spawn(move || {
-                let kept = Confinement::default().beside(&own.join("store.db"));
+                let kept = Confinement::default().beside(&own.join("link"));
                 let is_confined = confine(&kept).unwrap();
                 if !is_confined {
                     // This kernel has no Landlock.
                     return;
                 }
                 let check = || {
+                    fs::write(own.join("link"), "beyond the link").unwrap();
+                    fs::write(linked.join("store-wal"), "beside it").unwrap();
                     fs::rename(own.join("file"), own.join("renamed")).unwrap();
                     fs::write(own.join("file"), fs::read("/etc/passwd").unwrap()).unwrap();
                     let denied = [
