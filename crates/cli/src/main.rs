@@ -10,6 +10,7 @@ mod confined;
 mod exit;
 mod fail_if;
 mod identity;
+mod moment;
 mod names;
 #[cfg(test)]
 mod pages;

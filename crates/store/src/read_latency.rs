@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dwell_engine::layers::Ends;
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::{Reader, Span, StoreError, columns::NAMES};
 
@@ -134,6 +134,26 @@ impl Reader {
                 Ok([end(0)?, end(4)?])
             })
         })
+    }
+
+    /// Returns the time, in RFC 3339, and the sentence of the last verdict on a target.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Sqlite`] if the store cannot be read.
+    pub fn last_verdict(&self, span: Span, target: &str) -> Result<Option<(String, String)>, StoreError> {
+        if !self.has_latencies() {
+            return Ok(None);
+        }
+        let sql = "SELECT time_ns, sentence FROM verdict WHERE time_ns > ?1 AND time_ns <= ?2 AND target = ?3
+            ORDER BY time_ns DESC LIMIT 1";
+        let last: Option<(i64, String)> = self.read(|db| {
+            db.query_row(sql, params![span.0, span.1, target], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })?;
+        Ok(last.map(|(time_ns, sentence)| {
+            let time = jiff::Timestamp::from_nanosecond(time_ns.into());
+            (time.map(|time| format!("{time:.0}")).unwrap_or_default(), sentence)
+        }))
     }
 
     /// Returns the latest verdicts, at most `most`, the latest first; and how many there are.

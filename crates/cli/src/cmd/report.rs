@@ -5,7 +5,7 @@ use std::{
     io::{IsTerminal, Write, stdout},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, anyhow};
@@ -16,8 +16,8 @@ use dwell_store::{
 };
 
 use crate::{
-    args::{duration, nanos},
     exit::{Exit, Failure},
+    moment::Moment,
     tell::tell,
 };
 
@@ -54,33 +54,16 @@ pub struct Args {
     host: Vec<String>,
 
     /// Start: a time such as 2026-11-21T14:00:00Z, or a duration before the end such as 10m
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     since: Option<Moment>,
 
     /// End, in the same form
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     until: Option<Moment>,
 
     /// Only the first N flows, those with most bytes. Each takes up to 80 KB of the page
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Moment {
-    /// In Unix time.
-    At(i64),
-    BeforeEnd(Duration),
-}
-
-fn moment(text: &str) -> Result<Moment, String> {
-    if let Ok(length) = duration(text) {
-        return Ok(Moment::BeforeEnd(length));
-    }
-    let time: Option<jiff::Timestamp> = text.parse().ok();
-    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok())
-        .map(Moment::At)
-        .ok_or_else(|| "write a time as in 2026-11-21T14:00:00Z, or how long before the end, as in 10m".into())
 }
 
 fn flow_end(text: &str) -> Result<FlowEnd, String> {
@@ -109,10 +92,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let store = Reader::open(&args.store).map_err(unusable)?;
     let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
-    let at = |moment: Moment| match moment {
-        Moment::At(time_ns) => time_ns,
-        Moment::BeforeEnd(length) => end_ns.saturating_sub_unsigned(nanos(length)),
-    };
+    let at = |moment: Moment| moment.unix_ns(end_ns);
     let known = store.hosts().map_err(unusable)?;
     let is_unknown = |wanted: &&String| !known.iter().any(|(_, name)| name == *wanted);
     if let Some(unknown) = args.host.iter().find(is_unknown) {

@@ -51,5 +51,6 @@ mod support;
 mod top;
 mod why;
 mod why_programs;
+mod why_store;
 mod wire;
 mod written;

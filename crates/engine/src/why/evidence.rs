@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Part, Requests, Role, Times, connection::ConnectionFigures};
+use super::{Connection, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
 use crate::{layers::Ends, socket::Sum};
 
 /// Where evidence is from.
@@ -13,6 +13,8 @@ pub enum Source {
     Sockets,
     /// The packets of a capture, which have no counters of the kernel and no process.
     Capture,
+    /// Stamps of bytes at the layers of hosts, which a store has kept. Only where their time was spent is known.
+    Stamps,
 }
 
 /// Groups of connections that are kept apart, and as many again of those that this host has opened; the time of others
@@ -163,6 +165,8 @@ pub struct Evidence {
     pub datagrams: Option<Datagrams>,
     /// The waits for answers, by what was asked. Empty without labels.
     pub requests: Requests,
+    /// What stamps show of the path between two hosts.
+    pub path: Option<PathFigures>,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
 }

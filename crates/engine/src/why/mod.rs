@@ -2,7 +2,8 @@
 //!
 //! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s; a [`Replay`] does so with the packets of a capture. [`Evidence`] is the sum over all
 //! connections of a target, with what is known of their process and of the layers of this host. [`decide`] ranks the
-//! [`Cause`]s by it. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
+//! [`Cause`]s by it. A [`Path`] is what a store
+//! has of the way of bytes between two hosts. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
 
 mod capture;
 mod cause;
@@ -10,6 +11,7 @@ mod common;
 mod connection;
 mod evidence;
 mod part;
+mod path;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -23,5 +25,6 @@ pub use evidence::{
     Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unseen,
 };
 pub use part::{Part, Times};
+pub use path::{Path, PathFigures};
 pub use requests::Requests;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -11,6 +11,8 @@ pub enum Part {
     Reader,
     /// On the send buffer, which was too small for the window.
     SendBuffer,
+    /// On TCP, which could not send as fast as the application wrote: known of stamped bytes alone.
+    Backlog,
     /// On the peer's receive window.
     ReceiverWindow,
     /// On queues of this host, below TCP.
@@ -43,13 +45,14 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they are shown: this host, the path, the peer.
-    pub const ALL: [Part; 18] = [
+    pub const ALL: [Part; 19] = [
         Part::Names,
         Part::SetUp,
         Part::Application,
         Part::Service,
         Part::Reader,
         Part::SendBuffer,
+        Part::Backlog,
         Part::Held,
         Part::LocalQueue,
         Part::Distance,
@@ -71,6 +74,7 @@ impl Part {
             Part::Service => "service",
             Part::Reader => "reader",
             Part::SendBuffer => "send-buffer",
+            Part::Backlog => "send-backlog",
             Part::ReceiverWindow => "receive-window",
             Part::LocalQueue => "local-queue",
             Part::RemoteQueue => "path-queue",

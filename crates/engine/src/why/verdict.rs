@@ -157,7 +157,12 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
             let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
             verdict.certainty = Some(certainty(&verdict, is_contradicted));
-            verdict.sentence = cause.sentence(best.share);
+            verdict.sentence = match (evidence.source, cause) {
+                (Source::Stamps, Cause::Distance) => {
+                    format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
+                }
+                _ => cause.sentence(best.share),
+            };
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
             verdict.common = Common::of(&evidence.groups, cause.parts());
@@ -186,7 +191,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                     Source::Sockets => {
                         "Nothing on this host slows these connections down: they wait for the peer's data."
                     }
-                    Source::Capture => {
+                    Source::Capture | Source::Stamps => {
                         "Nothing that a capture shows slows these connections down: they wait for one end's data."
                     }
                 }
@@ -229,6 +234,14 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         verdict.facts.retain(|fact| fact.value.is_some());
         verdict.facts.iter_mut().for_each(|fact| fact.method = "packets");
     }
+    if let Some(path) = &evidence.path {
+        verdict.sentence = path.sentence(&verdict.sentence);
+        verdict.facts = path.facts();
+        if let Outcome::Slow(cause) = outcome {
+            let first = path.remedy(cause.parts(), &evidence.target);
+            verdict.remedies = first.into_iter().chain(verdict.remedies).collect();
+        }
+    }
     verdict
 }
 
@@ -268,6 +281,8 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
         Source::Sockets => evidence.observed_ns < MIN_OBSERVED_NS || evidence.polls < MIN_POLLS,
         // It is what it is, and its packets have exact times.
         Source::Capture => evidence.polls < MIN_PACKETS,
+        // As many bytes.
+        Source::Stamps => evidence.polls < MIN_POLLS,
     };
     (is_short || evidence.unexplained() > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
 }
@@ -291,6 +306,14 @@ fn missing(evidence: &Evidence) -> Unseen {
         Source::Capture => {
             Unseen { what: "more than a few packets".into(), remedy: "capture for longer, and all packets".into() }
         }
+        Source::Stamps if unexplained >= MIN_SHARE => Unseen {
+            what: "most of the time is in layers of the kernel, where nothing of these hosts waits".into(),
+            remedy: "`dwell report` shows all segments".into(),
+        },
+        Source::Stamps => Unseen {
+            what: "more than a few bytes".into(),
+            remedy: "name another time with --since, or let agents stamp more with --sample-bytes".into(),
+        },
         Source::Sockets if unexplained >= MIN_SHARE => Unseen {
             what: "most of the time is unexplained: the connections change faster than they are polled".into(),
             remedy: "name fewer of them, as by HOST:PORT".into(),

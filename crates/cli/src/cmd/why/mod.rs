@@ -3,6 +3,7 @@
 mod layers;
 mod look;
 mod replay;
+mod stamps;
 mod target;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -10,11 +11,12 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use anyhow::anyhow;
 use dwell_engine::why::{Outcome, decide};
 use dwell_records::{Output, Record, Source, Why, entry};
-use dwell_socket::clock::monotonic_ns;
+use dwell_socket::{clock::monotonic_ns, outside::Selected};
 
 use crate::{
     args::{Format, positive_duration},
     exit::{Exit, Failure},
+    moment::Moment,
     names::LabelArgs,
     source::{clock, cost, filter, host_name},
     stored::{self, StoreArgs},
@@ -42,6 +44,9 @@ Examples:
   dwell why -- curl -o FILE https://example.org/
                                         those of a program, until it ends
   dwell why -r slow.pcap :443           those in a capture of tcpdump
+  dwell why -r fleet.db :443 --since 1h
+                                        those in a store of dwell collect: where their bytes were, across
+                                        hosts
   dwell why :443 --duration 30s --format jsonl
   dwell why :443 --format jsonl -w why.jsonl
                                         one more line in this file, as from a timer
@@ -59,9 +64,17 @@ pub struct Args {
     #[arg(value_name = "PROGRAM", last = true, conflicts_with = "target")]
     command: Vec<OsString>,
 
-    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe; or a store of `dwell collect` or --store
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "duration"])]
     read: Option<PathBuf>,
+
+    /// Start: a time such as 2026-11-21T14:00:00Z, or a duration before the end such as 10m; with -r of a store
+    #[arg(long, value_name = "TIME", requires = "read", value_parser = Moment::parse)]
+    since: Option<Moment>,
+
+    /// End, in the same form
+    #[arg(long, value_name = "TIME", requires = "read", value_parser = Moment::parse)]
+    until: Option<Moment>,
 
     /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
     /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
@@ -101,6 +114,10 @@ impl Args {
     }
 }
 
+fn has_no_processes(target: &str, what: &str) -> Failure {
+    Failure::usage(anyhow!("'{target}' is a process, and {what} has none: name HOST:PORT, :PORT or HOST"))
+}
+
 /// How long to look at a target that does not end by itself.
 const DURATION: Duration = Duration::from_secs(10);
 
@@ -113,15 +130,26 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open(DURATION, args.read.is_some())?;
     let (mut is_complete, mut running) = (Ok(Exit::Done), None);
     let evidence = match (&args.read, &args.target, args.command.split_first()) {
+        (Some(path), target, _) if stamps::is_store(path) => {
+            if !args.filter.is_empty() {
+                return Err(Failure::usage(anyhow!(
+                    "--filter is for captures: name HOST:PORT, :PORT or HOST of a store"
+                )));
+            }
+            let selected = target.as_ref().map(|text| target::parse(text).map_err(Failure::usage)).transpose()?;
+            if let (Some(text), Some(Selected::Process(_) | Selected::Cgroup(_))) = (target, &selected) {
+                return Err(has_no_processes(text, "a store"));
+            }
+            let target = target.as_deref().zip(selected.as_ref());
+            stamps::read(path, target, args.since, args.until)?
+        }
         (Some(path), target, _) => {
+            stamps::refuse_without_store(args.since, args.until)?;
             let stop = args.write.listen(None)?;
             let texts = match target {
                 None => args.filter.clone(),
-                Some(text) => replay::filter(&target::parse(text).map_err(Failure::usage)?).ok_or_else(|| {
-                    Failure::usage(anyhow!(
-                        "'{text}' is a process, and a capture has none: name HOST:PORT, :PORT or HOST"
-                    ))
-                })?,
+                Some(text) => replay::filter(&target::parse(text).map_err(Failure::usage)?)
+                    .ok_or_else(|| has_no_processes(text, "a capture"))?,
             };
             let name = target.clone().unwrap_or_else(|| path.display().to_string());
             let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, args.has_labels(), &stop)?;

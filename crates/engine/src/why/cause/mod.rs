@@ -1,6 +1,7 @@
 //! The causes: each a file with what it means, which evidence speaks for and against it, and its remedies.
 
 mod application;
+mod backlog;
 mod datagrams;
 mod disk;
 mod distance;
@@ -69,6 +70,8 @@ pub enum Cause {
     SlowNames,
     /// Datagrams are dropped at a full receive buffer of this host.
     DatagramDrops,
+    /// More is written than the path takes.
+    SendBacklog,
 }
 
 /// What the evidence says of one cause.
@@ -95,7 +98,7 @@ struct Rule {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 20] = [
+    pub const ALL: [Cause; 21] = [
         Cause::SlowApplication,
         Cause::SmallSendBuffer,
         Cause::ReceiverWindow,
@@ -116,6 +119,7 @@ impl Cause {
         Cause::SlowSetUp,
         Cause::SlowNames,
         Cause::DatagramDrops,
+        Cause::SendBacklog,
     ];
 
     fn rule(self) -> &'static Rule {
@@ -140,6 +144,7 @@ impl Cause {
             Cause::SlowSetUp => &set_up::RULE,
             Cause::SlowNames => &names::RULE,
             Cause::DatagramDrops => &datagrams::RULE,
+            Cause::SendBacklog => &backlog::RULE,
         }
     }
 
@@ -213,7 +218,7 @@ fn interval(what: &'static str, ns: f64, method: &'static str) -> Option<Fact> {
 fn least_count(evidence: &Evidence, while_looking: u64) -> u64 {
     match evidence.source {
         Source::Sockets => while_looking,
-        Source::Capture => 1,
+        Source::Capture | Source::Stamps => 1,
     }
 }
 

@@ -44,7 +44,13 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
     } else {
         put(out, format_args!("  none: "));
     }
-    put(out, format_args!("{connections} for {looked}, of whose time {idle:.0} % were idle\n"));
+    match &evidence.path {
+        Some(path) => {
+            let bytes = crate::counted(path.bytes, "stamped byte", "stamped bytes");
+            put(out, format_args!("{bytes} of {connections} in {looked}\n"));
+        }
+        None => put(out, format_args!("{connections} for {looked}, of whose time {idle:.0} % were idle\n")),
+    }
     if evidence.poll_interval_ns() > 0.0 {
         put(out, format_args!("  each was polled every {}\n", trimmed(evidence.poll_interval_ns() as u64)));
     }

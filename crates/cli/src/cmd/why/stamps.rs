@@ -1,0 +1,185 @@
+//! The connections of a store: where bytes were on their way between two hosts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::Read as _,
+    path::Path,
+};
+
+use anyhow::anyhow;
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Direction, Ends, PathSegment},
+    why::{self, Evidence, Target, Unseen},
+};
+use dwell_socket::outside::Selected;
+use dwell_store::{Place, Read, Reader};
+
+use crate::{
+    exit::{Exit, Failure},
+    moment::Moment,
+};
+
+/// How a file of SQLite begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Whether a file is one that `dwell collect` or `--store` may have written. A pipe is not looked into.
+pub fn is_store(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let is_read = path.is_file() && File::open(path).is_ok_and(|file| file.take(16).read_to_end(&mut head).is_ok());
+    is_read && head == MAGIC
+}
+
+/// Reads what a store has of a target, or of all flows together, between two moments.
+pub fn read(
+    path: &Path,
+    target: Option<(&str, &Selected)>,
+    since: Option<Moment>,
+    until: Option<Moment>,
+) -> Result<Evidence, Failure> {
+    let store = Reader::open(path)?;
+    let (first_ns, last_ns) = store.span()?.unwrap_or_default();
+    let at = |moment: Option<Moment>, default| moment.map_or(default, |moment| moment.unix_ns(last_ns));
+    let span = (at(since, first_ns).max(first_ns), at(until, last_ns).min(last_ns));
+    if span.0 > span.1 {
+        return Err(Failure::usage(anyhow!(
+            "{} has nothing between --since and --until: widen the time",
+            path.display()
+        )));
+    }
+    let name = target.map_or_else(|| path.display().to_string(), |(name, _)| name.to_owned());
+    let chosen: BTreeMap<i64, Ends> = match target {
+        None => BTreeMap::new(),
+        Some((_, selected)) => {
+            let flows = store.flows(span, &[])?.into_iter();
+            flows.filter(|(_, ends, _)| matches(selected, ends)).map(|(number, ends, _)| (number, ends)).collect()
+        }
+    };
+    let mut paths = Paths::default();
+    let numbers: Vec<i64> = chosen.keys().copied().collect();
+    store.rows(span, &numbers, |read| {
+        if read.flow.is_some() == target.is_some() {
+            paths.add(&read);
+        }
+    })?;
+    let hosts: BTreeMap<i64, String> = store.hosts()?.into_iter().collect();
+    let port = match target {
+        Some((_, Selected::Ends { port, .. })) => *port,
+        _ => None,
+    };
+    let target = Target { name: name.clone(), port, ..Target::default() };
+    let ended_ns = span.1.max(0).cast_unsigned();
+    let observed_ns = (span.1 - span.0).max(0).cast_unsigned();
+    let mut evidence = Evidence::of_path(target, &paths.worst(&hosts).unwrap_or_default(), observed_ns, ended_ns);
+    if evidence.connections == 0 {
+        evidence.unseen.push(Unseen {
+            what: match store.last_verdict(span, &name)? {
+                Some((time, sentence)) => {
+                    format!("stamps of its bytes: the store has none; at {time} dwell why said of it '{sentence}'")
+                }
+                None => "stamps of its bytes: the store has none of it".into(),
+            },
+            remedy: "let `dwell agent` or `dwell stack --flows --store` follow its connections".into(),
+        });
+    }
+    Ok(evidence)
+}
+
+/// Whether an end of a flow is the target.
+fn matches(selected: &Selected, ends: &Ends) -> bool {
+    let Selected::Ends { addresses, port } = selected else {
+        return false;
+    };
+    [ends.src, ends.dst].iter().any(|end| {
+        (addresses.is_empty() || addresses.contains(&end.address.to_canonical()))
+            && port.is_none_or(|port| port == end.port)
+    })
+}
+
+/// The sending and the receiving host.
+type Way = (Option<i64>, Option<i64>);
+
+/// The rows of a target by path.
+#[derive(Default)]
+struct Paths {
+    ways: BTreeMap<Way, Rows>,
+    /// What hosts know of their own layers.
+    hosts: BTreeMap<(i64, Direction), Rows>,
+}
+
+#[derive(Default)]
+struct Rows {
+    segments: BTreeMap<PathSegment, Histogram>,
+    flows: BTreeSet<Option<i64>>,
+    resent: u64,
+    is_estimated: bool,
+    bound_ns: Option<u64>,
+}
+
+impl Paths {
+    fn add(&mut self, read: &Read) {
+        let rows = match (read.place, read.leg.direction()) {
+            (Place::Way(tx, rx), _) => self.ways.entry((tx, rx)).or_default(),
+            (Place::Host(host), Some(direction)) => self.hosts.entry((host, direction)).or_default(),
+            (Place::Host(_), None) => return,
+        };
+        if read.resent {
+            let is_whole = matches!(read.leg.name(), "end-to-end" | "total");
+            rows.resent += if is_whole { read.histogram.count() } else { 0 };
+            return;
+        }
+        if read.histogram.count() > 0 {
+            rows.flows.insert(read.flow);
+        }
+        rows.segments.entry(read.leg).or_default().merge(&read.histogram);
+        rows.is_estimated |= read.estimated;
+        rows.bound_ns = rows.bound_ns.max(read.bound_ns);
+    }
+
+    /// Returns the path on which most time was spent: of those that both hosts have seen, if there is one.
+    fn worst(mut self, names: &BTreeMap<i64, String>) -> Option<why::Path> {
+        // An end without an agent knows nothing but the network; the other host knows its own layers.
+        for (host, direction) in self.hosts.keys().copied().collect::<Vec<_>>() {
+            let way = match direction {
+                Direction::Tx => (Some(host), None),
+                Direction::Rx => (None, Some(host)),
+            };
+            let own = self.hosts.remove(&(host, direction)).unwrap_or_default();
+            let rows = self.ways.entry(way).or_default();
+            for (segment, times) in own.segments {
+                rows.segments.entry(segment).or_insert(times);
+            }
+            rows.flows.extend(own.flows);
+            rows.resent += own.resent;
+        }
+        let spent = |rows: &Rows| -> u128 {
+            rows.segments.iter().filter(|(segment, _)| segment.is_addend()).map(|(_, times)| times.sum_ns()).sum()
+        };
+        let is_known = |(tx, rx): &Way| tx.is_some() && rx.is_some();
+        let ((tx, rx), rows) = self
+            .ways
+            .into_iter()
+            .filter(|(_, rows)| !rows.flows.is_empty())
+            .max_by_key(|(way, rows)| (is_known(way), spent(rows)))?;
+        let name = |host: Option<i64>| host.and_then(|host| names.get(&host).cloned());
+        Some(why::Path {
+            hosts: [name(tx), name(rx)],
+            flows: rows.flows.len() as u64,
+            segments: rows.segments,
+            resent: rows.resent,
+            is_estimated: rows.is_estimated,
+            bound_ns: rows.bound_ns,
+        })
+    }
+}
+
+/// Refuses options that are for a store where there is none.
+pub fn refuse_without_store(since: Option<Moment>, until: Option<Moment>) -> Result<(), Failure> {
+    match (since, until) {
+        (None, None) => Ok(()),
+        _ => {
+            Err(Failure::new(Exit::Usage, anyhow!("--since and --until are for a store: leave them out of a capture")))
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `dwell why -r` of a store: where bytes were that two hosts have stamped, each trouble in a store of its own.
+
+use std::path::PathBuf;
+
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, PathSegment, Segment},
+    measure::Endpoint,
+};
+use dwell_store::{IntervalRow, PathMethod, PathRow, Store, Writing, Written};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    records::{number, objects, text},
+    support::{Run, dwell, dwell_reading},
+    wire::{capture, everyday},
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// 2026-11-21T14:00:00Z
+const BEGIN_NS: i64 = 1_795_269_600_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// From the client to the server.
+fn ends(port: u16) -> Ends {
+    let end = |address: [u8; 4], port| Endpoint { address: address.into(), port };
+    Ends { src: end([10, 78, 0, 1], 40_000 + port % 1000), dst: end([10, 78, 0, 2], port) }
+}
+
+/// What a byte takes in each segment of the path, the shortest and the usual one.
+struct Times {
+    socket_tcp: (u64, u64),
+    queueing: (u64, u64),
+    network: (u64, u64),
+    application: (u64, u64),
+}
+
+const QUICK: Times = Times {
+    socket_tcp: (10_000, 20_000),
+    queueing: (1_000, 2_000),
+    network: (50_000, 60_000),
+    application: (5_000, 9_000),
+};
+
+impl Times {
+    fn of(&self, segment: PathSegment) -> Option<(u64, u64)> {
+        let sum = |parts: &[(u64, u64)]| parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        let Times { socket_tcp, queueing, network, application } = *self;
+        Some(match segment {
+            PathSegment::Host(Segment::SocketTcp) => socket_tcp,
+            PathSegment::Host(Segment::TcpIp | Segment::DriverIp | Segment::IpTcp) => (1_000, 1_000),
+            PathSegment::Host(Segment::IpDriver | Segment::Queueing) => queueing,
+            PathSegment::Network => network,
+            PathSegment::Host(Segment::TcpSocket | Segment::Application) => application,
+            PathSegment::EndToEnd => sum(&[socket_tcp, (3_000, 3_000), queueing, network, application]),
+            PathSegment::Host(_) => return None,
+        })
+    }
+}
+
+fn histogram((least, usual): (u64, u64)) -> Histogram {
+    let mut histogram = Histogram::default();
+    histogram.record(least);
+    histogram.record_many(usual, 99);
+    histogram
+}
+
+/// Ten seconds of a flow, as a collector has it.
+fn path(store: &mut Writing<'_>, [tx, rx]: [&str; 2], port: u16, times: &Times) -> Written<()> {
+    for second in 1..=10 {
+        for segment in PathSegment::ALL {
+            let Some(of_segment) = times.of(segment) else { continue };
+            store.path(&PathRow {
+                time_ns: BEGIN_NS + second * SECOND_NS.cast_signed(),
+                length_ns: SECOND_NS,
+                tx_host: Some(tx),
+                rx_host: Some(rx),
+                flow: Some(ends(port)),
+                leg: segment,
+                resent: false,
+                method: PathMethod::Matched,
+                histogram: &histogram(of_segment),
+                bound_ns: segment.direction().is_none().then_some(500),
+                clamped: 0,
+                doubtful: 0,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+struct Stored(TempDir);
+
+impl Stored {
+    fn new(write: impl FnOnce(&mut Writing<'_>) -> Written<()>) -> Stored {
+        let stored = Stored(tempfile::tempdir().unwrap());
+        Store::open(&stored.path()).unwrap().write(write).unwrap();
+        stored
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("store")
+    }
+
+    fn why(&self, arguments: &[&str]) -> (Run, Value) {
+        let path = self.path();
+        let run = dwell(&[&["why", "--format", "jsonl", "-r", path.to_str().unwrap()], arguments].concat());
+        let verdict = objects(&run.stdout).pop().unwrap_or_else(|| panic!("{run}"));
+        (run, verdict)
+    }
+}
+
+#[test]
+fn the_segment_that_has_the_time_is_named_with_both_hosts() {
+    let troubles = [
+        ("send-backlog", "send-backlog", Times { socket_tcp: (MS, 400 * MS), ..QUICK }, "ssh web "),
+        ("local-queue", "local-queue", Times { queueing: (MS, 80 * MS), ..QUICK }, "ssh web "),
+        ("path-queue", "path-queue", Times { network: (10 * MS, 150 * MS), ..QUICK }, "ssh web "),
+        ("distance", "distance", Times { network: (40 * MS, 41 * MS), ..QUICK }, "ssh web "),
+        ("slow-reader", "reader", Times { application: (MS, 90 * MS), ..QUICK }, "ssh db "),
+    ];
+    for (cause, part, times, remedy) in troubles {
+        let stored = Stored::new(|store| {
+            path(store, ["web", "db"], 5432, &times)?;
+            // Others have other troubles, and worse ones.
+            path(store, ["web", "cache"], 6379, &Times { application: (MS, 900 * MS), ..QUICK })
+        });
+        let (run, verdict) = stored.why(&[":5432"]);
+        assert_eq!((run.status, &verdict["cause"]), (Some(0), &cause.into()), "{verdict}");
+        assert_eq!(verdict["certainty"], "sure", "{verdict}");
+        assert!(text(&verdict, "sentence").starts_with("From web to db: "), "{verdict}");
+        assert_eq!((number(&verdict, "connections"), number(&verdict, "observed_ns")), (1, 10 * SECOND_NS));
+        assert_eq!(verdict["time"], "2026-11-21T14:00:10.000000000Z");
+        let parts = verdict["parts"].as_array().unwrap();
+        let share = |name: &str| parts.iter().find(|one| one["part"] == name).unwrap()["share"].as_f64().unwrap();
+        assert!(share(part) > 0.9, "{cause}: {verdict}");
+        let sum: f64 = parts.iter().map(|part| part["share"].as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-4, "{verdict}");
+        // The evidence is the mean of each segment.
+        let facts = verdict["facts"].as_array().unwrap();
+        let network = facts.iter().find(|fact| fact["what"] == "in the network").unwrap();
+        assert_eq!(network["ns"], histogram(times.network).mean_ns().unwrap());
+        assert!(facts.iter().all(|fact| fact["method"] == "byte stamps"), "{verdict}");
+        let first = text(&verdict["remedies"][0], "command");
+        assert_eq!(first, format!("{remedy}sudo dwell why :5432"));
+    }
+    let healthy = Stored::new(|store| path(store, ["web", "db"], 5432, &QUICK));
+    let (run, verdict) = healthy.why(&["10.78.0.2:5432"]);
+    assert_eq!((run.status, &verdict["outcome"]), (Some(0), &"healthy".into()), "{verdict}");
+}
+
+#[test]
+fn a_store_of_one_host_says_what_it_does_not_know() {
+    let slow = Times { application: (MS, 90 * MS), ..QUICK };
+    let stored = Stored::new(|store| {
+        for segment in [Segment::DriverIp, Segment::IpTcp, Segment::TcpSocket, Segment::Application, Segment::RxTotal] {
+            let times = slow.of(PathSegment::Host(segment)).unwrap_or((91 * MS, 91 * MS));
+            store.interval(&IntervalRow {
+                time_ns: BEGIN_NS,
+                time_clamped: false,
+                length_ns: SECOND_NS,
+                host: "db",
+                flow: Some(ends(5432)),
+                segment,
+                resent: false,
+                histogram: &histogram(times),
+                hooks: None,
+            })?;
+        }
+        Ok(())
+    });
+    let (run, verdict) = stored.why(&[":5432"]);
+    assert_eq!((run.status, &verdict["cause"]), (Some(0), &"slow-reader".into()), "{verdict}");
+    assert!(text(&verdict, "sentence").starts_with("Received by db: "), "{verdict}");
+    assert!(text(&verdict["unseen"][0], "what").contains("other end of db, which has no agent"), "{verdict}");
+}
+
+#[test]
+fn without_stamps_of_the_target_the_last_verdict_is_told() {
+    let stored = Stored::new(|store| path(store, ["web", "db"], 5432, &QUICK));
+    let (run, verdict) = stored.why(&[":443"]);
+    assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{verdict}");
+    assert!(text(&verdict["unseen"][0], "what").contains("the store has none of it"), "{verdict}");
+    // A verdict on a capture, in the same store.
+    let name = stored.path();
+    let said = dwell_reading(&["why", "-r", "-", ":443", "--store", name.to_str().unwrap()], &capture(&everyday()));
+    let (_, verdict) = stored.why(&[":443"]);
+    let told = text(&verdict["unseen"][0], "what");
+    let sentence = said.stdout.lines().next().unwrap();
+    assert!(told.contains("at 2026-01-02T03:04:05Z dwell why said of it") && told.contains(sentence), "{told} {said}");
+}
+
+#[test]
+fn a_time_or_a_target_that_a_store_cannot_have_is_refused() {
+    let stored = Stored::new(|store| path(store, ["web", "db"], 5432, &Times { socket_tcp: (MS, 400 * MS), ..QUICK }));
+    let name = stored.path();
+    let name = name.to_str().unwrap();
+    for (arguments, says) in [
+        (&["why", "-r", name, "4242"][..], "a store has none"),
+        (&["why", "-r", name, "--filter", "10.0.0.0/8"], "--filter is for captures"),
+        (&["why", "-r", name, ":5432", "--since", "2027-01-01T00:00:00Z"], "widen the time"),
+        (&["why", ":5432", "--since", "1h"], "--read"),
+    ] {
+        let run = dwell(arguments);
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stderr.contains(says), "{run}");
+    }
+    let run = dwell_reading(&["why", "-r", "-", "--since", "1h"], &capture(&everyday()));
+    assert_eq!((run.status, run.stderr.contains("are for a store")), (Some(2), true), "{run}");
+    // The last three of ten seconds.
+    let (_, verdict) = stored.why(&[":5432", "--since", "3s"]);
+    assert_eq!(number(&verdict, "observed_ns"), 3 * SECOND_NS);
+    let bytes = verdict["facts"].as_array().unwrap().iter().find(|fact| fact["what"] == "stamped bytes").unwrap();
+    assert_eq!(bytes["count"], 300);
+}
