@@ -33,10 +33,14 @@ pub fn server_note(source: &Source, src: &Endpoint, dst: &Endpoint, protocol: Pr
 }
 
 fn end(end: &EndNames) -> Option<String> {
-    match (&end.process, end.pid) {
+    let name = match (&end.process, end.pid) {
         (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
         (Some(name), None) => Some(name.to_string()),
         (None, Some(pid)) => Some(pid.to_string()),
         (None, None) => end.host.as_deref().map(str::to_owned),
+    };
+    match (name, &end.network) {
+        (Some(name), Some(network)) => Some(format!("{name} {network}")),
+        (name, network) => name.or_else(|| network.as_ref().map(ToString::to_string)),
     }
 }

@@ -52,7 +52,14 @@ impl<'a> Capture<'a> {
         on_idle: impl FnMut() -> bool + 'static,
     ) -> Result<Capture<'a>, NoInput> {
         let input = Input::open(path, stop, copy, on_idle)?;
-        Ok(Capture { path, input, interface: None, unknown_links: BTreeSet::new(), untimed: 0, names: Namer::None })
+        Ok(Capture {
+            path,
+            input,
+            interface: None,
+            unknown_links: BTreeSet::new(),
+            untimed: 0,
+            names: Namer::default(),
+        })
     }
 
     /// Has names learnt from the packets, each before it is passed on.

@@ -208,11 +208,9 @@ fn root_live_flows_have_the_labels_of_requests_that_pass() {
     let h2 = ["1", "curl", "-s", "--http2-prior-knowledge", "http://10.78.0.2:50051/h2?secret"];
     spawn(&pair.left, "timeout", &h2).end();
     thread::sleep(Duration::from_millis(500));
-    let rows = live(&pair.left, &["top", "--once"]);
     for _ in 0..40 {
         curl("/fast");
     }
-    rows.end();
     for run in [at_client, at_server].map(Process::interrupt) {
         assert!(!run.stdout.contains("secret"), "{run}");
         let found = labels(&objects(&run.stdout));
@@ -227,6 +225,41 @@ fn root_live_flows_have_the_labels_of_requests_that_pass() {
     assert!(!run.stdout.contains("label"), "{run}");
     let run = response.interrupt();
     assert!(labels(&objects(&run.stdout)).contains_key("GET /slow"), "{run}");
+}
+
+#[test]
+fn root_why_names_the_slowest_requests_of_live_connections() {
+    let Some((pair, _server)) = start("labels-why") else {
+        return;
+    };
+    // Each request follows the answer to the one before at once.
+    let pages: Vec<String> = (0..200)
+        .map(|n| format!("http://10.78.0.2:8080/{}?secret", if n % 3 == 0 { "slow" } else { "fast" }))
+        .collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let client = spawn(&pair.left, "curl", &[&["-s"][..], &pages].concat());
+    let why = |host, options: &[&str]| {
+        spawn(host, DWELL, &[&["why", ":8080", "--duration", "3s", "--format", "jsonl"], options].concat())
+    };
+    let looks = [why(&pair.left, &[]), why(&pair.right, &[])];
+    let rows = spawn(&pair.left, DWELL, &["top", "--once", "--format", "jsonl"]);
+    let without = why(&pair.right, &["--no-labels"]).end();
+    for run in looks.map(Process::end) {
+        let verdict = objects(&run.stdout).pop().unwrap();
+        let requests: Vec<(&str, u64)> = verdict["requests"].as_array().unwrap().iter().map(mean_ms).collect();
+        let [("GET /slow", slow_ms), ("GET /fast", fast_ms)] = requests[..] else { panic!("{run}") };
+        assert!((55..75).contains(&slow_ms) && (2..15).contains(&fast_ms), "{requests:?}");
+        assert!(!run.stdout.contains("secret"), "{run}");
+    }
+    let rows = labels(&objects(&rows.end().stdout));
+    assert!(rows.contains_key("GET /slow") || rows.contains_key("GET /fast"), "{rows:?}");
+    let verdict = objects(&without.stdout).pop().unwrap();
+    assert_eq!(verdict["requests"], Value::Array(Vec::new()), "{without}");
+    client.end();
+}
+
+fn mean_ms(requests: &Value) -> (&str, u64) {
+    (requests["label"].as_str().unwrap(), requests["mean_ns"].as_u64().unwrap() / 1_000_000)
 }
 
 /// Checks what verbs show of the capture of [`record`].

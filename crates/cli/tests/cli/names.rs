@@ -267,3 +267,39 @@ fn root_every_verb_that_shows_flows_names_them_unless_it_is_told_not_to() {
     }
     end(client);
 }
+
+#[test]
+fn networks_of_addresses_come_from_a_file_and_an_error_names_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let table = write("table.tsv", "10.78.0.2\t10.78.0.3\t64496\tCH\tEXAMPLE-NET Example\n");
+    let bad = write("bad.tsv", "10.78.0.2\t10.78.0.3\t64496\tCH\tExample\n10.78.0.9\tx\t1\tCH\tExample\n");
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/requests.pcap.gz");
+    let run = |arguments: &[&str]| dwell(&[arguments, &["-r", capture]].concat());
+
+    let text = run(&["rtt", "--as-file", &table]);
+    assert!(text.stdout.contains(":8080  (→ AS64496 EXAMPLE-NET Example CH)  [GET /slow]\n"), "{text}");
+    let samples = of_type(&run(&["rtt", "--as-file", &table, "--format", "jsonl"]).stdout, "rtt.sample");
+    let to_server = samples.iter().find(|sample| sample["flow"]["dst"] == "10.78.0.2").unwrap();
+    let network = serde_json::json!({"asn": 64496, "as_name": "EXAMPLE-NET Example", "country": "CH"});
+    assert_eq!(to_server["flow"]["names"]["dst"]["network"], network);
+    assert!(to_server["flow"]["names"]["src"]["network"].is_null());
+    let response = run(&["response", "--as-file", &table]);
+    assert!(response.stdout.contains("(→ AS64496 EXAMPLE-NET Example CH)"), "{response}");
+    let peers = run(&["top", "--once", "--view", "peers", "--as-file", &table]);
+    assert!(peers.stdout.contains("10.78.0.2  AS64496 EXAMPLE-NET Example CH "), "{peers}");
+    let peers = run(&["top", "--once", "--view", "peers", "--as-file", &table, "--format", "jsonl"]);
+    let rows = of_type(&peers.stdout, "top.row");
+    assert!(rows.iter().any(|row| row["peer"] == "10.78.0.2" && row["peer_network"] == network), "{peers}");
+
+    let run = run(&["rtt", "--as-file", &bad]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
+    assert!(
+        run.stderr.contains(&format!("--as-file {bad}: line 2: 'x' is not an IP address; a line is START, END,")),
+        "{run}"
+    );
+}

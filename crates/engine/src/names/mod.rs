@@ -1,12 +1,14 @@
 //! Names of the ends of flows, for people; and those that packets tell as they pass: nothing is asked.
 
 mod message;
+mod networks;
 mod passive;
 mod recent;
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
 pub(crate) use message::asked_name;
+pub use networks::{Country, Network, Networks, NetworksError, as_name};
 pub use passive::{PassiveCounts, PassiveNames};
 pub use recent::Recent;
 
@@ -57,6 +59,8 @@ pub struct EndNames {
     pub process: Option<Arc<str>>,
     /// The unit of systemd or the container that it belongs to.
     pub unit: Option<Arc<str>>,
+    /// The network of the address.
+    pub network: Option<Network>,
 }
 
 const UDP: Protocol = Protocol(17);

@@ -187,8 +187,9 @@ impl Connection {
         }
     }
 
-    /// Adds a poll.
-    pub fn observe(&mut self, now: &Reading) {
+    /// Adds a poll. Returns for how long a request has waited that was there at the poll before, and whose answer has begun
+    /// since. The kernel's clock of that has a tick of some milliseconds.
+    pub fn observe(&mut self, now: &Reading) -> Option<u64> {
         let dt_ns = now.time_ns.saturating_sub(self.last.time_ns);
         self.spend(dt_ns);
         self.follow_progress(now);
@@ -198,6 +199,7 @@ impl Connection {
             |of: fn(&Reading) -> Option<u64>| of(now).zip(of(&self.last)).map_or(0, |(b, a)| b.saturating_sub(a));
         let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
         let (wrote, got) = (written > 0, received > 0);
+        let answered_ns = self.answered_ns(now, wrote, got);
         if wrote || got {
             let alone = match (wrote, got) {
                 (true, true) => None,
@@ -218,6 +220,18 @@ impl Connection {
         self.meter.observe(now);
         self.figures.polls += 1;
         self.last = *now;
+        answered_ns
+    }
+
+    fn answered_ns(&self, now: &Reading, wrote: bool, got: bool) -> Option<u64> {
+        let (before, info) = (&self.last.info, &now.info);
+        let (asked_ms, answered_ms, is_answered) = match self.figures.role {
+            Role::Client => (before.last_data_sent_ms, info.last_data_received_ms, got && self.speaker == Side::Local),
+            Role::Server => (before.last_data_received_ms, info.last_data_sent_ms, wrote && self.speaker == Side::Peer),
+        };
+        let at_ns = |reading: &Reading, ago_ms: u32| reading.time_ns.saturating_sub(u64::from(ago_ms) * 1_000_000);
+        let ns = at_ns(now, answered_ms).saturating_sub(at_ns(&self.last, asked_ms));
+        (is_answered && !self.is_unsure).then_some(ns)
     }
 
     /// Returns the last poll.

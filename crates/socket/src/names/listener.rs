@@ -6,10 +6,7 @@ use dwell_engine::observe::Observation;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::tap::Tap;
-use crate::{
-    clock::{monotonic_ns, thread_cpu_ns},
-    outside::pace::Pace,
-};
+use crate::{clock::monotonic_ns, outside::pace::Pace};
 
 /// The share of a core that reading requests may use.
 const BUDGET: f64 = 0.01;
@@ -38,6 +35,17 @@ impl Listener {
         Listener { answers: Tap::of_answers().ok(), requests, pace }
     }
 
+    /// Listens to requests alone, which are read whenever they are asked for, within a budget that leaves most of the time to
+    /// whoever asks.
+    pub(super) fn of_requests() -> Listener {
+        const SMALL_BUDGET: f64 = 0.003;
+        Listener {
+            requests: Tap::of_requests().ok(),
+            pace: Pace::new(Duration::ZERO, SMALL_BUDGET),
+            ..Listener::none()
+        }
+    }
+
     /// Waits for a packet, for so many milliseconds at most.
     pub(super) fn wait(&self, timeout_ms: u8) {
         let until_due_ns = self.pace.due_ns().saturating_sub(monotonic_ns());
@@ -61,12 +69,13 @@ impl Listener {
         let Some(requests) = &mut self.requests else {
             return true;
         };
-        let (now_ns, begun_ns) = (monotonic_ns(), thread_cpu_ns());
+        let now_ns = monotonic_ns();
         if !self.pace.is_due(now_ns) {
             return false;
         }
         let is_all = requests.drain(&mut each);
-        self.pace.record(now_ns, thread_cpu_ns() - begun_ns);
+        // It does not wait, so the time that passes is that of this thread, unless another one has taken its processor.
+        self.pace.record(now_ns, monotonic_ns() - now_ns);
         is_all
     }
 

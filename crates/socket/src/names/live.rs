@@ -142,7 +142,7 @@ impl LiveNames {
             None => (None, shared.ports.get(&(protocol, ends.src.port)).cloned().flatten()),
         };
         let (process, unit) = process.map_or((None, None), |process| (Some(process.name), process.unit));
-        EndNames { host, pid, process, unit }
+        EndNames { host, pid, process, unit, network: None }
     }
 }
 

@@ -6,6 +6,7 @@ mod hosts;
 mod listener;
 mod live;
 mod owners;
+mod requests;
 mod services;
 mod tap;
 mod unit;
@@ -20,6 +21,7 @@ use dwell_engine::{
 
 use self::{hosts::Hosts, listener::Listener, owners::Owners, services::Services};
 
+pub(crate) use self::requests::Requests;
 pub use self::{
     live::{LiveCounts, LiveNames},
     unit::{container_id, is_id},
@@ -127,6 +129,7 @@ impl Names {
             process: process.map(|process| Arc::clone(&process.name)),
             unit: process.and_then(|process| process.unit.clone()),
             host: None,
+            network: None,
         }
     }
 

@@ -21,9 +21,13 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
             let ends = &flow.ends;
             found.dst.host = names.host(ends.dst.address);
             found.service = names.service(&ends.src, &ends.dst, flow.protocol);
+            found.dst.network = shown.network(ends.dst.address);
             found.label = names.label(&ends.src, &ends.dst, flow.protocol);
         }
-        RowKey::Peer(address) => found.dst.host = names.host(*address),
+        RowKey::Peer(address) => {
+            found.dst.host = names.host(*address);
+            found.dst.network = shown.network(*address);
+        }
         RowKey::Prefix(_) | RowKey::Process(_) => {}
     }
     if let Some(pid) = row.pid {
@@ -38,9 +42,11 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
     match &row.key {
         RowKey::Flow(flow) => {
             let label = names.label.as_deref().map_or_else(String::new, |label| format!("  [{label}]"));
-            of_flow(row, flow, names) + &label
+            of_flow(row, flow, names) + &network(names) + &label
         }
-        RowKey::Peer(address) => names.dst.host.as_deref().map_or_else(|| address.to_string(), str::to_owned),
+        RowKey::Peer(address) => {
+            names.dst.host.as_deref().map_or_else(|| address.to_string(), str::to_owned) + &network(names)
+        }
         RowKey::Prefix(prefix) => prefix.to_string(),
         RowKey::Process(None) => "(unknown)".into(),
         RowKey::Process(Some(pid)) => match &names.src.process {
@@ -48,6 +54,11 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
             None => pid.to_string(),
         },
     }
+}
+
+/// The network of the peer, with the spaces before it.
+fn network(names: &FlowNames) -> String {
+    names.dst.network.as_ref().map_or_else(String::new, |network| format!("  {network}"))
 }
 
 fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {

@@ -216,7 +216,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Opens what a live screen shows.
 fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
-    let mut sources = Sources::open(args.settings(), filter, args.names)?;
+    let mut sources = Sources::open(args.settings(), filter, &args.names)?;
     sources.shown.balancer = Some(Balancer::at(args.socket.clone()));
     Ok(sources)
 }

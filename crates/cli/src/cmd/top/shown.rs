@@ -1,21 +1,29 @@
 //! What the screen shows: flows and their names, whatever they come from.
 
+use std::{net::IpAddr, sync::Arc};
+
 use dwell_engine::{
     filter::Filter,
     layers::Ends,
     measure::Protocol,
+    names::Network,
     top::{FlowKey, Limits, Metric, Past, Row, RowKey, Settings, Table, View},
 };
 use dwell_records::Source;
 use dwell_socket::names::Names;
 
 use super::backends::Balancer;
-use crate::names::NamesArgs;
+use crate::{
+    exit::Failure,
+    names::{NamesArgs, Tables},
+};
 
 /// Flows and names, and the interval that they are of.
 pub struct Shown {
     pub table: Table,
     pub names: Names,
+    /// Autonomous systems.
+    tables: Option<Arc<Tables>>,
     /// The filter of the command line, and the one that was typed: both must admit a flow.
     filters: [Filter; 2],
     /// The host and the clock; a capture has no host.
@@ -36,9 +44,14 @@ pub struct Shown {
 
 impl Shown {
     /// Shows nothing yet.
-    pub fn new(settings: Settings, filter: Filter, names: NamesArgs, source: Source) -> Shown {
+    ///
+    /// # Errors
+    ///
+    /// If a table of autonomous systems cannot be read.
+    pub fn new(settings: Settings, filter: Filter, names: &NamesArgs, source: Source) -> Result<Shown, Failure> {
         let shows_names = names.are_shown();
-        Shown {
+        Ok(Shown {
+            tables: names.tables()?,
             table: Table::new(settings),
             names: if source.host.is_some() {
                 Names::load(shows_names, names.have_labels(false))
@@ -54,7 +67,7 @@ impl Shown {
             saves_labels: names.have_labels(true),
             filter_text: String::new(),
             capture: None,
-        }
+        })
     }
 
     /// Whether the filters admit a flow.
@@ -115,6 +128,11 @@ impl Shown {
     /// Whether files have labels.
     pub fn saves_labels(&self) -> bool {
         self.saves_labels
+    }
+
+    /// The network of an address, if names are to be shown.
+    pub fn network(&self, address: IpAddr) -> Option<Network> {
+        self.tables.as_ref().filter(|_| self.shows_names)?.of(address)
     }
 
     /// The rows of a view, the worst first.

@@ -29,10 +29,10 @@ pub struct Sources {
 
 impl Sources {
     /// Opens the sources. Nothing is attached to the kernel.
-    pub fn open(settings: Settings, filter: Filter, names: NamesArgs) -> Result<Sources, Failure> {
+    pub fn open(settings: Settings, filter: Filter, names: &NamesArgs) -> Result<Sources, Failure> {
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let census = Some(Census::open().map_err(host_cannot)?);
-        let mut sources = Sources { census, shown: Shown::new(settings, filter, names, source) };
+        let mut sources = Sources { census, shown: Shown::new(settings, filter, names, source)? };
         sources.find_processes()?;
         Ok(sources)
     }

@@ -26,7 +26,7 @@ fn shown() -> Shown {
     let settings = Settings { max_flows: 100, idle_ns: SECOND, is_capture: false, prefix4: 24, prefix6: 48 };
     let clock = Clock::with_offset(1_795_237_800_000_000_000);
     let source = Source { clock, host: Some("web1".into()), ..Source::default() };
-    let mut shown = Shown::new(settings, Filter::default(), NamesArgs::none(), source);
+    let mut shown = Shown::new(settings, Filter::default(), &NamesArgs::none(), source).unwrap();
     let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
     let server = end("192.0.2.1", 443);
     let connections = [

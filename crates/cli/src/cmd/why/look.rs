@@ -36,8 +36,8 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn start(selected: &'a Selected) -> Result<Look<'a>, outside::Error> {
-        let survey = Survey::start(selected.clone())?;
+    fn start(selected: &'a Selected, has_labels: bool) -> Result<Look<'a>, outside::Error> {
+        let survey = Survey::start(selected.clone(), has_labels)?;
         Ok(Look { survey, selected, stamping: None, begun: Instant::now(), checked: Duration::ZERO })
     }
 
@@ -63,8 +63,14 @@ impl<'a> Look<'a> {
 }
 
 /// Looks at the connections of a target.
-pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> Result<Evidence, Failure> {
-    let mut look = Look::start(selected).map_err(refused)?;
+pub fn at(
+    selected: &Selected,
+    name: &str,
+    has_labels: bool,
+    duration: Duration,
+    stop: &Stop,
+) -> Result<Evidence, Failure> {
+    let mut look = Look::start(selected, has_labels).map_err(refused)?;
     let bar = Bar::new(duration.as_millis() as u64, "ms");
     while !stop.is_asked() && !look.survey.has_ended() {
         look.turn()?;
@@ -76,11 +82,16 @@ pub fn at(selected: &Selected, name: &str, duration: Duration, stop: &Stop) -> R
 
 /// Runs a program and looks at its connections. Returns the program too: it runs on when the time is over, and is to be
 /// waited for when the verdict is told.
-pub fn at_program(program: &OsStr, arguments: &[OsString], stop: &Stop) -> Result<(Evidence, Child), Failure> {
+pub fn at_program(
+    program: &OsStr,
+    arguments: &[OsString],
+    has_labels: bool,
+    stop: &Stop,
+) -> Result<(Evidence, Child), Failure> {
     let shown = program.display();
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| Failure::usage(anyhow!("cannot run {shown}: {error}")))?;
-    let looked = watch(&mut child, &shown.to_string(), stop);
+    let looked = watch(&mut child, &shown.to_string(), has_labels, stop);
     if looked.is_err() {
         end_of(&mut child)?;
     }
@@ -92,9 +103,9 @@ pub fn end_of(child: &mut Child) -> Result<(), Failure> {
     child.wait().map(drop).map_err(|error| Failure::new(Exit::Host, error))
 }
 
-fn watch(child: &mut Child, name: &str, stop: &Stop) -> Result<Evidence, Failure> {
+fn watch(child: &mut Child, name: &str, has_labels: bool, stop: &Stop) -> Result<Evidence, Failure> {
     let selected = Selected::Process(child.id());
-    let mut look = match Look::start(&selected) {
+    let mut look = match Look::start(&selected, has_labels) {
         // It has ended before anything could be seen.
         Err(outside::Error::NoProcess { .. }) => {
             let target = Target { name: name.to_owned(), ..Target::default() };

@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         (None, _, Some((program, arguments))) => {
             let stop = args.write.listen(args.duration)?;
-            let (evidence, child) = look::at_program(program, arguments, &stop)?;
+            let (evidence, child) = look::at_program(program, arguments, args.has_labels(), &stop)?;
             running = Some(child);
             evidence
         }
@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let selected = target::parse(text).map_err(Failure::usage)?;
             let duration = args.duration.unwrap_or(DURATION);
             let stop = args.write.listen(Some(duration))?;
-            look::at(&selected, text, duration, &stop)?
+            look::at(&selected, text, args.has_labels(), duration, &stop)?
         }
         (None, None, None) => {
             return Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`")));

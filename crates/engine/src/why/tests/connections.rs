@@ -387,3 +387,30 @@ fn stamps_are_called_for_where_segments_queue_or_bytes_wait_to_be_read() {
     assert!(called_for(queue, 0));
     assert!(called_for(|_| {}, 4_096) && !called_for(|_| {}, 0));
 }
+
+#[test]
+fn a_request_waits_from_when_it_was_sent_though_it_is_acknowledged_late() {
+    let mut socket = Socket::new(Role::Client);
+    let pass = |info: &mut TcpInfo| {
+        info.last_data_sent_ms += 1;
+        info.last_data_received_ms += 1;
+    };
+    for wait_ms in [60, 5, 60] {
+        let asked = socket.polls(1, |info| {
+            (info.bytes_sent, info.last_data_sent_ms) = (info.bytes_sent.map(|bytes| bytes + 100), 0);
+            (info.last_data_received_ms, info.unacked) = (info.last_data_received_ms + 1, 1);
+        });
+        assert_eq!(asked, None);
+        let waited = socket.polls(wait_ms - 1, |info| {
+            pass(info);
+            info.unacked = u32::from(info.last_data_sent_ms < 40);
+        });
+        assert_eq!(waited, None);
+        let answered = socket.polls(1, |info| {
+            pass(info);
+            (info.bytes_received, info.last_data_received_ms) = (info.bytes_received.map(|bytes| bytes + 100), 0);
+        });
+        assert_eq!(answered, Some(wait_ms * 1_000_000));
+        assert_eq!(socket.polls(7, pass), None);
+    }
+}

@@ -75,12 +75,15 @@ impl Socket {
         Socket { reading, connection: Connection::new(role, &reading) }
     }
 
-    fn polls(&mut self, count: u64, mut step: impl FnMut(&mut TcpInfo)) {
+    /// Returns the wait of the last request that was answered.
+    fn polls(&mut self, count: u64, mut step: impl FnMut(&mut TcpInfo)) -> Option<u64> {
+        let mut answered_ns = None;
         for _ in 0..count {
             self.reading.time_ns += 1_000_000;
             step(&mut self.reading.info);
-            self.connection.observe(&self.reading);
+            answered_ns = self.connection.observe(&self.reading).or(answered_ns);
         }
+        answered_ns
     }
 
     fn request(&mut self) {

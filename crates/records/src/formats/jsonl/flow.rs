@@ -6,7 +6,7 @@ use dwell_engine::{
     flow_id,
     layers::Ends,
     measure::{Endpoint, Method, Protocol},
-    names::{EndNames, FlowNames},
+    names::{EndNames, FlowNames, Network},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,6 +68,31 @@ pub struct EndNamesObject {
     pub process: Option<String>,
     /// The unit of systemd of that process, or the first 12 digits of its container's ID.
     pub unit: Option<String>,
+    /// The network of the address, by the files of `--as-file`. The key is missing where they do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkObject>,
+}
+
+/// The network of an address.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "network")]
+pub struct NetworkObject {
+    /// The number of its autonomous system.
+    pub asn: Option<u32>,
+    /// The name of that, at most 48 bytes.
+    pub as_name: Option<String>,
+    /// Its country, as two letters of ISO 3166.
+    pub country: Option<String>,
+}
+
+impl From<&Network> for NetworkObject {
+    fn from(network: &Network) -> NetworkObject {
+        NetworkObject {
+            asn: network.asn,
+            as_name: network.as_name.as_deref().map(str::to_owned),
+            country: network.country.map(|country| country.as_str().to_owned()),
+        }
+    }
 }
 
 impl From<&FlowNames> for NamesObject {
@@ -78,6 +103,7 @@ impl From<&FlowNames> for NamesObject {
             pid: end.pid,
             process: text(&end.process),
             unit: text(&end.unit),
+            network: end.network.as_ref().map(NetworkObject::from),
         };
         NamesObject { src: end(&names.src), dst: end(&names.dst), service: text(&names.service) }
     }

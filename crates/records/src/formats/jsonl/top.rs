@@ -6,7 +6,7 @@ use dwell_engine::top::{Metric, RowKey, View};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, Object, Objects, object::names};
+use super::{FlowObject, Object, Objects, flow::NetworkObject, object::names};
 use crate::{Top, TopRow};
 
 /// A row of the screen in an interval: one flow, or all flows of a peer, a prefix or a process.
@@ -28,6 +28,9 @@ pub(super) struct RowObject<'a> {
     peer: Option<IpAddr>,
     /// The name of that address in /etc/hosts, or by an answer of DNS. Null where it has none, or with `--no-names`.
     peer_name: Option<&'a str>,
+    /// The network of that address, by the files of `--as-file`. The key is missing where they do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_network: Option<NetworkObject>,
     /// The prefix of such addresses. Null unless rows stand for prefixes.
     prefix: Option<Cow<'a, str>>,
     /// The process that has the flow. Null where it is not known, and for flows of several processes.
@@ -92,6 +95,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         flow,
         peer,
         peer_name: names.dst.host.as_deref(),
+        peer_network: names.dst.network.as_ref().map(NetworkObject::from),
         prefix,
         pid: row.pid,
         process: names.src.process.as_deref(),

@@ -21,11 +21,13 @@ use super::{
     MAX_CONNECTIONS, Wanted,
     tally::Tally,
 };
-use crate::clock::monotonic_ns;
+use crate::{clock::monotonic_ns, names::Requests};
 
 /// The connections of a network namespace that are followed.
 pub(super) struct Connections {
     pub(super) diag: Diag,
+    /// What their requests ask for; `None` where that is not wanted.
+    requests: Option<Requests>,
     /// By cookie.
     followed: HashMap<u64, Followed>,
     /// Their cookies, by their ends.
@@ -78,23 +80,26 @@ impl Followed {
         Key { pid: self.pid, ..Key::of(&self.ends, self.role) }
     }
 
-    fn observe(&mut self, now: &Reading) {
+    /// Adds a poll of all connections. Returns how long a request has waited whose answer has begun since the poll before.
+    fn observe(&mut self, now: &Reading) -> Option<u64> {
         let moved = |reading: &Reading| (reading.info.bytes_acked, reading.info.bytes_received);
         if moved(now) != moved(self.connection.last()) {
             self.moved_ns = now.time_ns;
         }
-        self.connection.observe(now);
-        if let Some(closely) = &mut self.closely {
-            closely.observe(now);
+        let answered_ns = self.connection.observe(now);
+        match &mut self.closely {
+            Some(closely) => closely.observe(now),
+            None => answered_ns,
         }
     }
 }
 
 impl Connections {
-    /// Prepares to look into the network namespace of the calling thread.
-    pub(super) fn open() -> Result<Connections, Error> {
+    /// Prepares to look into the network namespace of the calling thread, with labels of requests if they are wanted.
+    pub(super) fn open(has_labels: bool) -> Result<Connections, Error> {
         Ok(Connections {
             diag: Diag::open()?,
+            requests: has_labels.then(Requests::open),
             followed: HashMap::new(),
             by_ends: HashMap::new(),
             opening: HashMap::new(),
@@ -153,7 +158,7 @@ impl Connections {
         let begun_ns = monotonic_ns();
         let mut seen = HashSet::with_capacity(self.followed.len());
         let (mut new, mut of_servers) = (Vec::new(), HashSet::new());
-        let (followed, opening) = (&mut self.followed, &mut self.opening);
+        let (followed, opening, requests) = (&mut self.followed, &mut self.opening, &self.requests);
         let (others, omitted) = (&self.others, &self.omitted);
         self.diag.dump_connected_and_opening(&mut |time_ns, report| {
             let cookie = report.key.cookie();
@@ -171,7 +176,8 @@ impl Connections {
                 (Some(followed), Some(info)) => {
                     // It has none until the program accepts it.
                     followed.inode = report.inode;
-                    followed.observe(&reading(time_ns, report, info));
+                    let answered_ns = followed.observe(&reading(time_ns, report, info));
+                    tally.answer(followed, requests.as_ref(), answered_ns);
                 }
                 (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
                     let ends = report.key.ends();
@@ -203,6 +209,7 @@ impl Connections {
         }
         self.end_opening(target, tally, begun_ns);
         self.dumped_ns = Some(begun_ns);
+        self.read_requests();
         Ok(())
     }
 
@@ -301,17 +308,19 @@ impl Connections {
         let is_polled = |followed: &&Followed| !is_of_panel || followed.closely.is_some();
         let keys: Vec<SocketId> = self.followed.values().filter(is_polled).map(|followed| followed.key).collect();
         let mut ended = HashSet::new();
-        let followed = &mut self.followed;
+        let (followed, requests) = (&mut self.followed, &self.requests);
         self.diag.query(&keys, &mut |time_ns, key, report| {
             let cookie = key.cookie();
             let info = report.and_then(|report| Some((report, report.info?)));
             match (followed.get_mut(&cookie), info.filter(|(_, info)| info.is_connected())) {
                 (Some(followed), Some((report, info))) if !is_of_panel => {
-                    followed.observe(&reading(time_ns, report, info));
+                    let answered_ns = followed.observe(&reading(time_ns, report, info));
+                    tally.answer(followed, requests.as_ref(), answered_ns);
                 }
                 (Some(followed), Some((report, info))) => {
                     if let Some(closely) = &mut followed.closely {
-                        closely.observe(&reading(time_ns, report, info));
+                        let answered_ns = closely.observe(&reading(time_ns, report, info));
+                        tally.answer(followed, requests.as_ref(), answered_ns);
                     }
                 }
                 _ => {
@@ -320,7 +329,15 @@ impl Connections {
             }
         })?;
         self.end(tally, |cookie, _| ended.contains(cookie));
+        self.read_requests();
         Ok(())
+    }
+
+    /// Reads requests after a poll: at the next one, those that have been answered since were sent before it.
+    fn read_requests(&mut self) {
+        if let Some(requests) = &mut self.requests {
+            requests.read();
+        }
     }
 
     /// Adds what all connections have shown, and follows none any more. Returns how many were not followed.

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_question_to_a_name_server_lasts_from_the_look_before_it_also_if_there_was_no_socket_then() {
-        let survey = Survey::start(Selected::Process(process::id())).unwrap();
+        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = || datagrams.look(0, &mut diag, &mut target);
         (0..2).for_each(|_| look());
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
-        let survey = Survey::start(Selected::Process(process::id())).unwrap();
+        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -100,6 +100,7 @@ impl Selected {
 /// Looks at the connections of a target.
 pub struct Survey {
     target: Wanted,
+    has_labels: bool,
     /// By the number of the network namespace.
     namespaces: HashMap<u64, Connections>,
     /// Network namespaces that cannot be looked into, with a process of each, and how many are beyond the limit.
@@ -151,12 +152,12 @@ impl Wanted {
 }
 
 impl Survey {
-    /// Starts to look.
+    /// Starts to look, and tells requests apart by what they ask for if it `has_labels` and may read packets.
     ///
     /// # Errors
     ///
     /// If the kernel does not report its sockets, or the process or the cgroup cannot be watched.
-    pub fn start(selected: Selected) -> Result<Survey, Error> {
+    pub fn start(selected: Selected, has_labels: bool) -> Result<Survey, Error> {
         let processes = match &selected {
             Selected::Process(pid) => {
                 Scope::Tree(*pid).check_readable()?;
@@ -179,6 +180,7 @@ impl Survey {
                 tasks: BTreeMap::new(),
                 serving: BTreeSet::new(),
             },
+            has_labels,
             namespaces: HashMap::new(),
             inaccessible: BTreeMap::new(),
             datagrams: Datagrams::default(),
@@ -324,6 +326,7 @@ impl Survey {
             // What polls of all that are far apart cannot tell, or tell roughly, those of the panel may.
             Some((of_all, Some(of_panel), mut closer)) if of_all.is_none_or(|of_all| of_all == of_panel) => {
                 closer.unseen.push(too_many(&all, &closer));
+                closer.requests = all.requests;
                 closer
             }
             Some((None, None, closer)) => {
@@ -389,9 +392,10 @@ impl Survey {
     /// Opens the namespaces of the target's processes, and leaves those in which none is any more.
     fn find_namespaces(&mut self) -> Result<(), Error> {
         let own = namespace::number_of("thread-self").map_err(Error::Open)?;
+        let has_labels = self.has_labels;
         if !self.target.selected.is_of_processes() {
             if self.namespaces.is_empty() {
-                self.namespaces.insert(own, Connections::open()?);
+                self.namespaces.insert(own, Connections::open(has_labels)?);
             }
             return Ok(());
         }
@@ -405,9 +409,9 @@ impl Survey {
                 continue;
             }
             let opened = match number == own {
-                true => Connections::open(),
+                true => Connections::open(has_labels),
                 _ if self.namespaces.len() >= MAX_NAMESPACES => Err(Error::Namespace { pid }),
-                false => namespace::enter(pid, Connections::open),
+                false => namespace::enter(pid, || Connections::open(has_labels)),
             };
             match opened {
                 Ok(connections) => drop(self.namespaces.insert(number, connections)),
@@ -472,7 +476,7 @@ mod tests {
             }
         });
         thread::spawn(move || while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {});
-        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }).unwrap();
+        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
         let (start_ns, start_used_ns) = (monotonic_ns(), thread_cpu_ns());
         let mut dearest_ns = 0;
         while monotonic_ns() - start_ns < 3_000_000_000 {
@@ -518,7 +522,7 @@ mod tests {
                 }
             });
         }
-        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }).unwrap();
+        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
         let start_ns = monotonic_ns();
         while monotonic_ns() - start_ns < 4_000_000_000 {
             let due_ns = survey.poll().unwrap();
@@ -535,7 +539,7 @@ mod tests {
     #[test]
     fn the_end_of_a_process_is_noticed_also_while_looks_at_others_are_put_off() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let mut survey = Survey::start(Selected::Process(child.id())).unwrap();
+        let mut survey = Survey::start(Selected::Process(child.id()), false).unwrap();
         survey.looks.record(monotonic_ns(), u64::MAX);
         child.kill().unwrap();
         child.wait().unwrap();

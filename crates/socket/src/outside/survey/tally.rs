@@ -5,6 +5,7 @@ use std::mem;
 use dwell_engine::why::{Connection, Counted, Evidence, Key, Role};
 
 use super::connections::Followed;
+use crate::names::Requests;
 
 /// The sum over connections.
 #[derive(Default)]
@@ -17,6 +18,20 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Adds a request that was answered, by what it asked for. Where both ends are followed, it is counted at the server.
+    pub(super) fn answer(&mut self, followed: &Followed, requests: Option<&Requests>, answered_ns: Option<u64>) {
+        let counts = match followed.counted {
+            Counted::Whole => true,
+            Counted::WithPeer => followed.role == Role::Server,
+            Counted::Upstream => false,
+        };
+        if let Some(ns) = answered_ns.filter(|_| counts)
+            && let Some(label) = requests.and_then(|requests| requests.label(&followed.ends))
+        {
+            self.evidence.requests.add(&label, ns);
+        }
+    }
+
     pub(super) fn add(&mut self, followed: &mut Followed) {
         self.evidence.add(&followed.connection, followed.group_key(), followed.counted);
         self.leave_panel(followed);

@@ -1,7 +1,10 @@
-//! `--no-names`, `--no-labels`, and what knows the names and labels of flows.
+//! `--no-names`, `--no-labels`, `--as-file`, and what knows the names and labels of flows.
+
+mod networks;
 
 use std::{
     borrow::Cow,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,13 +15,22 @@ use dwell_engine::{
 };
 use dwell_socket::names::LiveNames;
 
+pub use self::networks::Tables;
+use self::networks::WithNetworks;
+use crate::exit::Failure;
+
 /// Whether names are shown.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct NamesArgs {
     /// Show no names, but numbers: of processes, services and hosts. Nor labels
     #[arg(short, long)]
     no_names: bool,
+
+    /// Show the autonomous systems and countries of addresses that this file has: a table of iptoasn.com, also gzipped, or a
+    /// database of MaxMind's format; may be given several times
+    #[arg(long, value_name = "FILE", conflicts_with = "no_names")]
+    as_file: Vec<PathBuf>,
 
     #[command(flatten)]
     labels: LabelArgs,
@@ -48,41 +60,57 @@ impl NamesArgs {
     /// As with `--no-names`.
     #[cfg(test)]
     pub fn none() -> NamesArgs {
-        NamesArgs { no_names: true, labels: LabelArgs { no_labels: false, labels: false } }
+        NamesArgs { no_names: true, as_file: Vec::new(), labels: LabelArgs { no_labels: false, labels: false } }
     }
 
     /// Whether there are to be names.
-    pub fn are_shown(self) -> bool {
+    pub fn are_shown(&self) -> bool {
         !self.no_names
     }
 
     /// Whether there are to be labels in an output, which may be a file.
-    pub fn have_labels(self, is_file: bool) -> bool {
+    pub fn have_labels(&self, is_file: bool) -> bool {
         self.are_shown() && self.labels.are_shown(is_file)
+    }
+
+    /// Reads the tables of autonomous systems. `None` without any.
+    pub fn tables(&self) -> Result<Option<Arc<Tables>>, Failure> {
+        match self.as_file.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(Arc::new(Tables::open(self.as_file.iter().map(PathBuf::as_path))?))),
+        }
     }
 
     /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
     /// unless it is a file that is not to have them.
-    pub fn live(self, has_flows: bool, is_file: bool) -> Namer {
-        match self.are_shown() && has_flows {
-            true => Namer::Live(Arc::new(LiveNames::start(self.have_labels(is_file)))),
-            false => Namer::None,
-        }
+    pub fn live(&self, has_flows: bool, is_file: bool) -> Result<Namer, Failure> {
+        self.namer(has_flows, || Known::Live(Arc::new(LiveNames::start(self.have_labels(is_file)))))
     }
 
     /// Returns what learns names from a capture, if they are to be shown in an output that `has_flows`, and labels, unless it
     /// is a file that is not to have them.
-    pub fn of_capture(self, has_flows: bool, is_file: bool) -> Namer {
+    pub fn of_capture(&self, has_flows: bool, is_file: bool) -> Result<Namer, Failure> {
+        let passive = || PassiveNames::new(self.have_labels(is_file));
+        self.namer(has_flows, || Known::Capture(Arc::new(CaptureNames(Mutex::new(passive())))))
+    }
+
+    fn namer(&self, has_flows: bool, start: impl FnOnce() -> Known) -> Result<Namer, Failure> {
         match self.are_shown() && has_flows {
-            true => Namer::Capture(Arc::new(CaptureNames(Mutex::new(PassiveNames::new(self.have_labels(is_file)))))),
-            false => Namer::None,
+            true => Ok(Namer { tables: self.tables()?, known: start() }),
+            false => Ok(Namer::default()),
         }
     }
 }
 
 /// What knows the names of flows.
 #[derive(Debug, Clone, Default)]
-pub enum Namer {
+pub struct Namer {
+    known: Known,
+    tables: Option<Arc<Tables>>,
+}
+
+#[derive(Debug, Clone, Default)]
+enum Known {
     /// No names are shown.
     #[default]
     None,
@@ -95,23 +123,27 @@ pub enum Namer {
 impl Namer {
     /// Returns what a source of records needs.
     pub fn of_source(&self) -> Option<Arc<dyn NameFlows>> {
-        match self {
-            Namer::None => None,
-            Namer::Live(names) => Some(Arc::clone(names) as _),
-            Namer::Capture(names) => Some(Arc::clone(names) as _),
-        }
+        let names: Arc<dyn NameFlows> = match &self.known {
+            Known::None => return None,
+            Known::Live(names) => Arc::clone(names) as _,
+            Known::Capture(names) => Arc::clone(names) as _,
+        };
+        Some(match &self.tables {
+            Some(tables) => Arc::new(WithNetworks { names, tables: Arc::clone(tables) }),
+            None => names,
+        })
     }
 
     /// Learns from a packet of a capture.
     pub fn observe(&self, packet: &Observation<'_>) {
-        if let Namer::Capture(names) = self {
+        if let Known::Capture(names) = &self.known {
             names.lock().observe(packet);
         }
     }
 
     /// Has the names of a flow looked up that is shown later: its sockets may have gone by then.
     pub fn note(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) {
-        if let Namer::Live(names) = self {
+        if let Known::Live(names) = &self.known {
             names.names(src, dst, protocol);
         }
     }
@@ -122,9 +154,9 @@ impl Namer {
             let counts = counts.iter().filter(|(_, count)| *count > 0);
             counters.extend(counts.map(|(name, count)| (Cow::Borrowed(*name), *count)));
         };
-        let (told, lost) = match self {
-            Namer::None => return,
-            Namer::Live(names) => {
+        let (told, lost) = match &self.known {
+            Known::None => return,
+            Known::Live(names) => {
                 let counts = names.counts();
                 add(&[
                     ("name_lookups", counts.lookups),
@@ -135,7 +167,7 @@ impl Namer {
                 add(&[("dns_answers", answers), ("labelled_requests", requests)]);
                 (counts.passive, (counts.answers_lost, counts.requests_lost))
             }
-            Namer::Capture(names) => (names.lock().counts(), (0, 0)),
+            Known::Capture(names) => (names.lock().counts(), (0, 0)),
         };
         add(&[("dns_names_lost", lost.0 + told.hosts_forgotten), ("labels_lost", lost.1 + told.labels_forgotten)]);
     }
