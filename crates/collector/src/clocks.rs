@@ -17,7 +17,7 @@ use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
 
-/// Agents whose clocks can be compared by XDP. Those of further agents are compared by sockets, or not at all.
+/// Agents whose clocks can be compared by XDP. Those of further agents are compared by sockets.
 const PROBERS: u32 = 1024;
 /// Exchanges of one round.
 const EXCHANGES: u32 = 100;

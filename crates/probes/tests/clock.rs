@@ -236,10 +236,33 @@ fn root_probers_share_the_programs() {
         }
     });
     assert_eq!(reflector.counters().unwrap().refused(), 0);
-    // All are gone, so there is room again.
-    let make = || (0..9).map(|id| station.prober(session(id), None, agent)).collect::<Vec<_>>();
-    let probers = pair.left.enter(make).unwrap();
-    assert!(probers[..8].iter().all(Result::is_ok) && probers[8].is_err());
+}
+
+#[test]
+fn root_more_agents_than_xdp_has_room_for_are_asked_by_sockets() {
+    if lacks_root() {
+        return;
+    }
+    let pair = Pair::start("clock-more");
+    let reflector = pair.reflector(Experiment::default());
+    let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
+    let station = Station::open(2, ClockMode::Generic);
+    let make = |number| {
+        reflector.admit(&session(number), ip(COLLECTOR[0])).unwrap();
+        pair.left.enter(|| station.prober(session(number), None, agent).unwrap()).unwrap()
+    };
+    let mut probers: Vec<_> = (0..3).map(make).collect();
+    for (prober, method) in probers.iter_mut().zip([Method::Xdp, Method::Xdp, Method::Socket]) {
+        let round = pair.round(prober, 10);
+        assert_eq!(round.method, method, "{round:?}");
+        assert_eq!(round.reason.is_some_and(|reason| reason.contains("2 others")), method == Method::Socket);
+        assert_eq!(round.exchanges.len(), 10);
+    }
+    // One leaves, and its room is the other's with the next round.
+    probers.remove(0);
+    let round = pair.round(&mut probers[1], 10);
+    assert_eq!(round.method, Method::Xdp, "{round:?}");
+    holds(&round, 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod demo;
 mod doctor;
 mod failure;
 mod figures;
+mod fleet;
 mod goal;
 pub mod lb;
 pub mod loads;

@@ -6,7 +6,10 @@ use std::{
 };
 
 use dwell_testbed::{Result, harness::links, signals::Signals};
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    time::{ClockId, clock_gettime},
+    unistd::{SysconfVar, sysconf},
+};
 
 /// What a process has used since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +36,20 @@ pub(crate) fn cpu_time(process: u32) -> Duration {
         .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
         .sum();
     Duration::from_nanos(ns)
+}
+
+/// Returns the processor time of a process with those of its threads that have ended, in steps of 10 ms.
+pub(crate) fn process_cpu_time(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    Duration::from_secs_f64(ticks(&stat).unwrap_or(0) as f64 / per_second as f64)
+}
+
+/// The time in user space and in the kernel, the twelfth and the thirteenth field after the name.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// Computes until this thread has used that much more processor time.
@@ -78,8 +95,18 @@ pub(crate) fn attaches(
     Ok(true)
 }
 
+/// Returns the resident size of a process; `None` if it has ended.
+pub(crate) fn resident_memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    memory(&status, "VmRSS:")
+}
+
 fn peak_memory(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    memory(status, "VmHWM:")
+}
+
+fn memory(status: &str, key: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
@@ -91,6 +118,7 @@ mod tests {
     fn the_peak_is_read_and_the_present_size_is_not() {
         let status = "Name:\tdwell\nVmPeak:\t  900 kB\nVmHWM:\t    1024 kB\nVmRSS:\t     512 kB\n";
         assert_eq!(peak_memory(status), Some(1 << 20));
+        assert_eq!(memory(status, "VmRSS:"), Some(1 << 19));
         assert_eq!(peak_memory("Name:\tkthreadd\n"), None);
     }
 
@@ -98,6 +126,7 @@ mod tests {
     fn a_name_with_parentheses_does_not_hide_the_group() {
         assert_eq!(process_group("17 (a) b) S 4 99 1 0 -1"), Some(99));
         assert_eq!(process_group(""), None);
+        assert_eq!(ticks("17 (a) b) S 4 99 1 0 -1 4194304 9 9 9 9 30 12 7 7 20"), Some(42));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use dwell_testbed::{
 use crate::{
     Programs, cost, demo, doctor,
     failure::Failure,
-    lb,
+    fleet, lb,
     loads::{self, PartConfig, run_part},
     print::say,
     quic, response, rtt, run, sim,
@@ -49,6 +49,7 @@ Examples:
                                             the same, and how near `dwell response` comes
   sudo dwell-lab rtt                        the round trips that dwell, tshark and tcptrace find
   sudo dwell-lab stack bulk                 where the time goes from socket to socket
+  sudo dwell-lab fleet                      what a hundred agents cost their collector, and whether it has all they sent
   sudo dwell-lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
   sudo dwell-lab why                        whether dwell why names the cause of known faults
   sudo dwell-lab lb tail                    tail latencies with and without steering by latency
@@ -95,6 +96,7 @@ enum Verb {
     Rtt(rtt::verb::Rtt),
     Response(Box<response::Response>),
     Stack(stack::verb::Stack),
+    Fleet(fleet::verb::Fleet),
     Run(run::verb::Run),
     Why(why::verb::Why),
     Socket(socket::verb::Socket),
@@ -188,6 +190,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
             | Verb::Rtt(_)
             | Verb::Response(_)
             | Verb::Stack(_)
+            | Verb::Fleet(_)
             | Verb::Run(_)
             | Verb::Why(_)
             | Verb::Socket(_)
@@ -217,6 +220,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
         Verb::Response(response) => response::run(response),
         Verb::Rtt(args) => rtt::verb::run(args),
         Verb::Stack(stack) => stack::verb::run(stack),
+        Verb::Fleet(args) => fleet::verb::run(args),
         Verb::Run(args) => run::verb::run(args),
         Verb::Why(args) => why::verb::run(args),
         Verb::Socket(socket) => socket::verb::run(socket),

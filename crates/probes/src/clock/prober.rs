@@ -1,7 +1,6 @@
 //! The collector's side: requests the time of agents.
 
 use std::{
-    io,
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -80,6 +79,7 @@ struct Shared {
     mode: ClockMode,
     /// The numbers that dropped probers have freed, and the next new one.
     free: Mutex<(Vec<u32>, u32)>,
+    /// The number of probers that XDP has room for.
     max_probers: u32,
 }
 
@@ -92,8 +92,8 @@ struct Programs {
 }
 
 impl Station {
-    /// Loads the programs for at most `max_probers` probers at a time, to stamp packets as `mode` says. Where they cannot
-    /// be loaded, probers use sockets.
+    /// Loads the programs for `max_probers` probers at a time, to stamp packets as `mode` says. Further probers use sockets
+    /// until another one is dropped; where the programs cannot be loaded, all do.
     pub fn open(max_probers: u32, mode: ClockMode) -> Station {
         let max_probers = max_probers.max(1);
         Station(Arc::new(Shared {
@@ -114,32 +114,22 @@ impl Station {
         let from = from.map(|from| from.to_canonical());
         let socket = StampedSocket::connected(from, agent).map_err(cannot(format!("open a socket to {agent}")))?;
         let looped = looped(agent.is_ipv4()).map(Arc::new).map_err(|error| format!("no loopback: {error}"));
-        Ok(Prober {
-            number: self.reserve_number()?,
-            station: self.clone(),
-            session,
-            agent,
-            socket,
-            looped,
-            sequence: 0,
-        })
+        Ok(Prober { number: None, station: self.clone(), session, agent, socket, looped, sequence: 0 })
     }
 
     fn programs(&self) -> Result<&Programs, String> {
         self.0.programs.as_ref().map_err(String::clone)
     }
 
-    fn reserve_number(&self) -> Result<u32, Error> {
+    /// Reserves a place in the maps of XDP, if there is one.
+    fn reserve_number(&self) -> Option<u32> {
         let mut free = self.0.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(number) = free.0.pop() {
-            return Ok(number);
-        }
-        if free.1 == self.0.max_probers {
-            let error = io::Error::other(format!("there are {} already", self.0.max_probers));
-            return Err(cannot("add a prober")(error));
-        }
-        free.1 += 1;
-        Ok(free.1 - 1)
+        free.0.pop().or_else(|| {
+            (free.1 < self.0.max_probers).then(|| {
+                free.1 += 1;
+                free.1 - 1
+            })
+        })
     }
 }
 
@@ -163,7 +153,8 @@ impl Programs {
 #[derive(Debug)]
 pub struct Prober {
     station: Station,
-    number: u32,
+    /// The place in the maps of XDP, from the first round on in which there is one.
+    number: Option<u32>,
     session: Session,
     agent: SocketAddr,
     socket: StampedSocket,
@@ -173,6 +164,8 @@ pub struct Prober {
 
 /// What a round by XDP needs: the programs stay attached as long as it lives.
 struct Prepared {
+    /// The first of the exchanges in the map that are this prober's.
+    first: u32,
     looped: Arc<UdpSocket>,
     _leases: [Lease; 2],
 }
@@ -247,9 +240,15 @@ impl Prober {
         let route = next_hop::route(agent, Some(own.ip())).map_err(|error| format!("no route to {agent}: {error}"))?;
         let device = next_hop::device(route.interface).map_err(|error| error.to_string())?;
         let dst_mac = self.resolve(&route)?;
+        self.number = self.number.or_else(|| self.station.reserve_number());
+        let number = self.number.ok_or_else(|| {
+            format!("XDP has no room left: the clocks of {} others are compared", self.station.0.max_probers)
+        })?;
+        let first = number * abi::DWELL_SYNC_EXCHANGES;
+        let programs = self.station.programs()?;
         let probe = abi::dwell_sync_probe {
             interface: route.interface,
-            first: self.number * abi::DWELL_SYNC_EXCHANGES,
+            first,
             src_port: own.port(),
             dst_port: self.agent.port(),
             loop_port,
@@ -257,7 +256,6 @@ impl Prober {
             dst_mac,
             ..self.session.to_probe(own.ip(), agent)
         };
-        let programs = self.station.programs()?;
         programs
             .probes
             .update(&self.session.id.to_ne_bytes(), probe.as_bytes(), MapFlags::ANY)
@@ -268,7 +266,7 @@ impl Prober {
         let mode = self.station.0.mode.at(route.interface, &device)?;
         let arrive = lease(&programs.arrive, route.interface, mode)?;
         let depart = lease(&programs.depart, LOOPBACK, Mode::Generic)?;
-        Ok(Prepared { looped, _leases: [arrive, depart] })
+        Ok(Prepared { first, looped, _leases: [arrive, depart] })
     }
 
     /// Resolves the next hop's Ethernet address, which the kernel finds out when it has to send something there.
@@ -309,10 +307,10 @@ impl Prober {
         }
         let timeout = (4 * round_trip).clamp(Duration::from_millis(20), TIMEOUT);
         let start = Instant::now();
-        let mut done = self.completed(&requests)?;
+        let mut done = self.completed(prepared, &requests)?;
         while done.len() < requests.len() && start.elapsed() < timeout {
             thread::sleep(POLL);
-            done = self.completed(&requests)?;
+            done = self.completed(prepared, &requests)?;
         }
         if done.is_empty() {
             return Ok(Err(NO_REPLY.into()));
@@ -348,7 +346,7 @@ impl Prober {
                 pause = (2 * pause).min(Duration::from_millis(100));
             }
             thread::sleep(POLL);
-            let done = self.completed(&requests)?;
+            let done = self.completed(prepared, &requests)?;
             let round_trip = |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
             longest = done.iter().map(round_trip).max().map(Duration::from_nanos);
             if done.iter().any(|(_, stamper)| *stamper != Stamper::SocketYet) {
@@ -368,14 +366,13 @@ impl Prober {
     }
 
     /// The completed exchanges among the requests of these sequence numbers.
-    fn completed(&self, requests: &[u64]) -> Result<Vec<(Exchange, Stamper)>, Error> {
+    fn completed(&self, prepared: &Prepared, requests: &[u64]) -> Result<Vec<(Exchange, Stamper)>, Error> {
         let Ok(programs) = self.station.programs() else {
             return Ok(Vec::new());
         };
-        let first = self.number * abi::DWELL_SYNC_EXCHANGES;
         let mut completed = Vec::new();
         for sequence in requests {
-            let index = first + (*sequence % u64::from(abi::DWELL_SYNC_EXCHANGES)) as u32;
+            let index = prepared.first + (*sequence % u64::from(abi::DWELL_SYNC_EXCHANGES)) as u32;
             let bytes =
                 programs.exchanges.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(failed("read", "exchanges"))?;
             let core = bytes
@@ -400,6 +397,6 @@ impl Drop for Prober {
             let _ = programs.probes.delete(&self.session.id.to_ne_bytes());
         }
         let free = shared.free.lock();
-        free.unwrap_or_else(PoisonError::into_inner).0.push(self.number);
+        free.unwrap_or_else(PoisonError::into_inner).0.extend(self.number);
     }
 }

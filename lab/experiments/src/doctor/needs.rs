@@ -37,6 +37,7 @@ pub static LABORATORY: Requirements = Requirements {
         Verb { name: "rtt", needs: &[LAB, READERS, needs::RTT], obstacles: &[] },
         Verb { name: "response", needs: &[LAB, LOAD, needs::RESPONSE, needs::RTT], obstacles: &[] },
         Verb { name: "stack", needs: &[LAB, needs::STACK, needs::AGENT, needs::COLLECT], obstacles: &[] },
+        Verb { name: "fleet", needs: &[HOSTS, needs::COLLECT], obstacles: &[] },
         Verb { name: "load", needs: &[LAB, LOAD, LIMITS], obstacles: &[] },
         Verb { name: "run", needs: &[LAB, BULK, needs::RUN], obstacles: &[] },
         Verb { name: "socket", needs: &[LAB, BULK, needs::STACK, needs::RUN], obstacles: &[] },
@@ -94,6 +95,17 @@ const LAB: &[Need] = &[
     Need { any_of: &[Fact::Extra("nsenter")], serves: "runs programs on hosts", otherwise: Impossible("cannot run programs on hosts") },
     Need { any_of: &[Fact::Extra("setpriv")], serves: "ends programs when the lab ends", otherwise: Impossible("cannot run programs on hosts") },
     Need { any_of: &[Fact::Extra("chrt")], serves: "emulates links in real time", otherwise: Degraded("links are less exact on a busy machine") },
+];
+
+/// A namespace and programs in it.
+#[rustfmt::skip]
+const HOSTS: &[Need] = &[
+    Need { any_of: &[Fact::Root], serves: "makes a namespace", otherwise: Impossible("cannot make a namespace") },
+    Need { any_of: &[Fact::CapSysAdmin, Fact::NetworkNamespaces], serves: "makes a namespace", otherwise: Impossible("cannot make a namespace") },
+    Need { any_of: &[Fact::NetworkNamespaces], serves: "runs agents", otherwise: Impossible("cannot run agents") },
+    Need { any_of: &[Fact::Extra("ip")], serves: "gives agents addresses", otherwise: Impossible("cannot give agents addresses") },
+    Need { any_of: &[Fact::Extra("nsenter")], serves: "runs the collector", otherwise: Impossible("cannot run the collector") },
+    Need { any_of: &[Fact::Extra("setpriv")], serves: "ends the collector with the experiment", otherwise: Impossible("cannot run the collector") },
 ];
 
 /// The traffic of the demonstration.

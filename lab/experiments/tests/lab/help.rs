@@ -75,6 +75,11 @@ fn stack_help() {
 }
 
 #[test]
+fn fleet_help() {
+    insta::assert_snapshot!(help(&["fleet", "--help"]));
+}
+
+#[test]
 fn sim_paper_help() {
     insta::assert_snapshot!(help(&["sim", "paper", "--help"]));
 }

@@ -4,6 +4,7 @@
 
 mod demo;
 mod errors;
+mod fleet;
 mod help;
 mod lab;
 mod lb;

@@ -1,0 +1,219 @@
+//! `dwell-lab fleet`.
+
+use std::time::Duration;
+
+use dwell_app::{Exit, args::positive_duration};
+use dwell_testbed::signals::Signals;
+use serde::Serialize;
+
+use super::{Load, Outcome, goals, measure};
+use crate::{
+    Programs,
+    failure::Failure,
+    goal::Goal,
+    print::{Columns, Format, SCHEMA, folders},
+    values::positive,
+};
+
+/// What agents cost their collector, how soon their measurements are in its store, and whether all of them are
+///
+/// Runs `dwell collect` as it ships, and agents in this process, each with a key, an address, a connection and a clock
+/// session of its own. What these report is made up: each of its flows has one stamped byte per interval, half of them
+/// go to the next agent, and half come from the previous one. The store is read by SQL. The exit status is 1 if a goal
+/// is missed: nothing is lost or doubled, an interval is in the store 15 s after its end, and the collector takes
+/// less than one processor and at most 1 GiB.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo dwell-lab fleet                           100 agents with 100 flows each
+  sudo dwell-lab fleet --agents 1,10,100,1000    one run after another
+  sudo dwell-lab fleet --agents 200 --interval 1s --duration 20s")]
+pub struct Fleet {
+    /// Numbers of agents, one per run
+    #[arg(long, value_name = "N,...", default_value = "100", value_delimiter = ',', value_parser = agents)]
+    agents: Vec<usize>,
+    /// Flows of which each agent reports in each interval
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flows)]
+    flows: usize,
+    /// Length of an agent's interval
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    interval: Duration,
+    /// How long agents report in each run
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
+    duration: Duration,
+    /// Output format: text, or jsonl with one object per run
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Most agents: the addresses, and more than a collector admits.
+const MAX_AGENTS: usize = 20_000;
+/// Most flows of an agent, as `dwell agent` has it.
+const MAX_FLOWS: usize = 1024;
+
+fn agents(text: &str) -> Result<usize, String> {
+    positive(text).and_then(|number| at_most(number, MAX_AGENTS))
+}
+
+fn flows(text: &str) -> Result<usize, String> {
+    positive(text).and_then(|number| at_most(number, MAX_FLOWS))
+}
+
+fn at_most(number: usize, most: usize) -> Result<usize, String> {
+    if number <= most { Ok(number) } else { Err(format!("it is {most} at most")) }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        interval if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&interval) => Ok(interval),
+        _ => Err("it is 1s at least and 1h at most".into()),
+    }
+}
+
+/// What a run found.
+#[derive(Serialize)]
+struct Record {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'static str,
+    agents: usize,
+    flows: usize,
+    interval_ns: u64,
+    connected_ns: u64,
+    batches_per_s: f64,
+    rows_per_s: f64,
+    cores: f64,
+    cpu_ns_per_row: Option<f64>,
+    wire_bytes_per_row: Option<f64>,
+    store_bytes_per_row: Option<f64>,
+    delay_p50_ns: Option<u64>,
+    delay_p99_ns: Option<u64>,
+    delay_max_ns: Option<u64>,
+    memory_bytes: u64,
+    bytes_per_agent: f64,
+    bytes_per_flow: f64,
+    threads: usize,
+    turned_away: u64,
+    disconnected: u64,
+    rows_wanted: u64,
+    rows_missing: u64,
+    rows_doubled: u64,
+    clocks: u64,
+    path_rows: u64,
+    goals_met: bool,
+}
+
+const COLUMNS: Columns<14> = Columns([
+    ("agents", 6),
+    ("flows", 8),
+    ("batches/s", 11),
+    ("rows/s", 9),
+    ("cores", 7),
+    ("us/row", 8),
+    ("wire B/row", 12),
+    ("p50 s", 8),
+    ("p99 s", 7),
+    ("worst s", 9),
+    ("MiB", 6),
+    ("KiB/agent", 11),
+    ("turned away", 13),
+    ("missing", 9),
+]);
+
+pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
+    let programs = Programs::find()?;
+    let signals = Signals::watch()?;
+    args.format.say(&COLUMNS.heading())?;
+    let mut goals = Vec::new();
+    for agents in &args.agents {
+        let load = Load { agents: *agents, flows: args.flows, interval: args.interval, duration: args.duration };
+        let folder = folders("dwell-fleet-", None)?;
+        let outcome = measure(load, &programs, folder.path(), &signals)?;
+        let judged = goals::judge(&outcome);
+        let record = Record::of(&outcome, Goal::exit(&judged) == Exit::Done);
+        args.format.print(&record, || record.line())?;
+        goals.push((*agents, judged));
+    }
+    for (agents, goals) in &goals {
+        args.format.say(&format!("\n{agents} agents:"))?;
+        for goal in goals {
+            args.format.say(&goal.line())?;
+        }
+    }
+    Ok(Goal::exit(&goals.into_iter().flat_map(|(_, goals)| goals).collect::<Vec<_>>()))
+}
+
+impl Outcome {
+    /// The processors that the collector has used on average.
+    pub(super) fn cores(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    fn per_row(&self, sum: f64) -> Option<f64> {
+        (self.rows > 0).then(|| sum / self.rows as f64)
+    }
+
+    fn delay_ns(&self, share: f64) -> Option<u64> {
+        let last = self.delays.len().checked_sub(1)?;
+        self.delays.get((last as f64 * share).round() as usize).map(|delay| delay.as_nanos() as u64)
+    }
+}
+
+impl Record {
+    fn of(outcome: &Outcome, goals_met: bool) -> Record {
+        let Outcome { load, sent, seen, elapsed, memory_bytes: [alone, idle, most], .. } = outcome;
+        let per_s = |count: u64| count as f64 / elapsed.as_secs_f64();
+        let growth = |from: &u64, to: &u64, number: usize| to.saturating_sub(*from) as f64 / number as f64;
+        Record {
+            kind: "lab.fleet",
+            schema: SCHEMA,
+            agents: load.agents,
+            flows: load.agents * load.flows,
+            interval_ns: load.interval.as_nanos() as u64,
+            connected_ns: outcome.connected.as_nanos() as u64,
+            batches_per_s: per_s(outcome.batches),
+            rows_per_s: per_s(outcome.rows),
+            cores: outcome.cores(),
+            cpu_ns_per_row: outcome.per_row(outcome.cpu.as_nanos() as f64),
+            wire_bytes_per_row: outcome.per_row(outcome.wire_bytes as f64),
+            store_bytes_per_row: outcome.per_row(outcome.store_bytes as f64),
+            delay_p50_ns: outcome.delay_ns(0.5),
+            delay_p99_ns: outcome.delay_ns(0.99),
+            delay_max_ns: outcome.delay_ns(1.0),
+            memory_bytes: *most,
+            bytes_per_agent: growth(alone, idle, load.agents),
+            bytes_per_flow: growth(idle, most, load.agents * load.flows),
+            threads: outcome.threads,
+            turned_away: sent.busy,
+            disconnected: sent.disconnected,
+            rows_wanted: sent.rows(),
+            rows_missing: seen.missing,
+            rows_doubled: seen.doubled,
+            clocks: seen.clocks,
+            path_rows: seen.paths,
+            goals_met,
+        }
+    }
+
+    fn line(&self) -> String {
+        let seconds = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e9));
+        let figure =
+            |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        COLUMNS.row([
+            &self.agents,
+            &self.flows,
+            &format!("{:.0}", self.batches_per_s),
+            &format!("{:.0}", self.rows_per_s),
+            &format!("{:.2}", self.cores),
+            &figure(self.cpu_ns_per_row.map(|ns| ns / 1e3), 1),
+            &figure(self.wire_bytes_per_row, 0),
+            &seconds(self.delay_p50_ns),
+            &seconds(self.delay_p99_ns),
+            &seconds(self.delay_max_ns),
+            &format!("{:.0}", self.memory_bytes as f64 / f64::from(1 << 20)),
+            &format!("{:.0}", self.bytes_per_agent / 1024.0),
+            &self.turned_away,
+            &self.rows_missing,
+        ])
+    }
+}
