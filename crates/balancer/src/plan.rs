@@ -450,10 +450,11 @@ fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
     if old.table_size != new.table_size {
         report(format!("table size {}, not {}", new.table_size, old.table_size));
     }
-    let flags = |vip: &Vip| (vip.by_source, vip.quic, vip.measure);
+    let flags = |vip: &Vip| (vip.by_source, vip.choices, vip.quic, vip.measure);
     if flags(old) != flags(new) {
         let hash = if new.by_source { "source" } else { "connection" };
-        report(format!("hash = {hash}, quic = {}, measure = {}", new.quic, new.measure));
+        let Vip { choices, quic, measure, .. } = new;
+        report(format!("hash = {hash}, choices = {choices}, quic = {quic}, measure = {measure}"));
     }
     if old.latency != new.latency {
         report("the constants of latency change".into());

@@ -52,6 +52,26 @@ fn missing_keys_have_their_defaults() {
 }
 
 #[test]
+fn connections_have_a_choice_where_their_backend_is_remembered_by_one_balancer_alone() {
+    let choices = |keys: &str, of_vip: &str| {
+        let text = GOOD.replacen("port = 443", &format!("port = 443\n{of_vip}"), 1);
+        parse(&format!("{keys}\n{text}")).map(|config| config.vips[0].choices)
+    };
+    assert_eq!(choices("", ""), Ok(1));
+    assert_eq!(choices("", "choices = 3"), Ok(3));
+    let latency = "policy = \"latency\"";
+    assert_eq!(choices("", latency), Ok(2));
+    assert_eq!(choices("hash_seed = 16", latency), Ok(1), "several balancers place alike");
+    assert_eq!(choices("hash_seed = 16", "choices = 2"), Ok(2), "unless they are told to");
+    for udp in ["protocol = \"udp\"", "hash = \"source\""] {
+        assert_eq!(choices("", &format!("{latency}\n{udp}")), Ok(1));
+        let error = choices("", &format!("{udp}\nchoices = 2")).unwrap_err();
+        assert!(error.contains("vip.choices") && error.contains("remove it"), "{error}");
+    }
+    assert!(choices("", "choices = 5").unwrap_err().contains('4'));
+}
+
+#[test]
 fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     let config = parse(
         r#"

@@ -67,6 +67,7 @@ fn new_balancer(choices: u8) -> Balancer {
             next_hop: Some(next_hop),
             forward: [Forward::Ipip, Forward::Gue(6080), Forward::L2, Forward::Ipip][usize::from(choices & 3)],
             down: choices & 8 != 0 && number == 1,
+            capacity: number as u16,
         };
         balancer.set_real(number, &real);
     }
@@ -74,7 +75,7 @@ fn new_balancer(choices: u8) -> Balancer {
         let (_, vip) = endpoints(v6, (0, 0));
         for (number, protocol) in (1..).zip([Protocol::Tcp, Protocol::Udp]) {
             let key = VipKey { address: vip.address, protocol, port: None };
-            let vip = Vip { number: number + 2 * u32::from(v6), measured: true, ..Vip::default() };
+            let vip = Vip { number: number + 2 * u32::from(v6), measured: true, more_choices: choices >> 4 & 3, ..Vip::default() };
             balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         }
         let key = VipKey { address: vip.address, protocol: Protocol::Udp, port: Some(443) };

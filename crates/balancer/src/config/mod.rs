@@ -25,6 +25,7 @@ use toml::de::{DeTable, DeValue};
 use self::{
     table::{Problem, Source, Table},
     value::{choice, parsed, socket, text, time, whole},
+    vip::VipDefaults,
 };
 
 pub use dwell_engine::{
@@ -216,7 +217,9 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
     let limits = read_limits(&mut table);
     let tunnel = read_tunnel(&mut table);
     let latency = Latency::read(&mut table, &Latency::default());
-    let (vips, lines) = Vip::read_all(&mut table, path, &latency);
+    let hash_seed = table.get("hash_seed", seed);
+    let defaults = VipDefaults { latency: &latency, is_one_of_several: hash_seed.is_some() };
+    let (vips, lines) = Vip::read_all(&mut table, path, &defaults);
     let config = Config {
         path: path.into(),
         interface: name.clone(),
@@ -224,7 +227,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         estimator: table.get("estimator", choice(&ESTIMATORS)).unwrap_or(Estimator::Auto),
         idle_timeout: table.get("idle_timeout", time(Duration::from_secs(1)..=DAY)).unwrap_or(MINUTE),
         active_timeout: table.get("active_timeout", time(10 * MILLISECOND..=DAY)).unwrap_or(Duration::from_secs(5)),
-        hash_seed: table.get("hash_seed", seed),
+        hash_seed,
         pin: table.get("pin", text).map_or_else(|| default_pin(&name), PathBuf::from),
         chain: table.get("chain", chain),
         xdp: table.get("xdp", choice(&XDP)).unwrap_or_default(),

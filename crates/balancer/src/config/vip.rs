@@ -18,6 +18,10 @@ use super::{
     zero_rtt::ZeroRtt,
 };
 
+/// How many backends a new connection may go to with the policy `latency`. The second brings the most, and with each more
+/// the weights say less.
+const CHOICES: u8 = 2;
+
 /// A virtual address, and how its connections are balanced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vip {
@@ -33,6 +37,9 @@ pub struct Vip {
     pub table_size: u32,
     /// Whether a new connection's backend follows from the client's address alone, not from the whole connection.
     pub by_source: bool,
+    /// How many backends a new TCP connection may go to, 1 to 4: of these the one with the fewest open connections, for
+    /// its weight, gets it.
+    pub choices: u8,
     /// Whether the packets are QUIC.
     pub quic: bool,
     /// Whether response latency is estimated.
@@ -93,13 +100,21 @@ enum ForwardName {
     Gue,
 }
 
+/// What VIPs have that do not say otherwise.
+#[derive(Debug)]
+pub(super) struct VipDefaults<'a> {
+    pub latency: &'a Latency,
+    /// Another balancer may get packets of a connection, and does not know how many each backend has here.
+    pub is_one_of_several: bool,
+}
+
 impl Vip {
     /// Reads all VIPs. Files that they name are looked up next to the configuration at `path`.
-    pub(super) fn read_all(root: &mut Table<'_>, path: &Path, latency: &Latency) -> (Vec<Vip>, Vec<VipLines>) {
-        root.tables("vip").into_iter().filter_map(|table| Vip::read(table, path, latency)).unzip()
+    pub(super) fn read_all(root: &mut Table<'_>, path: &Path, defaults: &VipDefaults<'_>) -> (Vec<Vip>, Vec<VipLines>) {
+        root.tables("vip").into_iter().filter_map(|table| Vip::read(table, path, defaults)).unzip()
     }
 
-    fn read(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip, VipLines)> {
+    fn read(mut table: Table<'_>, path: &Path, defaults: &VipDefaults<'_>) -> Option<(Vip, VipLines)> {
         let name = table.require("name", "\"web\"", plain_name);
         let address = table.require("address", "\"192.0.2.10\"", host);
         let protocol =
@@ -121,7 +136,7 @@ impl Vip {
             choice(&[("l2", ForwardName::L2), ("ipip", ForwardName::Ipip), ("gue", ForwardName::Gue)]),
         );
         let gue_port = table.get("gue_port", whole(1..=65_535)).unwrap_or(GUE_PORT);
-        let latency = Latency::read(&mut table, latency);
+        let latency = Latency::read(&mut table, defaults.latency);
         let measure = table.get("measure", flag);
         if policy == PolicyName::Latency && measure == Some(false) {
             let problem = Problem::new(
@@ -143,6 +158,17 @@ impl Vip {
             let problem = Problem::new("QUIC does not run over TCP", "write protocol = \"udp\"");
             table.fault(problem, "quic");
         }
+        let by_source = table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false);
+        let choices = table.get("choices", whole(1..=4));
+        if choices.is_some_and(|choices: u8| choices > 1) && (protocol != Protocol::Tcp || by_source) {
+            let problem = Problem::new(
+                "only a TCP connection says when it begins, and with hash = \"source\" a client stays at one backend",
+                "remove it",
+            );
+            table.fault(problem, "choices");
+        }
+        let has_choices =
+            policy == PolicyName::Latency && protocol == Protocol::Tcp && !by_source && !defaults.is_one_of_several;
         let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten()));
         let (backends, backend_lines): (Vec<Backend>, Vec<_>) =
             table.tables("backend").into_iter().filter_map(Backend::read).unzip();
@@ -165,7 +191,8 @@ impl Vip {
                 _ => Forward::L2,
             },
             table_size: table.get("table_size", table_size).unwrap_or(65_537),
-            by_source: table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false),
+            by_source,
+            choices: choices.unwrap_or(if has_choices { CHOICES } else { 1 }),
             quic,
             measure: measure.unwrap_or(policy == PolicyName::Latency),
             check,

@@ -48,12 +48,14 @@ impl MapContents<'_> {
     /// Writes the backends that differ from those in the kernel.
     pub(super) fn write_backends(&self, plane: &mut Plane) -> Result<(), dwell_probes::Error> {
         let down: BTreeSet<u32> = self.vips.iter().flat_map(RunningVip::down).collect();
+        let capacities: BTreeMap<u32, u16> = self.vips.iter().flat_map(RunningVip::capacities).collect();
         for (number, backend) in &self.state.reals {
             let real = Real {
                 address: backend.address,
                 next_hop: self.hops.get(&backend.address).copied(),
                 forward: backend.forward,
                 down: down.contains(number),
+                capacity: capacities.get(number).copied().unwrap_or(0),
             };
             if plane.real(*number) != Some(&real) {
                 plane.set_real(*number, &real)?;
@@ -81,6 +83,7 @@ impl MapContents<'_> {
                 is_quic: run.vip.quic,
                 by_source: run.vip.by_source,
                 zero_slot: self.state.zero_slot(&run.vip.key),
+                more_choices: run.vip.choices - 1,
             };
             plane.set_vip(&run.vip.key, &vip)?;
         }

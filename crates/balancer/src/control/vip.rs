@@ -292,6 +292,13 @@ impl RunningVip {
         down.map(|run| run.real)
     }
 
+    /// The number of each backend, and how many connections it takes relative to the others, in thousandths of the one with
+    /// the greatest configured weight.
+    pub(super) fn capacities(&self) -> impl Iterator<Item = (u32, u16)> {
+        let most = self.backends.iter().map(|run| run.backend.weight).fold(0.0, f64::max);
+        self.backends.iter().map(move |run| (run.real, (1000.0 * run.backend.weight / most).round().max(1.0) as u16))
+    }
+
     fn heavy_settings(&self) -> Option<(HeavyConfig, Option<f64>)> {
         let zero = self.vip.zero_rtt.as_ref()?;
         Some((zero.heavy, zero.heavy_share))

@@ -294,12 +294,8 @@ static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u3
 /* Returns true if the connection had a packet recently, and its client has not ended it. */
 static __always_inline int dwell_is_active(struct dwell_table *table, const struct dwell_slot *slot)
 {
-	__u32 limit = dwell_balance_config_of(table->embedder)->active_coarse, idle;
-
-	if (slot->head.close_reason || slot->head.flags & DWELL_HEAD_ENDED)
-		return 0;
-	idle = dwell_now_coarse(table->clock) - slot->head.seen;
-	return dwell_is_future(idle) || idle <= limit;
+	return !slot->head.close_reason && !(slot->head.flags & DWELL_HEAD_ENDED) &&
+	       dwell_is_recent(table, dwell_now_coarse(table->clock) - slot->head.seen);
 }
 
 #endif

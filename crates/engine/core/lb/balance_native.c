@@ -72,6 +72,13 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 	return 0;
 }
 
+static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->real_count ? &balancer->open[number] : 0;
+}
+
 static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)
 {
 	const struct dwell_balancer *balancer = embedder;

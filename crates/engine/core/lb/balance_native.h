@@ -26,6 +26,7 @@ struct dwell_balancer {
 	struct dwell_heartbeat heartbeat;
 	const struct dwell_named_vip *vips;
 	const struct dwell_real *reals; /* by number, from 0; number 0 is unused */
+	__s64 *open;                    /* likewise */
 	const __u32 *const
 		*tables; /* by the VIP's number, and heartbeat.equal further; each is as long as its VIP says */
 	__u32 vip_count, real_count, table_count, reserved;

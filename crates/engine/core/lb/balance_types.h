@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 4
+#define DWELL_BALANCE_LAYOUT 5
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -25,6 +25,9 @@ struct dwell_vip_key {
 #define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP unless it has a zero_slot */
 #define DWELL_VIP_SOURCE 4  /* new connections are selected by the client's address alone */
 #define DWELL_VIP_NETWORK 8 /* with DWELL_VIP_SOURCE: only the first half of an IPv6 address counts */
+/* Of so many more reals the one with the fewest open connections gets a new one. */
+#define DWELL_VIP_CHOICES_SHIFT 4
+#define DWELL_VIP_CHOICES 3
 
 struct dwell_vip {
 	__u32 number;    /* 1 to max_vips */
@@ -52,7 +55,7 @@ struct dwell_real {
 	__u16 gue_port; /* host order */
 	__u8 forward;   /* enum dwell_forward */
 	__u8 flags;     /* DWELL_REAL_* */
-	__u8 reserved[2];
+	__u16 capacity; /* how many connections it takes, relative to other reals; 0 counts as 1 */
 };
 
 /* Bitmap of addresses that may be VIPs, by hash. It spares most packets to other addresses a look-up. */
@@ -122,6 +125,7 @@ enum dwell_reason {
 	/* sent to a real */
 	DWELL_REASON_CONNECTION, /* to the real of its connection */
 	DWELL_REASON_NEW,        /* by the VIP's Maglev table, and entered into the connection table */
+	DWELL_REASON_FEWER,      /* as DWELL_REASON_NEW, but to another real that had fewer open connections */
 	DWELL_REASON_FALLBACK,   /* as DWELL_REASON_NEW, for a connection that is under way but not known */
 	DWELL_REASON_FULL,       /* by the Maglev table, as the connection table has no slot */
 	DWELL_REASON_MOVED,      /* by the Maglev table, as its real is down or gone */

@@ -62,6 +62,11 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 /* Returns where this CPU counts what a real was sent; null: it is not counted. */
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number);
 
+/* Returns the number of a real's open connections: an estimate that user space corrects from time to time, so it may be
+ * negative for a moment. Null: it is not counted.
+ */
+static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number);
+
 /* Returns this CPU's budget by its enum dwell_budget_kind. Null: nothing is allowed. */
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind);
 

@@ -51,16 +51,22 @@ static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *pac
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
+/* Returns true if the control plane is silent. */
+static __always_inline int dwell_is_stale(void *embedder, const struct dwell_heartbeat *beat)
+{
+	__s32 age_s = dwell_zero_clock_s(embedder) - (__u32)(beat->renewed_ns / 1000000000);
+
+	return age_s > (__s32)beat->stale_s;
+}
+
 /* Returns the distance to tables of equal weights if they count: the control plane is silent. Returns 0 otherwise. */
 static __always_inline __u32 dwell_equal_tables(void *embedder)
 {
 	const struct dwell_heartbeat *beat = dwell_heartbeat_of(embedder);
-	__s32 age_s;
 
 	if (!beat || dwell_likely(!beat->equal))
 		return 0;
-	age_s = dwell_zero_clock_s(embedder) - (__u32)(beat->renewed_ns / 1000000000);
-	return age_s > (__s32)beat->stale_s ? beat->equal : 0;
+	return dwell_is_stale(embedder, beat) ? beat->equal : 0;
 }
 
 /* Returns the number of the real at an entry of a VIP's table, or of its table of equal weights at this distance; 0 if
@@ -73,15 +79,86 @@ static __always_inline __u32 dwell_entry_of(void *embedder, __u32 vip, __u32 equ
 	return number ? number : dwell_entry_at(embedder, vip, index);
 }
 
-/* Selects a real by the Maglev table alone. Returns DWELL_REASON_NEW, or why it led nowhere. */
+static __always_inline int dwell_is_up(const struct dwell_real *real)
+{
+	return real && real->interface && !(real->flags & DWELL_REAL_DOWN);
+}
+
+/* Returns the number of the real at the entry of the Maglev table that a hash selects. If that is down, others are tried;
+ * if these are too, the first is as good. Returns 0 if the table is empty.
+ */
+static __always_inline __u32 dwell_candidate(void *embedder, const struct dwell_vip *vip, __u32 equal, __u64 hash)
+{
+	__u32 first = 0;
+
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_SELECT_TRIES; i++) {
+		__u32 number = dwell_entry_of(embedder, vip->number, equal, (hash >> 32) * vip->size >> 32);
+
+		if (!first)
+			first = number;
+		if (number && dwell_is_up(dwell_real_at(embedder, number)))
+			return number;
+		hash = dwell_mix(hash, i + 1);
+	}
+	return first;
+}
+
+/* Returns true if a real is up, and another one is not or has more open connections for what it can take. */
+static __always_inline int dwell_has_fewer(void *embedder, __u32 number, __u32 than)
+{
+	const struct dwell_real *real = dwell_real_at(embedder, number), *other = dwell_real_at(embedder, than);
+	const __s64 *open = dwell_open_at(embedder, number), *open_other = dwell_open_at(embedder, than);
+
+	if (!dwell_is_up(real) || !open || !open_other)
+		return 0;
+	if (!dwell_is_up(other))
+		return 1;
+	return *open * (other->capacity ? other->capacity : 1) < *open_other * (real->capacity ? real->capacity : 1);
+}
+
+static __always_inline int dwell_is_first_syn(const struct dwell_packet *packet)
+{
+	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
+}
+
+/* Of the reals that a SYN may go to, selects the one with the fewest open connections. Only a connection that is
+ * remembered may go elsewhere than its first real, and only while somebody corrects the counts.
+ */
+static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_packet *packet,
+					  const struct dwell_vip *vip, __u64 hash)
+{
+	__u32 choices = vip->flags >> DWELL_VIP_CHOICES_SHIFT & DWELL_VIP_CHOICES, best = packet->lb.first;
+	const struct dwell_heartbeat *beat = dwell_heartbeat_of(embedder);
+
+	if (!choices || !dwell_is_first_syn(packet) || !beat || dwell_is_stale(embedder, beat))
+		return best;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_VIP_CHOICES && i < choices; i++) {
+		__u32 number;
+
+		hash = dwell_mix(hash, ~i);
+		number = dwell_candidate(embedder, vip, 0, hash);
+		if (number != best && dwell_has_fewer(embedder, number, best))
+			best = number;
+	}
+	return best;
+}
+
+/* Selects a real by the Maglev table, and by the open connections of reals if the VIP says so. Returns DWELL_REASON_NEW or
+ * DWELL_REASON_FEWER, or why it led nowhere.
+ */
 static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
-	__u32 first = 0, equal;
 	__u64 hash;
 
-	packet->lb.real = 0;
+	packet->lb.real = packet->lb.first = 0;
 	packet->lb.vip = 0;
 	if (!vip || !vip->number)
 		return DWELL_REASON_NOT_VIP;
@@ -90,25 +167,11 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	if (!vip->size)
 		return DWELL_REASON_NO_BACKEND;
 	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
-	equal = dwell_equal_tables(embedder);
-#ifdef __bpf__
-#pragma clang loop unroll(disable)
-#endif
-	for (__u32 i = 0; i < DWELL_SELECT_TRIES; i++) {
-		__u32 number = dwell_entry_of(embedder, vip->number, equal, (hash >> 32) * vip->size >> 32);
-		const struct dwell_real *real = dwell_real_at(embedder, number);
-
-		if (!first)
-			first = number;
-		if (real && number && real->interface && !(real->flags & DWELL_REAL_DOWN)) {
-			first = number;
-			break;
-		}
-		hash = dwell_mix(hash, i + 1);
-	}
-	/* If every candidate is down, keep the first: the others are no better. */
-	packet->lb.real = first;
-	return first ? DWELL_REASON_NEW : DWELL_REASON_NO_BACKEND;
+	packet->lb.first = dwell_candidate(embedder, vip, dwell_equal_tables(embedder), hash);
+	packet->lb.real = dwell_choose(embedder, packet, vip, hash);
+	if (!packet->lb.real)
+		return DWELL_REASON_NO_BACKEND;
+	return packet->lb.real == packet->lb.first ? DWELL_REASON_NEW : DWELL_REASON_FEWER;
 }
 
 /* How far a client's sequence number may run ahead of the newest one, in 64 KiB: packets may be lost before they come
@@ -207,6 +270,14 @@ static __always_inline void dwell_slot_measure(struct dwell_table *table, struct
 	dwell_slot_unlock(slot);
 }
 
+static __always_inline void dwell_count_open(void *embedder, __u32 real, __s64 by)
+{
+	__s64 *open = dwell_open_at(embedder, real);
+
+	if (open)
+		__sync_fetch_and_add(open, by);
+}
+
 static __always_inline void dwell_balance_opened(void *embedder, const struct dwell_packet *packet)
 {
 	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->lb.vip);
@@ -216,6 +287,7 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 		vip->opened++;
 	if (real)
 		real->opened++;
+	dwell_count_open(embedder, packet->lb.real, 1);
 }
 
 /* Diverts a new QUIC connection if its server is overloaded. Returns the reason. */
@@ -242,8 +314,7 @@ static __always_inline __u32 dwell_select_less_loaded(struct dwell_table *table,
 static __always_inline dwell_selection dwell_select_new(struct dwell_table *table, struct dwell_packet *packet,
 							int dry_run)
 {
-	__u32 reason = dwell_balance_select(table->embedder, packet), mask = table->config->bucket_mask,
-	      own = packet->lb.real;
+	__u32 reason = dwell_balance_select(table->embedder, packet), mask = table->config->bucket_mask;
 	struct dwell_lookup found;
 	struct dwell_slot *slot;
 
@@ -251,15 +322,15 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)
 		reason = dwell_select_less_loaded(table, packet, reason, dry_run);
-	if (packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
+	if (packet->kind == DWELL_KIND_TCP && !dwell_is_first_syn(packet))
 		reason = DWELL_REASON_FALLBACK;
 	if (!packet->may_open || dry_run)
 		return DWELL_SELECTION_UNMEASURED(reason);
 	found = dwell_flow_admit(table, packet, dwell_bucket_first(packet->hash, mask),
 				 dwell_bucket_second(packet->hash, mask));
 	if (!found.head) {
-		/* the rest of its first flight must go to the same real */
-		packet->lb.real = own;
+		/* the rest of its packets must go to the same real */
+		packet->lb.real = packet->lb.first;
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_FULL);
 	}
 	dwell_balance_opened(table->embedder, packet);
@@ -285,8 +356,7 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
  */
 static __always_inline int dwell_reopens(const struct dwell_slot *slot, const struct dwell_packet *packet)
 {
-	return dwell_unlikely(slot->head.flags & DWELL_HEAD_ENDED) && packet->kind == DWELL_KIND_TCP &&
-	       (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
+	return dwell_unlikely(slot->head.flags & DWELL_HEAD_ENDED) && dwell_is_first_syn(packet);
 }
 
 static __always_inline int dwell_is_silent(struct dwell_table *table, const struct dwell_slot *slot)
@@ -312,7 +382,7 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 		return 1;
 	if (dwell_reopens(slot, packet) && dwell_is_silent(table, slot))
 		return 1;
-	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
+	if (dwell_likely(dwell_is_up(real)))
 		return 0;
 	if (packet->kind == DWELL_KIND_TCP)
 		return packet->tcp_flags & DWELL_TCP_SYN &&
@@ -352,9 +422,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)
 		dwell_select_less_loaded(table, packet, reason, dry_run);
-	if (dwell_reopens(slot, packet))
-		reason = DWELL_REASON_NEW;
-	else
+	if (!dwell_reopens(slot, packet))
 		reason = slot->lb.real == packet->lb.real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
 	if (dry_run)
 		return DWELL_SELECTION_UNMEASURED(reason);
@@ -376,15 +444,24 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
+/* Returns true if a connection that was idle for so long, in coarse units, still counts as active. */
+static __always_inline int dwell_is_recent(struct dwell_table *table, __u32 idle)
+{
+	return dwell_is_future(idle) || idle <= dwell_balance_config_of(table->embedder)->active_coarse;
+}
+
 /* Updates a connection that stays with its real. */
 static __always_inline dwell_selection dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
 							   struct dwell_slot *slot, __u32 slot_index)
 {
-	__u32 now_coarse = dwell_now_coarse(table->clock);
+	__u32 now_coarse = dwell_now_coarse(table->clock), idle = now_coarse - slot->head.seen;
+	__u8 flags = slot->head.flags;
 
-	if (slot->head.seen != now_coarse)
+	if (idle)
 		slot->head.seen = now_coarse;
 	dwell_slot_mark(slot, packet, now_coarse);
+	if (dwell_unlikely((flags ^ slot->head.flags) & DWELL_HEAD_ENDED) && dwell_is_recent(table, idle))
+		dwell_count_open(table->embedder, slot->lb.real, flags & DWELL_HEAD_ENDED ? 1 : -1);
 	return slot->measured ? DWELL_SELECTION(DWELL_REASON_CONNECTION, slot_index)
 			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }

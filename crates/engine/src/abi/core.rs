@@ -507,11 +507,13 @@ pub const DWELL_ZERO_HASH: u32 = 1;
 pub const DWELL_ZERO_ANY: u32 = 2;
 pub const DWELL_ZERO_BITS: u32 = 4096;
 pub const DWELL_OPENINGS: u32 = 1024;
-pub const DWELL_BALANCE_LAYOUT: u32 = 4;
+pub const DWELL_BALANCE_LAYOUT: u32 = 5;
 pub const DWELL_VIP_MEASURE: u32 = 1;
 pub const DWELL_VIP_QUIC: u32 = 2;
 pub const DWELL_VIP_SOURCE: u32 = 4;
 pub const DWELL_VIP_NETWORK: u32 = 8;
+pub const DWELL_VIP_CHOICES_SHIFT: u32 = 4;
+pub const DWELL_VIP_CHOICES: u32 = 3;
 pub const DWELL_REAL_DOWN: u32 = 1;
 pub const DWELL_VIP_FILTER_BITS: u32 = 65536;
 pub const DWELL_CHUNK: u32 = 256;
@@ -1709,7 +1711,7 @@ pub struct dwell_real {
     pub gue_port: __u16,
     pub forward: __u8,
     pub flags: __u8,
-    pub reserved: [__u8; 2usize],
+    pub capacity: __u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1723,7 +1725,7 @@ const _: () = {
     ["Offset of field: dwell_real::gue_port"][::std::mem::offset_of!(dwell_real, gue_port) - 34usize];
     ["Offset of field: dwell_real::forward"][::std::mem::offset_of!(dwell_real, forward) - 36usize];
     ["Offset of field: dwell_real::flags"][::std::mem::offset_of!(dwell_real, flags) - 37usize];
-    ["Offset of field: dwell_real::reserved"][::std::mem::offset_of!(dwell_real, reserved) - 38usize];
+    ["Offset of field: dwell_real::capacity"][::std::mem::offset_of!(dwell_real, capacity) - 38usize];
 };
 #[repr(C)]
 #[derive(
@@ -1919,23 +1921,24 @@ pub const DWELL_REASON_NOT_IP: dwell_reason = 0;
 pub const DWELL_REASON_NOT_VIP: dwell_reason = 1;
 pub const DWELL_REASON_CONNECTION: dwell_reason = 2;
 pub const DWELL_REASON_NEW: dwell_reason = 3;
-pub const DWELL_REASON_FALLBACK: dwell_reason = 4;
-pub const DWELL_REASON_FULL: dwell_reason = 5;
-pub const DWELL_REASON_MOVED: dwell_reason = 6;
-pub const DWELL_REASON_QUOTED: dwell_reason = 7;
-pub const DWELL_REASON_CID: dwell_reason = 8;
-pub const DWELL_REASON_DIVERTED: dwell_reason = 9;
-pub const DWELL_REASON_PING: dwell_reason = 10;
-pub const DWELL_REASON_TOO_BIG: dwell_reason = 11;
-pub const DWELL_REASON_NO_BACKEND: dwell_reason = 12;
-pub const DWELL_REASON_NO_ROUTE: dwell_reason = 13;
-pub const DWELL_REASON_TTL: dwell_reason = 14;
-pub const DWELL_REASON_FRAGMENT: dwell_reason = 15;
-pub const DWELL_REASON_MALFORMED: dwell_reason = 16;
-pub const DWELL_REASON_NO_ROOM: dwell_reason = 17;
-pub const DWELL_REASON_UNROUTABLE: dwell_reason = 18;
-pub const DWELL_REASON_UNANSWERED: dwell_reason = 19;
-pub const DWELL_REASONS: dwell_reason = 20;
+pub const DWELL_REASON_FEWER: dwell_reason = 4;
+pub const DWELL_REASON_FALLBACK: dwell_reason = 5;
+pub const DWELL_REASON_FULL: dwell_reason = 6;
+pub const DWELL_REASON_MOVED: dwell_reason = 7;
+pub const DWELL_REASON_QUOTED: dwell_reason = 8;
+pub const DWELL_REASON_CID: dwell_reason = 9;
+pub const DWELL_REASON_DIVERTED: dwell_reason = 10;
+pub const DWELL_REASON_PING: dwell_reason = 11;
+pub const DWELL_REASON_TOO_BIG: dwell_reason = 12;
+pub const DWELL_REASON_NO_BACKEND: dwell_reason = 13;
+pub const DWELL_REASON_NO_ROUTE: dwell_reason = 14;
+pub const DWELL_REASON_TTL: dwell_reason = 15;
+pub const DWELL_REASON_FRAGMENT: dwell_reason = 16;
+pub const DWELL_REASON_MALFORMED: dwell_reason = 17;
+pub const DWELL_REASON_NO_ROOM: dwell_reason = 18;
+pub const DWELL_REASON_UNROUTABLE: dwell_reason = 19;
+pub const DWELL_REASON_UNANSWERED: dwell_reason = 20;
+pub const DWELL_REASONS: dwell_reason = 21;
 pub type dwell_reason = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -1987,20 +1990,20 @@ const _: () = {
 )]
 pub struct dwell_balance_counters {
     pub table: dwell_counters,
-    pub reason: [__u64; 20usize],
+    pub reason: [__u64; 21usize],
     pub zero: [__u64; 9usize],
     pub unfinished: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 464usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 472usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
         [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
-    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 384usize];
+    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 392usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
-        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 456usize];
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 464usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3119,11 +3122,12 @@ const _: () = {
 pub struct dwell_balancer {
     pub slots: dwell_slots,
     pub config: dwell_balance_config,
-    pub reason: [__u64; 20usize],
+    pub reason: [__u64; 21usize],
     pub budgets: [dwell_budget; 2usize],
     pub heartbeat: dwell_heartbeat,
     pub vips: *const dwell_named_vip,
     pub reals: *const dwell_real,
+    pub open: *mut __s64,
     pub tables: *const *const __u32,
     pub vip_count: __u32,
     pub real_count: __u32,
@@ -3151,41 +3155,42 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8704usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8720usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7568usize];
     ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7624usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7784usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7800usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7816usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7824usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7832usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7840usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7844usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7848usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7852usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7856usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8376usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8448usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8456usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8464usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8616usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8624usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8632usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8640usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8648usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8656usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8664usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8672usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8676usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7792usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7808usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7824usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7832usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7840usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7848usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7856usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7860usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7864usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7868usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7872usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8392usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8464usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8472usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8480usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8632usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8640usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8648usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8656usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8664usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8672usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8680usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8688usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8692usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8680usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8696usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8684usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8688usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8696usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8700usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8700usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8704usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8712usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8716usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

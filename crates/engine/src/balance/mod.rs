@@ -127,6 +127,9 @@ pub struct Vip {
     /// The number of the [`ZeroVip`] by which packets are routed by connection ID. Such a VIP has a port, and new
     /// connections are placed by the client's network.
     pub zero_slot: Option<u16>,
+    /// How many backends besides the first may take a new TCP connection, 0 to 3: the one with the fewest open
+    /// connections does.
+    pub more_choices: u8,
 }
 
 impl Vip {
@@ -139,7 +142,8 @@ impl Vip {
             flags: flag(self.measured, abi::DWELL_VIP_MEASURE)
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
                 | flag(self.by_source || self.zero_slot.is_some(), abi::DWELL_VIP_SOURCE)
-                | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK),
+                | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK)
+                | u32::from(self.more_choices) << abi::DWELL_VIP_CHOICES_SHIFT,
             zero_slot: self.zero_slot.unwrap_or(0).into(),
         }
     }
@@ -152,6 +156,7 @@ impl Vip {
             is_quic: vip.flags & abi::DWELL_VIP_QUIC != 0,
             by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0 && vip.flags & abi::DWELL_VIP_NETWORK == 0,
             zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
+            more_choices: (vip.flags >> abi::DWELL_VIP_CHOICES_SHIFT & abi::DWELL_VIP_CHOICES) as u8,
         }
     }
 }
@@ -223,6 +228,8 @@ pub struct Real {
     pub forward: Forward,
     /// The backend is down: connections that are not established go to another one.
     pub down: bool,
+    /// How many connections it takes, relative to other backends; 0 counts as 1.
+    pub capacity: u16,
 }
 
 impl Real {
@@ -239,7 +246,7 @@ impl Real {
             gue_port,
             forward: forward as u8,
             flags: if self.down { abi::DWELL_REAL_DOWN as u8 } else { 0 },
-            reserved: [0; 2],
+            capacity: self.capacity,
         }
     }
 
@@ -255,6 +262,7 @@ impl Real {
             }),
             forward: Forward::from_core(real.forward, real.gue_port)?,
             down: u32::from(real.flags) & abi::DWELL_REAL_DOWN != 0,
+            capacity: real.capacity,
         })
     }
 }
@@ -328,6 +336,7 @@ mod tests {
             next_hop: Some(NextHop { interface: 7, destination: [1, 2, 3, 4, 5, 6], source: [7; 6], mtu: 1500 }),
             forward: Forward::Gue(6080),
             down: true,
+            capacity: 700,
         };
         assert_eq!(Real::from_core(&real.to_core()), Some(real));
         let lost = Real { next_hop: None, ..real };
@@ -337,7 +346,7 @@ mod tests {
         assert_eq!(VipKey::from_core(&key.to_core()), Some(key));
         assert_eq!(VipKey::from_core(&key.to_core_icmp()), None);
         assert_eq!(key.to_core_icmp().proto, 58);
-        let vip = Vip { number: 9, measured: true, is_quic: false, by_source: true, zero_slot: None };
+        let vip = Vip { number: 9, measured: true, is_quic: false, by_source: true, zero_slot: None, more_choices: 3 };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
     }
 

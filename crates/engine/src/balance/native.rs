@@ -52,6 +52,7 @@ pub struct Balancer {
     core: Box<abi::dwell_balancer>,
     vips: Vec<abi::dwell_named_vip>,
     reals: Vec<abi::dwell_real>,
+    open: Vec<i64>,
     tables: Vec<Vec<u32>>,
     pointers: Vec<*const u32>,
     zero: Zero,
@@ -86,6 +87,7 @@ impl Balancer {
             core,
             vips: Vec::new(),
             reals: Vec::new(),
+            open: Vec::new(),
             tables: Vec::new(),
             pointers: Vec::new(),
             zero: Zero {
@@ -102,6 +104,12 @@ impl Balancer {
         let at = number as usize;
         self.reals.resize(self.reals.len().max(at + 1), abi::dwell_real::default());
         self.reals[at] = real.to_core();
+        self.open.resize(self.reals.len(), 0);
+    }
+
+    /// Returns the number of connections of a backend that are open, as far as packets have told.
+    pub fn open(&self, number: u32) -> i64 {
+        self.open.get(number as usize).copied().unwrap_or(0)
     }
 
     /// Sets a VIP and its Maglev table of backend numbers.
@@ -200,6 +208,7 @@ impl Balancer {
         self.core.vips = self.vips.as_ptr();
         self.core.vip_count = self.vips.len() as u32;
         self.core.reals = self.reals.as_ptr();
+        self.core.open = self.open.as_mut_ptr();
         self.core.real_count = self.reals.len() as u32;
         self.core.tables = self.pointers.as_ptr();
         self.core.table_count = self.pointers.len() as u32;

@@ -19,6 +19,8 @@ counters! {
     Connection = DWELL_REASON_CONNECTION, "connection";
     /// The Maglev table selected the backend of a new connection, which is recorded.
     New = DWELL_REASON_NEW, "new";
+    /// As for `New`, but of several candidates another one than the first had fewer open connections.
+    Fewer = DWELL_REASON_FEWER, "fewer";
     /// The Maglev table selected the backend of an unknown connection that is not new.
     Fallback = DWELL_REASON_FALLBACK, "fallback";
     /// The Maglev table selected the backend; the connection table is full.

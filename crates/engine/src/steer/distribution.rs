@@ -67,14 +67,18 @@ impl Distribution {
     }
 
     /// Returns the standard error of a quantile: half the distance between those a standard error of its rank below and
-    /// above. Responses of a connection are alike, so that it counts as one observation, of its weight.
+    /// above. Responses of a connection are alike, so that it counts as one observation, of its weight. Infinite if the
+    /// observations are too few to tell the quantile from the maximum: fewer than q / (1 - q).
     pub(super) fn error_ns(&self, q: f64) -> f64 {
         let observations = self.weight * self.weight / self.squares;
         if observations < 1.5 {
             return f64::INFINITY;
         }
         let rank = (q * (1.0 - q) / observations).sqrt();
-        (self.quantile_ns((q + rank).min(1.0)) - self.quantile_ns((q - rank).max(0.0))) / 2.0
+        if q + rank > 1.0 {
+            return f64::INFINITY;
+        }
+        (self.quantile_ns(q + rank) - self.quantile_ns((q - rank).max(0.0))) / 2.0
     }
 }
 
@@ -108,6 +112,20 @@ mod tests {
         assert_eq!(of(100, 1.0), of(100, 16.0));
         // Of evenly spread latencies up to 1000 ns: 1000 · sqrt(0.25 / n).
         assert!((of(100, 1.0) - 50.0).abs() <= 5.0 && (of(10_000, 1.0) - 5.0).abs() <= 0.5);
+    }
+
+    #[test]
+    fn a_quantile_that_is_the_maximum_of_few_has_no_error() {
+        let of = |connections: usize, q| {
+            let mut latencies = Distribution::default();
+            (1..connections).for_each(|_| latencies.add(10e6, &[], 1.0, 1.0));
+            latencies.add(100e6, &[], 1.0, 1.0);
+            latencies.sorted().error_ns(q)
+        };
+        for (connections, q) in [(5, 0.95), (8, 0.9), (18, 0.95), (98, 0.99)] {
+            assert_eq!(of(connections, q), f64::INFINITY, "{connections} at {q}");
+        }
+        assert!([(9, 0.9), (20, 0.95), (100, 0.99)].iter().all(|(connections, q)| of(*connections, *q).is_finite()));
     }
 
     #[test]

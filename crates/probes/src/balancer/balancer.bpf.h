@@ -78,6 +78,14 @@ struct {
 	__uint(max_entries, 1);
 } actives SEC(".maps");
 
+/* Open connections per real: counted as they come and go, and corrected by what the sweep counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __s64);
+	__uint(max_entries, 1);
+} open SEC(".maps");
+
 /* Requests that wait per real, as the sweep finds them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -217,6 +225,11 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&real_counts, &number);
+}
+
+static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&open, &number);
 }
 
 static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)

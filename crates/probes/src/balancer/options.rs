@@ -158,7 +158,7 @@ impl PlaneOptions {
             // Behind the tables of all VIPs are those of equal weights.
             "tables" => 2 * self.max_vips + 1,
             "vip_counts" => self.max_vips + 1,
-            "reals" | "real_counts" | "actives" | "pending" => self.max_reals + 1,
+            "reals" | "real_counts" | "actives" | "open" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
             "zero_places" => self.max_reals + 1,
             "heavies" => self.max_zero_servers + 1,

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The maps whose contents must not be lost. The others belong to the process.
-const PINNED: [&str; 21] = [
+const PINNED: [&str; 22] = [
     "buckets",
     "seats",
     "pool",
@@ -46,6 +46,7 @@ const PINNED: [&str; 21] = [
     "vip_counts",
     "real_counts",
     "actives",
+    "open",
     "zero_vips",
     "zero_ids",
     "zero_names",

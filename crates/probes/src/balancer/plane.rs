@@ -189,6 +189,7 @@ impl Plane {
         self.check("backend", number, self.options.max_reals)?;
         if !self.reals.contains_key(&number) {
             maps::reset_counts(&self.map("real_counts"), "real_counts", number)?;
+            maps::write(&self.map("open"), "open", &number.to_ne_bytes(), &0i64)?;
         }
         let map = self.map("reals");
         maps::write(&map, "reals", &number.to_ne_bytes(), &real.to_core())?;
@@ -381,6 +382,7 @@ impl Plane {
     /// If the kernel does not run the program.
     pub fn sweep(&mut self, mut emit: impl FnMut(Record)) -> Result<ActiveConnections, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
+        let before = self.open(numbers)?;
         for number in 1..=numbers {
             maps::write(&self.map("actives"), "actives", &number.to_ne_bytes(), &0u64)?;
             maps::write(&self.map("pending"), "pending", &number.to_ne_bytes(), &abi::dwell_pending::default())?;
@@ -403,7 +405,26 @@ impl Plane {
                 maps::read(&self.map("pending"), "pending", &number.to_ne_bytes())?;
             found.pending.push(pending.map_or_else(Pending::default, |pending| Pending::from_core(&pending)));
         }
+        self.correct_open(&before, &found)?;
         Ok(found)
+    }
+
+    /// Returns how many connections of each backend the program takes for open, by its number.
+    fn open(&mut self, numbers: u32) -> Result<Vec<i64>, Error> {
+        let map = self.map("open");
+        (0..=numbers).map(|number| Ok(maps::read(&map, "open", &number.to_ne_bytes())?.unwrap_or(0))).collect()
+    }
+
+    /// Sets the open connections of backends to those that the sweep has found active: some end without a packet that
+    /// says so. `before` is of the sweep's begin. Of what has changed since, the sweep has seen half on average.
+    fn correct_open(&mut self, before: &[i64], found: &ActiveConnections) -> Result<(), Error> {
+        let now = self.open(before.len().saturating_sub(1) as u32)?;
+        let map = self.map("open");
+        for (number, (before, now)) in (0u32..).zip(before.iter().zip(&now)).skip(1) {
+            let corrected = found.of(number).cast_signed() + (now - before) / 2;
+            maps::write(&map, "open", &number.to_ne_bytes(), &corrected)?;
+        }
+        Ok(())
     }
 
     /// Returns the counters, summed over all CPUs.

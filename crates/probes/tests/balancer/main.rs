@@ -12,7 +12,7 @@ mod flood;
 mod packets;
 mod parity;
 mod pins;
-mod reuse;
+mod selection;
 mod star;
 mod tables;
 #[path = "../support/xdp.rs"]
@@ -63,7 +63,13 @@ fn root_a_connection_stays_while_the_table_changes() {
 
 /// Returns a server, counted from 0, that gets its packets unchanged.
 fn backend(star: &Star, server: usize) -> Real {
-    Real { address: address(server + 3).into(), next_hop: Some(star.hop(server)), forward: Forward::L2, down: false }
+    Real {
+        address: address(server + 3).into(),
+        next_hop: Some(star.hop(server)),
+        forward: Forward::L2,
+        down: false,
+        capacity: 1,
+    }
 }
 
 /// Sets the VIP and the servers, without a table.

@@ -28,6 +28,7 @@ fn real(host: u8) -> Real {
         }),
         forward: Forward::L2,
         down: false,
+        capacity: 1,
     }
 }
 
@@ -39,7 +40,7 @@ fn numbered(number: u32) -> Vip {
     Vip { number, ..Vip::default() }
 }
 
-fn loaded(options: &PlaneOptions) -> Option<Plane> {
+pub fn loaded(options: &PlaneOptions) -> Option<Plane> {
     if lacks_root() {
         return None;
     }

@@ -167,17 +167,18 @@ fn remove_abandoned() {
     }
 }
 
+/// How a setting begins that is one of the VIP.
+const OF_VIP: &str = "vip.";
+
 /// The part of the configuration that all experiments have in common.
-/// The lines `settings` stand at its top.
+/// The lines `settings` stand at its top, but for those of VIPs.
 pub(crate) fn common_config(paths: &BalancerPaths, settings: &[String]) -> String {
-    let is_set = settings.iter().any(|line| line.starts_with("interval ="));
-    let interval = if is_set { "" } else { "interval = \"200ms\"\n" };
     format!(
-        "{}interface = \"{FRONT}\"\n{interval}\
+        "{}interface = \"{FRONT}\"\n\
          pin = {:?}\n\n\
          [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
          [api]\nsocket = {:?}\n\n",
-        settings.concat(),
+        settings.iter().filter(|line| !line.starts_with(OF_VIP)).map(String::as_str).collect::<String>(),
         paths.pin,
         paths.socket
     )
@@ -202,10 +203,11 @@ pub(crate) fn backends(servers: impl IntoIterator<Item = usize>, more: impl Fn(u
 pub(super) fn configuration(paths: &BalancerPaths, policy: Policy, servers: usize, settings: &[String]) -> String {
     let vip = format!(
         "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
-         policy = \"{}\"\nforward = \"l2\"\n\n\
+         policy = \"{}\"\nforward = \"l2\"\n{}\n\
          [vip.health]\nkind = \"tcp\"\ninterval = \"250ms\"\nrise = 2\nfall = 2\n",
         Star::vip().ip(),
-        policy.name()
+        policy.name(),
+        settings.iter().filter_map(|line| line.strip_prefix(OF_VIP)).collect::<String>(),
     );
     common_config(paths, settings) + &vip + &backends(0..servers, |_| String::new())
 }
@@ -262,9 +264,10 @@ mod tests {
     #[test]
     fn the_configuration_names_all_servers_and_the_policy() {
         let paths = BalancerPaths { pin: "/pin".into(), socket: "/s".into() };
-        let set = ["estimator = \"pirate\"\n".to_owned(), "interval = \"1s\"\n".to_owned()];
+        let set = ["estimator = \"pirate\"\n", "interval = \"1s\"\n", "vip.choices = 1\n"].map(str::to_owned);
         let text = configuration(&paths, Policy::Latency, 3, &set);
-        assert!(text.starts_with(&set.concat()) && text.matches("interval =").count() == 2, "{text}");
+        assert!(text.contains("\nforward = \"l2\"\nchoices = 1\n"), "{text}");
+        assert!(text.starts_with(&set[..2].concat()) && text.matches("interval =").count() == 2, "{text}");
         assert_eq!(text.matches("[[vip.backend]]").count(), 3);
         assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));
         assert!(text.contains("address = \"10.79.0.23\"") && !text.contains("10.79.0.24"));

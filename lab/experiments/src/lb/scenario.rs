@@ -35,7 +35,8 @@ impl Work {
     }
 }
 
-/// Factors by which a server is slowed down, each from a time since the start on. `None`: the server is down.
+/// Factors by which a server is slowed down, each from a time since the start on. `None`: the server is down. With an
+/// infinite factor it stands still: it takes requests, and begins none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Slowdown(pub Vec<(Duration, Option<f64>)>);
 
@@ -44,6 +45,13 @@ impl Slowdown {
     pub fn at(&self, time: Duration) -> Option<f64> {
         let phase = self.0.iter().rev().find(|(from, _)| *from <= time);
         phase.map_or(Some(1.0), |(_, times)| *times)
+    }
+
+    /// When a request that comes at `time` since the start can be begun.
+    pub(super) fn begins(&self, time: Duration) -> Duration {
+        let stands_still = self.at(time).is_some_and(f64::is_infinite);
+        let next = self.0.iter().map(|(from, _)| *from).find(|from| *from > time);
+        next.filter(|_| stands_still).unwrap_or(time)
     }
 
     /// Capacity until `end`, as a share of the capacity without slowdown.
@@ -61,6 +69,8 @@ pub enum Scenario {
     Tail,
     /// A server is ten times slower for 10 s.
     Slowed,
+    /// A server stands still for 5 s, and later another one.
+    Stalled,
     /// A server is killed, and starts again after 15 s.
     Killed,
     /// A server is added.
@@ -94,9 +104,10 @@ pub(super) const PROCESSOR_SHARE: f64 = 0.2;
 
 impl Scenario {
     /// All scenarios, in the order in which they run.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Tail,
         Scenario::Slowed,
+        Scenario::Stalled,
         Scenario::Killed,
         Scenario::Added,
         Scenario::Think,
@@ -110,6 +121,7 @@ impl Scenario {
         match self {
             Scenario::Tail => "tail",
             Scenario::Slowed => "slowed",
+            Scenario::Stalled => "stalled",
             Scenario::Killed => "killed",
             Scenario::Added => "added",
             Scenario::Think => "think",
@@ -124,6 +136,7 @@ impl Scenario {
         match self {
             Scenario::Tail => "another server is twice as slow every 15 s",
             Scenario::Slowed => "a server is ten times slower for 10 s",
+            Scenario::Stalled => "a server stands still for 5 s, and 10 s later another one",
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
@@ -135,11 +148,17 @@ impl Scenario {
         }
     }
 
+    /// Whether servers differ in speed, so that the selection matters.
+    pub(super) fn has_slow_servers(self) -> bool {
+        use Scenario::{Limited, Shared, Slowed, Stalled, Tail};
+        matches!(self, Tail | Slowed | Stalled | Shared | Limited)
+    }
+
     /// The time for which clients open connections, by default.
     pub fn time(self) -> Duration {
         match self {
             Scenario::Tail | Scenario::Shared | Scenario::Limited => 60 * SECOND,
-            Scenario::Slowed | Scenario::Killed => 40 * SECOND,
+            Scenario::Slowed | Scenario::Stalled | Scenario::Killed => 40 * SECOND,
             Scenario::Added | Scenario::Think => 30 * SECOND,
             Scenario::Open => 28 * SECOND,
         }
@@ -149,7 +168,7 @@ impl Scenario {
     pub fn loads(self) -> &'static [f64] {
         match self {
             Scenario::Tail => &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
-            Scenario::Slowed | Scenario::Killed | Scenario::Added => &[0.4],
+            Scenario::Slowed | Scenario::Stalled | Scenario::Killed | Scenario::Added => &[0.4],
             Scenario::Think => &[0.3, 0.5, 0.7],
             Scenario::Shared | Scenario::Limited => &[0.2, 0.3, 0.4],
             // Connections have two requests each.
@@ -179,6 +198,12 @@ impl Scenario {
             }
             Scenario::Slowed => {
                 slowdowns[0].0 = vec![(10 * SECOND, Some(10.0)), (20 * SECOND, Some(1.0))];
+            }
+            Scenario::Stalled => {
+                for (server, from) in [(0, 10), (2, 25)] {
+                    let still = (from * SECOND, Some(f64::INFINITY));
+                    slowdowns[server].0 = vec![still, ((from + 5) * SECOND, Some(1.0))];
+                }
             }
             Scenario::Killed => slowdowns[0].0 = vec![(10 * SECOND, None), (25 * SECOND, Some(1.0))],
             Scenario::Limited => {
@@ -297,6 +322,11 @@ mod tests {
         near(Scenario::Shared, 140.0);
         // The others use half of a processor on average.
         assert!((60.0..120.0).contains(&Scenario::Limited.capacity(work, 3)));
+        let stalled = &Scenario::Stalled.slowdowns(1)[2];
+        assert_eq!(
+            [24, 26, 31].map(|second| stalled.begins(second * SECOND)),
+            [24, 30, 31].map(|second| second * SECOND)
+        );
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(12 * SECOND), None);
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(26 * SECOND), Some(1.0));
     }

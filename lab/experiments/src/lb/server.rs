@@ -277,6 +277,8 @@ impl Worker {
 
     fn queue(&mut self, connection: u64) {
         let start = self.free_at.max(Instant::now());
+        let since = self.plan.since_start(start);
+        let start = start + (self.plan.slowdown.begins(since) - since);
         let times = match self.plan.processor {
             // It is slowed down by its processor.
             Some(_) => 1.0,

@@ -56,7 +56,7 @@ pub struct Lb {
     /// Requests per connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
-    /// A key of the balancer's configuration, as in estimator=pirate, interval=1s or latency.rate=0.05
+    /// A key of the balancer's configuration, as in estimator=pirate, interval=1s, latency.rate=0.05 or vip.choices=1
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<String>,
     /// Random seed

@@ -6,7 +6,7 @@ use std::{
     collections::{HashMap, VecDeque},
     mem,
     path::PathBuf,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
@@ -17,6 +17,8 @@ pub use self::page::{Backends, print, title};
 
 /// How long the balancer may take to answer before the screen goes on without it.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A balancer that does not answer within that is not asked again for so long: whoever looks at flows does not wait for it.
+const LEFT_ALONE_NS: u64 = 30_000_000_000;
 
 /// What backends are ranked by, the largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,6 +99,8 @@ pub struct Balancer {
     last: Option<(Status, u64)>,
     /// Why there was no answer.
     error: Option<ClientError>,
+    /// The monotonic time before which it is not asked.
+    ask_from_ns: u64,
     rows: Vec<Row>,
     past: HashMap<Key, Past>,
 }
@@ -104,14 +108,29 @@ pub struct Balancer {
 impl Balancer {
     /// The balancer whose API is at `socket`; nothing is asked yet.
     pub fn at(socket: PathBuf) -> Balancer {
-        Balancer { socket, client: None, last: None, error: None, rows: Vec::new(), past: HashMap::new() }
+        Balancer {
+            socket,
+            client: None,
+            last: None,
+            error: None,
+            ask_from_ns: 0,
+            rows: Vec::new(),
+            past: HashMap::new(),
+        }
     }
 
     /// Asks for its status, which is of an interval that ends now.
     pub fn end_interval(&mut self, now_ns: u64) {
+        if now_ns < self.ask_from_ns {
+            return;
+        }
+        let begun = Instant::now();
         match self.ask() {
             Ok(status) => self.take(status, now_ns),
             Err(error) => {
+                if begun.elapsed() >= PATIENCE {
+                    self.ask_from_ns = now_ns.saturating_add(LEFT_ALONE_NS);
+                }
                 (self.client, self.last, self.error) = (None, None, Some(error));
                 self.rows.clear();
                 self.past.clear();

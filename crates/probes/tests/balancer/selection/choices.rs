@@ -1,0 +1,224 @@
+//! New connections that may go to one of several backends: the one with the fewest open connections gets them.
+
+use std::{collections::HashMap, time::Duration};
+
+use dwell_engine::{
+    balance::{Balancer, Heartbeat, Reason, WhenStale},
+    response::Watch,
+};
+use dwell_probes::balancer::{Forward, Plane, Protocol, Real, Vip, VipKey};
+
+use crate::{
+    options,
+    packets::{Client, address, real, v4},
+    parity::native,
+    tables::loaded,
+};
+
+const MS: u64 = 1_000_000;
+/// Backends alternate in the table.
+const TABLE: [u32; 7] = [1, 2, 1, 2, 1, 2, 1];
+
+fn backend(number: u32) -> Real {
+    real(address("10.0.0.5"), Forward::L2, 70 + number)
+}
+
+fn key() -> VipKey {
+    VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) }
+}
+
+fn vip(more_choices: u8) -> Vip {
+    Vip { number: 1, more_choices, ..Vip::default() }
+}
+
+fn client(port: u16) -> Client {
+    Client { port, ..v4() }
+}
+
+struct Scene {
+    balancer: Balancer,
+    now_ns: u64,
+}
+
+impl Scene {
+    fn new(more_choices: u8, max_flows: u32) -> Scene {
+        let mut balancer = native(Watch::default(), max_flows);
+        (1..=2).for_each(|number| balancer.set_real(number, &backend(number)));
+        balancer.set_vip(&key(), &vip(more_choices), &TABLE);
+        let mut scene = Scene { balancer, now_ns: 1000 * MS };
+        scene.renew();
+        scene
+    }
+
+    fn renew(&mut self) {
+        let stale_after = Duration::from_secs(10);
+        let beat = Heartbeat { renewed_ns: self.now_ns, stale_after, when_stale: WhenStale::Keep };
+        self.balancer.set_heartbeat(&beat, &[]);
+    }
+
+    fn pass(&mut self, frame: &[u8]) -> (u32, Reason) {
+        self.now_ns += MS;
+        let (decision, _) = self.balancer.packet(frame, 1, self.now_ns, false, |_| {});
+        (decision.real.unwrap(), decision.reason)
+    }
+
+    /// Opens connections, and returns those of each backend.
+    fn open(&mut self, ports: std::ops::Range<u16>) -> HashMap<u32, Vec<Client>> {
+        let mut opened: HashMap<u32, Vec<Client>> = HashMap::new();
+        for port in ports {
+            let client = client(port);
+            let (real, reason) = self.pass(&client.syn());
+            assert!([Reason::New, Reason::Fewer].contains(&reason), "{reason:?}");
+            assert_eq!(self.pass(&client.data(0)), (real, Reason::Connection));
+            opened.entry(real).or_default().push(client);
+        }
+        opened
+    }
+}
+
+#[test]
+fn connections_are_spread_more_evenly_than_by_the_table_alone() {
+    let difference = |more_choices| {
+        let opened = Scene::new(more_choices, 2000).open(1000..2000);
+        opened[&1].len().abs_diff(opened[&2].len())
+    };
+    // The table alone gives the first backend four of seven.
+    assert!(difference(0) > 100);
+    assert!(difference(1) < 10);
+    assert!(difference(3) < 10);
+}
+
+#[test]
+fn a_backend_whose_connections_do_not_end_gets_few_new_ones() {
+    for (more_choices, most) in [(1, 300), (3, 60)] {
+        let mut scene = Scene::new(more_choices, 4000);
+        let mut stuck = 0;
+        for port in 1000..2000 {
+            for (number, clients) in scene.open(port..port + 1) {
+                stuck += usize::from(number == 2);
+                for client in clients.iter().filter(|_| number == 1) {
+                    scene.pass(&client.fin());
+                }
+            }
+        }
+        assert!(scene.balancer.open(1) <= 1, "{}", scene.balancer.open(1));
+        assert_eq!(scene.balancer.open(2), stuck as i64);
+        // By the table alone three of seven.
+        assert!(stuck < most, "{stuck} of 1000 with {more_choices}");
+    }
+}
+
+#[test]
+fn an_end_counts_once_and_a_forged_one_not_at_all() {
+    let (mut scene, client) = (Scene::new(0, 100), client(1000));
+    let (real, _) = scene.pass(&client.syn());
+    scene.pass(&client.data(10));
+    for (frame, open) in [
+        (client.at(1 << 30).fin(), 1),
+        (client.fin(), 0),
+        (client.fin(), 0),
+        (client.rst(), 0),
+        (client.data(10), 1),
+        (client.syn(), 1),
+        (client.rst(), 0),
+    ] {
+        scene.pass(&frame);
+        assert_eq!(scene.balancer.open(real), open);
+    }
+    // An end after a long silence is of a connection that has not counted for long.
+    scene.pass(&client.data(10));
+    scene.now_ns += 60_000 * MS;
+    scene.pass(&client.fin());
+    assert_eq!(scene.balancer.open(real), 1, "until somebody counts");
+}
+
+#[test]
+fn capacity_decides_how_many_connections_are_few() {
+    let mut scene = Scene::new(3, 4000);
+    for (number, capacity) in [(1, 1000), (2, 250)] {
+        scene.balancer.set_real(number, &Real { capacity, ..backend(number) });
+    }
+    let opened = scene.open(1000..2000);
+    let share = opened[&2].len() as f64 / 1000.0;
+    assert!((0.19..0.21).contains(&share), "{share}");
+}
+
+#[test]
+fn a_backend_that_is_down_is_no_choice() {
+    let mut scene = Scene::new(3, 4000);
+    scene.open(1000..1010);
+    let with_both = scene.balancer.open(2);
+    scene.balancer.set_real(2, &Real { down: true, ..backend(2) });
+    scene.open(1010..1200);
+    assert_eq!(scene.balancer.open(2), with_both, "{}", scene.balancer.open(1));
+}
+
+#[test]
+fn what_is_not_remembered_goes_where_the_table_says() {
+    let mut by_table = Scene::new(0, 4000);
+    let [mut full, mut under_way, mut silent] = [100, 4000, 4000].map(|flows| Scene::new(1, flows));
+    // Connections of which each goes on for seconds keep their places.
+    for port in 1000..1100 {
+        full.pass(&client(port).syn());
+    }
+    for _ in 0..4 {
+        full.now_ns += 1100 * MS;
+        for port in 1000..1100 {
+            full.pass(&client(port).data(10));
+        }
+    }
+    full.renew();
+    silent.now_ns += 11_000 * MS;
+    let mut reasons: HashMap<Reason, u32> = HashMap::new();
+    for port in 2000..2400 {
+        let (real, _) = by_table.pass(&client(port).syn());
+        let (found, reason) = full.pass(&client(port).syn());
+        *reasons.entry(reason).or_default() += 1;
+        assert!(found == real || reason == Reason::Fewer);
+        assert_eq!(under_way.pass(&client(port).data(10)), (real, Reason::Fallback));
+        // Nobody has corrected the counts for long.
+        assert_eq!(silent.pass(&client(port).syn()), (real, Reason::New));
+    }
+    assert!(reasons.contains_key(&Reason::Full), "{reasons:?}");
+}
+
+fn opened(plane: &mut Plane) -> [u64; 2] {
+    let loads = plane.real_loads().unwrap();
+    [loads[1].opened, loads[2].opened]
+}
+
+#[test]
+fn root_the_kernel_counts_open_connections_and_each_sweep_corrects_them() {
+    let Some(mut plane) = loaded(&options()) else { return };
+    plane.set_vip(&key(), &vip(1)).unwrap();
+    for number in 1..=2 {
+        plane.set_real(number, &backend(number)).unwrap();
+    }
+    plane.set_table(1, &TABLE).unwrap();
+    plane.renew(Duration::from_secs(60), WhenStale::Keep).unwrap();
+    let open = |plane: &mut Plane, ports: std::ops::Range<u16>| {
+        let before = opened(plane);
+        for port in ports {
+            plane.replay_packet(&client(port).syn()).unwrap();
+            plane.replay_packet(&client(port).data(10)).unwrap();
+        }
+        let now = opened(plane);
+        [now[0] - before[0], now[1] - before[1]]
+    };
+    let [first, second] = open(&mut plane, 1000..1400);
+    assert!(first.abs_diff(second) < 10, "{first} and {second}");
+    let counters = plane.counters().unwrap();
+    assert!(counters.get(Reason::Fewer) > 50, "{counters:?}");
+    // All stay open, so a correction changes nothing.
+    plane.sweep(|_| {}).unwrap();
+    let [first, second] = open(&mut plane, 1400..1600);
+    assert!(first.abs_diff(second) < 10, "{first} and {second}");
+    // They fall silent without an end. Then counts begin anew.
+    std::thread::sleep(options().active_timeout + Duration::from_millis(500));
+    for port in 1000..1600 {
+        plane.replay_packet(&client(port).fin()).unwrap();
+    }
+    plane.sweep(|_| {}).unwrap();
+    let [first, second] = open(&mut plane, 2000..2200);
+    assert!(first.abs_diff(second) < 10, "{first} and {second}");
+}
