@@ -46,7 +46,7 @@ fn missing_keys_have_their_defaults() {
     assert_eq!(vip.check, None);
     assert_eq!(vip.latency.steering.alpha_high, 1.5);
     assert_eq!(vip.latency.steering.alpha_low, 1.2);
-    assert_eq!(vip.latency.steering.k, 3);
+    assert_eq!(vip.latency.steering.steady, Duration::from_millis(1500));
     let backend = &vip.backends[0];
     assert_eq!((backend.name.as_str(), backend.weight), ("10.0.0.2", 1.0));
 }
@@ -84,7 +84,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
         [health]
         ramp = "3s"
         [latency]
-        k = 5
+        steady = "5s"
         cap = 0.25
         [[vip]]
         name = "dns"
@@ -96,7 +96,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
         gue_port = 9000
         hash = "source"
         table_size = 127
-        latency.k = 2
+        latency.steady = "2s"
         health = { kind = "udp", port = 53, send = "x", interval = "1s", timeout = "200ms", rise = 3, fall = 1 }
         backend = [ { address = "10.0.0.2", name = "a", weight = 2 }, { address = "2001:db8::2", weight = 0.5 } ]
         "#,
@@ -110,7 +110,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     assert_eq!(vip.key.protocol, Protocol::Udp);
     assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
     assert!(vip.measure, "the policy latency needs measurements");
-    assert_eq!((vip.latency.steering.k, vip.latency.steering.cap), (2, 0.25));
+    assert_eq!((vip.latency.steering.steady, vip.latency.steering.cap), (Duration::from_secs(2), 0.25));
     let check = vip.check.as_ref().unwrap();
     assert_eq!(check.kind, CheckKind::Udp { send: "x".into() });
     assert_eq!((check.port, check.rise, check.fall), (53, 3, 1));

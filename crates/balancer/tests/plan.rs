@@ -234,7 +234,7 @@ fn differences_are_described() {
         forward = "ipip"
         policy = "latency"
         table_size = 127
-        latency.k = 4
+        latency.steady = "4s"
         health = { kind = "tcp" }
         backend = [{ address = "10.0.0.1", name = "a", weight = 2 }, { address = "10.0.0.2", name = "B" }, { address = "10.0.0.4" }]
         [[vip]]

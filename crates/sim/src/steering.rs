@@ -13,7 +13,7 @@ use dwell_engine::{
     },
 };
 
-use crate::route::Client;
+use crate::route::{CONTROL_INTERVAL, Client};
 
 pub(crate) struct Steering {
     policy: LatencySteering,
@@ -39,8 +39,8 @@ impl Request {
 impl Steering {
     pub(crate) fn new(servers: usize) -> Result<Steering, OutOfRange> {
         Ok(Steering {
-            policy: LatencySteering::new(LatencyConfig::default())?,
-            intervals: Intervals::new(IntervalsConfig::default())?,
+            policy: LatencySteering::new(LatencyConfig::default(), CONTROL_INTERVAL)?,
+            intervals: Intervals::new(IntervalsConfig::default(), CONTROL_INTERVAL)?,
             shares: vec![Share::initial(1.0); servers],
             active: vec![0; servers],
             requests: (0..servers).map(|_| VecDeque::new()).collect(),

@@ -1,10 +1,12 @@
 //! `[latency]` and `[vip.latency]`: the constants of the policy `latency`.
 
-use dwell_engine::steer::{Constant, IntervalsConfig, LatencyConfig};
+use std::time::Duration;
+
+use dwell_engine::steer::{Constant, IntervalsConfig, Kind, LatencyConfig};
 
 use super::{
     table::{Problem, Table},
-    value::{number, whole},
+    value::{number, time, whole},
 };
 
 /// Constants of the policy `latency` (Appendix C of arXiv 2505.14358).
@@ -43,9 +45,13 @@ impl Latency {
 fn read_constants<C>(table: &mut Table<'_>, constants: &[Constant<C>], config: &mut C) {
     for constant in constants {
         let (least, most) = (constant.least, constant.most);
-        let value = match constant.is_whole {
-            true => table.get(constant.name, whole(least as u32..=most as u32)).map(f64::from),
-            false => table.get(constant.name, number(least..=most)),
+        let value = match constant.kind {
+            Kind::Whole => table.get(constant.name, whole(least as u32..=most as u32)).map(f64::from),
+            Kind::Number => table.get(constant.name, number(least..=most)),
+            Kind::Time => {
+                let [least, most] = [least, most].map(Duration::from_secs_f64);
+                table.get(constant.name, time(least..=most)).map(|time| time.as_secs_f64())
+            }
         };
         if let Some(value) = value {
             (constant.set)(config, value);

@@ -150,7 +150,7 @@ impl Balancer {
             };
             let reals: Vec<_> = reals.iter().map(|real| (*real, is_draining(real))).collect();
             let was = before.get(&vip.key).copied();
-            RunningVip::configure(was, *number, vip.clone(), &reals, prior)
+            RunningVip::configure(was, *number, vip.clone(), &reals, prior, self.config.interval)
         });
         runs.collect()
     }

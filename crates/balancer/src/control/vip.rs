@@ -121,11 +121,11 @@ fn checked<T>(built: Result<T, OutOfRange>) -> T {
     built.unwrap_or_else(|error| unreachable!("the configuration allows no such constant: {error}"))
 }
 
-fn policy(vip: &Vip) -> Box<dyn Policy> {
+fn policy(vip: &Vip, interval: Duration) -> Box<dyn Policy> {
     match vip.policy {
         PolicyName::Maglev | PolicyName::ZeroRtt => Box::new(Maglev),
         PolicyName::Weights => Box::new(Manual),
-        PolicyName::Latency => Box::new(checked(LatencySteering::new(vip.latency.steering))),
+        PolicyName::Latency => Box::new(checked(LatencySteering::new(vip.latency.steering, interval))),
     }
 }
 
@@ -135,11 +135,11 @@ fn heavy_share(vip: &Vip) -> Option<HeavyShare> {
 }
 
 impl RunningVip {
-    fn new(number: u32, vip: Vip) -> RunningVip {
+    fn new(number: u32, vip: Vip, interval: Duration) -> RunningVip {
         RunningVip {
             number,
-            policy: policy(&vip),
-            intervals: checked(Intervals::new(vip.latency.intervals)),
+            policy: policy(&vip, interval),
+            intervals: checked(Intervals::new(vip.latency.intervals, interval)),
             heavy: heavy_share(&vip),
             vip,
             backends: Vec::new(),
@@ -150,7 +150,8 @@ impl RunningVip {
     }
 
     /// Prepares a VIP for a configuration. `before` is the VIP as it ran before; backends that stay keep their state.
-    /// `reals` has the number of each backend, and whether it is draining; `prior` is what an earlier process has left.
+    /// `reals` has the number of each backend, and whether it is draining; `prior` is what an earlier process has left,
+    /// `interval` the time between two ends of an interval.
     ///
     /// The history of the policy remains with `before` until [`RunningVip::take_history`].
     pub(super) fn configure(
@@ -159,8 +160,9 @@ impl RunningVip {
         vip: Vip,
         reals: &[(u32, bool)],
         prior: &PriorState,
+        interval: Duration,
     ) -> RunningVip {
-        let mut run = RunningVip::new(number, vip);
+        let mut run = RunningVip::new(number, vip, interval);
         let mut old = BTreeMap::new();
         if let Some(before) = before {
             run.table.clone_from(&before.table);
@@ -383,7 +385,7 @@ mod tests {
         let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
         let vip = config.expect("the configuration is valid").vips.remove(0);
         let reals = [(1, false), (2, false)];
-        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default());
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         let (ramp, now) = (Duration::ZERO, Instant::now());
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
         assert!(run.build_tables(ramp, now, WhenStale::Keep).own);
@@ -425,7 +427,7 @@ mod tests {
         let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
         let vip = config.expect("the configuration is valid").vips.remove(0);
         let reals = [(1, false), (2, false), (3, true), (4, false)];
-        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default());
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
         let build = |run: &mut RunningVip, when_stale| run.build_tables(Duration::ZERO, Instant::now(), when_stale);
         assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false });

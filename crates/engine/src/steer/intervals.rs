@@ -1,12 +1,15 @@
 //! Aggregates estimates of connections to statistics of each backend and interval.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use super::{
     BackendStats, Constant, Latency, OutOfRange, Pending,
     distribution::Distribution,
     networks::{self, Network, Networks, Weighted},
-    range::{check_all, constants},
+    range::{check_all, constants, intervals},
 };
 use crate::{
     measure::{Endpoint, Protocol},
@@ -18,9 +21,8 @@ use crate::{
 pub struct IntervalsConfig {
     /// The number of connections that a latency needs; 2 to 1000. With fewer than two there is no standard error.
     pub min_connections: u32,
-    /// The number of past intervals that count if the last one has too few connections, including the last one; 1 to
-    /// 1000.
-    pub look_back: u32,
+    /// The time that counts if the last interval has too few connections, with that one; 0.1 to 1000 s.
+    pub look_back: Duration,
     /// The greatest weight of one connection, in responses; 1 to 1,000,000. Up to this, a connection counts once per
     /// response.
     pub most_responses: u32,
@@ -31,7 +33,7 @@ pub struct IntervalsConfig {
 
 impl Default for IntervalsConfig {
     fn default() -> IntervalsConfig {
-        IntervalsConfig { min_connections: 5, look_back: 6, most_responses: 16, quantile: 0.0 }
+        IntervalsConfig { min_connections: 5, look_back: Duration::from_secs(6), most_responses: 16, quantile: 0.0 }
     }
 }
 
@@ -39,7 +41,7 @@ impl IntervalsConfig {
     /// All constants, with their ranges.
     pub const CONSTANTS: [Constant<IntervalsConfig>; 4] = constants! { IntervalsConfig:
         min_connections in 2 ..= 1000 as u32;
-        look_back in 1 ..= 1000 as u32;
+        look_back in 0.1 ..= 1000 as Duration;
         most_responses in 1 ..= 1_000_000 as u32;
         quantile in 0 ..= 0.999;
     };
@@ -73,6 +75,8 @@ pub struct BackendState {
 #[derive(Debug, Clone)]
 pub struct Intervals {
     config: IntervalsConfig,
+    /// The number of intervals that count, with the last one.
+    look_back: u32,
     reals: HashMap<u32, Real>,
 }
 
@@ -128,14 +132,14 @@ impl Sum {
 }
 
 impl Intervals {
-    /// Creates an empty aggregation.
+    /// Creates an empty aggregation of intervals of this length, which is not 0.
     ///
     /// # Errors
     ///
     /// A constant is out of its range.
-    pub fn new(config: IntervalsConfig) -> Result<Intervals, OutOfRange> {
+    pub fn new(config: IntervalsConfig, interval: Duration) -> Result<Intervals, OutOfRange> {
         config.check()?;
-        Ok(Intervals { config, reals: HashMap::new() })
+        Ok(Intervals { config, look_back: intervals(config.look_back, interval), reals: HashMap::new() })
     }
 
     /// Adds an epoch of a connection to a backend. It counts in the current interval; if its estimate is not valid,
@@ -191,7 +195,7 @@ impl Intervals {
             };
             real.requests = 0;
             real.intervals.push_back(HashMap::new());
-            while real.intervals.len() > self.config.look_back as usize {
+            while real.intervals.len() > self.look_back as usize {
                 real.intervals.pop_front();
             }
             next.insert(backend.real, real);

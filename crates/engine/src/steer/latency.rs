@@ -1,32 +1,33 @@
 //! Weights from measured response latency: Appendix C of "Measuring Response Latencies Under Asymmetric Routing" (arXiv
 //! 2505.14358). `docs/method/steering.md` says what the paper leaves open, and where this implementation differs.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use super::{
     BackendStats, Constant, Latency, OutOfRange, Policy, Share, ShareReason,
-    range::{check_all, constants, in_range},
+    range::{check_all, constants, in_range, intervals},
 };
 
-/// The constants of [`LatencySteering`]. [`LatencyConfig::CONSTANTS`] has their ranges.
+/// The constants of [`LatencySteering`]. [`LatencyConfig::CONSTANTS`] has their ranges. They are of time and not of
+/// intervals, so that a shorter interval makes no other policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyConfig {
     /// A backend above this multiple of the least latency loses weight.
     pub alpha_high: f64,
     /// A backend below this multiple of the least latency may gain weight; at most `alpha_high`.
     pub alpha_low: f64,
-    /// The part of its weight that a slow backend loses per interval, multiplied by its latency over the least.
+    /// The part of its weight that a slow backend loses per second, multiplied by its latency over the least.
     pub rate: f64,
-    /// The greatest gain of a backend per interval, as a part of the mean weight. It prevents a thundering herd.
+    /// The greatest gain of a backend per second, as a part of the mean weight. It prevents a thundering herd.
     pub cap: f64,
     /// The part of its configured weight that a backend always keeps.
     pub floor: f64,
-    /// The number of consecutive intervals without a change of latencies after which weights regress.
-    pub k: u32,
+    /// The time without a change of latencies after which weights regress.
+    pub steady: Duration,
     /// The relative difference from the last latency above which a latency has changed. Latencies of few connections
     /// always vary, so small differences say nothing.
     pub unchanged: f64,
-    /// The part of the distance to its configured share that a weight regresses per interval.
+    /// The part of the distance to its configured share that a weight regresses per second.
     pub regress: f64,
     /// The freshness that a backend needs in order to gain weight, relative to the freshest slow backend. 1 is the
     /// paper's rule.
@@ -34,9 +35,9 @@ pub struct LatencyConfig {
     /// The number of standard errors by which a backend must be slow, or a latency must have changed, to count. 0 is
     /// the paper's rule.
     pub doubt: f64,
-    /// The number of intervals without an estimate after which a weight regresses too, because the reason for it is
-    /// outdated. 0 means never, which is the paper's rule.
-    pub forget: u32,
+    /// The time without an estimate after which a weight regresses too, because the reason for it is outdated. 0 means
+    /// never, which is the paper's rule.
+    pub forget: Duration,
 }
 
 impl Default for LatencyConfig {
@@ -44,15 +45,15 @@ impl Default for LatencyConfig {
         LatencyConfig {
             alpha_high: 1.5,
             alpha_low: 1.2,
-            rate: 0.02,
-            cap: 0.1,
+            rate: 0.04,
+            cap: 0.2,
             floor: 0.02,
-            k: 3,
+            steady: Duration::from_millis(1500),
             unchanged: 4.0,
-            regress: 0.05,
+            regress: 0.1,
             freshness: 1.0,
             doubt: 2.0,
-            forget: 6,
+            forget: Duration::from_secs(3),
         }
     }
 }
@@ -69,8 +70,8 @@ impl LatencyConfig {
         regress in 0 ..= 1;
         freshness in 0 ..= 1;
         doubt in 0 ..= 10;
-        k in 1 ..= 1000 as u32;
-        forget in 0 ..= 1_000_000 as u32;
+        steady in 0.1 ..= 1000 as Duration;
+        forget in 0 ..= 1_000_000 as Duration;
     };
 
     /// Checks that all constants are in their ranges.
@@ -87,7 +88,9 @@ impl LatencyConfig {
 /// Moves weight from slow backends to fast ones whose latency is recent.
 #[derive(Debug, Clone)]
 pub struct LatencySteering {
+    /// What is per second in the configuration is per interval here.
     config: LatencyConfig,
+    interval: Duration,
     histories: HashMap<u32, History>,
     /// The number of consecutive intervals in which no latency has changed.
     steady: u32,
@@ -102,14 +105,21 @@ struct History {
 }
 
 impl LatencySteering {
-    /// Creates the policy without any history.
+    /// Creates the policy without any history. `interval` is the time between two steps, which is not 0.
     ///
     /// # Errors
     ///
     /// A constant is out of its range.
-    pub fn new(config: LatencyConfig) -> Result<LatencySteering, OutOfRange> {
+    pub fn new(config: LatencyConfig, interval: Duration) -> Result<LatencySteering, OutOfRange> {
         config.check()?;
-        Ok(LatencySteering { config, histories: HashMap::new(), steady: 0 })
+        let seconds = interval.as_secs_f64();
+        let config = LatencyConfig {
+            rate: config.rate * seconds,
+            cap: config.cap * seconds,
+            regress: (config.regress * seconds).min(1.0),
+            ..config
+        };
+        Ok(LatencySteering { config, interval, histories: HashMap::new(), steady: 0 })
     }
 }
 
@@ -122,7 +132,7 @@ impl Policy for LatencySteering {
         self.remember(stats);
         let pool = Pool::of(stats, shares, &self.config);
         let mut next = pool.steered();
-        if self.steady >= self.config.k {
+        if self.steady >= intervals(self.config.steady, self.interval) {
             self.regress(&pool, &mut next);
         }
         next
@@ -163,7 +173,7 @@ impl LatencySteering {
     fn regress(&self, pool: &Pool, next: &mut [Share]) {
         let is_forgotten = |real: u32| {
             let missing = self.histories.get(&real).map_or(0, |history| history.missing);
-            self.config.forget > 0 && missing >= self.config.forget
+            !self.config.forget.is_zero() && missing >= intervals(self.config.forget, self.interval)
         };
         let members: Vec<usize> = (0..next.len())
             .filter(|i| pool.takes_part(*i))

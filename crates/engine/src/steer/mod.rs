@@ -1,6 +1,6 @@
 //! Weights of backends: Maglev tables, and the policies that set weights.
 //!
-//! Definitions and formulas are in `docs/method/steering.md`. Time is counted in intervals, whose length the caller
+//! Definitions and formulas are in `docs/method/steering.md`. Time passes in intervals, whose length the caller
 //! chooses: a [`Policy`] receives the [`BackendStats`] of an interval, and sets the [`Share`]s for the next.
 
 mod distribution;
@@ -20,5 +20,5 @@ pub use heavy_share::{HeavyShare, HeavyWindow};
 pub use intervals::{BackendState, Connection, Intervals, IntervalsConfig, Responses};
 pub use latency::{LatencyConfig, LatencySteering};
 pub use pending::Pending;
-pub use range::{Constant, OutOfRange};
+pub use range::{Constant, Kind, OutOfRange};
 pub use share::{BackendStats, Latency, Maglev, Manual, Policy, Share, ShareReason};

@@ -1,5 +1,7 @@
 //! The values that constants of a policy may have: the one table for checks, configuration files and documentation.
 
+use std::time::Duration;
+
 /// A constant of the configuration `C`, and its valid range.
 #[derive(Debug, Clone, Copy)]
 pub struct Constant<C: 'static> {
@@ -9,12 +11,23 @@ pub struct Constant<C: 'static> {
     pub least: f64,
     /// The greatest valid value.
     pub most: f64,
-    /// Only whole numbers are valid.
-    pub is_whole: bool,
+    /// What kind of value it is.
+    pub kind: Kind,
     /// Reads the constant.
     pub get: fn(&C) -> f64,
-    /// Sets the constant. The value must be in the range, and whole if `is_whole`.
+    /// Sets the constant. The value must be in the range and of the kind.
     pub set: fn(&mut C, f64),
+}
+
+/// The kind of a constant's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any number.
+    Number,
+    /// A whole number.
+    Whole,
+    /// A time, in seconds.
+    Time,
 }
 
 impl<C> Constant<C> {
@@ -37,21 +50,32 @@ pub(super) fn in_range(name: &'static str, value: f64, least: f64, most: f64) ->
     }
 }
 
-/// Lists the constants of a configuration: one line for each, with its field, its range and, for whole numbers, its
-/// type.
+/// Lists the constants of a configuration: one line for each, with its field, its range and, unless it is a `f64`, its
+/// type: `u32`, or `Duration` with a range in seconds.
 macro_rules! constants {
-    ($config:ty: $($name:ident in $least:literal ..= $most:tt $(as $whole:ty)?;)*) => {
+    ($config:ty: $($name:ident in $least:literal ..= $most:tt $(as $type:ident)?;)*) => {
         [$($crate::steer::range::Constant {
             name: stringify!($name),
             least: $least as f64,
             most: $most as f64,
-            is_whole: constants!(@whole $($whole)?),
-            get: |config: &$config| config.$name.into(),
-            set: |config: &mut $config, value| config.$name = value $(as $whole)?,
+            kind: constants!(@kind $($type)?),
+            get: |config: &$config| constants!(@get config.$name, $($type)?),
+            set: |config: &mut $config, value| config.$name = constants!(@set value, $($type)?),
         },)*]
     };
-    (@whole) => { false };
-    (@whole $whole:ty) => { true };
+    (@kind) => { $crate::steer::range::Kind::Number };
+    (@kind Duration) => { $crate::steer::range::Kind::Time };
+    (@kind u32) => { $crate::steer::range::Kind::Whole };
+    (@get $value:expr, Duration) => { $value.as_secs_f64() };
+    (@get $value:expr, $(u32)?) => { $value.into() };
+    (@set $value:expr, Duration) => { std::time::Duration::from_secs_f64($value) };
+    (@set $value:expr, u32) => { $value as u32 };
+    (@set $value:expr,) => { $value };
+}
+
+/// Returns how many intervals a time lasts, at least 1.
+pub(super) fn intervals(time: Duration, interval: Duration) -> u32 {
+    (time.as_secs_f64() / interval.as_secs_f64() - 1e-9).ceil().max(1.0) as u32
 }
 
 pub(super) use constants;

@@ -1,16 +1,23 @@
 //! Latency steering with servers whose latency depends on their load: service takes 2 ms on average, intervals are half
 //! a second.
 
+use std::time::Duration;
+
 use dwell_engine::steer::{LatencyConfig, LatencySteering, Maglev};
 
 use crate::queues::{Cluster, Outcome, SERVERS};
 
 const SEEDS: std::ops::Range<u64> = 1..5;
 
+/// Runs with latency steering.
+fn steered(cluster: &Cluster) -> Outcome {
+    let interval = Duration::from_secs_f64(cluster.interval);
+    cluster.run(&mut LatencySteering::new(LatencyConfig::default(), interval).unwrap())
+}
+
 /// Runs with latency steering and without.
 fn both(cluster: &Cluster) -> (Outcome, Outcome) {
-    let mut steering = LatencySteering::new(LatencyConfig::default()).unwrap();
-    (cluster.run(&mut steering), cluster.run(&mut Maglev))
+    (steered(cluster), cluster.run(&mut Maglev))
 }
 
 /// Returns the least and the greatest weight of a server from an interval on.
@@ -154,4 +161,46 @@ fn think_time_that_all_clients_have_does_no_harm() {
         sums.1 += plain.percentile(0.99, 0.0, 60.0);
     }
     assert!(sums.0 < 1.05 * sums.1, "{sums:?}");
+}
+
+#[test]
+fn the_interval_is_no_constant_of_the_policy() {
+    let light = |interval: f64| {
+        let part = SEEDS.map(|seed| {
+            let steered = steered(&Cluster { interval, ..with_a_slow_server(seed) });
+            steered.weights[(10.0 / interval) as usize - 1][0]
+        });
+        part.sum::<f64>() / SEEDS.count() as f64
+    };
+    let [short, usual, long] = [0.2, 0.5, 1.0].map(light);
+    for other in [short, long] {
+        assert!((other - usual).abs() < 0.15, "{short} {usual} {long}");
+    }
+}
+
+/// Speeds and loads that no constant was chosen on: a server stands nearly still for a while, half are of an older
+/// generation, another one is slow all the time, one gets slower and slower.
+#[test]
+fn two_choices_cut_the_tail_at_once_and_with_weights_further() {
+    type Slowness = fn(usize, f64) -> f64;
+    let settings: [(&str, f64, Slowness); 4] = [
+        ("stalls", 0.5, |server, time| if server == 2 && (20.0..25.0).contains(&time) { 1_000.0 } else { 1.0 }),
+        ("half are older", 0.45, |server, _| if server < 2 { 1.6 } else { 1.0 }),
+        ("oscillates", 0.4, |server, time| if server == (time / 7.0) as usize % SERVERS { 3.0 } else { 1.0 }),
+        ("ramps", 0.35, |server, time| if server == 1 { 1.0 + time / 20.0 } else { 1.0 }),
+    ];
+    for (name, load, slowness) in settings {
+        let tails = [(1, false), (2, false), (2, true)].map(|(choices, is_steered)| {
+            let of_seed = |seed| {
+                let cluster = Cluster { load, slowness, choices, interval: 1.0, seed, ..Cluster::default() };
+                let outcome = if is_steered { steered(&cluster) } else { cluster.run(&mut Maglev) };
+                outcome.percentile(0.99, 0.0, 60.0)
+            };
+            SEEDS.map(of_seed).sum::<f64>() / SEEDS.count() as f64
+        });
+        eprintln!("{name}: p99 {tails:.4?}");
+        let [plain, choices, both] = tails;
+        assert!(choices < 0.6 * plain, "{name}: {tails:?}");
+        assert!(both < 0.6 * plain && both < 1.05 * choices, "{name}: {tails:?}");
+    }
 }

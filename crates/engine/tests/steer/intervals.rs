@@ -1,6 +1,9 @@
 //! Statistics of a backend in an interval.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
@@ -9,6 +12,9 @@ use dwell_engine::{
 };
 
 use crate::queues::record;
+
+/// An interval.
+const SECOND: Duration = Duration::from_secs(1);
 
 fn estimate(response_ns: u64, batches: u64) -> Estimate {
     Estimate {
@@ -27,8 +33,8 @@ fn backend(real: u32) -> BackendState {
 }
 
 fn intervals(min_connections: u32) -> Intervals {
-    let config = IntervalsConfig { min_connections, look_back: 3, ..IntervalsConfig::default() };
-    Intervals::new(config).unwrap()
+    let config = IntervalsConfig { min_connections, look_back: 3 * SECOND, ..IntervalsConfig::default() };
+    Intervals::new(config, SECOND).unwrap()
 }
 
 fn client(network: u32, host: u32) -> IpAddr {
@@ -120,7 +126,7 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
 #[test]
 fn of_two_backends_with_the_same_mean_a_quantile_tells_the_one_with_a_tail() {
     for (quantile, times) in [(0.0, 0.95..1.05), (0.95, 5.0..8.0)] {
-        let mut intervals = Intervals::new(IntervalsConfig { quantile, ..IntervalsConfig::default() }).unwrap();
+        let mut intervals = Intervals::new(IntervalsConfig { quantile, ..IntervalsConfig::default() }, SECOND).unwrap();
         let vip = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 80 };
         for port in 0..200 {
             let client = Endpoint { address: client(u32::from(port / 5), 1), port };
@@ -255,11 +261,11 @@ fn numbers_have_ranges() {
     let default = IntervalsConfig::default();
     let wrong = [
         ("min_connections", IntervalsConfig { min_connections: 1, ..default }),
-        ("look_back", IntervalsConfig { look_back: 0, ..default }),
+        ("look_back", IntervalsConfig { look_back: Duration::ZERO, ..default }),
         ("most_responses", IntervalsConfig { most_responses: 0, ..default }),
     ];
     for (name, config) in wrong {
-        assert_eq!(Intervals::new(config).err().unwrap().name, name);
+        assert_eq!(Intervals::new(config, SECOND).err().unwrap().name, name);
     }
-    assert!(Intervals::new(default).is_ok());
+    assert!(Intervals::new(default, SECOND).is_ok());
 }

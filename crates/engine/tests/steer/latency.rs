@@ -1,15 +1,21 @@
 //! Steps of latency steering, computed by hand.
 
+use std::time::Duration;
+
 use dwell_engine::steer::{
     BackendStats, IntervalsConfig, Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Share, ShareReason,
 };
 use proptest::prelude::*;
 
+/// An interval.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Only the rules of the paper.
 fn paper() -> LatencyConfig {
     LatencyConfig {
         doubt: 0.0,
-        forget: 0,
+        forget: Duration::ZERO,
+        steady: 3 * SECOND,
         rate: 0.1,
         cap: 1.0,
         unchanged: 0.1,
@@ -50,7 +56,7 @@ fn names(shares: &[Share]) -> Vec<&'static str> {
 }
 
 fn step(config: LatencyConfig, seen: &[BackendStats], before: &[f64]) -> Vec<Share> {
-    LatencySteering::new(config).unwrap().step(seen, &shares(before))
+    LatencySteering::new(config, SECOND).unwrap().step(seen, &shares(before))
 }
 
 #[test]
@@ -140,8 +146,8 @@ fn without_an_estimate_or_unusable_a_backend_keeps_its_weight() {
 }
 
 #[test]
-fn weights_regress_after_k_intervals_without_change() {
-    let mut policy = LatencySteering::new(paper()).unwrap();
+fn weights_regress_after_some_time_without_change() {
+    let mut policy = LatencySteering::new(paper(), SECOND).unwrap();
     let mut current = shares(&[1.6, 0.4, 1.0]);
     let ms = |third| seen(&[Some(10.0), Some(11.0), Some(third)]);
     // The first is a change from nothing; then there are three without.
@@ -166,7 +172,7 @@ fn weights_regress_after_k_intervals_without_change() {
 
 #[test]
 fn weights_regress_to_what_is_configured_without_the_slow_and_the_unknown() {
-    let mut policy = LatencySteering::new(paper()).unwrap();
+    let mut policy = LatencySteering::new(paper(), SECOND).unwrap();
     let mut seen = seen(&[Some(10.0), Some(12.0), Some(90.0), None]);
     seen[0].configured = 3.0;
     let before = shares(&[2.0, 2.0, 0.02, 0.3]);
@@ -181,8 +187,8 @@ fn weights_regress_to_what_is_configured_without_the_slow_and_the_unknown() {
 
 #[test]
 fn what_is_long_unknown_regresses_if_so_configured() {
-    let config = LatencyConfig { forget: 5, ..paper() };
-    let mut policy = LatencySteering::new(config).unwrap();
+    let config = LatencyConfig { forget: 5 * SECOND, ..paper() };
+    let mut policy = LatencySteering::new(config, SECOND).unwrap();
     let seen = seen(&[Some(10.0), Some(10.0), None]);
     let mut current = shares(&[1.4, 1.4, 0.2]);
     for _ in 0..4 {
@@ -196,7 +202,7 @@ fn what_is_long_unknown_regresses_if_so_configured() {
 #[test]
 fn regressing_is_no_faster_than_the_cap() {
     let config = LatencyConfig { regress: 0.5, cap: 0.1, ..paper() };
-    let mut policy = LatencySteering::new(config).unwrap();
+    let mut policy = LatencySteering::new(config, SECOND).unwrap();
     let mut current = shares(&[0.2, 1.6, 1.2]);
     for _ in 0..4 {
         current = policy.step(&seen(&[Some(10.0); 3]), &current);
@@ -244,7 +250,7 @@ fn constants_have_ranges() {
         ("rate", |c| c.rate = 0.0),
         ("cap", |c| c.cap = -0.1),
         ("floor", |c| c.floor = 0.0),
-        ("k", |c| c.k = 0),
+        ("steady", |c| c.steady = Duration::ZERO),
         ("unchanged", |c| c.unchanged = 10.5),
         ("regress", |c| c.regress = 2.0),
         ("freshness", |c| c.freshness = 1.1),
@@ -253,7 +259,7 @@ fn constants_have_ranges() {
     for (name, set) in wrong {
         let mut config = LatencyConfig::default();
         set(&mut config);
-        let error = LatencySteering::new(config).err().unwrap();
+        let error = LatencySteering::new(config, SECOND).err().unwrap();
         assert_eq!(error.name, name);
         assert!(error.to_string().starts_with(&format!("{name} is ")));
     }
@@ -300,8 +306,8 @@ proptest! {
         intervals in prop::collection::vec(prop::collection::vec(any_seen(), 6), 1..12),
         doubt in 0.0..2.0,
     ) {
-        let config = LatencyConfig { doubt, forget: 2, k: 1, ..LatencyConfig::default() };
-        let mut policy = LatencySteering::new(config).unwrap();
+        let config = LatencyConfig { doubt, forget: 2 * SECOND, steady: SECOND, ..LatencyConfig::default() };
+        let mut policy = LatencySteering::new(config, SECOND).unwrap();
         let mut current: Vec<Share> = intervals[0]
             .iter()
             .map(|(seen, _)| Share::initial(seen.configured))

@@ -4,6 +4,7 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    time::Duration,
 };
 
 use dwell_engine::{
@@ -26,6 +27,8 @@ pub struct Cluster {
     pub slowness: fn(server: usize, time: f64) -> f64,
     /// An error that is added to each latency that the balancer sees, such as an unnoticed think time.
     pub lie: fn(server: usize, random: f64) -> f64,
+    /// How many servers a connection may go to: the one with the fewest connections gets it.
+    pub choices: u32,
     pub requests: u32,
     pub seconds: u32,
     pub interval: f64,
@@ -39,6 +42,7 @@ impl Default for Cluster {
             service: 0.002,
             slowness: |_, _| 1.0,
             lie: |_, _| 0.0,
+            choices: 1,
             requests: 4,
             seconds: 60,
             interval: 0.5,
@@ -100,6 +104,7 @@ struct Run<'a> {
     shares: Vec<Share>,
     intervals: Intervals,
     active: [u64; SERVERS],
+    open: [u64; SERVERS],
     outcome: Outcome,
 }
 
@@ -114,8 +119,9 @@ impl Cluster {
             connections: HashMap::new(),
             opened: 0,
             shares: vec![Share::initial(1.0); SERVERS],
-            intervals: Intervals::new(IntervalsConfig::default()).unwrap(),
+            intervals: Intervals::new(IntervalsConfig::default(), Duration::from_secs_f64(self.interval)).unwrap(),
             active: [0; SERVERS],
+            open: [0; SERVERS],
             outcome: Outcome { latencies: Vec::new(), weights: Vec::new() },
         };
         run.after(0.0, 0.0, Event::Open);
@@ -149,17 +155,25 @@ impl Run<'_> {
         let rate = self.cluster.load * SERVERS as f64 / self.cluster.service;
         let gap = self.exponential(f64::from(self.cluster.requests) / rate);
         self.after(now, gap, Event::Open);
+        let candidates: Vec<usize> = (0..self.cluster.choices).map(|_| self.candidate()).collect();
+        let server = candidates.into_iter().min_by_key(|server| self.open[*server]);
+        self.opened += 1;
+        let connection = Connection { server: server.unwrap_or(0), left: self.cluster.requests, epoch: (0, 0, 0.0) };
+        self.active[connection.server] += 1;
+        self.open[connection.server] += 1;
+        self.connections.insert(self.opened, connection);
+        self.request(now, self.opened);
+    }
+
+    /// Draws a server by weight.
+    fn candidate(&mut self) -> usize {
         let total: f64 = self.shares.iter().map(|share| share.weight).sum();
         let mut at = self.random.random::<f64>() * total;
         let server = self.shares.iter().position(|share| {
             at -= share.weight;
             at < 0.0
         });
-        self.opened += 1;
-        let connection = Connection { server: server.unwrap_or(0), left: self.cluster.requests, epoch: (0, 0, 0.0) };
-        self.active[connection.server] += 1;
-        self.connections.insert(self.opened, connection);
-        self.request(now, self.opened);
+        server.unwrap_or(0)
     }
 
     fn request(&mut self, now: f64, number: u32) {
@@ -185,6 +199,7 @@ impl Run<'_> {
             self.request(now, number);
         } else {
             let connection = self.connections.remove(&number).unwrap();
+            self.open[connection.server] -= 1;
             self.tell(number, &connection);
         }
     }
