@@ -48,6 +48,17 @@ mod tests {
         assert_eq!(shared_out(MOST), Limits::default());
     }
 
+    /// Each connection has a thread, and another one that compares the clock.
+    #[test]
+    fn the_unit_has_descriptors_and_threads_for_five_thousand_agents() {
+        let unit = include_str!("../../../dist/systemd/dwell-collect.service");
+        let limit = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.parse::<u64>().ok()).unwrap();
+        let limits = shared_out(limit("LimitNOFILE="));
+        assert!(limits.connections >= 5_000, "{limits:?}");
+        let threads = 2 * limits.connections + limits.unauthenticated + 16;
+        assert!(limit("TasksMax=") >= threads as u64, "{threads}");
+    }
+
     #[test]
     fn the_limit_is_raised() {
         limits();

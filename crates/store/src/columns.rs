@@ -36,6 +36,8 @@ pub(crate) enum Column {
 #[derive(Debug)]
 pub(crate) enum Cell<'a> {
     Plain(Value),
+    /// A word of the program's own, of which no copy is made.
+    Word(Option<&'static str>),
     Host(Option<Cow<'a, str>>),
     Hook(Option<Cow<'a, str>>),
     Flow(Option<FlowEnds>),
@@ -156,6 +158,7 @@ impl Cell<'_> {
     pub(crate) fn expand(self, values: &mut Vec<Value>) {
         match self {
             Cell::Plain(value) => values.push(value),
+            Cell::Word(word) => values.push(optional(word.map(str::to_owned))),
             Cell::Host(name) | Cell::Hook(name) => values.push(optional(name.map(Cow::into_owned))),
             Cell::Flow(flow) => values
                 .extend(flow_values(flow).into_iter().filter_map(|(name, value)| (name != PROTO.0).then_some(value))),
@@ -169,6 +172,7 @@ impl Cell<'_> {
         let owned = |name: Option<Cow<'_, str>>| name.map(|name| Cow::Owned(name.into_owned()));
         match self {
             Cell::Plain(value) => Cell::Plain(value),
+            Cell::Word(word) => Cell::Word(word),
             Cell::Host(name) => Cell::Host(owned(name)),
             Cell::Hook(name) => Cell::Hook(owned(name)),
             Cell::Flow(flow) => Cell::Flow(flow),
@@ -217,17 +221,18 @@ const fn figure_columns(count: &'static str, histogram: &'static str) -> [Column
 
 fn figures(histogram: &Histogram) -> [Cell<'static>; 11] {
     let unsigned = |figure: Option<u64>| Cell::Plain(optional(figure.map(signed)));
+    let [p50, p90, p95, p99, p99_9] = histogram.quantiles_ns([0.5, 0.9, 0.95, 0.99, 0.999]);
     [
         unsigned(Some(histogram.count())),
         plain(signed_sum(histogram)),
         unsigned(histogram.mean_ns()),
         unsigned(histogram.min_ns()),
         unsigned(histogram.max_ns()),
-        unsigned(histogram.quantile_ns(0.5)),
-        unsigned(histogram.quantile_ns(0.9)),
-        unsigned(histogram.quantile_ns(0.95)),
-        unsigned(histogram.quantile_ns(0.99)),
-        unsigned(histogram.quantile_ns(0.999)),
+        unsigned(p50),
+        unsigned(p90),
+        unsigned(p95),
+        unsigned(p99),
+        unsigned(p99_9),
         Cell::Plain(Value::Blob(histogram.to_bytes())),
     ]
 }
@@ -282,16 +287,17 @@ static INTERVALS: LazyLock<Table> = LazyLock::new(|| {
 
 impl<'a> From<&IntervalRow<'a>> for Row<'a> {
     fn from(row: &IntervalRow<'a>) -> Row<'a> {
-        let mut cells = vec![
+        let mut cells = Vec::with_capacity(INTERVALS.columns.len());
+        cells.extend([
             plain(row.time_ns),
             plain(signed(row.length_ns)),
             host(Some(row.host)),
             Cell::Flow(row.flow.map(FlowEnds::from)),
-            text(Some(row.segment.name())),
-            text(Some(row.segment.direction().name())),
-            text(row.segment.part_of().map(|part| part.name())),
+            Cell::Word(Some(row.segment.name())),
+            Cell::Word(Some(row.segment.direction().name())),
+            Cell::Word(row.segment.part_of().map(|part| part.name())),
             plain(row.resent),
-        ];
+        ]);
         cells.extend(figures(row.histogram));
         let hook = |of: fn(&SegmentHooks) -> &Option<String>| {
             Cell::Hook(row.hooks.and_then(|hooks| of(hooks).as_deref().map(Cow::Borrowed)))
@@ -300,7 +306,7 @@ impl<'a> From<&IntervalRow<'a>> for Row<'a> {
         cells.extend([
             hook(|hooks| &hooks.from),
             hook(|hooks| &hooks.to),
-            text(missing.map(Layer::name)),
+            Cell::Word(missing.map(Layer::name)),
             plain(row.time_clamped),
         ]);
         Row { table: &INTERVALS, time_ns: row.time_ns, owner: Some(Cow::Borrowed(row.host)), cells }
@@ -326,18 +332,19 @@ static PATHS: LazyLock<Table> = LazyLock::new(|| {
 
 impl<'a> From<&PathRow<'a>> for Row<'a> {
     fn from(row: &PathRow<'a>) -> Row<'a> {
-        let mut cells = vec![
+        let mut cells = Vec::with_capacity(PATHS.columns.len());
+        cells.extend([
             plain(row.time_ns),
             plain(signed(row.length_ns)),
             host(row.tx_host),
             host(row.rx_host),
             Cell::Flow(row.flow.map(FlowEnds::from)),
-            text(Some(row.leg.name())),
-            text(row.leg.direction().map(|direction| direction.name())),
-            text(row.leg.part_of().map(|part| part.name())),
+            Cell::Word(Some(row.leg.name())),
+            Cell::Word(row.leg.direction().map(|direction| direction.name())),
+            Cell::Word(row.leg.part_of().map(|part| part.name())),
             plain(row.resent),
-            text(Some(row.method.name())),
-        ];
+            Cell::Word(Some(row.method.name())),
+        ]);
         cells.extend(figures(row.histogram));
         cells.extend([
             Cell::Plain(optional(row.bound_ns.map(signed))),

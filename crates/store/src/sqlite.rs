@@ -9,7 +9,10 @@ use std::{
 };
 
 use dwell_records::NamesObject;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params, params_from_iter, types::Value};
+use rusqlite::{
+    Connection, OptionalExtension, TransactionBehavior, params, params_from_iter,
+    types::{ToSqlOutput, Value},
+};
 
 use crate::{
     ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
@@ -454,11 +457,15 @@ impl Writing<'_> {
             let queued = self.queued.as_mut().expect("as was just seen");
             return enqueue(self.db, queued, host, row);
         }
-        let mut stored = Vec::new();
+        let mut stored = Vec::with_capacity(row.cells.len());
         for cell in row.cells {
             let id = match cell {
                 Cell::Plain(value) => {
-                    stored.push(value);
+                    stored.push(ToSqlOutput::Owned(value));
+                    continue;
+                }
+                Cell::Word(word) => {
+                    stored.push(ToSqlOutput::Borrowed(word.into()));
                     continue;
                 }
                 Cell::Host(name) => name.map(|name| self.host(&name)).transpose()?,
@@ -466,7 +473,7 @@ impl Writing<'_> {
                 Cell::Flow(ends) | Cell::AnyFlow(ends) => ends.map(|ends| self.flow(ends)).transpose()?,
                 Cell::Names(names) => names.map(|names| self.names(&names)).transpose()?,
             };
-            stored.push(id.map_or(Value::Null, Value::Integer));
+            stored.push(ToSqlOutput::Owned(id.map_or(Value::Null, Value::Integer)));
         }
         let mut insert = self.db.prepare_cached(&row.table.insert)?;
         insert.execute(params_from_iter(stored))?;

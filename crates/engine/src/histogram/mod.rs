@@ -119,17 +119,25 @@ impl Histogram {
     /// recorded range. Values that are counted but in no bucket, as happens when the histogram was read during an
     /// update, are ignored.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        let [value_ns] = self.quantiles_ns([q]);
+        value_ns
+    }
+
+    /// Returns the values at several quantiles, which must ascend, in one pass over the buckets.
+    pub fn quantiles_ns<const N: usize>(&self, ascending: [f64; N]) -> [Option<u64>; N] {
         let held: u128 = self.buckets.values().copied().map(u128::from).sum();
-        let rank = ((q * held as f64).ceil() as u128).clamp(1, held.max(1));
-        let mut seen = 0;
-        for (bucket, count) in &self.buckets {
-            seen += u128::from(*count);
-            if seen >= rank {
-                let (low, high) = bucket_range(*bucket);
-                return Some((low + (high - low) / 2).clamp(self.min_ns, self.max_ns));
+        let (mut seen, mut current) = (0, None);
+        let mut buckets = self.buckets.iter();
+        ascending.map(|q| {
+            let rank = ((q * held as f64).ceil() as u128).clamp(1, held.max(1));
+            while seen < rank {
+                let (bucket, count) = buckets.next()?;
+                seen += u128::from(*count);
+                current = Some(*bucket);
             }
-        }
-        None
+            let (low, high) = bucket_range(current?);
+            Some((low + (high - low) / 2).clamp(self.min_ns, self.max_ns))
+        })
     }
 
     /// Returns the filled buckets in ascending order: lower edge, upper edge (exclusive), count.
@@ -181,6 +189,8 @@ mod tests {
             let got = h.quantile_ns(q).unwrap() as f64;
             assert!((got / want - 1.0).abs() < 0.008, "p{q}: {got}");
         }
+        let several = [0.0, 0.5, 0.5, 0.9, 0.99, 1.0];
+        assert_eq!(h.quantiles_ns(several), several.map(|q| h.quantile_ns(q)));
         assert_eq!(h.mean_ns(), Some(500_500_000));
         assert_eq!((h.min_ns(), h.max_ns()), (Some(1_000_000), Some(1_000_000_000)));
         assert_eq!(Histogram::default().quantile_ns(0.5), None);

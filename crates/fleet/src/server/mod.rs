@@ -57,7 +57,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 4096, unauthenticated: 128, batch_bytes: 64 << 20 }
+        Limits { connections: 8192, unauthenticated: 128, batch_bytes: 64 << 20 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Each batch is stored exactly once, even if the collector restarts.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, thread, time::Duration};
 
 use dwell_engine::{
     layers::{ByteTrace, Direction, Ends, Layer},
@@ -228,6 +228,25 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     assert_eq!(rtts, flows);
     assert_eq!(stored[1].counters, [("matched".to_owned(), 1), ("batches_dropped".to_owned(), 0)]);
     assert!(stored.last().unwrap().is_last, "it ended in order");
+}
+
+#[test]
+fn an_agent_with_few_traces_sends_few_batches() {
+    let key = identity("k");
+    // Nobody is there.
+    let mut batcher = Batcher::new(agent("a", 1, "127.0.0.1:9", &key).uplink);
+    let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
+    let mut stamps = [None; Layer::ALL.len()];
+    stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
+    let ends = Ends { src: end(1), dst: end(443) };
+    for seq in 0..30 {
+        batcher.push_trace(ByteTrace { ends, seq, direction: Direction::Tx, sent: 1, again: false, stamps });
+        batcher.flush_if_due();
+        thread::sleep(Duration::from_millis(50));
+    }
+    // In 1.5 s, or a little more on a busy machine.
+    let batches = batcher.backlog().batches;
+    assert!((1..=5).contains(&batches), "{batches}");
 }
 
 /// As of a process that was killed: its connection ends, and what it had queued is on disk.

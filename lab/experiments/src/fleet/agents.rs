@@ -55,6 +55,11 @@ pub(super) fn name(agent: usize) -> String {
     format!("agent-{agent:05}")
 }
 
+/// The number of an agent with this name.
+pub(super) fn number(name: &str) -> Option<usize> {
+    name.strip_prefix("agent-")?.parse().ok()
+}
+
 /// Agents that have keys.
 pub(super) struct Enrolled {
     load: Load,

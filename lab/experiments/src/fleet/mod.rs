@@ -5,32 +5,33 @@
 //! the store, by SQL, and nothing that the collector says of itself is believed.
 
 mod agents;
+mod clickhouse;
+mod collector;
 mod goals;
 mod oracle;
+mod strangers;
 mod traffic;
 pub(crate) mod verb;
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use dwell_testbed::{
-    Error, Namespace, Result,
-    program::{PATIENCE, RunningProgram},
-    signals::Signals,
-};
+use dwell_testbed::{Error, Namespace, Result, signals::Signals};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use self::{
     agents::{Fleet, Sent},
-    oracle::{Oracle, Seen},
+    clickhouse::ClickHouse,
+    collector::Collector,
+    oracle::{Oracle, Rows, Seen},
+    strangers::Strangers,
 };
-use crate::{
-    Programs,
-    usage::{Usage, process_cpu_time, resident_memory},
-};
+use crate::Programs;
 
 /// The port at which the collector listens for agents.
 const PORT: u16 = 4790;
@@ -52,6 +53,12 @@ struct Load {
     interval: Duration,
     /// How long agents report.
     duration: Duration,
+    /// How often the collector is killed in that time.
+    kills: usize,
+    /// Connections that never say anything.
+    strangers: usize,
+    /// Whether the store is a ClickHouse server.
+    has_server: bool,
 }
 
 /// What a run found.
@@ -79,52 +86,63 @@ struct Outcome {
     memory_bytes: [u64; 3],
     /// Threads of the collector with all agents connected.
     threads: usize,
+    /// How long the collector was down after each kill, in order.
+    down: Vec<Duration>,
+    /// Connections that strangers have opened.
+    strange_connections: u64,
 }
 
 /// Runs a collector and agents in a network namespace of their own, with their files in an empty folder.
 fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) -> Result<Outcome> {
     raise_descriptors();
-    let namespace = Namespace::create("fleet")?;
+    let namespace = Arc::new(Namespace::create("fleet")?);
     // Each agent has an address of its own, which the kernel takes as the source of packets to that address.
     namespace.ip(&format!("route add local {} dev lo\n", agents::ADDRESSES))?;
     let fleet = Fleet::enroll(load, folder)?;
-    let store = folder.join("fleet.db");
-    let mut collector = collector(&namespace, programs, folder, &store)?;
-    collector.wait_for("agents are awaited", 1, PATIENCE)?;
+    let server = load.has_server.then(|| ClickHouse::start(&namespace, folder)).transpose()?;
+    let mut collector = Collector::start(&namespace, &programs.dwell, folder, load.has_server)?;
+    let store = collector.store().to_owned();
+    let stored_rows = match server {
+        Some(server) => Rows::Server(Arc::new(server), store.clone()),
+        None => Rows::File(store.clone()),
+    };
     signals.pause(SETTLE)?;
-    let process = collector.id();
-    let alone = resident_memory(process);
+    let alone = collector.bytes();
+    let strangers = (load.strangers > 0).then(|| Strangers::start(&namespace, load.strangers));
+    while strangers.as_ref().is_some_and(|strangers| strangers.opened() < load.strangers as u64) {
+        signals.pause(Duration::from_millis(10))?;
+    }
     let connecting = Instant::now();
     let mut fleet = fleet.connect(&namespace)?;
     while fleet.connected() < load.agents {
         if connecting.elapsed() > LONGEST_WAIT {
-            return Err(Error::Timeout(format!(
-                "the connection of {} of {} agents",
-                load.agents - fleet.connected(),
-                load.agents
-            )));
+            let missing = load.agents - fleet.connected();
+            return Err(Error::Timeout(format!("the connection of {missing} of {} agents", load.agents)));
         }
         signals.pause(Duration::from_millis(10))?;
     }
     let connected = connecting.elapsed();
     signals.pause(SETTLE)?;
-    let (idle, threads) = (resident_memory(process), threads(process));
+    let (idle, threads) = (collector.bytes(), collector.threads());
 
-    let oracle = Oracle::start(&store)?;
-    let (begun, cpu) = (Instant::now(), process_cpu_time(process));
-    let (before, wire, stored) = (oracle::so_far(&store)?, wire_bytes(&namespace)?, store_bytes(&store));
-    fleet.report(load.duration, signals)?;
+    let oracle = Oracle::start(&stored_rows)?;
+    let (begun, cpu) = (Instant::now(), collector.cpu());
+    let (before, wire, stored) = (stored_rows.so_far()?, wire_bytes(&namespace)?, store_bytes(&store));
+    report(&mut fleet, &mut collector, load, signals)?;
     let elapsed = begun.elapsed();
-    let cpu = process_cpu_time(process).saturating_sub(cpu);
-    let after = oracle::so_far(&store)?;
+    let cpu = collector.cpu().saturating_sub(cpu);
+    let after = stored_rows.so_far()?;
     let (wire_bytes, store_bytes) =
         (wire_bytes(&namespace)?.saturating_sub(wire), store_bytes(&store).saturating_sub(stored));
     let sent = fleet.finish(LONGEST_WAIT);
-    let most = Usage::of(process).memory_bytes;
+    stored_rows.wait_for(sent.rows(), LONGEST_WAIT, signals)?;
+    let most = collector.most_bytes();
     let times = oracle.stop()?;
-    collector.interrupt()?;
+    let strange_connections = strangers.map_or(Ok(0), Strangers::end)?;
+    let mut down = collector.end()?;
+    down.sort_unstable();
     let delays = sent.delays(&times);
-    let seen = oracle::count(&store, &sent)?;
+    let seen = stored_rows.count(&sent)?;
     Ok(Outcome {
         load,
         connected,
@@ -137,17 +155,25 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
         batches: after.1 - before.1,
         wire_bytes,
         store_bytes,
-        memory_bytes: [alone, idle, most].map(Option::unwrap_or_default),
+        memory_bytes: [alone, idle, most],
         threads,
+        down,
+        strange_connections,
     })
 }
 
-fn collector(namespace: &Namespace, programs: &Programs, folder: &Path, store: &Path) -> Result<RunningProgram> {
-    let listen = format!("0.0.0.0:{PORT}");
-    let (key, list) = (agents::key(folder), agents::list(folder));
-    let [store, key, list] = [store, &key, &list].map(|path| path.to_string_lossy());
-    let collect = ["collect", "--listen", &listen, "--store", &store, "--key-file", &key, "--agents", &list];
-    RunningProgram::start("collector", namespace, &programs.dwell, folder, &collect)
+/// Has agents report, and kills the collector meanwhile: at a random moment of each of equal parts of the time.
+fn report(fleet: &mut Fleet, collector: &mut Collector<'_>, load: Load, signals: &Signals) -> Result<()> {
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let reporting = scope.spawn(|| fleet.report(load.duration, signals));
+        for number in 0..load.kills {
+            let moment = load.duration.mul_f64((number as f64 + rand::random::<f64>()) / load.kills as f64);
+            signals.pause(moment.saturating_sub(begun.elapsed()))?;
+            collector.kill()?;
+        }
+        reporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Raises the limit of this process, which the collector inherits. `LimitNOFILE=` of its unit is as high.
@@ -159,10 +185,6 @@ fn raise_descriptors() {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.max(soft), hard);
         }
     }
-}
-
-fn threads(process: u32) -> usize {
-    fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count)
 }
 
 /// Bytes that the loopback of a namespace has carried.

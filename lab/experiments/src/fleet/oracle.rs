@@ -2,16 +2,22 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
-    sync::mpsc::{self, RecvTimeoutError, Sender},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use dwell_testbed::{Error, Result};
+use dwell_testbed::{Error, Result, signals::Signals};
 use rusqlite::{Connection, OpenFlags};
 
-use super::agents::{self, Sent};
+use super::{
+    agents::{self, Sent},
+    clickhouse::ClickHouse,
+};
 
 /// Time between two looks for new rows: how exact the times are.
 const POLL: Duration = Duration::from_millis(200);
@@ -23,22 +29,19 @@ const TABLES: [&str; 4] = ["interval", "path", "clock", "counter"];
 /// Looks for new rows in a store until it is stopped.
 pub(super) struct Oracle {
     stop: Sender<()>,
-    thread: JoinHandle<rusqlite::Result<Times>>,
+    thread: JoinHandle<Result<Times>>,
 }
 
-/// When rows were first seen.
+/// The name of a host and the length of an interval, which tells the intervals of a host apart.
+type Interval = (String, u64);
+
+/// Looks that found new rows of an interval, and the number of rows after each.
 #[derive(Debug, Default)]
-pub(super) struct Times {
-    /// Looks that found rows of an interval of a host, and the number of rows after each.
-    seen: HashMap<(i64, u64), Vec<(Instant, u64)>>,
-    hosts: HashMap<String, i64>,
-}
+pub(super) struct Times(HashMap<Interval, Vec<(Instant, u64)>>);
 
 /// What a store has of what agents have sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// Different rows.
-    pub(super) rows: u64,
     /// Rows that are there once more than they should.
     pub(super) doubled: u64,
     /// Rows that are not there.
@@ -53,18 +56,29 @@ pub(super) struct Seen {
     pub(super) paths: u64,
 }
 
+/// Where the rows are.
+#[derive(Clone)]
+pub(super) enum Rows {
+    /// In the collector's store.
+    File(PathBuf),
+    /// On a server; what waits for it is in a file.
+    Server(Arc<ClickHouse>, PathBuf),
+}
+
 impl Oracle {
     /// Starts to look, at rows that are new from now on.
-    pub(super) fn start(store: &Path) -> Result<Oracle> {
-        let db = open(store)?;
+    pub(super) fn start(rows: &Rows) -> Result<Oracle> {
         let (stop, stopped) = mpsc::channel();
+        let rows = rows.clone();
         let look = move || {
             let (mut times, mut last) = (Times::default(), 0);
             loop {
                 let is_last = stopped.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout);
-                times.look(&db, &mut last)?;
+                match &rows {
+                    Rows::File(store) => times.look(store, &mut last)?,
+                    Rows::Server(server, _) => times.ask(server)?,
+                }
                 if is_last {
-                    times.hosts = hosts(&db)?;
                     return Ok(times);
                 }
             }
@@ -76,96 +90,177 @@ impl Oracle {
     /// Looks for the last time.
     pub(super) fn stop(self) -> Result<Times> {
         let _ = self.stop.send(());
-        let times = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        times.map_err(unreadable)
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Times {
-    fn look(&mut self, db: &Connection, last: &mut i64) -> rusqlite::Result<()> {
-        let sql = "SELECT rowid, host_id, interval_ns FROM interval WHERE rowid > ?1 ORDER BY rowid";
-        let mut statement = db.prepare_cached(sql)?;
-        let mut rows = statement.query([*last])?;
-        let mut new: HashMap<(i64, u64), u64> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            *last = row.get(0)?;
-            *new.entry((row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned())).or_default() += 1;
-        }
-        let now = Instant::now();
+    /// Looks at the rows of a file that are new.
+    fn look(&mut self, store: &Path, last: &mut i64) -> Result<()> {
+        let mut look = || {
+            let db = open(store)?;
+            let sql = "SELECT rowid, host_id, interval_ns FROM interval WHERE rowid > ?1 ORDER BY rowid";
+            let mut statement = db.prepare(sql)?;
+            let mut rows = statement.query([*last])?;
+            let mut new: HashMap<(i64, u64), u64> = HashMap::new();
+            while let Some(row) = rows.next()? {
+                *last = row.get(0)?;
+                *new.entry((row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned())).or_default() += 1;
+            }
+            let now = Instant::now();
+            let names = hosts(&db)?;
+            let named = new.into_iter().map(|((host, length_ns), rows)| ((names[&host].clone(), length_ns), rows));
+            Ok((now, named.collect::<Vec<_>>()))
+        };
+        let (now, new) = look().map_err(unreadable)?;
         for (interval, rows) in new {
-            let seen = self.seen.entry(interval).or_default();
-            let before = seen.last().map_or(0, |(_, rows)| *rows);
-            seen.push((now, before + rows));
+            let before = self.so_far(&interval);
+            self.note(interval, now, before + rows);
         }
         Ok(())
     }
 
+    /// Asks a server for the numbers of all rows.
+    fn ask(&mut self, server: &ClickHouse) -> Result<()> {
+        let answer = server.rows("SELECT host, interval_ns, count() FROM intervals GROUP BY host, interval_ns")?;
+        let now = Instant::now();
+        for row in &answer {
+            let ([length_ns, rows], host) = (numbers(row)?, row[0].clone());
+            self.note((host, length_ns), now, rows);
+        }
+        Ok(())
+    }
+
+    fn so_far(&self, interval: &Interval) -> u64 {
+        self.0.get(interval).and_then(|seen| seen.last()).map_or(0, |(_, rows)| *rows)
+    }
+
+    fn note(&mut self, interval: Interval, now: Instant, rows: u64) {
+        if self.so_far(&interval) != rows {
+            self.0.entry(interval).or_default().push((now, rows));
+        }
+    }
+
     /// Returns when the last of so many rows of an interval, known by its length, was first seen.
     pub(super) fn complete(&self, host: &str, length_ns: u64, rows: u64) -> Option<Instant> {
-        let seen = self.seen.get(&(*self.hosts.get(host)?, length_ns))?;
+        let seen = self.0.get(&(host.to_owned(), length_ns))?;
         seen.iter().find(|(_, so_far)| *so_far >= rows).map(|(at, _)| *at)
     }
 }
 
-/// Counts what a store has of what agents have sent.
-pub(super) fn count(store: &Path, sent: &Sent) -> Result<Seen> {
-    let count = || {
-        let db = open_plain(store)?;
-        let names: HashMap<i64, String> = hosts(&db)?.into_iter().map(|(name, host)| (host, name)).collect();
-        let wanted: HashMap<String, (u64, u64)> = (0..sent.reported.len())
-            .map(|agent| (agents::name(agent), (sent.reported[agent].len() as u64, sent.rows[agent])))
-            .collect();
-        let mut seen = Seen { missing: sent.rows(), ..Seen::default() };
-        let sql = "SELECT host_id, interval_ns, count(*), sum(n) FROM (
-                SELECT host_id, interval_ns, count(*) AS n FROM interval
-                GROUP BY host_id, interval_ns, flow_id, segment, direction, retransmitted)
-            GROUP BY host_id, interval_ns";
-        let mut statement = db.prepare(sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-            let (length_ns, different, all) = (number(1)?, number(2)?, number(3)?);
-            let of_agent = names.get(&row.get(0)?).and_then(|name| wanted.get(name));
-            let interval = length_ns.checked_sub(sent.interval_ns);
-            match (of_agent, interval) {
-                (Some((intervals, rows)), Some(interval)) if interval < *intervals => {
-                    seen.rows += different.min(*rows);
-                    seen.missing -= different.min(*rows);
-                    seen.foreign += different.saturating_sub(*rows);
-                    seen.doubled += all - different;
-                }
-                _ => seen.foreign += all,
+impl Rows {
+    /// Returns the numbers of rows and batches that agents have caused so far, in a file deleted rows included.
+    pub(super) fn so_far(&self) -> Result<(u64, u64)> {
+        let batches = "SELECT ifnull(sum(last_batch), 0) FROM run";
+        match self {
+            Rows::File(store) => {
+                let count = || {
+                    let db = open(store)?;
+                    let last = |table: &&str| number(&db, &format!("SELECT ifnull(max(rowid), 0) FROM {table}"));
+                    Ok((TABLES.iter().map(last).sum::<rusqlite::Result<u64>>()?, number(&db, batches)?))
+                };
+                count().map_err(unreadable)
+            }
+            Rows::Server(server, spool) => {
+                let tables = ["intervals", "paths", "clock", "counter"];
+                let rows = tables.iter().map(|table| server.number(&format!("SELECT count() FROM {table}")));
+                let batches = open(spool).and_then(|db| number(&db, batches)).map_err(unreadable)?;
+                Ok((rows.sum::<Result<u64>>()?, batches))
             }
         }
-        let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned);
-        seen.lost = number("SELECT count(*) FROM lost")?;
-        seen.clocks = number("SELECT count(DISTINCT host_id) FROM clock")?;
-        seen.paths = number("SELECT count(*) FROM path WHERE method = 'matched' AND flow_id IS NOT NULL")?;
+    }
+
+    /// Waits until a server has so many rows of intervals, at most for a time. A file has what is acknowledged.
+    pub(super) fn wait_for(&self, rows: u64, limit: Duration, signals: &Signals) -> Result<()> {
+        let (begun, Rows::Server(server, _)) = (Instant::now(), self) else {
+            return Ok(());
+        };
+        while server.number("SELECT count() FROM intervals")? < rows && begun.elapsed() < limit {
+            signals.pause(Duration::from_secs(1))?;
+        }
+        Ok(())
+    }
+
+    /// Counts what is there of what agents have sent.
+    pub(super) fn count(&self, sent: &Sent) -> Result<Seen> {
+        let mut seen = Seen { missing: sent.rows(), ..Seen::default() };
+        let [lost, clocks, paths] = [
+            "SELECT count(*) FROM lost",
+            "SELECT count(DISTINCT host) FROM clock",
+            "SELECT count(*) FROM paths WHERE method = 'matched' AND src IS NOT NULL",
+        ];
+        match self {
+            Rows::File(store) => {
+                let mut count = || {
+                    let db = open(store)?;
+                    let names = hosts(&db)?;
+                    let sql = "SELECT host_id, interval_ns, count(*), sum(n) FROM (
+                            SELECT host_id, interval_ns, count(*) AS n FROM interval
+                            GROUP BY host_id, interval_ns, flow_id, segment, direction, retransmitted)
+                        GROUP BY host_id, interval_ns";
+                    let mut statement = db.prepare(sql)?;
+                    let mut rows = statement.query([])?;
+                    while let Some(row) = rows.next()? {
+                        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+                        seen.add(sent, &names[&row.get(0)?], [number(1)?, number(2)?, number(3)?]);
+                    }
+                    seen.lost = number(&db, lost)?;
+                    seen.clocks = number(&db, &clocks.replace("host)", "host_id)"))?;
+                    seen.paths = number(&db, paths)?;
+                    Ok(())
+                };
+                count().map_err(unreadable)?;
+            }
+            Rows::Server(server, _) => {
+                let sql = "SELECT host, interval_ns, count(), sum(n) FROM (
+                        SELECT host, interval_ns, count() AS n FROM intervals
+                        GROUP BY host, interval_ns, src, sport, dst, dport, segment, direction, retransmitted)
+                    GROUP BY host, interval_ns";
+                for row in server.rows(sql)? {
+                    seen.add(sent, &row[0], numbers(&row)?);
+                }
+                [seen.lost, seen.clocks, seen.paths] =
+                    [server.number(lost)?, server.number(clocks)?, server.number(paths)?];
+            }
+        }
         Ok(seen)
-    };
-    count().map_err(unreadable)
+    }
 }
 
-/// Returns the numbers of rows and batches that agents have caused so far, deleted rows included.
-pub(super) fn so_far(store: &Path) -> Result<(u64, u64)> {
-    let db = open(store)?;
-    let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned);
-    let last = |table: &&str| number(&format!("SELECT ifnull(max(rowid), 0) FROM {table}"));
-    let rows = TABLES.iter().map(last).sum::<rusqlite::Result<u64>>();
-    let batches = number("SELECT ifnull(sum(last_batch), 0) FROM run");
-    Ok((rows.map_err(unreadable)?, batches.map_err(unreadable)?))
+impl Seen {
+    /// Adds what is there of an interval: its length, the number of different rows, and that of all.
+    fn add(&mut self, sent: &Sent, host: &str, [length_ns, different, all]: [u64; 3]) {
+        let agent = agents::number(host).filter(|agent| *agent < sent.reported.len());
+        let interval = length_ns.checked_sub(sent.interval_ns);
+        match agent.zip(interval) {
+            Some((agent, interval)) if interval < sent.reported[agent].len() as u64 => {
+                let wanted = sent.rows[agent];
+                self.missing -= different.min(wanted);
+                self.foreign += different.saturating_sub(wanted);
+                self.doubled += all - different;
+            }
+            _ => self.foreign += all,
+        }
+    }
 }
 
-fn hosts(db: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
-    let mut statement = db.prepare("SELECT name, host_id FROM host")?;
+/// The last numbers of an answer.
+fn numbers<const N: usize>(row: &[String]) -> Result<[u64; N]> {
+    let numbers = row.iter().skip(1).map(|value| value.parse().ok()).collect::<Option<Vec<u64>>>();
+    let numbers = numbers.and_then(|numbers| numbers.try_into().ok());
+    numbers.ok_or_else(|| Error::invalid("answer of ClickHouse", row.join(" ")))
+}
+
+fn number(db: &Connection, sql: &str) -> rusqlite::Result<u64> {
+    db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+}
+
+fn hosts(db: &Connection) -> rusqlite::Result<HashMap<i64, String>> {
+    let mut statement = db.prepare("SELECT host_id, name FROM host")?;
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-fn open(store: &Path) -> Result<Connection> {
-    open_plain(store).map_err(unreadable)
-}
-
-fn open_plain(store: &Path) -> rusqlite::Result<Connection> {
+fn open(store: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(PATIENCE)?;
     Ok(db)

@@ -21,13 +21,16 @@ use crate::{
 /// session of its own. What these report is made up: each of its flows has one stamped byte per interval, half of them
 /// go to the next agent, and half come from the previous one. The store is read by SQL. The exit status is 1 if a goal
 /// is missed: nothing is lost or doubled, an interval is in the store 15 s after its end, and the collector takes
-/// less than one processor and at most 1 GiB.
+/// less than one processor and at most 1 GiB. With --kill or --strangers it may take all of one, and 30 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo dwell-lab fleet                           100 agents with 100 flows each
   sudo dwell-lab fleet --agents 1,10,100,1000    one run after another
-  sudo dwell-lab fleet --agents 200 --interval 1s --duration 20s")]
+  sudo dwell-lab fleet --agents 200 --interval 1s --duration 20s
+  sudo dwell-lab fleet --agents 20 --interval 1s --duration 200s --kill 100
+                                                 is anything lost or doubled by SIGKILL?
+  sudo dwell-lab fleet --strangers 10000         do agents get through?")]
 pub struct Fleet {
     /// Numbers of agents, one per run
     #[arg(long, value_name = "N,...", default_value = "100", value_delimiter = ',', value_parser = agents)]
@@ -41,6 +44,15 @@ pub struct Fleet {
     /// How long agents report in each run
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
     duration: Duration,
+    /// Store in a ClickHouse server, which is started for each run, instead of an SQLite file
+    #[arg(long)]
+    clickhouse: bool,
+    /// Kill the collector N times while agents report, at random moments, and start it again at once
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    kill: usize,
+    /// Connections that never say anything, each from an address of its own, and that come again when they are closed
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = strangers)]
+    strangers: usize,
     /// Output format: text, or jsonl with one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -48,6 +60,8 @@ pub struct Fleet {
 
 /// Most agents: the addresses, and more than a collector admits.
 const MAX_AGENTS: usize = 20_000;
+/// Most strangers: their descriptors.
+const MAX_STRANGERS: usize = 30_000;
 /// Most flows of an agent, as `dwell agent` has it.
 const MAX_FLOWS: usize = 1024;
 
@@ -57,6 +71,10 @@ fn agents(text: &str) -> Result<usize, String> {
 
 fn flows(text: &str) -> Result<usize, String> {
     positive(text).and_then(|number| at_most(number, MAX_FLOWS))
+}
+
+fn strangers(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write a whole number".to_owned()).and_then(|number| at_most(number, MAX_STRANGERS))
 }
 
 fn at_most(number: usize, most: usize) -> Result<usize, String> {
@@ -76,6 +94,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'static str,
+    store: &'static str,
     agents: usize,
     flows: usize,
     interval_ns: u64,
@@ -100,12 +119,16 @@ struct Record {
     rows_doubled: u64,
     clocks: u64,
     path_rows: u64,
+    kills: usize,
+    down_max_ns: Option<u64>,
+    strange_connections: u64,
     goals_met: bool,
 }
 
-const COLUMNS: Columns<14> = Columns([
+const COLUMNS: Columns<15> = Columns([
     ("agents", 6),
     ("flows", 8),
+    ("here s", 8),
     ("batches/s", 11),
     ("rows/s", 9),
     ("cores", 7),
@@ -126,12 +149,30 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
     args.format.say(&COLUMNS.heading())?;
     let mut goals = Vec::new();
     for agents in &args.agents {
-        let load = Load { agents: *agents, flows: args.flows, interval: args.interval, duration: args.duration };
+        let load = Load {
+            agents: *agents,
+            flows: args.flows,
+            interval: args.interval,
+            duration: args.duration,
+            kills: args.kill,
+            strangers: args.strangers,
+            has_server: args.clickhouse,
+        };
         let folder = folders("dwell-fleet-", None)?;
         let outcome = measure(load, &programs, folder.path(), &signals)?;
         let judged = goals::judge(&outcome);
         let record = Record::of(&outcome, Goal::exit(&judged) == Exit::Done);
         args.format.print(&record, || record.line())?;
+        if let [.., longest] = outcome.down.as_slice() {
+            let middle = outcome.down[outcome.down.len() / 2];
+            let (kills, middle, longest) = (outcome.down.len(), middle.as_millis(), longest.as_millis());
+            args.format
+                .say(&format!("killed {kills} times; it listened again after {middle} ms, at most {longest} ms"))?;
+        }
+        if args.strangers > 0 {
+            let opened = outcome.strange_connections;
+            args.format.say(&format!("{} strangers opened {opened} connections", args.strangers))?;
+        }
         goals.push((*agents, judged));
     }
     for (agents, goals) in &goals {
@@ -167,6 +208,7 @@ impl Record {
         Record {
             kind: "lab.fleet",
             schema: SCHEMA,
+            store: if load.has_server { "clickhouse" } else { "sqlite" },
             agents: load.agents,
             flows: load.agents * load.flows,
             interval_ns: load.interval.as_nanos() as u64,
@@ -191,6 +233,9 @@ impl Record {
             rows_doubled: seen.doubled,
             clocks: seen.clocks,
             path_rows: seen.paths,
+            kills: outcome.down.len(),
+            down_max_ns: outcome.down.last().map(|down| down.as_nanos() as u64),
+            strange_connections: outcome.strange_connections,
             goals_met,
         }
     }
@@ -202,6 +247,7 @@ impl Record {
         COLUMNS.row([
             &self.agents,
             &self.flows,
+            &seconds(Some(self.connected_ns)),
             &format!("{:.0}", self.batches_per_s),
             &format!("{:.0}", self.rows_per_s),
             &format!("{:.2}", self.cores),

@@ -1,5 +1,8 @@
 //! `dwell-lab fleet`: whether a collector has what its agents have sent.
 
+use std::process::Command;
+
+use dwell_testbed::skip::skip;
 use serde_json::Value;
 
 use crate::support::{lab, skipped};
@@ -42,8 +45,59 @@ fn root_all_rows_of_agents_are_in_the_store_once() {
 }
 
 #[test]
+fn root_all_rows_of_agents_are_on_a_clickhouse_server_once() {
+    if skipped() {
+        return;
+    }
+    if Command::new("clickhouse-server").arg("--version").output().is_err() {
+        return skip("there is no clickhouse-server, which Debian's package of that name has");
+    }
+    let load = ["--agents", "3", "--flows", "8", "--interval", "1s", "--duration", "4s"];
+    let run = lab(&[&["fleet", "--clickhouse", "--format", "jsonl"][..], &load].concat());
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
+    let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
+    assert_eq!(object["store"], "clickhouse", "{object}");
+    assert!(object["rows_wanted"].as_u64() >= Some(3 * 3 * (13 + 4 * 5 + 4 * 6)), "{object}");
+    assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
+    assert!(object["delay_max_ns"].is_u64(), "{object}");
+}
+
+#[test]
+fn root_a_collector_that_is_killed_at_any_moment_loses_nothing_and_doubles_nothing() {
+    if skipped() {
+        return;
+    }
+    let load = ["--agents", "6", "--flows", "40", "--interval", "1s", "--duration", "12s"];
+    let run = lab(&[&["fleet", "--kill", "8", "--format", "jsonl"][..], &load].concat());
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
+    let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
+    assert_eq!(object["kills"], 8, "{object}");
+    assert!(object["disconnected"].as_u64() >= Some(8), "agents notice it: {object}");
+    assert!(object["rows_wanted"].as_u64() > Some(10_000), "{object}");
+    assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
+}
+
+/// Each from another host, and again as soon as it is turned out.
+#[test]
+fn root_connections_that_never_speak_do_not_keep_agents_out() {
+    if skipped() {
+        return;
+    }
+    let load = ["--agents", "5", "--flows", "10", "--interval", "1s", "--duration", "5s"];
+    let run = lab(&[&["fleet", "--strangers", "2000", "--format", "jsonl"][..], &load].concat());
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
+    let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
+    assert!(object["strange_connections"].as_u64() >= Some(2000), "{object}");
+    assert!(object["connected_ns"].as_u64() < Some(30_000_000_000), "{object}");
+    assert!(object["delay_max_ns"].as_u64() < Some(30_000_000_000), "{object}");
+    assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
+}
+
+#[test]
 fn loads_that_make_no_sense_are_refused() {
-    for wrong in [["--agents", "0"], ["--agents", "20001"], ["--flows", "1025"], ["--interval", "10ms"]] {
+    for wrong in
+        [["--agents", "0"], ["--agents", "20001"], ["--flows", "1025"], ["--interval", "10ms"], ["--strangers", "x"]]
+    {
         let run = lab(&[&["fleet"][..], &wrong].concat());
         assert_eq!(run.status, Some(2), "{run}");
     }
