@@ -1,5 +1,5 @@
 //! Nanoseconds per packet of the balancer in the kernel, above an empty program in the same run.
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, thread, time::Duration};
 
 use super::{
     figures::{least, median},
@@ -51,9 +51,11 @@ The driver's removal of the outer headers counts as the balancer's."
     Ok(())
 }
 
+#[derive(Clone)]
 struct Row {
     name: &'static str,
-    packet: Vec<u8>,
+    /// Where packets come from, and go to.
+    ends: [&'static str; 2],
     /// The backend's address; `None` if the packet is not for a VIP.
     to: Option<&'static str>,
     forward: Forward,
@@ -79,6 +81,10 @@ enum Traffic {
 }
 
 impl Traffic {
+    fn is_tcp(self) -> bool {
+        self != Traffic::Datagrams
+    }
+
     /// Returns by how much the sequence number and the ACK number advance from packet to packet.
     fn steps(self) -> [u32; 2] {
         match self {
@@ -92,7 +98,7 @@ impl Traffic {
 fn rows() -> Vec<Row> {
     let hit = Row {
         name: "hit, IPIP",
-        packet: packet(CLIENT, VIP, Traffic::Same),
+        ends: [CLIENT, VIP],
         to: Some("10.99.0.1"),
         forward: Forward::Ipip,
         estimator: None,
@@ -102,21 +108,16 @@ fn rows() -> Vec<Row> {
     };
     let six = Row {
         name: "hit, IPv6 in IPv6",
-        packet: packet(CLIENT_6, VIP_6, Traffic::Same),
+        ends: [CLIENT_6, VIP_6],
         to: Some("2001:db8:99::1"),
         grown: 40,
         ..hit.clone()
     };
-    let udp = Row {
-        name: "hit, QUIC VIP, IPIP",
-        packet: packet(CLIENT, VIP, Traffic::Datagrams),
-        traffic: Traffic::Datagrams,
-        ..hit.clone()
-    };
+    let udp = Row { name: "hit, QUIC VIP, IPIP", ends: [CLIENT, VIP], traffic: Traffic::Datagrams, ..hit.clone() };
     vec![
         Row {
             name: "not a VIP's",
-            packet: packet(CLIENT, "198.51.100.2", Traffic::Same),
+            ends: [CLIENT, "198.51.100.2"],
             to: None,
             grown: 0,
             flows: &[1, 10_000],
@@ -127,7 +128,7 @@ fn rows() -> Vec<Row> {
         requests(Estimator::Auto, "hit, IPIP, measured (auto), requests", &hit),
         Row {
             name: "hit, IPIP, measured (auto), ACKs",
-            packet: packet(CLIENT, VIP, Traffic::Acks),
+            ends: [CLIENT, VIP],
             estimator: Some(Estimator::Auto),
             traffic: Traffic::Acks,
             ..hit.clone()
@@ -141,19 +142,13 @@ fn rows() -> Vec<Row> {
         Row { name: "hit, QUIC VIP, IPIP, measured (auto)", estimator: Some(Estimator::Auto), ..udp },
         Row {
             name: "a new connection each, IPIP, measured (auto)",
-            packet: packet(CLIENT, VIP, Traffic::Opens),
+            ends: [CLIENT, VIP],
             estimator: Some(Estimator::Auto),
             traffic: Traffic::Opens,
             flows: &[500_000],
             ..hit
         },
     ]
-}
-
-impl Clone for Row {
-    fn clone(&self) -> Row {
-        Row { packet: self.packet.clone(), ..*self }
-    }
 }
 
 fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
@@ -166,16 +161,21 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
     let nothing = driven.nothing()?;
+    let packets = packet(row.ends, row.traffic);
+    if row.traffic.is_tcp() && row.traffic != Traffic::Opens {
+        // What begins otherwise is not measured until it has gone on for seconds.
+        driven.run(&packet(row.ends, Traffic::Opens), balancer, flows, row.grown)?;
+    }
     if row.traffic != Traffic::Opens {
-        driven.run(&row.packet, balancer, flows.max(PACKETS), row.grown)?;
+        driven.run(&packets, balancer, flows.max(PACKETS), row.grown)?;
     }
     plane.drain(drop)?;
     let mut above = Vec::new();
     for _ in 0..ROUNDS {
         let count = driven.count;
-        let empty = driven.run(&row.packet, nothing, PACKETS, 0)?;
+        let empty = driven.run(&packets, nothing, PACKETS, 0)?;
         driven.count = count;
-        above.push(driven.run(&row.packet, balancer, PACKETS, row.grown)? - empty);
+        above.push(driven.run(&packets, balancer, PACKETS, row.grown)? - empty);
         plane.drain(drop)?;
     }
     let counters = plane.counters()?;
@@ -187,6 +187,14 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     };
     if counters.get(wanted) < u64::from(least) {
         bail!("{} packets were not what '{}' says: {counters:?}", row.name, wanted.name());
+    }
+    let mut epochs = 0;
+    // Until the last epoch is over.
+    thread::sleep(2 * Duration::from_nanos(Config::default().epoch_ns));
+    plane.sweep(|_| epochs += 1)?;
+    let must_have = row.estimator.is_some() && matches!(row.traffic, Traffic::Requests | Traffic::Datagrams);
+    if epochs == 0 && must_have || epochs > 0 && row.estimator.is_none() {
+        bail!("{} left {epochs} epochs of measured connections", row.name);
     }
     Ok(above)
 }
@@ -224,7 +232,7 @@ fn plane(row: &Row) -> Result<Plane> {
     Ok(plane)
 }
 
-fn packet(client: &str, vip: &str, traffic: Traffic) -> Vec<u8> {
+fn packet([client, vip]: [&str; 2], traffic: Traffic) -> Vec<u8> {
     let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let ip = match (client.parse(), vip.parse()) {
         (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => link.ipv4(client.octets(), vip.octets(), 64),
