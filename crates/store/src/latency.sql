@@ -11,8 +11,10 @@ CREATE TABLE names (
 	dst_pid INTEGER,
 	dst_process TEXT,
 	dst_unit TEXT,
-	service TEXT
+	service TEXT,
+	last_ns INTEGER NOT NULL -- no row with them is later by more than five minutes
 ) STRICT;
+CREATE INDEX names_by_last ON names (last_ns);
 CREATE UNIQUE INDEX names_by_all ON names (
 	ifnull(src_host, ''), ifnull(src_pid, -1), ifnull(src_process, ''), ifnull(src_unit, ''),
 	ifnull(dst_host, ''), ifnull(dst_pid, -1), ifnull(dst_process, ''), ifnull(dst_unit, ''), ifnull(service, '')
@@ -55,6 +57,8 @@ CREATE TABLE latency (
 	reason TEXT
 ) STRICT;
 CREATE INDEX latency_by_time ON latency (time_ns);
+-- What is too old is found among any number of rows of captures.
+CREATE INDEX latency_of_hosts ON latency (time_ns) WHERE host_id IS NOT NULL;
 
 -- What dwell why said of a target.
 CREATE TABLE verdict (
@@ -79,7 +83,6 @@ CREATE INDEX verdict_by_time ON verdict (time_ns);
 -- What was deleted, in one row.
 CREATE TABLE deletion (
 	only INTEGER PRIMARY KEY CHECK (only = 1),
-	times INTEGER NOT NULL, -- how often flows, names and hooks were: numbers that a process remembers may be gone then
-	rows INTEGER NOT NULL   -- rows that had such numbers, since then
+	times INTEGER NOT NULL -- how often flows and names were: numbers that a process remembers may be gone then
 ) STRICT;
-INSERT INTO deletion VALUES (1, 0, 0);
+INSERT INTO deletion VALUES (1, 0);

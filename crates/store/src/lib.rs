@@ -23,7 +23,7 @@ pub use clickhouse::{Address, Login, Server};
 pub use error::{Refusal, StoreError};
 pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
 pub use recorder::{Recorder, Recording};
-pub use retain::Retain;
+pub use retain::{Origin, Retain, Retention};
 pub use spool::{RefusedRow, SpoolSize, Waiting};
 pub use sqlite::{BatchState, Store, Unfinished, Writing, Written};
 

@@ -88,7 +88,7 @@ pub struct LostRead {
     pub why: String,
 }
 
-/// A time of which a host, which has intervals before it, has none. An idle host has intervals, without bytes.
+/// A time of which an agent's host, which has intervals before it, has none. An idle host has intervals, without bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silence {
     /// The host's number.
@@ -110,8 +110,8 @@ impl Reader {
     ///
     /// [`StoreError`] if the file cannot be read or is not a store.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
-        let file = |io| StoreError::File { path: path.into(), io };
-        std::fs::File::open(path).map_err(file)?;
+        // To open the file and close it would end the locks of a writer in this process.
+        std::fs::metadata(path).map_err(|io| StoreError::File { path: path.into(), io })?;
         // One thread has it at a time, so that nothing must be locked for each value.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;
@@ -304,12 +304,14 @@ impl Reader {
         })
     }
 
-    /// Returns the latest times of which hosts have no intervals, at most `most`, the latest first; and how many there are.
+    /// Returns the latest times of which hosts with agents have no intervals, at most `most`, the latest first; and how many
+    /// there are. Who ends `dwell stack` misses nothing.
     pub fn silences(&self, span: Span, most: usize) -> Result<(Vec<Silence>, u64), StoreError> {
         // Half of an interval is no silence: an interval may be late, or a clock may have been corrected.
         let silences = "WITH ends AS (
                 SELECT host_id, time_ns, interval_ns FROM interval
                 WHERE flow_id IS NULL AND NOT retransmitted AND time_ns > ?1 AND time_ns <= ?2
+                    AND host_id IN (SELECT host_id FROM run)
                 GROUP BY host_id, time_ns
             ), steps AS (
                 SELECT host_id, time_ns AS since, interval_ns AS length,

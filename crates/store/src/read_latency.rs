@@ -7,6 +7,9 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::{Reader, Span, StoreError, columns::NAMES};
 
+/// Latencies are looked up in the index of times where less than one in so many parts of the time is wanted.
+const INDEXED_PART: i64 = 4;
+
 /// A row of the table `latency`, with the numbers of its host, flow and names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LatencyRead<'a> {
@@ -76,11 +79,19 @@ impl Reader {
         if !self.has_latencies() {
             return Ok(());
         }
-        // To go through the table is faster than to go through its index.
-        let sql = "SELECT time_ns, host_id, type, what, flow_id, names_id, prefix, prefix_name, method, count, mean_ns,
-            valid, histogram FROM latency NOT INDEXED WHERE time_ns > ?1 AND time_ns <= ?2";
         self.read(|db| {
-            let mut statement = db.prepare(sql)?;
+            let whole = "SELECT ifnull((SELECT max(time_ns) FROM latency) - (SELECT min(time_ns) FROM latency), 0)";
+            let whole_ns: i64 = db.query_row(whole, [], |row| row.get(0))?;
+            // To go through the table is faster than to go through its index, unless most of it is of other times.
+            let index = match span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART {
+                true => "INDEXED BY latency_by_time",
+                false => "NOT INDEXED",
+            };
+            let sql = format!(
+                "SELECT time_ns, host_id, type, what, flow_id, names_id, prefix, prefix_name, method, count, mean_ns,
+                    valid, histogram FROM latency {index} WHERE time_ns > ?1 AND time_ns <= ?2"
+            );
+            let mut statement = db.prepare(&sql)?;
             let mut rows = statement.query([span.0, span.1])?;
             while let Some(row) = rows.next()? {
                 let number =

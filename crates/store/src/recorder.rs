@@ -18,7 +18,7 @@ use dwell_records::{
 };
 
 use crate::{
-    IntervalRow, Retain, Store, StoreError,
+    IntervalRow, Origin, Retain, Retention, Store, StoreError,
     columns::Row,
     latency::{latency_row, verdict_row},
     sqlite::Writers,
@@ -41,9 +41,9 @@ pub struct Recording {
     pub interval_ns: u64,
     /// What of older rows is kept; `None` keeps all.
     pub retain: Option<Retain>,
-    /// Whether records wait for the disk, as those of a capture can. Otherwise rows are dropped, and counted, that the disk
+    /// What the records are of. Those of a capture wait for the disk. Otherwise rows are dropped, and counted, that the disk
     /// is too slow for.
-    pub waits: bool,
+    pub origin: Origin,
     /// Called for what a person should know, from another thread.
     pub tell: fn(&str),
 }
@@ -51,7 +51,7 @@ pub struct Recording {
 /// Stores what it is given: an interval, or what comes within a second, in one transaction of a thread of its own.
 pub struct Recorder {
     path: PathBuf,
-    waits: bool,
+    origin: Origin,
     queue: Option<SyncSender<Vec<Row<'static>>>>,
     writer: Option<JoinHandle<()>>,
     missing: Arc<Missing>,
@@ -83,14 +83,15 @@ impl Recorder {
         let store = Store::open_for(&recording.path, Writers::Several)?;
         let missing = Arc::new(Missing::default());
         let (queue, rows) = sync_channel(MOST_WAITING);
-        let Recording { path, interval_ns, waits, retain, tell } = recording;
+        let Recording { path, interval_ns, origin, retain, tell } = recording;
+        let missed = Arc::clone(&missing);
         let mut writer =
-            Writer { store, retain, tell, missing: Arc::clone(&missing), has_failed: false, has_deleted: false };
+            Writer { store, retention: Retention::new(retain, origin), tell, missing: missed, has_failed: false };
         let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || writer.run(&rows));
         let thread = thread.map_err(|io| StoreError::Thread { path: path.clone(), io })?;
         Ok(Recorder {
             path,
-            waits,
+            origin,
             queue: Some(queue),
             writer: Some(thread),
             missing,
@@ -115,9 +116,9 @@ impl Recorder {
         let (Some(queue), false) = (&self.queue, rows.is_empty()) else {
             return;
         };
-        let left = match self.waits {
-            true => queue.send(rows).map_err(|error| error.0),
-            false => queue.try_send(rows).map_err(|error| match error {
+        let left = match self.origin {
+            Origin::Capture => queue.send(rows).map_err(|error| error.0),
+            Origin::Live => queue.try_send(rows).map_err(|error| match error {
                 TrySendError::Full(rows) | TrySendError::Disconnected(rows) => rows,
             }),
         };
@@ -269,13 +270,11 @@ fn unix_ns(source: &Source, time_ns: u64) -> i64 {
 /// What runs in the thread.
 struct Writer {
     store: Store,
-    retain: Option<Retain>,
+    retention: Retention,
     tell: fn(&str),
     missing: Arc<Missing>,
     /// Whether the last transaction has failed, and that was told.
     has_failed: bool,
-    /// Whether it was told that older rows are deleted.
-    has_deleted: bool,
 }
 
 impl Writer {
@@ -298,14 +297,12 @@ impl Writer {
         }
     }
 
-    fn keep_within(&mut self, now_ns: Option<i64>) -> Result<(), StoreError> {
-        let (Some(retain), Some(now_ns)) = (&self.retain, now_ns) else {
-            return Ok(());
-        };
-        let deleted = self.store.retain(retain, now_ns)?;
-        if deleted > 0 && !mem::replace(&mut self.has_deleted, true) {
-            (self.tell)(&retain.notice());
-        }
+    /// Deletes what is not to be kept, as seen at the time of the latest row, which may be long ago and is not in the future.
+    fn keep_within(&mut self, latest_ns: Option<i64>) -> Result<(), StoreError> {
+        let Some(latest_ns) = latest_ns else { return Ok(()) };
+        let now_ns = jiff::Timestamp::now().as_nanosecond().clamp(0, i64::MAX.into()) as i64;
+        let notice = self.retention.apply(&mut self.store, latest_ns.min(now_ns))?;
+        notice.iter().for_each(|notice| (self.tell)(notice));
         Ok(())
     }
 }

@@ -1,24 +1,57 @@
 //! What a store keeps: rows that are too old are deleted, and the oldest ones while it is too large.
 
-use std::{fmt, time::Duration};
+use std::{fmt, mem, time::Duration};
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use crate::{Store, StoreError, Written, columns::signed, sqlite::failed};
+use crate::{
+    Store, StoreError, Written,
+    columns::signed,
+    sqlite::{KNOWN_NS, failed},
+};
 
 /// How much a store keeps. The file does not shrink: the room of deleted rows is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retain {
-    /// Rows that are older than this are deleted; `None` keeps them.
+    /// Rows of one origin that are older than this are deleted; `None` keeps them.
     pub age: Option<Duration>,
     /// The oldest rows are deleted while the tables take more bytes than this; `None` keeps them.
     pub bytes: Option<u64>,
 }
 
-impl Retain {
-    /// Returns what a person should know once rows are deleted.
-    pub fn notice(&self) -> String {
-        format!("the oldest rows of the store are deleted, which keeps {self} (--retain)")
+/// What rows are of, whose ages are nothing to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// What was measured live.
+    Live,
+    /// A capture, which may be of any age.
+    Capture,
+}
+
+/// Keeps a store within what is retained, and says so once.
+#[derive(Debug)]
+pub struct Retention {
+    retain: Option<Retain>,
+    origin: Origin,
+    has_deleted: bool,
+}
+
+impl Retention {
+    /// Creates what keeps all, if `retain` is `None`, or deletes rows of this origin that are too old.
+    pub fn new(retain: Option<Retain>, origin: Origin) -> Retention {
+        Retention { retain, origin, has_deleted: false }
+    }
+
+    /// Deletes rows that are not to be kept, as seen at this time. Returns what a person should know, when rows are deleted for the
+    /// first time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::retain`].
+    pub fn apply(&mut self, store: &mut Store, now_ns: i64) -> Result<Option<String>, StoreError> {
+        let Some(retain) = &self.retain else { return Ok(None) };
+        let is_first = store.retain(retain, self.origin, now_ns)? > 0 && !mem::replace(&mut self.has_deleted, true);
+        Ok(is_first.then(|| format!("the oldest rows of the store are deleted, which keeps {retain} (--retain)")))
     }
 }
 
@@ -40,41 +73,26 @@ impl fmt::Display for Retain {
 
 /// The tables whose rows have a time.
 const TIMED: [&str; 7] = ["interval", "path", "clock", "counter", "lost", "latency", "verdict"];
-/// The tables to whose rows those refer.
-const NUMBERED: [Numbered; 3] = [
-    Numbered {
-        table: "flow",
-        number: "flow_id",
-        columns: &[("interval", "flow_id"), ("path", "flow_id"), ("latency", "flow_id")],
-    },
-    Numbered { table: "names", number: "names_id", columns: &[("latency", "names_id")] },
-    Numbered { table: "hook", number: "hook_id", columns: &[("interval", "hook_from_id"), ("interval", "hook_to_id")] },
-];
-
-/// A table whose rows others refer to by number: with these columns of these tables.
-struct Numbered {
-    table: &'static str,
-    number: &'static str,
-    columns: &'static [(&'static str, &'static str)],
-}
+/// Those of them that have rows of captures too: rows without a host.
+const OF_CAPTURES: [&str; 2] = ["latency", "verdict"];
+/// Those whose rows refer to flows and names by number.
+const REFERRING: [&str; 3] = ["interval", "path", "latency"];
+/// The tables of flows and names, and their numbers. Hosts and hooks are few, and stay.
+const NUMBERED: [(&str, &str); 2] = [("flow", "flow_id"), ("names", "names_id")];
 
 /// Rows of a table that are deleted in one transaction at most, so that other writers need not wait for long.
 const MOST_AT_ONCE: i64 = 20_000;
-/// Deleted rows after which flows, names and hooks that no row refers to are deleted too, at least; and their share of
-/// the rows that are left. To find them takes a look at every row.
-const TIDY_AFTER: i64 = 1_000;
-const TIDY_SHARE: i64 = 8;
 
 impl Store {
-    /// Deletes rows that are not to be kept, as seen at this time. What one call leaves, the next ones delete. Returns how
-    /// many rows it has deleted.
+    /// Deletes rows that are not to be kept, as seen at this time: an age counts for rows of this origin, and a size for all.
+    /// What one call leaves, the next ones delete. Returns how many rows it has deleted.
     ///
     /// # Errors
     ///
     /// [`StoreError::Sqlite`]; then nothing was deleted.
-    pub fn retain(&mut self, retain: &Retain, now_ns: i64) -> Result<u64, StoreError> {
+    pub fn retain(&mut self, retain: &Retain, origin: Origin, now_ns: i64) -> Result<u64, StoreError> {
         let (db, _, path) = self.parts();
-        let deleted = delete(db, retain, now_ns).map_err(|sqlite| failed("write", path, sqlite))?;
+        let deleted = delete(db, retain, origin, now_ns).map_err(|sqlite| failed("write", path, sqlite))?;
         if deleted > 0 {
             tidy(db).map_err(|sqlite| failed("write", path, sqlite))?;
         }
@@ -82,78 +100,117 @@ impl Store {
     }
 }
 
-fn delete(db: &mut Connection, retain: &Retain, now_ns: i64) -> Written<u64> {
-    let by_age = retain.age.map(|age| now_ns.saturating_sub(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX)));
+/// Rows of a table that are to be deleted: those before a time, and of which origin.
+struct Old {
+    table: &'static str,
+    before_ns: i64,
+    origin: &'static str,
+}
+
+impl Old {
+    /// Selects at most `?2` of them, the oldest first, by an index.
+    fn select(&self) -> String {
+        let Old { table, origin, .. } = self;
+        format!("SELECT rowid FROM {table} WHERE time_ns < ?1 {origin} ORDER BY time_ns LIMIT ?2")
+    }
+}
+
+fn delete(db: &mut Connection, retain: &Retain, origin: Origin, now_ns: i64) -> Written<u64> {
     let by_size = match retain.bytes {
         Some(most) => oldest_beyond(db, most)?,
         None => None,
     };
-    let Some(before_ns) = by_age.max(by_size) else {
+    let by_age = retain.age.map(|age| now_ns.saturating_sub(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX)));
+    let by_size = TIMED.into_iter().filter_map(|table| Some(Old { table, before_ns: by_size?, origin: "" }));
+    let by_age = TIMED.into_iter().filter_map(|table| {
+        let origin = match (OF_CAPTURES.contains(&table), origin) {
+            (true, Origin::Live) => "AND host_id IS NOT NULL",
+            (true, Origin::Capture) => "AND host_id IS NULL",
+            (false, Origin::Live) => "",
+            (false, Origin::Capture) => return None,
+        };
+        Some(Old { table, before_ns: by_age?, origin })
+    });
+    let mut old = Vec::new();
+    for one in by_size.chain(by_age) {
+        // To write keeps others waiting.
+        if db.prepare_cached(&one.select())?.exists([one.before_ns, 1])? {
+            old.push(one);
+        }
+    }
+    if old.is_empty() {
         return Ok(0);
-    };
+    }
     let all = db.transaction()?;
     let mut deleted = 0;
-    for table in TIMED {
-        let sql = format!(
-            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE time_ns < ?1 ORDER BY time_ns LIMIT ?2)"
-        );
-        deleted += all.prepare_cached(&sql)?.execute([before_ns, MOST_AT_ONCE])?;
+    for one in old {
+        let sql = format!("DELETE FROM {} WHERE rowid IN ({})", one.table, one.select());
+        deleted += all.prepare_cached(&sql)?.execute([one.before_ns, MOST_AT_ONCE])?;
     }
-    all.prepare_cached("UPDATE deletion SET rows = rows + ?1")?.execute([deleted as i64])?;
     all.commit()?;
     Ok(deleted as u64)
 }
 
 /// Returns the time before which rows are to be deleted, so that about as much is left as may be.
 fn oldest_beyond(db: &Connection, most_bytes: u64) -> Written<Option<i64>> {
-    let number = |sql: &str| db.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
-    let pages = number("PRAGMA page_count")? - number("PRAGMA freelist_count")?;
-    let bytes = pages * number("PRAGMA page_size")?;
+    let pages = number(db, "PRAGMA page_count")? - number(db, "PRAGMA freelist_count")?;
+    let bytes = pages * number(db, "PRAGMA page_size")?;
     let most = signed(most_bytes);
     if bytes <= most {
         return Ok(None);
     }
-    let mut span: Option<(i64, i64)> = None;
-    for table in TIMED {
-        let sql = format!("SELECT (SELECT min(time_ns) FROM {table}), (SELECT max(time_ns) FROM {table})");
-        let ends: (Option<i64>, Option<i64>) =
-            db.prepare_cached(&sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if let (Some(first), Some(last)) = ends {
-            span = Some(span.map_or((first, last), |known| (known.0.min(first), known.1.max(last))));
-        }
-    }
+    let ends = TIMED.map(|table| {
+        format!("SELECT (SELECT min(time_ns) FROM {table}) AS first, (SELECT max(time_ns) FROM {table}) AS last")
+    });
+    let sql = format!("SELECT min(first), max(last) FROM ({})", ends.join(" UNION ALL "));
+    let span: (Option<i64>, Option<i64>) =
+        db.prepare_cached(&sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     // A little more than is needed, so that not every interval has something to delete.
     let share = ((bytes - most) as f64 / bytes as f64 + 0.02).min(1.0);
-    Ok(span.map(|(first, last)| first + ((last - first) as f64 * share) as i64 + 1))
+    Ok(span.0.zip(span.1).map(|(first, last)| first + ((last - first) as f64 * share) as i64 + 1))
 }
 
-/// Deletes what no row refers to any more, once enough rows have been deleted.
+/// Deletes flows and names to which no row refers any more: those whose last row is older than the oldest that is left. Their
+/// last times are known to within [`KNOWN_NS`], and nothing is done before there is as much to delete.
 fn tidy(db: &mut Connection) -> Written<()> {
-    let number = |db: &Connection, sql: &str| db.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
-    let mut left = 0;
-    for table in TIMED {
-        let sql = format!("SELECT ifnull((SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table}), 0)");
-        left += number(db, &sql)?;
+    let is_long_gone = |before_ns: i64, (table, _)| {
+        let first_ns = number(db, &format!("SELECT ifnull(min(last_ns), {}) FROM {table}", i64::MAX))?;
+        Ok::<_, rusqlite::Error>(first_ns < before_ns.saturating_sub(KNOWN_NS))
+    };
+    let before_ns = gone_before(db)?;
+    for numbered in NUMBERED {
+        if is_long_gone(before_ns, numbered)? {
+            // Nothing refers to them: to look each up would be to look at all rows.
+            db.pragma_update(None, "foreign_keys", false)?;
+            let tidied = tidy_now(db);
+            db.pragma_update(None, "foreign_keys", true)?;
+            return tidied;
+        }
     }
-    if number(db, "SELECT rows FROM deletion")? < (left / TIDY_SHARE).max(TIDY_AFTER) {
-        return Ok(());
-    }
-    // What is deleted was just seen to have no reference; to look each up again would take a look at all rows.
-    db.pragma_update(None, "foreign_keys", false)?;
-    let tidied = tidy_now(db);
-    db.pragma_update(None, "foreign_keys", true)?;
-    tidied
+    Ok(())
 }
 
 fn tidy_now(db: &mut Connection) -> Written<()> {
     let all = db.transaction()?;
-    for Numbered { table, number, columns } in NUMBERED {
-        let used: Vec<_> = columns
-            .iter()
-            .map(|(table, column)| format!("SELECT {column} FROM {table} WHERE {column} IS NOT NULL"))
-            .collect();
-        all.execute(&format!("DELETE FROM {table} WHERE {number} NOT IN ({})", used.join(" UNION ")), params![])?;
+    let before_ns = gone_before(&all)?;
+    for (table, number) in NUMBERED {
+        let sql = format!(
+            "DELETE FROM {table} WHERE {number} IN
+                (SELECT {number} FROM {table} WHERE last_ns < ?1 ORDER BY last_ns LIMIT ?2)"
+        );
+        all.prepare_cached(&sql)?.execute([before_ns, MOST_AT_ONCE])?;
     }
-    all.execute("UPDATE deletion SET times = times + 1, rows = 0", params![])?;
+    all.execute("UPDATE deletion SET times = times + 1", [])?;
     all.commit()
+}
+
+/// Returns the time of which flows and names are gone that were last known before it.
+fn gone_before(db: &Connection) -> Written<i64> {
+    let firsts = REFERRING.map(|table| format!("SELECT (SELECT min(time_ns) FROM {table}) AS first"));
+    let sql = format!("SELECT ifnull(min(first), {}) FROM ({})", i64::MAX, firsts.join(" UNION ALL "));
+    Ok(number(db, &sql)?.saturating_sub(KNOWN_NS))
+}
+
+fn number(db: &Connection, sql: &str) -> Written<i64> {
+    db.prepare_cached(sql)?.query_row([], |row| row.get(0))
 }

@@ -47,12 +47,14 @@ const UPGRADE_4: &str = "
     DROP VIEW paths;
     CREATE TABLE flow_5 (
         flow_id INTEGER PRIMARY KEY, src TEXT NOT NULL, sport INTEGER, dst TEXT NOT NULL, dport INTEGER,
-        proto TEXT NOT NULL, id TEXT
+        proto TEXT NOT NULL, id TEXT, last_ns INTEGER NOT NULL
     ) STRICT;
-    INSERT INTO flow_5 SELECT flow_id, src, sport, dst, dport, 'TCP', id FROM flow;
+    INSERT INTO flow_5 SELECT flow_id, src, sport, dst, dport, 'TCP', id,
+        max(ifnull((SELECT max(time_ns) FROM interval), 0), ifnull((SELECT max(time_ns) FROM path), 0)) FROM flow;
     DROP TABLE flow;
     ALTER TABLE flow_5 RENAME TO flow;
-    CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));";
+    CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
+    CREATE INDEX flow_by_last ON flow (last_ns);";
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
@@ -63,6 +65,9 @@ pub(crate) fn schema() -> String {
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Flows, names, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
 const MAX_CACHED: usize = 100_000;
+
+/// No row of a flow, or with the same names, is later by more than this than the `last_ns` that is stored of it.
+pub(super) const KNOWN_NS: i64 = 300_000_000_000;
 
 /// Runs of one host that are remembered, the newest.
 const MAX_RUNS: i64 = 1_000;
@@ -93,10 +98,25 @@ pub struct Store {
 struct RowIds {
     hosts: HashMap<String, i64>,
     hooks: HashMap<String, i64>,
-    flows: HashMap<FlowEnds, i64>,
-    names: HashMap<String, i64>,
+    flows: HashMap<FlowEnds, Numbered>,
+    names: HashMap<String, Numbered>,
     /// How often rows that have such numbers had been deleted when these were read.
     deletions: i64,
+}
+
+/// The number of a flow or of names.
+#[derive(Debug, Clone, Copy)]
+struct Numbered {
+    id: i64,
+    /// The last time that is stored of it, at least.
+    last_ns: i64,
+}
+
+impl Numbered {
+    /// Returns the number for a row of this time, unless a later time is to be stored first.
+    fn at(&self, time_ns: i64) -> Option<i64> {
+        (time_ns <= self.last_ns.saturating_add(KNOWN_NS)).then_some(self.id)
+    }
 }
 
 impl RowIds {
@@ -111,10 +131,13 @@ impl RowIds {
 
     /// Empties caches that have grown too large.
     fn shrink(&mut self) {
-        for names in [&mut self.hosts, &mut self.hooks, &mut self.names] {
+        for names in [&mut self.hosts, &mut self.hooks] {
             if names.len() > MAX_CACHED {
                 names.clear();
             }
+        }
+        if self.names.len() > MAX_CACHED {
+            self.names.clear();
         }
         if self.flows.len() > MAX_CACHED {
             self.flows.clear();
@@ -470,8 +493,8 @@ impl Writing<'_> {
                 }
                 Cell::Host(name) => name.map(|name| self.host(&name)).transpose()?,
                 Cell::Hook(name) => name.map(|name| self.hook(&name)).transpose()?,
-                Cell::Flow(ends) | Cell::AnyFlow(ends) => ends.map(|ends| self.flow(ends)).transpose()?,
-                Cell::Names(names) => names.map(|names| self.names(&names)).transpose()?,
+                Cell::Flow(ends) | Cell::AnyFlow(ends) => ends.map(|ends| self.flow(ends, row.time_ns)).transpose()?,
+                Cell::Names(names) => names.map(|names| self.names(&names, row.time_ns)).transpose()?,
             };
             stored.push(ToSqlOutput::Owned(id.map_or(Value::Null, Value::Integer)));
         }
@@ -532,31 +555,32 @@ impl Writing<'_> {
         Ok(id)
     }
 
-    fn flow(&mut self, ends: FlowEnds) -> Written<i64> {
-        if let Some(id) = self.ids.flows.get(&ends) {
-            return Ok(*id);
+    fn flow(&mut self, ends: FlowEnds, time_ns: i64) -> Written<i64> {
+        if let Some(id) = self.ids.flows.get(&ends).and_then(|known| known.at(time_ns)) {
+            return Ok(id);
         }
-        let sql = "INSERT INTO flow (src, sport, dst, dport, proto, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-            ON CONFLICT DO UPDATE SET src = src RETURNING flow_id";
-        let values = flow_values(Some(ends)).map(|(_, value)| value);
+        let sql = "INSERT INTO flow (src, sport, dst, dport, proto, id, last_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT DO UPDATE SET last_ns = max(last_ns, excluded.last_ns) RETURNING flow_id";
+        let values = flow_values(Some(ends)).into_iter().map(|(_, value)| value).chain([time_ns.into()]);
         let id = self.db.prepare_cached(sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
-        self.ids.flows.insert(ends, id);
+        self.ids.flows.insert(ends, Numbered { id, last_ns: time_ns });
         Ok(id)
     }
 
-    fn names(&mut self, names: &NamesObject) -> Written<i64> {
+    fn names(&mut self, names: &NamesObject, time_ns: i64) -> Written<i64> {
         let values = name_values(Some(names));
         let key = format!("{values:?}");
-        if let Some(id) = self.ids.names.get(&key) {
-            return Ok(*id);
+        if let Some(id) = self.ids.names.get(&key).and_then(|known| known.at(time_ns)) {
+            return Ok(id);
         }
         let columns = NAMES.map(|(name, _)| name).join(", ");
         let sql = format!(
-            "INSERT INTO names ({columns}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-            ON CONFLICT DO UPDATE SET service = service RETURNING names_id"
+            "INSERT INTO names ({columns}, last_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+            ON CONFLICT DO UPDATE SET last_ns = max(last_ns, excluded.last_ns) RETURNING names_id"
         );
+        let values = values.into_iter().chain([time_ns.into()]);
         let id = self.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
-        self.ids.names.insert(key, id);
+        self.ids.names.insert(key, Numbered { id, last_ns: time_ns });
         Ok(id)
     }
 }

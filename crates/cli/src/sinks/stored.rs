@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use dwell_records::{Keep, Output};
-use dwell_store::{Address, Recorder, Recording, Retain};
+use dwell_store::{Address, Origin, Recorder, Recording, Retain};
 
 use crate::{
     args::{bytes, nanos, positive_duration},
@@ -52,7 +52,7 @@ impl StoreArgs {
             path: path.clone(),
             interval_ns: nanos(interval),
             retain: self.retain.or((!is_capture).then_some(RETAIN)),
-            waits: is_capture,
+            origin: if is_capture { Origin::Capture } else { Origin::Live },
             tell: |text| tell(text),
         })?;
         Ok(Some(Box::new(recorder)))
@@ -71,17 +71,23 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     }
 }
 
-/// Parses what is kept.
+/// Parses what is kept. A slip must not delete a store: 30 has no unit, and 500m could be minutes or megabytes.
 pub fn retention(text: &str) -> Result<Retain, String> {
     let mut retain = Retain { age: None, bytes: None };
     if text == "all" {
         return Ok(retain);
     }
     for part in text.split(',') {
-        match (age(part), bytes(part)) {
+        match (age(part), size(part)) {
             (Some(age), _) if retain.age.is_none() => retain.age = Some(age),
-            (None, Ok(bytes)) if retain.bytes.is_none() => retain.bytes = Some(bytes),
-            _ => return Err("write an age, a size or both, as in 30d, 4G or 12h,500M; or all".into()),
+            (None, Some(bytes)) if retain.bytes.is_none() => retain.bytes = Some(bytes),
+            _ => {
+                return Err(
+                    "write an age in d, h or s, a size of at least 1M in k, M or G, or both, as in 30d, 30G or \
+                            12h,500M; or all"
+                        .into(),
+                );
+            }
         }
     }
     Ok(retain)
@@ -92,8 +98,13 @@ fn age(text: &str) -> Option<Duration> {
         Some(days) => {
             days.parse::<u32>().ok().filter(|days| *days > 0).map(|days| Duration::from_secs(DAY_S * u64::from(days)))
         }
-        None => positive_duration(text).ok(),
+        None => positive_duration(text).ok().filter(|_| !text.contains('m')),
     }
+}
+
+fn size(text: &str) -> Option<u64> {
+    const LEAST: u64 = 1_000_000;
+    bytes(text).ok().filter(|bytes| text.ends_with(['k', 'M', 'G']) && *bytes >= LEAST)
 }
 
 #[cfg(test)]
@@ -107,12 +118,29 @@ mod tests {
             ("30d,4G", hours(720), Some(4_000_000_000)),
             ("500M,12h", hours(12), Some(500_000_000)),
             ("1d", hours(24), None),
-            ("1000", None, Some(1000)),
+            ("10s", Some(Duration::from_secs(10)), None),
+            ("1000k", None, Some(1_000_000)),
             ("all", None, None),
         ] {
             assert_eq!(retention(text), Ok(Retain { age, bytes }), "{text}");
         }
-        for wrong in ["", "0", "0d", "1d,2d", "1G,2G", "1d,1G,1h", "all,1G", "-1d", "1x"] {
+        for wrong in [
+            "",
+            "0",
+            "0d",
+            "1d,2d",
+            "1G,2G",
+            "1d,1G,1h",
+            "all,1G",
+            "-1d",
+            "1x",
+            "30",
+            "500m",
+            "10ms",
+            "1M,500m",
+            "999k",
+            "4000000000",
+        ] {
             assert!(retention(wrong).is_err(), "{wrong}");
         }
     }

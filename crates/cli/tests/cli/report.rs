@@ -425,9 +425,9 @@ fn a_large_store_takes_little_memory() {
     assert_eq!(dwell_reading(&options, &capture(&crate::wire::pings(1))).status, Some(0));
     let db = rusqlite::Connection::open(&store).unwrap();
     db.execute_batch(
-        "INSERT INTO flow (src, sport, dst, dport, proto)
+        "INSERT INTO flow (src, sport, dst, dport, proto, last_ns)
             WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
-            SELECT '10.0.0.' || (n / 60000), n % 60000, '10.1.0.1', 443, 'TCP' FROM n;
+            SELECT '10.0.0.' || (n / 60000), n % 60000, '10.1.0.1', 443, 'TCP', 0 FROM n;
         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000000)
         INSERT INTO latency (time_ns, interval_ns, type, what, flow_id, count, sum_ns, mean_ns, histogram, method)
             SELECT time_ns + 1000000000 * (n / 1000), 1000000000, type, what, 1 + n % 50000, count, sum_ns, mean_ns, histogram,

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use dwell_engine::histogram::Histogram;
@@ -23,7 +23,7 @@ use crate::{
     records::{number, objects, of_type, text},
     stack::{connect, listen, stamp},
     support::{DWELL, Pair, Run, dwell, dwell_reading, eventually, run, skipped, watch},
-    wire::{Packet, Sender, capture, echo, everyday, pings},
+    wire::{Packet, START_NS, Sender, capture, echo, everyday, pings},
 };
 
 /// A folder with a store.
@@ -375,7 +375,7 @@ fn runs_share_a_store_and_a_collector_does_not() {
         path: stored.path(),
         interval_ns: 1,
         retain: None,
-        waits: false,
+        origin: dwell_store::Origin::Live,
         tell: |text| panic!("{text}"),
     });
     assert!(Store::open(&stored.path()).unwrap_err().to_string().contains("is written by another run of dwell"));
@@ -446,14 +446,29 @@ fn root_what_was_measured_before_a_run_was_killed_is_stored() {
 #[test]
 fn what_is_to_be_retained_is_said_clearly() {
     let stored = Stored::new();
-    for (retain, says) in [("yesterday", "30d, 4G or 12h,500M"), ("1d,2d", "30d, 4G or 12h,500M")] {
+    for retain in ["yesterday", "1d,2d", "30", "500m"] {
         let run = dwell_reading(&["rtt", "-r", "-", "--store", &stored.name(), "--retain", retain], b"");
         assert_eq!(run.status, Some(2), "{run}");
-        assert!(run.stderr.contains(says), "{run}");
+        assert!(run.stderr.contains("30d, 30G or 12h,500M"), "{run}");
     }
     // Pings of 25 s, of which the last ten are kept.
     let run = stored.replay(&pings(2_500), &["--format", "none", "--retain", "10s"]);
     assert!(run.stderr.contains("the oldest rows of the store are deleted, which keeps the rows of 10s"), "{run}");
     let rows = stored.rows("latencies");
     assert!((10..=12).contains(&rows.len()), "{}", rows.len());
+}
+
+/// What others have stored today is younger than an age, whatever a capture says of the time.
+#[test]
+fn a_packet_of_the_next_century_deletes_nothing_of_today() {
+    let stored = Stored::new();
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as f64 - START_NS as f64 / 1e6;
+    let store = |at_ms: f64, options: &[&str]| {
+        let packets = [echo(at_ms, Sender::Client, 7, 1), echo(at_ms + 5.0, Sender::Server, 7, 1)];
+        let run = stored.replay(&packets, &[&["--format", "none"], options].concat());
+        assert_eq!(run.status, Some(0), "{run}");
+        stored.rows("latencies").len()
+    };
+    assert_eq!(store(now_ms, &[]), 1);
+    assert_eq!(store(2.5e12, &["--retain", "30d"]), 2);
 }

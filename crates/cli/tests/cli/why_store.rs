@@ -176,6 +176,73 @@ fn a_store_of_one_host_says_what_it_does_not_know() {
     assert!(text(&verdict["unseen"][0], "what").contains("other end of db, which has no agent"), "{verdict}");
 }
 
+/// Of a server alone, with a client in its own network and one far away. Half of the shortest round trip of each stands for the
+/// network, once per second; bytes are stamped in other numbers.
+#[test]
+fn the_distance_of_one_of_two_peers_is_no_queue() {
+    const BYTES_A_SECOND: u64 = 50;
+    let peers = [(443, 250_000), (444, 100 * MS)];
+    let stored = Stored::new(|store| {
+        for second in 1..=10 {
+            let time_ns = BEGIN_NS + second * SECOND_NS.cast_signed();
+            for (port, half_ns) in peers {
+                let flow = Some(Ends { src: ends(port).dst, dst: ends(port).src });
+                let mut network = Histogram::default();
+                network.record(half_ns);
+                store.path(&PathRow {
+                    time_ns,
+                    length_ns: SECOND_NS,
+                    tx_host: Some("web"),
+                    rx_host: None,
+                    flow,
+                    leg: PathSegment::Network,
+                    resent: false,
+                    method: PathMethod::Estimated,
+                    histogram: &network,
+                    bound_ns: None,
+                    clamped: 0,
+                    doubtful: 0,
+                })?;
+                for segment in [Segment::SocketTcp, Segment::TcpIp, Segment::IpDriver, Segment::TxTotal] {
+                    let (least, usual) = QUICK.of(PathSegment::Host(segment)).unwrap_or((12_000, 23_000));
+                    let mut histogram = Histogram::default();
+                    histogram.record(least);
+                    histogram.record_many(usual, BYTES_A_SECOND - 1);
+                    let interval = IntervalRow {
+                        time_ns,
+                        time_clamped: false,
+                        length_ns: SECOND_NS,
+                        host: "web",
+                        flow,
+                        segment,
+                        resent: false,
+                        histogram: &histogram,
+                        hooks: None,
+                    };
+                    store.interval(&interval)?;
+                }
+            }
+        }
+        Ok(())
+    });
+    let (run, verdict) = stored.why(&["10.78.0.2"]);
+    assert_eq!((run.status, &verdict["cause"]), (Some(0), &"distance".into()), "{verdict}");
+    let parts = verdict["parts"].as_array().unwrap();
+    let share =
+        |name: &str| parts.iter().find(|one| one["part"] == name).map_or(0.0, |one| one["share"].as_f64().unwrap());
+    assert_eq!(share("path-queue"), 0.0, "{verdict}");
+    // A byte takes 50 ms in the mean of both, and some 20 µs in the sender.
+    assert!(share("distance") > 0.99, "{verdict}");
+    let fact = |what: &str| {
+        let facts = verdict["facts"].as_array().unwrap();
+        facts.iter().find(|fact| fact["what"] == what).unwrap_or_else(|| panic!("{what}: {verdict}")).clone()
+    };
+    assert_eq!(fact("stamped bytes")["count"], 20 * BYTES_A_SECOND);
+    let network = fact("in the network");
+    assert!(number(&network, "ns").abs_diff(50_125_000) < MS, "{network}");
+    assert_eq!(network["method"], "half of the shortest round trip");
+}
+
 #[test]
 fn without_stamps_of_the_target_the_last_verdict_is_told() {
     let stored = Stored::new(|store| path(store, ["web", "db"], 5432, &QUICK));

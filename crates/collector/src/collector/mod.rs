@@ -1,9 +1,10 @@
 //! The thread that writes: what agents report, and what follows from it across hosts.
 
+mod left_out;
 mod losses;
 mod rows;
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use dwell_app::tell::tell;
 use dwell_engine::layers::{
@@ -17,9 +18,10 @@ use dwell_fleet::{
 use dwell_metrics::{Registry, Shared};
 use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
-use dwell_store::{Progress, Retain, Store};
+use dwell_store::{Origin, Progress, Retain, Retention, Store};
 
 use self::{
+    left_out::LeftOut,
     losses::LossCounts,
     rows::{Times, write_batch, write_estimate, write_hello, write_interval, write_sample, write_window},
 };
@@ -50,9 +52,7 @@ const PASSAGES: usize = 1 << 14;
 /// The state of a collector.
 pub struct Collector {
     store: Store,
-    /// What of the store is kept, and whether it was told that older rows are deleted.
-    retain: Option<Retain>,
-    has_deleted: bool,
+    retention: Retention,
     /// Sends rows to a server, if they are kept there.
     forward: Option<Forward>,
     time: Time,
@@ -81,35 +81,6 @@ pub struct Collector {
     left_out: LeftOut,
     losses: LossCounts,
     gate: Arc<Gate>,
-}
-
-/// What agents sent and the collector did not take, or not as it was.
-#[derive(Debug, Clone, Copy, Default)]
-struct LeftOut {
-    /// Values of counters beyond an agent's quota of names.
-    counters: u64,
-    /// Names of hooks beyond an agent's quota; the intervals are stored without them.
-    hooks: u64,
-    /// Byte traces with times that cannot be true.
-    misdated: u64,
-    /// Intervals with times that cannot be true, which are stored with the nearest time that can.
-    times_clamped: u64,
-    /// Clock samples for which there was no room in the spool.
-    clock_samples: u64,
-    /// Matched flows that could not be remembered as such.
-    matched_flows: u64,
-}
-
-impl LeftOut {
-    fn add(&mut self, other: LeftOut) {
-        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples, matched_flows } = other;
-        self.counters += counters;
-        self.hooks += hooks;
-        self.misdated += misdated;
-        self.times_clamped += times_clamped;
-        self.clock_samples += clock_samples;
-        self.matched_flows += matched_flows;
-    }
 }
 
 /// A pending row: when it arrived, byte traces, and for each its time at the driver on the collector's time with the
@@ -160,8 +131,7 @@ impl Collector {
             gate,
             forward,
             store,
-            retain: None,
-            has_deleted: false,
+            retention: Retention::new(None, Origin::Live),
         };
         match is_anew {
             true => collector.discard_pending()?,
@@ -356,17 +326,12 @@ impl Collector {
 
     /// Sets what of the store is kept; without that, all is.
     pub fn set_retain(&mut self, retain: Option<Retain>) {
-        self.retain = retain;
+        self.retention = Retention::new(retain, Origin::Live);
     }
 
     fn delete_oldest(&mut self, now_ns: u64) -> Result<(), Error> {
-        let Some(retain) = &self.retain else {
-            return Ok(());
-        };
-        let deleted = self.store.retain(retain, unix(now_ns, self.time.to_unix_ns()))?;
-        if deleted > 0 && !mem::replace(&mut self.has_deleted, true) {
-            tell(retain.notice());
-        }
+        let notice = self.retention.apply(&mut self.store, unix(now_ns, self.time.to_unix_ns()))?;
+        notice.into_iter().for_each(tell);
         Ok(())
     }
 

@@ -62,9 +62,9 @@ fn rows_that_are_too_old_are_deleted() {
     let retain = Retain { age: Some(hour), bytes: None };
     collector.set_retain(Some(retain));
     collector.delete_oldest(now_ns).unwrap();
-    assert_eq!(collector.store.retain(&retain, unix_ns).unwrap(), 0);
+    assert_eq!(collector.store.retain(&retain, Origin::Live, unix_ns).unwrap(), 0);
     let all = Retain { age: Some(std::time::Duration::from_nanos(1)), bytes: None };
-    assert_eq!(collector.store.retain(&all, unix_ns + 10).unwrap(), 1, "the new one was kept");
+    assert_eq!(collector.store.retain(&all, Origin::Live, unix_ns + 10).unwrap(), 1, "the new one was kept");
 }
 
 fn passage() -> dwell_engine::layers::ByteTrace {

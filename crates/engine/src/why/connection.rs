@@ -187,8 +187,9 @@ impl Connection {
         }
     }
 
-    /// Adds a poll. Returns for how long a request has waited that was there at the poll before, and whose answer has begun
-    /// since. The kernel's clock of that has a tick of some milliseconds.
+    /// Adds a poll. Returns for how long a request has waited that was there at the poll before, and that was answered
+    /// since; `None` if it waited for less than twice the time between the polls, because the kernel knows of the latest data
+    /// alone, which may be another answer. The kernel's clock has a tick of some milliseconds.
     pub fn observe(&mut self, now: &Reading) -> Option<u64> {
         let dt_ns = now.time_ns.saturating_sub(self.last.time_ns);
         self.spend(dt_ns);
@@ -231,7 +232,8 @@ impl Connection {
         };
         let at_ns = |reading: &Reading, ago_ms: u32| reading.time_ns.saturating_sub(u64::from(ago_ms) * 1_000_000);
         let ns = at_ns(now, answered_ms).saturating_sub(at_ns(&self.last, asked_ms));
-        (is_answered && !self.is_unsure).then_some(ns)
+        let dt_ns = now.time_ns.saturating_sub(self.last.time_ns);
+        (is_answered && !self.is_unsure && ns >= dt_ns.saturating_mul(2)).then_some(ns)
     }
 
     /// Returns the last poll.

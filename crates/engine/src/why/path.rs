@@ -22,7 +22,8 @@ pub struct Path {
     pub segments: BTreeMap<PathSegment, Histogram>,
     /// The stamped bytes that TCP sent more than once.
     pub resent: u64,
-    /// Whether the time in the network is half of the shortest round trip, and not measured.
+    /// Whether the time in the network is half of the shortest round trip, once per flow and interval, and not measured of each
+    /// byte.
     pub is_estimated: bool,
     /// By how much times in the network may be wrong because of the clocks.
     pub bound_ns: Option<u64>,
@@ -36,12 +37,34 @@ pub struct PathFigures {
     /// The stamped bytes.
     pub bytes: u64,
     /// The mean of each segment, and how many bytes went through it.
-    means: Vec<(PathSegment, u64, u64)>,
+    means: Vec<(PathSegment, u64)>,
+    /// As of the path.
+    is_estimated: bool,
 }
 
 impl Path {
+    /// Returns the time that all stamped bytes spent on their way.
+    pub fn spent_ns(&self) -> f64 {
+        PathSegment::ALL.into_iter().filter(|one| one.is_addend()).map(|one| self.sum_ns(one)).sum()
+    }
+
+    /// The number of stamped bytes.
+    fn bytes(&self) -> u64 {
+        let are_bytes = |segment: &PathSegment| !(self.is_estimated && *segment == PathSegment::Network);
+        let counts = self.segments.iter().filter(|(segment, _)| are_bytes(segment)).map(|(_, times)| times.count());
+        counts.max().unwrap_or_default()
+    }
+
+    /// The time of all stamped bytes in a segment. An estimate has another number of values, whose mean stands for each byte.
     fn sum_ns(&self, segment: PathSegment) -> f64 {
-        self.segments.get(&segment).map_or(0.0, |times| times.sum_ns() as f64)
+        let Some(times) = self.segments.get(&segment).filter(|times| times.count() > 0) else {
+            return 0.0;
+        };
+        let sum_ns = times.sum_ns() as f64;
+        match self.is_estimated && segment == PathSegment::Network {
+            true => sum_ns / times.count() as f64 * self.bytes() as f64,
+            false => sum_ns,
+        }
     }
 
     fn mean_ns(&self, segment: Segment) -> Option<u64> {
@@ -53,7 +76,7 @@ impl Evidence {
     /// Creates the evidence of a path over this time, which ended at `ended_ns` in Unix time.
     pub fn of_path(target: Target, path: &Path, observed_ns: u64, ended_ns: u64) -> Evidence {
         let host = |segment| PathSegment::Host(segment);
-        let bytes = path.segments.values().map(Histogram::count).max().unwrap_or_default();
+        let bytes = path.bytes();
         let mut evidence = Evidence {
             source: Source::Stamps,
             target,
@@ -76,22 +99,25 @@ impl Evidence {
         times.add(Part::Reader, path.sum_ns(host(Segment::Application)));
         times.add(Part::Loss, path.sum_ns(host(Segment::Reordering)));
         if let Some(network) = path.segments.get(&PathSegment::Network).filter(|network| network.count() > 0) {
-            let (count, sum) = (network.count() as f64, network.sum_ns() as f64);
-            let base = network.min_ns().unwrap_or_default() as f64;
-            times.add(Part::Distance, base * count);
-            times.add(Part::RemoteQueue, sum - base * count);
+            let sum_ns = path.sum_ns(PathSegment::Network);
+            let mean_ns = network.sum_ns() as f64 / network.count() as f64;
+            // Shortest round trips have no queue in them: what one is longer than another is its peer's distance.
+            let base_ns = if path.is_estimated { mean_ns } else { network.min_ns().unwrap_or_default() as f64 };
+            let queue_ns = sum_ns * (1.0 - base_ns / mean_ns.max(1.0));
+            times.add(Part::Distance, sum_ns - queue_ns);
+            times.add(Part::RemoteQueue, queue_ns);
             // There and back, if both ways are alike.
-            evidence.transfers = RoundTrip::new(sum, 2.0 * sum / count, 2.0 * base);
+            evidence.transfers = RoundTrip::new(sum_ns, 2.0 * mean_ns, 2.0 * base_ns);
             evidence.messages = evidence.transfers;
         }
-        let all: f64 = PathSegment::ALL.into_iter().filter(|one| one.is_addend()).map(|one| path.sum_ns(one)).sum();
-        times.add(Part::Unexplained, all - times.total());
+        times.add(Part::Unexplained, path.spent_ns() - times.total());
         evidence.unseen = unseen(path);
         let means = PathSegment::ALL.into_iter().filter_map(|segment| {
             let times = path.segments.get(&segment)?;
-            Some((segment, times.mean_ns()?, times.count()))
+            Some((segment, times.mean_ns()?))
         });
-        evidence.path = Some(PathFigures { hosts: path.hosts.clone(), bytes, means: means.collect() });
+        let (hosts, is_estimated) = (path.hosts.clone(), path.is_estimated);
+        evidence.path = Some(PathFigures { hosts, bytes, means: means.collect(), is_estimated });
         evidence
     }
 }
@@ -138,13 +164,14 @@ impl PathFigures {
 
     /// Returns the mean time of each segment, in the order of the path.
     pub(super) fn facts(&self) -> Vec<Fact> {
-        let fact = |what, value| Fact { what, value: Some(value), method: "byte stamps", speaks_for: true };
-        let mut facts = vec![fact("stamped bytes", Value::Count(self.bytes))];
-        facts.extend(
-            self.means
-                .iter()
-                .filter_map(|(segment, mean_ns, _)| Some(fact(name(*segment)?, Value::Time(*mean_ns as f64)))),
-        );
+        const STAMPS: &str = "byte stamps";
+        let fact = |what, value, method| Fact { what, value: Some(value), method, speaks_for: true };
+        let mut facts = vec![fact("stamped bytes", Value::Count(self.bytes), STAMPS)];
+        facts.extend(self.means.iter().filter_map(|(segment, mean_ns)| {
+            let is_estimate = self.is_estimated && *segment == PathSegment::Network;
+            let method = if is_estimate { "half of the shortest round trip" } else { STAMPS };
+            Some(fact(name(*segment)?, Value::Time(*mean_ns as f64), method))
+        }));
         facts
     }
 

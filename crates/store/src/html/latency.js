@@ -113,7 +113,8 @@ function drawRanking(set) {
 	const groups = set.groups.filter((group) => group.by === ranked.by);
 	const told = ["Sorted by the column that is marked; click on another one's head."];
 	if (ranked.by === "flow" && groups.length < set.flows) told.push(`${counted(groups.length, "flows")} of ${set.flows.toLocaleString("en-US")} are shown: those with the greatest p99.`);
-	if (set.unranked) told.push(`${set.unranked.toLocaleString("en-US")} ${kindOf(set)[1]} are of no flow that was kept apart.`);
+	const unranked = set.unranked[ranked.by === "prefix" ? "flow" : ranked.by];
+	if (unranked) told.push(`Incomplete: ${unranked.toLocaleString("en-US")} ${kindOf(set)[1]} are of no ${ranked.by} that was kept apart.`);
 	by("ranking-help").textContent = told.join(" ");
 	if (!groups.length) {
 		by("ranking").replaceChildren(empty("Nothing was kept apart."));

@@ -1,25 +1,20 @@
-//! Computes the latencies of a page: how each kind of latency was distributed over time, and by flow, peer and process.
+//! Computes the latencies of a page: how each kind of latency was distributed over time.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
-    mem,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dwell_engine::histogram::{Addend, Histogram, HistogramSum};
+use dwell_engine::histogram::{Addend, HistogramSum};
 use serde::Serialize;
 
-use super::Choice;
-use crate::{
-    Reader, Span, StoreError,
-    read_latency::{EndRead, LatencyRead},
+use super::{
+    Choice,
+    ranking::{Lookups, PageRanking, Ranking},
 };
+use crate::{Reader, Span, StoreError, read_latency::LatencyRead};
 
 /// Bands of a heat map per doubling of the latency.
 const BANDS_SHIFT: u32 = 2;
 /// Enough for the longest latency that a histogram may have.
 const BANDS: usize = 57 << BANDS_SHIFT;
-/// Flows and groups that are kept apart for the ranking, of each kind of latency. Each takes some 2 KB while it is read.
-const MOST_RANKED: usize = 20_000;
 
 /// The kinds of latencies in the order in which a reader may choose them.
 const ORDER: [&str; 6] = ["rtt.sample", "rtt.aggregate", "response.epoch", "run.socket", "rtt.summary", "run.summary"];
@@ -47,28 +42,8 @@ struct PageSet {
     cells: Vec<[u64; 3]>,
     /// Index, count, mean, p50 and p99 of each time bin that is not empty.
     times: Vec<[u64; 5]>,
-    groups: Vec<PageGroup>,
-    /// The number of flows, of which as many as are in `groups` are shown.
-    flows: usize,
-    /// The number of latencies of flows that were not kept apart.
-    unranked: u64,
-}
-
-/// A line of the ranking.
-#[derive(Debug, Serialize)]
-struct PageGroup {
-    /// `flow`, `peer`, `process` or `prefix`.
-    by: &'static str,
-    name: String,
-    /// Names of processes and hosts.
-    note: String,
-    host: Option<String>,
-    count: u64,
-    mean_ns: u64,
-    p50_ns: u64,
-    p90_ns: u64,
-    p99_ns: u64,
-    max_ns: u64,
+    #[serde(flatten)]
+    ranking: PageRanking,
 }
 
 /// The latencies of a store, as they are read.
@@ -82,6 +57,7 @@ pub(super) struct Latencies<'a> {
     /// Whether a flow was chosen.
     chosen: HashMap<i64, bool>,
     damaged: u64,
+    lookups: Lookups,
     /// The latencies of a row.
     addend: Addend,
 }
@@ -97,24 +73,7 @@ struct Set {
     /// Counts by band, of each time bin.
     cells: BTreeMap<u64, Box<[u64; BANDS]>>,
     times: BTreeMap<u64, HistogramSum>,
-    groups: HashMap<Key, Group>,
-    unranked: u64,
-}
-
-/// What a line is about, and on which host.
-type Key = (Subject, Option<i64>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Subject {
-    Flow(i64),
-    Prefix(String),
-}
-
-#[derive(Default)]
-struct Group {
-    sum: HistogramSum,
-    names: Option<i64>,
-    prefix_name: Option<String>,
+    ranking: Ranking,
 }
 
 impl<'a> Latencies<'a> {
@@ -126,14 +85,16 @@ impl<'a> Latencies<'a> {
         span: Span,
         bin_ns: i64,
     ) -> Result<Latencies<'a>, StoreError> {
-        let chosen = HashMap::new();
-        let (sets, addend) = (Vec::new(), Addend::default());
-        let mut latencies = Latencies { choice, hosts, span, bin_ns, sets, chosen, damaged: 0, addend };
+        let (sets, chosen) = (Vec::new(), HashMap::new());
+        let (lookups, addend) = (Lookups::default(), Addend::default());
+        let mut latencies = Latencies { choice, hosts, span, bin_ns, sets, chosen, damaged: 0, lookups, addend };
         let mut failed = None;
-        store.latencies(span, |read| match latencies.takes(store, read) {
-            Ok(true) => latencies.add(read),
-            Ok(false) => {}
-            Err(error) => failed = Some(error),
+        store.latencies(span, |read| {
+            let added = match latencies.takes(store, read) {
+                Ok(true) => latencies.add(store, read),
+                other => other.map(drop),
+            };
+            failed = failed.take().or(added.err());
         })?;
         failed.map_or(Ok(latencies), Err)
     }
@@ -163,7 +124,7 @@ impl<'a> Latencies<'a> {
         }
     }
 
-    fn add(&mut self, read: &LatencyRead<'_>) {
+    fn add(&mut self, store: &Reader, read: &LatencyRead<'_>) -> Result<(), StoreError> {
         let bin = ((read.time_ns - 1 - self.span.0).max(0) / self.bin_ns).cast_unsigned();
         let found = self.sets.iter().position(|set| set.kind == read.kind && set.what == read.what);
         let number = found.unwrap_or_else(|| {
@@ -173,13 +134,13 @@ impl<'a> Latencies<'a> {
         let set = &mut self.sets[number];
         if read.valid == Some(false) {
             set.invalid += 1;
-            return;
+            return Ok(());
         }
         match (read.histogram, read.mean_ns) {
             (Some(bytes), _) => {
                 if self.addend.decode(bytes).is_err() {
                     self.damaged += 1;
-                    return;
+                    return Ok(());
                 }
             }
             (None, Some(mean_ns)) => {
@@ -187,9 +148,9 @@ impl<'a> Latencies<'a> {
                 // A mean that nobody counted stands for one.
                 self.addend.repeat(mean_ns, read.count.unwrap_or(1).max(1));
             }
-            (None, None) => return,
+            (None, None) => return Ok(()),
         }
-        set.add(read, bin, &self.addend);
+        set.add(store, &mut self.lookups, read, bin, &self.addend)
     }
 
     /// Sums up, and looks up the names of what is shown.
@@ -209,7 +170,14 @@ impl<'a> Latencies<'a> {
 }
 
 impl Set {
-    fn add(&mut self, read: &LatencyRead<'_>, bin: u64, addend: &Addend) {
+    fn add(
+        &mut self,
+        store: &Reader,
+        lookups: &mut Lookups,
+        read: &LatencyRead<'_>,
+        bin: u64,
+        addend: &Addend,
+    ) -> Result<(), StoreError> {
         self.count += addend.count();
         if let Some(method) = read.method.filter(|method| !self.methods.contains(*method)) {
             self.methods.insert(method.to_owned());
@@ -222,76 +190,10 @@ impl Set {
             }
             self.times.entry(bin).or_default().add(addend);
         }
-        let subject = match (read.flow, read.prefix) {
-            (Some(flow), _) => Subject::Flow(flow),
-            (None, Some(prefix)) => Subject::Prefix(prefix.to_owned()),
-            (None, None) => {
-                self.unranked += addend.count();
-                return;
-            }
-        };
-        let key = (subject, read.host);
-        let is_full = self.groups.len() >= MOST_RANKED;
-        let group = match self.groups.entry(key) {
-            Entry::Vacant(_) if is_full => {
-                self.unranked += addend.count();
-                return;
-            }
-            entry => entry.or_default(),
-        };
-        group.sum.add(addend);
-        group.names = read.names.or(group.names);
-        if group.prefix_name.is_none() {
-            group.prefix_name = read.prefix_name.map(str::to_owned);
-        }
+        self.ranking.add(store, lookups, read, addend)
     }
 
-    fn finish(mut self, store: &Reader, hosts: &[(i64, String)], most: usize) -> Result<PageSet, StoreError> {
-        let host = |number: Option<i64>| {
-            let found = hosts.iter().find(|(host, _)| Some(*host) == number);
-            found.map(|(_, name)| name.clone())
-        };
-        let (mut groups, mut flows) = (Vec::new(), 0);
-        let mut peers: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
-        let mut processes: BTreeMap<(String, Option<String>), (String, Histogram)> = BTreeMap::new();
-        for ((subject, host_id), group) in mem::take(&mut self.groups) {
-            let (host, histogram) = (host(host_id), group.sum.finish());
-            let number = match subject {
-                Subject::Prefix(prefix) => {
-                    let name = group.prefix_name.filter(|name| *name != prefix).unwrap_or_default();
-                    groups.push(PageGroup::new("prefix", prefix, name, host, &histogram));
-                    continue;
-                }
-                Subject::Flow(number) => number,
-            };
-            flows += 1;
-            let flow = store.flow(number)?;
-            let ends = group.names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
-            let [src, dst] = &ends;
-            let peer = flow.ends.map_or_else(|| flow.dst.clone(), |ends| ends.dst.address.to_string());
-            let (note, of_peer) = peers.entry((peer, host.clone())).or_default();
-            note.clone_from(dst.host.as_ref().unwrap_or(&String::new()));
-            of_peer.merge(&histogram);
-            for end in [src, dst] {
-                let Some(process) = end.process.as_ref().or(end.unit.as_ref()) else { continue };
-                let (note, of_process) = processes.entry((process.clone(), host.clone())).or_default();
-                note.clone_from(end.unit.as_ref().filter(|unit| *unit != process).unwrap_or(&String::new()));
-                of_process.merge(&histogram);
-            }
-            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host, &histogram));
-        }
-        for (by, all) in [("peer", peers), ("process", processes)] {
-            let all = all.into_iter();
-            groups
-                .extend(all.map(|((name, host), (note, histogram))| PageGroup::new(by, name, note, host, &histogram)));
-        }
-        groups.sort_by(|a, b| (a.by, b.p99_ns, b.count, &a.name).cmp(&(b.by, a.p99_ns, a.count, &b.name)));
-        let mut shown: HashMap<&'static str, usize> = HashMap::new();
-        groups.retain(|group| {
-            let shown = shown.entry(group.by).or_default();
-            *shown += 1;
-            *shown <= most
-        });
+    fn finish(self, store: &Reader, hosts: &[(i64, String)], most: usize) -> Result<PageSet, StoreError> {
         let times = self.times.into_iter().filter_map(|(bin, all)| {
             let all = all.finish();
             let [p50, p99] = [0.5, 0.99].map(|q| all.quantile_ns(q).unwrap_or_default());
@@ -311,42 +213,8 @@ impl Set {
             count: self.count,
             invalid: self.invalid,
             cells,
-            groups,
-            flows,
-            unranked: self.unranked,
+            ranking: self.ranking.finish(store, hosts, most)?,
         })
-    }
-}
-
-impl PageGroup {
-    fn new(by: &'static str, name: String, note: String, host: Option<String>, histogram: &Histogram) -> PageGroup {
-        let quantile = |q| histogram.quantile_ns(q).unwrap_or_default();
-        PageGroup {
-            by,
-            name,
-            note,
-            host,
-            count: histogram.count(),
-            mean_ns: histogram.mean_ns().unwrap_or_default(),
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            max_ns: histogram.max_ns().unwrap_or_default(),
-        }
-    }
-}
-
-/// Writes the names of the ends of a flow as one note: `curl → example.org`.
-fn note_of([src, dst]: &[EndRead; 2]) -> String {
-    let name = |end: &EndRead| {
-        let process = end.process.as_deref().or(end.unit.as_deref());
-        process.or(end.host.as_deref()).map(str::to_owned)
-    };
-    match (name(src), name(dst)) {
-        (None, None) => String::new(),
-        (Some(src), None) => format!("{src} →"),
-        (None, Some(dst)) => format!("→ {dst}"),
-        (Some(src), Some(dst)) => format!("{src} → {dst}"),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod gather;
 mod latency;
+mod ranking;
 
 use std::net::IpAddr;
 

@@ -213,6 +213,12 @@ fn no_name_ends_the_element_of_the_data() {
 fn a_missing_interval_is_not_an_idle_one() {
     let idle = Histogram::default();
     let (_folder, reader) = store(|store| {
+        // Agents go on; `dwell stack --store` ends, and may be run again.
+        ["here", "there"].into_iter().try_for_each(|host| store.batch(host, &[1; 16], (1, 1), 1).map(drop))?;
+        for second in [1, 7] {
+            let of_stack = IntervalRow { host: "elsewhere", ..interval(second * SECOND_NS, &idle, None) };
+            store.interval(&of_stack)?;
+        }
         store.interval(&interval(SECOND_NS, &of(&[1000]), None))?;
         // Two without traffic, three that are missing, and one more at the end that is missing.
         for second in [2, 3, 7, 8] {
@@ -239,4 +245,52 @@ fn a_missing_interval_is_not_an_idle_one() {
     assert_eq!(losses, [gap, silent(3.0, 6.0)]);
     assert_eq!(page.losses_known, 2);
     assert!(page.html().contains("\"why\":\"gap\""));
+}
+
+/// Of more flows than are kept apart, the last one is the slowest, and the only one of its peer and its process.
+#[test]
+fn peers_and_processes_have_the_latencies_of_all_flows() {
+    const FLOWS: i64 = 30_000;
+    let (folder, reader) = store(|_| Ok(()));
+    drop(reader);
+    let path = folder.path().join("store");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let histogram = |ns| of(&[ns]).to_bytes();
+    db.execute_batch("INSERT INTO host VALUES (1, 'here')").unwrap();
+    db.execute_batch(&format!(
+        "INSERT INTO names (names_id, src_process, dst_process, last_ns) VALUES (1, 'client', 'quick', 0), (2, 'client', 'slow', 0);
+        WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {FLOWS})
+            INSERT INTO flow SELECT n, '10.' || (n / 62500) || '.' || (n / 250 % 250) || '.' || (n % 250), 1024,                 iif(n = {FLOWS}, '192.0.2.2', '192.0.2.1'), 443, 'TCP', NULL, 0 FROM n"
+    ))
+    .unwrap();
+    for second in 1..=2 {
+        db.execute(
+            &format!(
+                "INSERT INTO latency (time_ns, interval_ns, host_id, type, what, flow_id, names_id, count, histogram)
+                    SELECT {second}000000000, 1000000000, 1, 'rtt.sample', 'latency', flow_id, iif(flow_id = {FLOWS}, 2, 1), 1,
+                        iif(flow_id = {FLOWS}, ?1, ?2) FROM flow ORDER BY flow_id"
+            ),
+            [histogram(900_000), histogram(1_000)],
+        )
+        .unwrap();
+    }
+    drop(db);
+    let page = serde_json::to_value(page(&Reader::open(&path).unwrap(), &choice())).unwrap();
+    let set = &page["latency"]["sets"][0];
+    let ranking = |by: &str| -> Vec<(String, u64, u64)> {
+        let groups = set["groups"].as_array().unwrap().iter().filter(|group| group["by"] == by);
+        let figures = |group: &serde_json::Value| {
+            let number = |key: &str| group[key].as_u64().unwrap();
+            (group["name"].as_str().unwrap().to_owned(), number("count"), number("max_ns"))
+        };
+        groups.map(figures).collect()
+    };
+    let all = FLOWS.cast_unsigned();
+    let slow = |name: &str| (name.to_owned(), 2, 900_000);
+    assert_eq!(ranking("peer"), [slow("192.0.2.2"), ("192.0.2.1".into(), 2 * (all - 1), 1_000)]);
+    let client = ("client".into(), 2 * all, 900_000);
+    assert_eq!(ranking("process"), [slow("slow"), client, ("quick".into(), 2 * (all - 1), 1_000)]);
+    let unranked = |by: &str| set["unranked"][by].as_u64().unwrap();
+    assert_eq!((unranked("peer"), unranked("process")), (0, 0));
+    assert_eq!(unranked("flow"), 2 * (all - 20_000));
 }

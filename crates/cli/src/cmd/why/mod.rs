@@ -127,10 +127,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         true => args.write.open()?,
         false => args.write.open_beside_program()?,
     };
+    // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
+    let is_store = args.read.as_ref().is_some_and(|path| stamps::is_store(path));
     let store = args.store.open(DURATION, args.read.is_some())?;
     let (mut is_complete, mut running) = (Ok(Exit::Done), None);
     let evidence = match (&args.read, &args.target, args.command.split_first()) {
-        (Some(path), target, _) if stamps::is_store(path) => {
+        (Some(path), target, _) if is_store => {
             if !args.filter.is_empty() {
                 return Err(Failure::usage(anyhow!(
                     "--filter is for captures: name HOST:PORT, :PORT or HOST of a store"

@@ -153,24 +153,24 @@ impl Paths {
             rows.flows.extend(own.flows);
             rows.resent += own.resent;
         }
-        let spent = |rows: &Rows| -> u128 {
-            rows.segments.iter().filter(|(segment, _)| segment.is_addend()).map(|(_, times)| times.sum_ns()).sum()
-        };
         let is_known = |(tx, rx): &Way| tx.is_some() && rx.is_some();
-        let ((tx, rx), rows) = self
-            .ways
-            .into_iter()
-            .filter(|(_, rows)| !rows.flows.is_empty())
-            .max_by_key(|(way, rows)| (is_known(way), spent(rows)))?;
         let name = |host: Option<i64>| host.and_then(|host| names.get(&host).cloned());
-        Some(why::Path {
-            hosts: [name(tx), name(rx)],
-            flows: rows.flows.len() as u64,
-            segments: rows.segments,
-            resent: rows.resent,
-            is_estimated: rows.is_estimated,
-            bound_ns: rows.bound_ns,
-        })
+        let ways = self.ways.into_iter().filter(|(_, rows)| !rows.flows.is_empty());
+        let paths = ways.map(|(way, rows)| {
+            let path = why::Path {
+                hosts: [name(way.0), name(way.1)],
+                flows: rows.flows.len() as u64,
+                segments: rows.segments,
+                resent: rows.resent,
+                is_estimated: rows.is_estimated,
+                bound_ns: rows.bound_ns,
+            };
+            (is_known(&way), path)
+        });
+        let worst = paths.max_by(|(known, a), (other_known, b)| {
+            known.cmp(other_known).then_with(|| a.spent_ns().total_cmp(&b.spent_ns()))
+        });
+        worst.map(|(_, path)| path)
     }
 }
 

@@ -414,3 +414,38 @@ fn a_request_waits_from_when_it_was_sent_though_it_is_acknowledged_late() {
         assert_eq!(socket.polls(7, pass), None);
     }
 }
+
+/// Of several turns between two polls, the last answer is not that of the first request.
+#[test]
+fn answers_that_take_less_than_the_time_between_polls_are_not_counted_as_waits() {
+    /// Polls 300 ms apart of turns that begin each 25 ms and are answered after 5 ms, and then of one that takes 700 ms.
+    fn waits(role: Role) -> Vec<Option<u64>> {
+        let mut socket = Socket::new(role);
+        let mut poll = |asked: u64, answered: u64, (asked_ms, answered_ms)| {
+            let now = &mut socket.reading;
+            now.time_ns += 300_000_000;
+            let more = |bytes: Option<u64>, turns| bytes.map(|bytes| bytes + 100 * turns);
+            let info = &mut now.info;
+            let (sent, received) = if role == Role::Client { (asked, answered) } else { (answered, asked) };
+            (info.bytes_sent, info.bytes_received) = (more(info.bytes_sent, sent), more(info.bytes_received, received));
+            (info.last_data_sent_ms, info.last_data_received_ms) =
+                if role == Role::Client { (asked_ms, answered_ms) } else { (answered_ms, asked_ms) };
+            socket.connection.observe(now)
+        };
+        vec![
+            poll(12, 11, (2, 22)),
+            poll(12, 12, (2, 22)),
+            poll(12, 12, (2, 22)),
+            poll(0, 1, (302, 297)),
+            poll(1, 0, (90, 597)),
+            poll(0, 0, (390, 897)),
+            poll(0, 0, (690, 1197)),
+            poll(0, 1, (990, 290)),
+        ]
+    }
+    for role in [Role::Client, Role::Server] {
+        let waits = waits(role);
+        assert_eq!(waits[..7], [None; 7], "{role:?}");
+        assert_eq!(waits[7], Some(700_000_000), "{role:?}");
+    }
+}

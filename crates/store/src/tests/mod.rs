@@ -1,4 +1,4 @@
-use std::{fs, path::Path, process::Command, sync::LazyLock, time::Duration};
+use std::{fs, path::Path, process::Command, sync::LazyLock};
 
 use dwell_engine::{
     flow_id,
@@ -8,14 +8,14 @@ use dwell_engine::{
 };
 use rusqlite::Connection;
 
-#[path = "../../../lab/testbed/src/skip.rs"]
+#[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;
+
+mod retain;
 
 use skip::skip;
 
-use super::{
-    BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Retain, Store, StoreError, Unfinished,
-};
+use super::{BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished};
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -251,67 +251,6 @@ fn a_store_of_an_older_version_is_read_and_brought_up_to_date() {
     }
 }
 
-/// A row of an interval of the n-th second and the n-th flow.
-fn write_second(store: &mut Store, n: i64) {
-    let histogram = histogram();
-    let flow = Ends { src: endpoint("192.0.2.1", n as u16), ..ends() };
-    let row = IntervalRow { time_ns: n * 1_000_000_000, ..interval("a", Some(flow), &histogram) };
-    store.write(|store| store.interval(&row)).unwrap();
-}
-
-#[test]
-fn rows_beyond_an_age_or_a_size_are_deleted_oldest_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let mut store = Store::open(&path).unwrap();
-    let seconds = || -> (i64, Option<i64>, Option<i64>) {
-        let sql = "SELECT count(*), min(time_ns) / 1000000000, max(time_ns) / 1000000000 FROM interval";
-        Connection::open(&path).unwrap().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
-    };
-    (1..=100).for_each(|n| write_second(&mut store, n));
-    let of_age = Retain { age: Some(Duration::from_secs(30)), bytes: None };
-    assert_eq!(store.retain(&of_age, 100_000_000_000).unwrap(), 69);
-    assert_eq!(seconds(), (31, Some(70), Some(100)));
-    assert_eq!(store.retain(&of_age, 100_000_000_000).unwrap(), 0);
-
-    (101..=3_000).for_each(|n| write_second(&mut store, n));
-    let bytes = |db: &Connection| -> i64 {
-        let number = |pragma| db.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
-        (number("page_count") - number("freelist_count")) * number("page_size")
-    };
-    let db = Connection::open(&path).unwrap();
-    let most = bytes(&db) * 2 / 3;
-    let of_size = Retain { age: None, bytes: Some(most.cast_unsigned()) };
-    for _ in 0..20 {
-        store.retain(&of_size, 0).unwrap();
-    }
-    let (count, first, last) = seconds();
-    assert!(bytes(&db) <= most && last == Some(3_000), "{} of {most}", bytes(&db));
-    assert!(count > 100 && first == Some(3_001 - count), "{count} rows from {first:?}");
-    assert_eq!(store.retain(&of_size, 0).unwrap(), 0);
-}
-
-/// Another process may know the number of a flow that is deleted.
-#[test]
-fn flows_without_rows_are_deleted_and_come_back_with_a_new_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let [mut one, mut other] = [0, 1].map(|_| Store::open_for(&path, crate::sqlite::Writers::Several).unwrap());
-    write_second(&mut one, 1);
-    write_second(&mut other, 2);
-    // As if very many rows had been deleted before.
-    Connection::open(&path).unwrap().execute("UPDATE deletion SET rows = 1000000", []).unwrap();
-    let nothing = Retain { age: Some(Duration::from_secs(1)), bytes: None };
-    assert_eq!(one.retain(&nothing, 100_000_000_000).unwrap(), 2);
-    let db = Connection::open(&path).unwrap();
-    let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(count("SELECT count(*) FROM flow"), 0);
-    write_second(&mut other, 2);
-    write_second(&mut one, 2);
-    assert_eq!((count("SELECT count(*) FROM flow"), count("SELECT count(*) FROM intervals WHERE sport = 2")), (1, 2));
-    assert_eq!(count("SELECT count(*) FROM pragma_foreign_key_check"), 0);
-}
-
 #[test]
 fn what_is_put_aside_is_there_until_it_is_forgotten() {
     let folder = tempfile::tempdir().unwrap();
@@ -339,6 +278,25 @@ fn what_is_put_aside_is_there_until_it_is_forgotten() {
     let store = Store::open(&path).unwrap();
     assert_eq!(aside(&store), both[1..]);
     assert_eq!(store.progress().unwrap(), Some(progress));
+}
+
+/// Any descriptor of a file that a process closes ends all of its locks on it.
+#[test]
+fn a_reader_leaves_the_locks_of_a_writer_of_the_same_process() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    store.write(|store| store.batch("a", &RUN, (1, 1), 5)).unwrap();
+    let locks = || {
+        let ends = format!(":{}", fs::metadata(&path).unwrap().ino());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let is_of_file = |lock: &&str| lock.contains("POSIX") && lock.split(' ').any(|word| word.ends_with(&ends));
+        locks.lines().filter(is_of_file).count()
+    };
+    assert_eq!(locks(), 1);
+    drop(crate::Reader::open(&path).unwrap());
+    assert_eq!(locks(), 1);
 }
 
 #[test]

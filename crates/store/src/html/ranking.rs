@@ -1,0 +1,290 @@
+//! Computes who is slow: the latencies of a kind by flow, prefix, peer and process.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    hash::Hash,
+    rc::Rc,
+};
+
+use dwell_engine::histogram::{Addend, Histogram, HistogramSum};
+use serde::Serialize;
+
+use crate::{
+    Reader, StoreError,
+    read_latency::{EndRead, FlowRead, LatencyRead},
+};
+
+/// Flows and prefixes that are kept apart, of each kind of latency, and as many peers and processes of further flows. Each
+/// takes some 2 KB while it is read.
+const MOST_RANKED: usize = 20_000;
+/// Flows whose peers are remembered, some 50 bytes each.
+const MOST_KNOWN: usize = 1 << 20;
+
+/// The ranking of one kind of latency.
+#[derive(Debug, Serialize)]
+pub(super) struct PageRanking {
+    groups: Vec<PageGroup>,
+    /// The number of flows, of which as many as are in `groups` are shown.
+    flows: usize,
+    unranked: Unranked,
+}
+
+/// The number of latencies that no line has, by what lines are of.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Unranked {
+    /// Of flows or prefixes.
+    flow: u64,
+    peer: u64,
+    process: u64,
+}
+
+/// A line of the ranking.
+#[derive(Debug, Serialize)]
+struct PageGroup {
+    /// `flow`, `peer`, `process` or `prefix`.
+    by: &'static str,
+    name: String,
+    /// Names of processes and hosts.
+    note: String,
+    host: Option<String>,
+    count: u64,
+    mean_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// The latencies of one kind, as they are read.
+#[derive(Default)]
+pub(super) struct Ranking {
+    groups: HashMap<Key, Group>,
+    /// Those of flows that are not kept apart.
+    peers: HashMap<Line, Sum>,
+    processes: HashMap<Line, Sum>,
+    unranked: Unranked,
+}
+
+/// What a line is about, and on which host.
+type Key = (Subject, Option<i64>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Subject {
+    Flow(i64),
+    Prefix(String),
+}
+
+#[derive(Default)]
+struct Group {
+    sum: HistogramSum,
+    names: Option<i64>,
+    prefix_name: Option<String>,
+}
+
+/// The name of a line, and the host.
+type Line = (Rc<str>, Option<i64>);
+
+#[derive(Default)]
+struct Sum {
+    note: Rc<str>,
+    sum: HistogramSum,
+}
+
+/// Whom flows and names are about, looked up in the store once for each.
+#[derive(Default)]
+pub(super) struct Lookups {
+    /// The peer, by the number of the flow.
+    peers: HashMap<i64, Rc<str>>,
+    /// Those at the ends, by the number of the names.
+    names: HashMap<i64, Rc<Known>>,
+}
+
+/// What names say, as lines have it.
+#[derive(Default)]
+struct Known {
+    peer_note: Rc<str>,
+    /// The name of each process, and its note.
+    processes: Vec<(Rc<str>, Rc<str>)>,
+}
+
+impl Known {
+    fn of(ends: &[EndRead; 2]) -> Known {
+        let processes = ends.iter().filter_map(|end| {
+            let process = end.process.as_deref().or(end.unit.as_deref())?;
+            let unit = end.unit.as_deref().filter(|unit| *unit != process);
+            Some((process.into(), unit.unwrap_or_default().into()))
+        });
+        Known { peer_note: ends[1].host.as_deref().unwrap_or_default().into(), processes: processes.collect() }
+    }
+}
+
+impl Lookups {
+    fn peer(&mut self, store: &Reader, flow: i64) -> Result<Rc<str>, StoreError> {
+        if self.peers.len() >= MOST_KNOWN {
+            self.peers.clear();
+        }
+        Ok(match self.peers.entry(flow) {
+            Entry::Occupied(known) => Rc::clone(known.get()),
+            Entry::Vacant(new) => Rc::clone(new.insert(peer_of(&store.flow(flow)?).into())),
+        })
+    }
+
+    fn names(&mut self, store: &Reader, number: Option<i64>) -> Result<Rc<Known>, StoreError> {
+        if self.names.len() >= MOST_KNOWN {
+            self.names.clear();
+        }
+        let Some(number) = number else { return Ok(Rc::default()) };
+        Ok(match self.names.entry(number) {
+            Entry::Occupied(known) => Rc::clone(known.get()),
+            Entry::Vacant(new) => Rc::clone(new.insert(Rc::new(Known::of(&store.names(number)?)))),
+        })
+    }
+}
+
+impl Ranking {
+    /// Adds a row: to its flow or prefix if that is kept apart, and else to its peer and its processes.
+    pub(super) fn add(
+        &mut self,
+        store: &Reader,
+        lookups: &mut Lookups,
+        read: &LatencyRead<'_>,
+        addend: &Addend,
+    ) -> Result<(), StoreError> {
+        let subject = match (read.flow, read.prefix) {
+            (Some(flow), _) => Subject::Flow(flow),
+            (None, Some(prefix)) => Subject::Prefix(prefix.to_owned()),
+            (None, None) => {
+                self.unranked.flow += addend.count();
+                self.unranked.peer += addend.count();
+                return Ok(());
+            }
+        };
+        if let Some(group) = kept(&mut self.groups, (subject, read.host)) {
+            group.sum.add(addend);
+            group.names = read.names.or(group.names);
+            if group.prefix_name.is_none() {
+                group.prefix_name = read.prefix_name.map(str::to_owned);
+            }
+            return Ok(());
+        }
+        self.unranked.flow += addend.count();
+        let Some(flow) = read.flow else { return Ok(()) };
+        let (peer, names) = (lookups.peer(store, flow)?, lookups.names(store, read.names)?);
+        let is_kept = add_to(&mut self.peers, (peer, read.host), &names.peer_note, addend);
+        self.unranked.peer += if is_kept { 0 } else { addend.count() };
+        for (process, note) in &names.processes {
+            let is_kept = add_to(&mut self.processes, (Rc::clone(process), read.host), note, addend);
+            self.unranked.process += if is_kept { 0 } else { addend.count() };
+        }
+        Ok(())
+    }
+
+    /// Sums up, and looks up the names of what is shown: at most so many flows, prefixes, peers and processes.
+    pub(super) fn finish(
+        self,
+        store: &Reader,
+        hosts: &[(i64, String)],
+        most: usize,
+    ) -> Result<PageRanking, StoreError> {
+        let host = |number: Option<i64>| {
+            let found = hosts.iter().find(|(host, _)| Some(*host) == number);
+            found.map(|(_, name)| name.clone())
+        };
+        let (mut groups, mut flows) = (Vec::new(), 0);
+        let [mut peers, mut processes] = [self.peers, self.processes].map(|sums| {
+            let finished = sums.into_iter().map(|(line, Sum { note, sum })| (line, (note, sum.finish())));
+            finished.collect::<BTreeMap<Line, (Rc<str>, Histogram)>>()
+        });
+        for ((subject, host_id), group) in self.groups {
+            let histogram = group.sum.finish();
+            let number = match subject {
+                Subject::Prefix(prefix) => {
+                    let name = group.prefix_name.filter(|name| *name != prefix).unwrap_or_default();
+                    groups.push(PageGroup::new("prefix", prefix, name, host(host_id), &histogram));
+                    continue;
+                }
+                Subject::Flow(number) => number,
+            };
+            flows += 1;
+            let flow = store.flow(number)?;
+            let ends = group.names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
+            let known = Known::of(&ends);
+            let (note, of_peer) = peers.entry((peer_of(&flow).into(), host_id)).or_default();
+            note.clone_from(&known.peer_note);
+            of_peer.merge(&histogram);
+            for (process, process_note) in known.processes {
+                let (note, of_process) = processes.entry((process, host_id)).or_default();
+                *note = process_note;
+                of_process.merge(&histogram);
+            }
+            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host(host_id), &histogram));
+        }
+        for (by, all) in [("peer", peers), ("process", processes)] {
+            groups.extend(all.into_iter().map(|((name, host_id), (note, histogram))| {
+                PageGroup::new(by, name.to_string(), note.to_string(), host(host_id), &histogram)
+            }));
+        }
+        groups.sort_by(|a, b| (a.by, b.p99_ns, b.count, &a.name).cmp(&(b.by, a.p99_ns, a.count, &b.name)));
+        let mut shown: HashMap<&'static str, usize> = HashMap::new();
+        groups.retain(|group| {
+            let shown = shown.entry(group.by).or_default();
+            *shown += 1;
+            *shown <= most
+        });
+        Ok(PageRanking { groups, flows, unranked: self.unranked })
+    }
+}
+
+/// Returns the value of a key; `None` if it is new and there are too many.
+fn kept<K: Eq + Hash, V: Default>(all: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
+    let is_full = all.len() >= MOST_RANKED;
+    match all.entry(key) {
+        Entry::Vacant(_) if is_full => None,
+        entry => Some(entry.or_default()),
+    }
+}
+
+/// Adds latencies to a line. Returns false if there are too many lines.
+fn add_to(all: &mut HashMap<Line, Sum>, line: Line, note: &Rc<str>, addend: &Addend) -> bool {
+    let Some(sum) = kept(all, line) else { return false };
+    sum.note.clone_from(note);
+    sum.sum.add(addend);
+    true
+}
+
+/// The address of the one that answered, or of the server.
+fn peer_of(flow: &FlowRead) -> String {
+    flow.ends.map_or_else(|| flow.dst.clone(), |ends| ends.dst.address.to_string())
+}
+
+impl PageGroup {
+    fn new(by: &'static str, name: String, note: String, host: Option<String>, histogram: &Histogram) -> PageGroup {
+        let quantile = |q| histogram.quantile_ns(q).unwrap_or_default();
+        PageGroup {
+            by,
+            name,
+            note,
+            host,
+            count: histogram.count(),
+            mean_ns: histogram.mean_ns().unwrap_or_default(),
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            max_ns: histogram.max_ns().unwrap_or_default(),
+        }
+    }
+}
+
+/// Writes the names of the ends of a flow as one note: `curl → example.org`.
+fn note_of([src, dst]: &[EndRead; 2]) -> String {
+    let name = |end: &EndRead| {
+        let process = end.process.as_deref().or(end.unit.as_deref());
+        process.or(end.host.as_deref()).map(str::to_owned)
+    };
+    match (name(src), name(dst)) {
+        (None, None) => String::new(),
+        (Some(src), None) => format!("{src} →"),
+        (None, Some(dst)) => format!("→ {dst}"),
+        (Some(src), Some(dst)) => format!("{src} → {dst}"),
+    }
+}

@@ -1,0 +1,151 @@
+//! What a store keeps, and what it deletes.
+
+use std::{path::Path, time::Duration};
+
+use dwell_engine::layers::Ends;
+use rusqlite::Connection;
+
+use super::{endpoint, ends, histogram, interval};
+use crate::{IntervalRow, Origin, Retain, Store};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const HOUR_S: i64 = 3_600;
+
+fn number(path: &Path, sql: &str) -> i64 {
+    Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+fn of_age(seconds: u64) -> Retain {
+    Retain { age: Some(Duration::from_secs(seconds)), bytes: None }
+}
+
+/// A row of an interval of the n-th second and the n-th flow.
+fn write_second(store: &mut Store, n: i64) {
+    let histogram = histogram();
+    let flow = Ends { src: endpoint("192.0.2.1", n as u16), ..ends() };
+    let row = IntervalRow { time_ns: n * 1_000_000_000, ..interval("a", Some(flow), &histogram) };
+    store.write(|store| store.interval(&row)).unwrap();
+}
+
+#[test]
+fn rows_beyond_an_age_or_a_size_are_deleted_oldest_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let seconds = || -> (i64, Option<i64>, Option<i64>) {
+        let sql = "SELECT count(*), min(time_ns) / 1000000000, max(time_ns) / 1000000000 FROM interval";
+        Connection::open(&path).unwrap().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    };
+    (1..=100).for_each(|n| write_second(&mut store, n));
+    assert_eq!(store.retain(&of_age(30), Origin::Live, 100 * SECOND_NS).unwrap(), 69);
+    assert_eq!(seconds(), (31, Some(70), Some(100)));
+    assert_eq!(store.retain(&of_age(30), Origin::Live, 100 * SECOND_NS).unwrap(), 0);
+
+    (101..=3_000).for_each(|n| write_second(&mut store, n));
+    let bytes = |db: &Connection| -> i64 {
+        let number = |pragma| db.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
+        (number("page_count") - number("freelist_count")) * number("page_size")
+    };
+    let db = Connection::open(&path).unwrap();
+    let most = bytes(&db) * 2 / 3;
+    let of_size = Retain { age: None, bytes: Some(most.cast_unsigned()) };
+    for _ in 0..20 {
+        store.retain(&of_size, Origin::Live, 0).unwrap();
+    }
+    let (count, first, last) = seconds();
+    assert!(bytes(&db) <= most && last == Some(3_000), "{} of {most}", bytes(&db));
+    assert!(count > 100 && first == Some(3_001 - count), "{count} rows from {first:?}");
+    assert_eq!(store.retain(&of_size, Origin::Live, 0).unwrap(), 0);
+}
+
+/// Another process may know the number of a flow that is deleted.
+#[test]
+fn flows_without_rows_are_deleted_and_come_back_with_a_new_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let [mut one, mut other] = [0, 1].map(|_| Store::open_for(&path, crate::sqlite::Writers::Several).unwrap());
+    write_second(&mut one, 1);
+    write_second(&mut other, 2);
+    assert_eq!(one.retain(&of_age(1), Origin::Live, 100 * SECOND_NS).unwrap(), 2);
+    assert_eq!(number(&path, "SELECT count(*) FROM flow"), 0);
+    write_second(&mut other, 2);
+    write_second(&mut one, 2);
+    assert_eq!(number(&path, "SELECT count(*) FROM flow"), 1);
+    assert_eq!(number(&path, "SELECT count(*) FROM intervals WHERE sport = 2"), 2);
+    assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+}
+
+/// A day of a flow that lasts, and of one that is seen once in each hour, each deleted as it grows older than three hours.
+#[test]
+fn flows_are_kept_while_they_have_rows_and_not_much_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let histogram = histogram();
+    for minute in 0..24 * 60 {
+        let time_ns = minute * 60 * SECOND_NS;
+        let ends = |port| Ends { src: endpoint("192.0.2.1", port), ..ends() };
+        let row = |port| IntervalRow { time_ns, ..interval("a", Some(ends(port)), &histogram) };
+        let written = store.write(|store| {
+            store.interval(&row(1))?;
+            if minute % 60 == 0 { store.interval(&row(1_000 + (minute / 60) as u16)) } else { Ok(()) }
+        });
+        written.unwrap();
+        store.retain(&of_age(3 * HOUR_S as u64), Origin::Live, time_ns).unwrap();
+        assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0, "in minute {minute}");
+    }
+    assert_eq!(number(&path, "SELECT count(*) FROM intervals WHERE sport = 1"), 181);
+    // Three have rows.
+    let flows = number(&path, "SELECT count(*) FROM flow WHERE sport > 1000");
+    assert!((3..=4).contains(&flows), "{flows}");
+}
+
+/// Other writers wait for a transaction, and a disk for a commit.
+#[test]
+fn nothing_is_written_where_nothing_is_to_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open_for(&path, crate::sqlite::Writers::Several).unwrap();
+    write_second(&mut store, 1);
+    let other = Connection::open(&path).unwrap();
+    let version = || other.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = version();
+    // Somebody else writes meanwhile.
+    let busy = Connection::open(&path).unwrap();
+    busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let retain = Retain { bytes: Some(1_000_000_000), ..of_age(60) };
+    assert_eq!(store.retain(&retain, Origin::Live, 2 * SECOND_NS).unwrap(), 0);
+    assert_eq!(version(), before);
+}
+
+/// A live run writes to a store in which captures of any time are, and captures may have impossible times.
+#[test]
+fn the_age_of_live_rows_is_nothing_to_those_of_captures_and_the_reverse() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open_for(&path, crate::sqlite::Writers::Several).unwrap();
+    (1..=3).for_each(|n| write_second(&mut store, n));
+    let db = Connection::open(&path).unwrap();
+    for n in 1..=3 {
+        for host in ["1", "NULL"] {
+            db.execute_batch(&format!(
+                "INSERT INTO latency (time_ns, host_id, type, what) VALUES ({n}000000000, {host}, 'rtt.sample', 'latency');
+                INSERT INTO verdict VALUES ({n}000000000, {host}, '', '', NULL, NULL, '', 0, 0, 0, '', '', '', '', '')"
+            ))
+            .unwrap();
+        }
+    }
+    let counts = || {
+        ["interval", "latency", "verdict"].map(|table| {
+            let captures = if table == "interval" { "0" } else { "host_id IS NULL" };
+            let sql = format!("SELECT ifnull(sum(10 - 9 * ({captures})), 0) FROM {table}");
+            number(&path, &sql)
+        })
+    };
+    // Ten for each live row, and one for each of a capture.
+    assert_eq!(counts(), [30, 33, 33]);
+    assert_eq!(store.retain(&of_age(1), Origin::Live, 3 * SECOND_NS).unwrap(), 3);
+    assert_eq!(counts(), [20, 23, 23]);
+    assert_eq!(store.retain(&of_age(1), Origin::Capture, 100 * HOUR_S * SECOND_NS).unwrap(), 6);
+    assert_eq!(counts(), [20, 20, 20]);
+}
