@@ -1,6 +1,6 @@
 //! Files that the verbs of a fleet give up before strangers can speak to them.
 
-use std::{env, path::PathBuf};
+use std::env;
 
 use dwell_fleet::Confinement;
 
@@ -11,7 +11,9 @@ const AUTHORITIES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Leaves no files to this thread, and to those that it starts from now on, but those of the system and `kept`.
 pub fn confine(mut kept: Confinement) -> Result<(), Failure> {
-    kept.reads.extend(AUTHORITIES.into_iter().filter_map(env::var_os).map(PathBuf::from));
+    // SSL_CERT_DIR may be a list, as PATH is.
+    let authorities = AUTHORITIES.into_iter().filter_map(env::var_os);
+    kept.reads.extend(authorities.flat_map(|paths| env::split_paths(&paths).collect::<Vec<_>>()));
     if !dwell_fleet::confine(&kept)? {
         tell(format_args!("this kernel has no Landlock: the process keeps access to all files of its user"));
     }

@@ -1,6 +1,9 @@
 //! Files that are out of reach of a process that speaks to strangers, by Landlock (landlock(7)).
 
-use std::path::{Path, PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, path_beneath_rules,
@@ -10,7 +13,7 @@ use crate::Error;
 
 /// What every process reads: the system's configuration, libraries, certificates of authorities, and what the kernel
 /// tells.
-const SYSTEM: [&str; 11] = [
+const SYSTEM: [&str; 14] = [
     "/etc",
     "/usr",
     "/lib",
@@ -21,16 +24,22 @@ const SYSTEM: [&str; 11] = [
     "/run",
     "/proc",
     "/sys",
-    "/dev",
+    // Not the disks, which root could read.
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
 ];
 
-/// Where SQLite puts what does not fit into memory.
+/// Where SQLite puts what does not fit into memory, and what names another place for it.
 const TEMPORARY: [&str; 2] = ["/var/tmp", "/tmp"];
+const NAMED_TEMPORARY: [&str; 2] = ["SQLITE_TMPDIR", "TMPDIR"];
 
 /// Takes all files from this thread, and from those that it starts from now on, but for what the system needs and what is
-/// named here. None of them can start a program any more, nor gain privileges by one. What is open stays open.
+/// named here. None of them can start a program from a file any more, nor gain privileges by one. What is open stays open.
+/// UNIX sockets can still be connected to, and a program can be run that is in memory alone (memfd_create(2)).
 ///
-/// A kernel before Linux 5.13, or without Landlock, restricts nothing; an older one restricts what it knows. Returns whether
+/// A kernel before Linux 5.13, or without Landlock, restricts nothing; one before 6.2 restricts what it knows. Returns whether
 /// anything is restricted.
 ///
 /// # Errors
@@ -43,7 +52,8 @@ pub fn confine(confinement: &Confinement) -> Result<bool, Error> {
     let (read, all) = (AccessFs::ReadFile | AccessFs::ReadDir, AccessFs::from_all(abi));
     let write = all & !BitFlags::from(AccessFs::Execute);
     let system = SYSTEM.iter().map(Path::new).chain(reads.iter().map(PathBuf::as_path));
-    let own = TEMPORARY.iter().map(Path::new).chain(writes.iter().map(PathBuf::as_path));
+    let temporary = NAMED_TEMPORARY.into_iter().filter_map(env::var_os).map(PathBuf::from);
+    let own = TEMPORARY.map(PathBuf::from).into_iter().chain(temporary).chain(writes.iter().cloned());
     let restricted = Ruleset::default()
         .handle_access(all)
         .and_then(Ruleset::create)
@@ -117,9 +127,12 @@ mod tests {
                         fs::remove_file(other.join("file")).err(),
                         fs::write("/etc/dwell-test", "").err(),
                         Command::new("/bin/true").spawn().err(),
+                        // As a disk is.
+                        fs::File::open("/dev/full").err(),
                     ];
                     let denied = denied.map(|error| error.map(|error| error.kind()));
-                    assert_eq!(denied, [Some(ErrorKind::PermissionDenied); 5]);
+                    assert_eq!(denied, [Some(ErrorKind::PermissionDenied); 6]);
+                    fs::File::open("/dev/urandom").unwrap();
                 };
                 check();
                 thread::scope(|scope| scope.spawn(check).join()).unwrap();

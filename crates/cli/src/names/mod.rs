@@ -17,7 +17,7 @@ use dwell_socket::names::LiveNames;
 
 pub use self::networks::Tables;
 use self::networks::WithNetworks;
-use crate::exit::Failure;
+use crate::{exit::Failure, written::WriteArgs};
 
 /// Whether names are shown.
 #[derive(Debug, Clone, clap::Args)]
@@ -82,16 +82,19 @@ impl NamesArgs {
     }
 
     /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
-    /// unless it is a file that is not to have them.
-    pub fn live(&self, has_flows: bool, is_file: bool) -> Result<Namer, Failure> {
-        self.namer(has_flows, || Known::Live(Arc::new(LiveNames::start(self.have_labels(is_file)))))
+    /// unless nothing is printed, or into a file that is not to have them: a store has none.
+    pub fn live(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
+        self.namer(has_flows, || Known::Live(Arc::new(LiveNames::start(self.print_labels(write, format)))))
     }
 
-    /// Returns what learns names from a capture, if they are to be shown in an output that `has_flows`, and labels, unless it
-    /// is a file that is not to have them.
-    pub fn of_capture(&self, has_flows: bool, is_file: bool) -> Result<Namer, Failure> {
-        let passive = || PassiveNames::new(self.have_labels(is_file));
+    /// Returns what learns names from a capture, and labels, where [`NamesArgs::live`] would look them up.
+    pub fn of_capture(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
+        let passive = || PassiveNames::new(self.print_labels(write, format));
         self.namer(has_flows, || Known::Capture(Arc::new(CaptureNames(Mutex::new(passive())))))
+    }
+
+    fn print_labels(&self, write: &WriteArgs, format: &str) -> bool {
+        write.format(format).is_some() && self.have_labels(write.write.is_some())
     }
 
     fn namer(&self, has_flows: bool, start: impl FnOnce() -> Known) -> Result<Namer, Failure> {

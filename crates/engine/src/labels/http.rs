@@ -36,7 +36,8 @@ fn path<'a>(method: &str, target: &'a [u8]) -> Option<(&'a [u8], bool)> {
         bytes.windows(mark.len()).position(|window| window == mark).map(|at| &bytes[at + mark.len()..])
     };
     if method == "CONNECT" {
-        let host = after(target, b"@").unwrap_or(target);
+        // A password may have an @ too.
+        let host = target.rsplit(|byte| *byte == b'@').next().unwrap_or(target);
         return (!host.is_empty()).then_some((host, true));
     }
     let path = match target {
@@ -45,6 +46,8 @@ fn path<'a>(method: &str, target: &'a [u8]) -> Option<(&'a [u8], bool)> {
         _ if begins_with_scheme(target) => {
             let authority = after(target, b"://")?;
             match authority.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')) {
+                // What follows may be the rest of a password.
+                Some(at) if authority[at..].contains(&b'@') => return None,
                 Some(at) if authority[at] == b'/' => &authority[at..],
                 _ => b"/",
             }
@@ -86,7 +89,9 @@ mod tests {
             ("POST /api/v1/users HTTP/1.0\r\n", "POST /api/v1/users"),
             ("OPTIONS * HTTP/1.1\r\n", "OPTIONS *"),
             ("CONNECT db.example:443 HTTP/1.1\r\n", "CONNECT db.example:443"),
+            ("CONNECT user:p@ss@db.example:443 HTTP/1.1\r\n", "CONNECT db.example:443"),
             ("GET http://a.example/x HTTP/1.1\r\n", "GET /x"),
+            ("GET http://user:p@ss@a.example/x HTTP/1.1\r\n", "GET /x"),
             ("GET HTTP://a.example HTTP/1.1\r\n", "GET /"),
             // Cut by the capture.
             ("GET /abc", "GET /abc…"),
@@ -129,6 +134,9 @@ mod tests {
             "GET /\r\n",
             "PRI * HTTP/2.0\r\n\r\n",
             "GET / HTTP/2\r\n",
+            // Where the password ends is not known.
+            "GET http://user:pa/ss@a.example/x HTTP/1.1\r\n",
+            "GET http://user:pa/s?s@a.example/x HTTP/1.1\r\n",
         ] {
             assert_eq!(read(bytes), None, "{bytes}");
         }

@@ -14,7 +14,7 @@ mod tls;
 
 use std::{ops::Range, sync::Arc};
 
-pub use text::LONGEST;
+pub use text::{LONGEST, harmless};
 
 use crate::{
     measure::{Endpoint, Protocol},

@@ -18,7 +18,7 @@ pub(super) fn label(kind: &str, asked: &[u8], is_cut: bool) -> Arc<str> {
     let text = if is_cut { text.trim_end_matches(REPLACEMENT) } else { &text };
     let mut label = String::with_capacity(LONGEST);
     label.extend([kind, " "]);
-    label.extend(text.chars().map(|character| if is_harmless(character) { character } else { REPLACEMENT }));
+    label.push_str(&harmless(text));
     if is_cut || label.len() > LONGEST {
         let room = LONGEST - ELLIPSIS.len_utf8();
         while label.len() > room {
@@ -27,6 +27,11 @@ pub(super) fn label(kind: &str, asked: &[u8], is_cut: bool) -> Arc<str> {
         label.push(ELLIPSIS);
     }
     label.into()
+}
+
+/// Returns what a terminal may be given of a stranger's text.
+pub fn harmless(text: &str) -> String {
+    text.replace(|character| !is_harmless(character), "\u{fffd}")
 }
 
 /// Returns false of characters that would move a terminal's cursor, change its state or the order of its text, or that are

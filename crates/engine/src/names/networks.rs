@@ -1,16 +1,20 @@
 //! The autonomous systems and countries of addresses, from a table that the user gives.
 
 use std::{
+    cmp::Reverse,
     collections::HashSet,
     fmt,
     io::{self, BufRead, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::{Add, Sub},
     sync::Arc,
 };
 
 use thiserror::Error;
 
-/// Ranges that a table may have: with 20 bytes of one of IPv4 and 44 of IPv6, at most some 44 MB.
+use crate::labels::harmless;
+
+/// Ranges that a table may have: with 16 bytes of one of IPv4 and 48 of IPv6, at most 48 MB, and twice that if all overlap.
 const MAX_RANGES: usize = 1_000_000;
 /// Autonomous systems that may have a name, and the bytes that are kept of each name. The world has some 80,000.
 const MAX_NAMES: usize = 200_000;
@@ -56,7 +60,7 @@ impl Country {
 
 /// Returns what may be shown of the name of an autonomous system, which a file has: without what a terminal would obey, and cut.
 pub fn as_name(text: &str) -> Option<Arc<str>> {
-    let mut name = text.trim().replace(char::is_control, "\u{fffd}");
+    let mut name = harmless(text.trim());
     while name.len() > LONGEST_NAME {
         name.pop();
     }
@@ -106,7 +110,8 @@ struct Range<T> {
 
 impl Networks {
     /// Reads a table of lines with tabs: start, end, number of the autonomous system, country and its name. Addresses of IPv4
-    /// may be numbers. Lines that begin with # are comments; ranges without an owner are left out.
+    /// may be numbers. Lines that begin with # are comments; ranges without an owner are left out. Where two ranges overlap, the
+    /// one that begins later counts, and so the inner one of two.
     ///
     /// # Errors
     ///
@@ -141,8 +146,8 @@ impl Networks {
         }
         networks.names.sort_unstable_by_key(|(asn, _)| *asn);
         networks.names.shrink_to_fit();
-        networks.v4.sort_unstable();
-        networks.v6.sort_unstable();
+        networks.v4 = apart(networks.v4);
+        networks.v6 = apart(networks.v6);
         networks.v4.shrink_to_fit();
         networks.v6.shrink_to_fit();
         match networks.ranges() {
@@ -197,6 +202,44 @@ impl Networks {
     }
 }
 
+/// Sorts ranges, and divides those that overlap: each address has the range that begins last before it, and of those that begin
+/// at once the one that ends first.
+fn apart<T>(mut ranges: Vec<Range<T>>) -> Vec<Range<T>>
+where
+    T: Copy + Ord + From<u8> + Add<Output = T> + Sub<Output = T>,
+{
+    ranges.sort_unstable_by_key(|range| (range.start, Reverse(range.end), range.asn, range.country));
+    if ranges.windows(2).all(|two| two[0].end < two[1].start) {
+        return ranges;
+    }
+    let one = T::from(1);
+    let (mut divided, mut open) = (Vec::with_capacity(ranges.len()), Vec::<Range<T>>::new());
+    let mut last: Option<T> = None;
+    let mut add = |range: &Range<T>, end: T| {
+        let start = last.filter(|last| *last >= range.start).map_or(Some(range.start), |last| {
+            // Nothing is left of a range that ends there too.
+            (last < end).then(|| last + one)
+        });
+        if let Some(start) = start.filter(|start| *start <= end) {
+            divided.push(Range { start, end, ..*range });
+            last = Some(end);
+        }
+    };
+    for range in ranges {
+        while let Some(ended) = open.pop_if(|open| open.end < range.start) {
+            add(&ended, ended.end);
+        }
+        if let Some(around) = open.last().filter(|open| open.start < range.start) {
+            add(around, range.start - one);
+        }
+        open.push(range);
+    }
+    while let Some(ended) = open.pop() {
+        add(&ended, ended.end);
+    }
+    divided
+}
+
 /// Returns what the range has that begins last before a value, or at it, if that is in it.
 fn find<T: Copy + Ord>(ranges: &[Range<T>], value: T) -> Option<(u32, [u8; 2])> {
     let at = ranges.partition_point(|range| range.start <= value).checked_sub(1)?;
@@ -216,7 +259,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
 
 /// The beginning of a field, as an error may show it.
 fn shown(text: &str) -> String {
-    text.chars().take(40).map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    harmless(&text.chars().take(40).collect::<String>())
 }
 
 #[cfg(test)]
@@ -255,6 +298,46 @@ mod tests {
         assert_eq!(of("9.9.9.9"), Some((None, None, Some("CH".into()))));
         assert_eq!([of("1.0.1.0"), of("0.0.0.1"), of("1.0.8.0"), of("2001:db9::")], [const { None }; 4]);
         assert_eq!(networks.ranges(), 4);
+    }
+
+    #[test]
+    fn of_ranges_that_overlap_the_inner_one_counts_and_none_is_forgotten() {
+        let whole = "0.0.0.0\t255.255.255.255\t1\tUS\t\n";
+        let table = format!(
+            "10.0.0.0\t10.255.255.255\t2\tUS\t\n10.1.0.0\t10.1.255.255\t3\tUS\t\n{whole}\
+             10.1.2.0\t10.1.2.255\t4\tUS\t\n10.1.255.0\t10.2.0.255\t5\tUS\t\n255.0.0.0\t255.255.255.255\t6\tUS\t\n\
+             10.9.0.0\t10.9.0.255\t7\tUS\t\n10.9.0.0\t10.9.255.255\t8\tUS\t\n::\tffff::\t9\tUS\t\n"
+        );
+        let networks = read(&table).unwrap();
+        let asn = |address: &str| networks.of(address.parse().unwrap()).and_then(|network| network.asn);
+        for (address, expected) in [
+            ("0.0.0.0", 1),
+            ("9.255.255.255", 1),
+            ("10.0.0.0", 2),
+            ("10.1.0.0", 3),
+            ("10.1.1.255", 3),
+            ("10.1.2.0", 4),
+            ("10.1.2.255", 4),
+            ("10.1.3.0", 3),
+            ("10.1.254.255", 3),
+            ("10.1.255.0", 5),
+            ("10.2.0.255", 5),
+            ("10.2.1.0", 2),
+            ("10.9.0.0", 7),
+            ("10.9.1.0", 8),
+            ("10.10.0.0", 2),
+            ("11.0.0.0", 1),
+            ("254.255.255.255", 1),
+            ("255.255.255.255", 6),
+            ("::5", 9),
+        ] {
+            assert_eq!(asn(address), Some(expected), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_would_turn_the_order_of_text_is_shown_without_that() {
+        assert_eq!(as_name("A\u{202e}B\u{1b}").as_deref(), Some("A\u{fffd}B\u{fffd}"));
     }
 
     #[test]

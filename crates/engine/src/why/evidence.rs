@@ -335,18 +335,26 @@ impl Evidence {
     /// Adds what the polls of a connection showed that stands for so many like it. Its bytes, segments and round trips
     /// count once.
     pub fn add_for_others(&mut self, connection: &Connection, key: Key, counted: Counted, weight: f64) {
-        let mut figures = connection.figures().weighted(weight);
+        let figures = connection.figures();
+        if figures.polls < 2 {
+            return;
+        }
+        let mut figures = figures.weighted(weight);
         if counted == Counted::WithPeer {
             figures.times.remove(Part::Answer);
             figures.times.remove(Part::PeerPause);
         }
-        self.add_figures(&figures, key, counted);
+        self.count(&figures, key, counted);
     }
 
+    /// Adds the figures of a connection that was polled at least twice, or has two packets.
     pub(super) fn add_figures(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
-        if figures.polls < 2 {
-            return;
+        if figures.polls >= 2 {
+            self.count(figures, key, counted);
         }
+    }
+
+    fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
         let is_of = |group: &Group| group.key == key && group.counted == counted;
         let at = self.groups.iter().position(is_of).unwrap_or(self.groups.len());
         // Clients may be many; whom a service asks is needed to judge it.

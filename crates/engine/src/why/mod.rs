@@ -1,9 +1,9 @@
 //! Why connections are slow: from what was measured of them to the cause.
 //!
-//! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s; a [`Replay`] does so with the packets of a capture. [`Evidence`] is the sum over all
+//! A [`Connection`] takes polls of one socket and divides its time into [`Part`]s; a [`Replay`] does so with the packets of a
+//! capture, and a [`Path`] has what a store knows of the path of bytes between two hosts. [`Evidence`] is the sum over all
 //! connections of a target, with what is known of their process and of the layers of this host. [`decide`] ranks the
-//! [`Cause`]s by it. A [`Path`] is what a store
-//! has of the way of bytes between two hosts. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
+//! [`Cause`]s by it. Nothing here reads a clock, a file or a socket. docs/method/why.md has the rules and their sources.
 
 mod capture;
 mod cause;

@@ -38,7 +38,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let source = interfaces.source()?;
     let started = source.clock;
     let metrics = args.metrics.start("response")?.map(|served| Exporter::new(served, args, source.interfaces.clone()));
-    let report = Report::new(args, source, args.names.live(args.shows_flows(), args.write.write.is_some())?, metrics)?;
+    let report =
+        Report::new(args, source, args.names.live(args.shows_flows(), &args.write, args.format.name())?, metrics)?;
     let stop = args.write.listen(args.duration)?;
     let probe = attach(args, &interfaces, started)?;
     let mut live = Live { args, probe, report, interfaces, swept: Instant::now() };

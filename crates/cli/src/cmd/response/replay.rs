@@ -14,7 +14,7 @@ use crate::{
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = args.write.listen(None)?;
     let watch = args.watch(0, 0)?;
-    let names = args.names.of_capture(args.shows_flows(), args.write.write.is_some())?;
+    let names = args.names.of_capture(args.shows_flows(), &args.write, args.format.name())?;
     let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, Source::default(), names.clone(), None)?)));
     let quiet = Rc::clone(&output);
     let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().write(Report::flush)) {

@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..interfaces.source()? };
     let metrics = args.metrics.start("rtt")?.map(|served| Exporter::new(served, args, source.clone()));
-    let report = Report::new(args, source, args.names.live(args.shows_flows(), args.write.write.is_some())?)?;
+    let report = Report::new(args, source, args.names.live(args.shows_flows(), &args.write, args.format.name())?)?;
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
         report: report.wants_samples(),

@@ -22,7 +22,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let config = args.config(0)?;
     let aggregate = args.aggregation()?;
     let source = Source { prefixes: aggregate.prefixes.clone(), ..Source::default() };
-    let names = args.names.of_capture(args.shows_flows(), args.write.write.is_some())?;
+    let names = args.names.of_capture(args.shows_flows(), &args.write, args.format.name())?;
     let output = Rc::new(RefCell::new(ReplayOutput::new(Report::new(args, source, names.clone())?)));
     let copy =
         args.annotate.as_deref().map(|copy| annotate::open(copy, path, args.write.write.as_deref())).transpose()?;

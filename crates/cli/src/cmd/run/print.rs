@@ -53,7 +53,7 @@ impl Printer {
     /// If the file cannot be written.
     pub fn open(args: &Args) -> Result<Printer, Failure> {
         let has_flows = args.write.format(args.format.name()).is_some() || args.store.is_given();
-        let names = args.names.live(has_flows, args.write.write.is_some())?;
+        let names = args.names.live(has_flows, &args.write, args.format.name())?;
         let source = Source { clock: clock(), host: Some(host_name()), names: names.of_source(), ..Source::default() };
         let store = args.store.open(args.interval, false)?;
         let now_ns = monotonic_ns();

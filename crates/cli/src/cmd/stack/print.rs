@@ -25,7 +25,7 @@ use crate::{
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     args.ranking.refuse_without("--flows", args.flows)?;
     let has_flows = args.write.format(args.format.name()).is_some() && (args.flows || args.raw);
-    let names = args.names.live(has_flows, args.write.write.is_some())?;
+    let names = args.names.live(has_flows, &args.write, args.format.name())?;
     let source = Source { clock: clock(), host: Some(host_name()), names: names.of_source(), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {

@@ -449,3 +449,13 @@ fn answers_that_take_less_than_the_time_between_polls_are_not_counted_as_waits()
         assert_eq!(waits[7], Some(700_000_000), "{role:?}");
     }
 }
+
+/// One that stands for few others is polled as often as it is.
+#[test]
+fn a_connection_that_counts_little_is_counted() {
+    let mut socket = Socket::new(Role::Client);
+    socket.polls(3, |_| {});
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+    evidence.add_for_others(&socket.connection, key(Role::Client, 80), Counted::Whole, 0.25);
+    assert_eq!(evidence.connections, 1);
+}
