@@ -136,20 +136,6 @@ pub(super) struct ConnectionFigures {
     pub(super) unanswered: Silences,
 }
 
-impl ConnectionFigures {
-    /// Returns the figures of so many connections like this one, as far as they are times.
-    pub(super) fn weighted(self, weight: f64) -> ConnectionFigures {
-        ConnectionFigures {
-            polls: (self.polls as f64 * weight).round() as u64,
-            times: self.times.scaled(weight),
-            idle_ns: self.idle_ns * weight,
-            service: self.service.times(weight),
-            answer: self.answer.times(weight),
-            ..self
-        }
-    }
-}
-
 impl Connection {
     /// Begins with the first poll of a socket.
     pub fn new(role: Role, first: &Reading) -> Connection {

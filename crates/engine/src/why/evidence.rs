@@ -329,32 +329,28 @@ pub struct Unseen {
 impl Evidence {
     /// Adds what the polls of a connection showed.
     pub fn add(&mut self, connection: &Connection, key: Key, counted: Counted) {
-        self.add_for_others(connection, key, counted, 1.0);
+        self.add_polls(connection, key, counted, true);
     }
 
-    /// Adds what the polls of a connection showed that stands for so many like it. Its bytes, segments and round trips
-    /// count once.
-    pub fn add_for_others(&mut self, connection: &Connection, key: Key, counted: Counted, weight: f64) {
-        let figures = connection.figures();
-        if figures.polls < 2 {
-            return;
-        }
-        let mut figures = figures.weighted(weight);
+    /// Adds what polls of a connection showed, which counts as one more if it `is_new`, and was not added before. Returns false if
+    /// there were too few.
+    pub fn add_polls(&mut self, connection: &Connection, key: Key, counted: Counted, is_new: bool) -> bool {
+        let mut figures = connection.figures();
         if counted == Counted::WithPeer {
             figures.times.remove(Part::Answer);
             figures.times.remove(Part::PeerPause);
         }
-        self.count(&figures, key, counted);
+        self.count(&figures, key, counted, is_new.into())
     }
 
-    /// Adds the figures of a connection that was polled at least twice, or has two packets.
     pub(super) fn add_figures(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
-        if figures.polls >= 2 {
-            self.count(figures, key, counted);
-        }
+        self.count(figures, key, counted, 1);
     }
 
-    fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
+    fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted, connections: u64) -> bool {
+        if figures.polls < 2 {
+            return false;
+        }
         let is_of = |group: &Group| group.key == key && group.counted == counted;
         let at = self.groups.iter().position(is_of).unwrap_or(self.groups.len());
         // Clients may be many; whom a service asks is needed to judge it.
@@ -364,16 +360,16 @@ impl Evidence {
                 self.groups.push(Group { key, counted, connections: 0, times, answer });
             }
             let group = &mut self.groups[at];
-            group.connections += 1;
+            group.connections += connections;
             group.times.plus(&figures.times);
             group.answer.plus(&figures.answer);
         }
         if counted == Counted::Upstream {
-            return;
+            return true;
         }
         self.polls += figures.polls;
-        self.connections += 1;
-        self.accepted += u64::from(figures.role == Role::Server);
+        self.connections += connections;
+        self.accepted += if figures.role == Role::Server { connections } else { 0 };
         self.times.plus(&figures.times);
         self.idle_ns += figures.idle_ns;
         self.sent_bytes += figures.sent_bytes;
@@ -401,6 +397,58 @@ impl Evidence {
         self.unanswered.plus(&figures.unanswered);
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
+        true
+    }
+
+    /// Adds what other connections showed, each of which stands for `weight` like it in the time that they took. Bytes, segments,
+    /// round trips and connections count once.
+    pub fn plus(&mut self, other: &Evidence, weight: f64) {
+        self.groups.extend(other.groups.iter().map(|group| {
+            let (times, answer) = (group.times.scaled(weight), group.answer.times(weight));
+            Group { times, answer, ..*group }
+        }));
+        self.polls += (other.polls as f64 * weight).round() as u64;
+        self.times.plus(&other.times.scaled(weight));
+        self.idle_ns += other.idle_ns * weight;
+        self.service.plus(&other.service.times(weight));
+        self.answer.plus(&other.answer.times(weight));
+        for (own, more) in [
+            (&mut self.connections, other.connections),
+            (&mut self.accepted, other.accepted),
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.received_bytes, other.received_bytes),
+            (&mut self.segments_sent, other.segments_sent),
+            (&mut self.segments_sent_again, other.segments_sent_again),
+            (&mut self.segments_sent_needlessly, other.segments_sent_needlessly),
+            (&mut self.segments_received, other.segments_received),
+            (&mut self.segments_out_of_order, other.segments_out_of_order),
+            (&mut self.busy_polls, other.busy_polls),
+            (&mut self.closed_polls, other.closed_polls),
+            (&mut self.set_up_retries, other.set_up_retries),
+            (&mut self.overtaken, other.overtaken),
+        ] {
+            *own += more;
+        }
+        for (own, more) in [
+            (&mut self.transfers, &other.transfers),
+            (&mut self.messages, &other.messages),
+            (&mut self.queued, &other.queued),
+        ] {
+            own.plus(more);
+        }
+        for (own, more) in [
+            (&mut self.pause, &other.pause),
+            (&mut self.timeouts, &other.timeouts),
+            (&mut self.held, &other.held),
+            (&mut self.slow_starts, &other.slow_starts),
+            (&mut self.set_ups, &other.set_ups),
+            (&mut self.unanswered, &other.unanswered),
+        ] {
+            own.plus(more);
+        }
+        self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
+        self.send_buffer = self.send_buffer.plus(&other.send_buffer);
+        self.receive_buffer = self.receive_buffer.plus(&other.receive_buffer);
     }
 
     /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request

@@ -456,6 +456,7 @@ fn a_connection_that_counts_little_is_counted() {
     let mut socket = Socket::new(Role::Client);
     socket.polls(3, |_| {});
     let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
-    evidence.add_for_others(&socket.connection, key(Role::Client, 80), Counted::Whole, 0.25);
-    assert_eq!(evidence.connections, 1);
+    evidence.plus(&socket.evidence(), 0.25);
+    assert_eq!((evidence.connections, evidence.groups.len(), evidence.polls), (1, 1, 1));
+    assert_eq!(evidence.idle_ns, socket.evidence().idle_ns / 4.0);
 }

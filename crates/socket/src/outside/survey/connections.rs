@@ -63,6 +63,8 @@ pub(super) struct Followed {
     pub(super) connection: Connection,
     /// The same from when it joined the panel, whose connections are polled more often than all.
     pub(super) closely: Option<Connection>,
+    /// Whether it was in the panel before, so that it is counted there.
+    pub(super) was_in_panel: bool,
     /// When bytes were last seen to have moved; 0 if they never were.
     moved_ns: u64,
 }
@@ -271,8 +273,9 @@ impl Connections {
         self.by_ends.insert(ends, cookie);
         let (key, inode) = (report.key, report.inode);
         let pid = target.owners.get(&inode).map(|owner| owner.pid);
-        self.followed
-            .insert(cookie, Followed { key, inode, pid, ends, role, counted, connection, closely: None, moved_ns: 0 });
+        let (closely, was_in_panel, moved_ns) = (None, false, 0);
+        let followed = Followed { key, inode, pid, ends, role, counted, connection, closely, was_in_panel, moved_ns };
+        self.followed.insert(cookie, followed);
     }
 
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that

@@ -327,6 +327,7 @@ impl Survey {
             Some((of_all, Some(of_panel), mut closer)) if of_all.is_none_or(|of_all| of_all == of_panel) => {
                 closer.unseen.push(too_many(&all, &closer));
                 closer.requests = all.requests;
+                (closer.connections, closer.accepted) = (all.connections, all.accepted);
                 closer
             }
             Some((None, None, closer)) => {
@@ -532,6 +533,8 @@ mod tests {
         let verdict = decide(&evidence);
         let Outcome::Slow(cause) = verdict.outcome else { panic!("{verdict:?}") };
         assert!(["slow-service", "slow-answer"].contains(&cause.name()), "{verdict:?}");
+        // Those of the panel are a few of them, which the verdict says.
+        assert_eq!((evidence.connections, evidence.accepted), (2 * CONNECTIONS as u64, CONNECTIONS as u64));
         let service_ms = evidence.service.mean_ns().unwrap() / 1e6;
         assert!((140.0..250.0).contains(&service_ms), "{service_ms}");
     }

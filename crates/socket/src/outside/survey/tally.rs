@@ -11,8 +11,8 @@ use crate::names::Requests;
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) evidence: Evidence,
-    /// The connections of a panel, with what they have shown.
-    pub(super) panel: Vec<(Connection, Key, Counted)>,
+    /// What connections have shown while they were in a panel: those that this host has accepted, and those that it has opened.
+    panel: [Evidence; 2],
     /// Connections that were not followed, in namespaces that are gone.
     pub(super) omitted: u64,
 }
@@ -40,26 +40,61 @@ impl Tally {
     /// Keeps what a connection has shown since it joined the panel, if it is in it.
     pub(super) fn leave_panel(&mut self, followed: &mut Followed) {
         let key = followed.group_key();
-        self.panel.extend(followed.closely.take().map(|closely| (closely, key, followed.counted)));
+        if let Some(closely) = followed.closely.take() {
+            self.add_closely(&closely, key, followed.counted, &mut followed.was_in_panel);
+        }
+    }
+
+    /// Adds what a connection has shown in the panel, which it may have joined before.
+    fn add_closely(&mut self, closely: &Connection, key: Key, counted: Counted, was_in_panel: &mut bool) {
+        let of_role = &mut self.panel[usize::from(key.role == Role::Client)];
+        *was_in_panel |= of_role.add_polls(closely, key, counted, !*was_in_panel);
     }
 
     /// Returns what the panel alone has shown. Connections that this host opened and those that it accepted are as many as
     /// they are among all, in the time that each takes.
     pub(super) fn closer(&mut self) -> Option<Evidence> {
-        let panel = mem::take(&mut self.panel);
-        let of_all = |role: Role| {
-            let groups = self.evidence.groups.iter().filter(|group| group.key.role == role);
+        let [mut closer, opened] = mem::take(&mut self.panel);
+        let of = |evidence: &Evidence, role: Role| {
+            let groups = evidence.groups.iter().filter(|group| group.key.role == role);
             groups.map(|group| group.connections).sum::<u64>() as f64
         };
-        let of_panel = |role: Role| panel.iter().filter(|(_, key, _)| key.role == role).count() as f64;
-        let stands_for = |role: Role| of_all(role) / of_panel(role);
-        let (server, client) = (stands_for(Role::Server), stands_for(Role::Client));
-        let weight = if (client / server).is_normal() { client / server } else { 1.0 };
-        let mut closer = Evidence::default();
-        for (connection, key, counted) in &panel {
-            let weight = if key.role == Role::Client { weight } else { 1.0 };
-            closer.add_for_others(connection, *key, *counted, weight);
+        let server = of(&self.evidence, Role::Server) / of(&closer, Role::Server);
+        let client = of(&self.evidence, Role::Client) / of(&opened, Role::Client);
+        closer.plus(&opened, if (client / server).is_normal() { client / server } else { 1.0 });
+        (!closer.groups.is_empty()).then_some(closer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::socket::{Reading, TcpInfo};
+
+    use super::*;
+
+    #[test]
+    fn connections_of_a_panel_are_counted_once_however_often_they_join_it() {
+        let reading = |time_ns| Reading { time_ns, info: TcpInfo::default(), unacknowledged: None, readable: None };
+        let mut tally = Tally::default();
+        for role in [Role::Server, Role::Client] {
+            let key = Key { peer: [192, 0, 2, 1].into(), port: 443, role, pid: None, seen_from: None };
+            for _connection in 0..3 {
+                let mut was_in_panel = false;
+                for polls in [1, 5, 5, 1, 5] {
+                    let mut closely = Connection::new(role, &reading(0));
+                    for poll in 1..polls {
+                        closely.observe(&reading(poll * 250_000_000));
+                    }
+                    tally.add_closely(&closely, key, Counted::Whole, &mut was_in_panel);
+                }
+            }
         }
-        (!panel.is_empty()).then_some(closer)
+        let groups: usize = tally.panel.iter().map(|evidence| evidence.groups.len()).sum();
+        let closer = tally.closer().unwrap();
+        assert_eq!((closer.connections, closer.accepted), (6, 3));
+        assert_eq!(closer.polls, 2 * 3 * 3 * 5);
+        assert!(groups == 2, "{groups}");
+        let key_of = |group: &dwell_engine::why::Group| -> Key { group.key };
+        assert!(closer.groups.iter().all(|group| group.connections == 3 && key_of(group).port == 443));
     }
 }
