@@ -68,6 +68,11 @@ enum Content {
     Http2(Box<http2::Connection>),
 }
 
+/// Whether a label is that of the first message of TLS's handshake.
+pub fn asks_for_tls(label: &str) -> bool {
+    label.starts_with(tls::WORD) && label[tls::WORD.len()..].starts_with(' ')
+}
+
 impl Default for Labels {
     fn default() -> Labels {
         Labels { flows: Recent::new(MAX_FLOWS), streams: Recent::new(MAX_STREAMS), requests: 0 }

@@ -46,6 +46,7 @@ fn a_server_name_is_found_wherever_the_message_is_divided() {
             let (first, second) = bytes.split_at(at);
             let asked = labels.take(&segment(first, 1)).or_else(|| labels.take(&segment(second, 1 + at as u32)));
             assert_eq!(asked.as_deref(), Some("TLS www.example.org"), "{padding} {at}");
+            assert!(asked.is_some_and(|label| asks_for_tls(&label)));
         }
     }
 }

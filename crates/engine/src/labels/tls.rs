@@ -6,6 +6,8 @@
 
 use super::{Asked, text};
 
+/// The first word of the label.
+pub(super) const WORD: &str = "TLS";
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
@@ -16,7 +18,7 @@ const FIXED: usize = 34;
 /// Reads the beginning of a connection, as far as it has come.
 pub(super) fn hello(bytes: &[u8]) -> Asked {
     match record(bytes) {
-        Ok(name) => name.map_or(Asked::Nothing, |name| Asked::For(text::label("TLS", name, false))),
+        Ok(name) => name.map_or(Asked::Nothing, |name| Asked::For(text::label(WORD, name, false))),
         Err(End) => Asked::Unfinished,
     }
 }

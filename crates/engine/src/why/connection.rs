@@ -71,6 +71,10 @@ pub struct Connection {
     is_unsure: bool,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
+    /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
+    unread_ns: u64,
+    /// The wait for the first answer of the connection, once it has come.
+    first_wait_ns: Option<u64>,
     /// How long nothing had been sent when the first poll found that, as part of the first silence.
     silent_before_ns: u64,
     /// Time by polls: of what is under way, but for that since the last acknowledgement, and of what is not.
@@ -112,6 +116,8 @@ pub(super) struct ConnectionFigures {
     pub(super) busy_polls: u64,
     pub(super) closed_polls: u64,
     pub(super) service: Silences,
+    /// Of these, how long requests waited to be read.
+    pub(super) unread: Silences,
     pub(super) answer: Silences,
     pub(super) pause: Silences,
     pub(super) timeouts: Silences,
@@ -119,6 +125,8 @@ pub(super) struct ConnectionFigures {
     pub(super) slow_starts: Silences,
     pub(super) set_ups: Silences,
     pub(super) set_up_retries: u64,
+    /// Waits of live connections for the first answer of TLS's handshake.
+    pub(super) secured: Silences,
     pub(super) stalled_ns: u64,
     pub(super) totals: Totals,
     pub(super) sent_bytes: u64,
@@ -158,6 +166,8 @@ impl Connection {
             speaker,
             is_unsure: false,
             silence_ns: 0,
+            unread_ns: 0,
+            first_wait_ns: None,
             silent_before_ns: u64::from(info.last_data_sent_ms.min(info.last_data_received_ms)) * 1_000_000,
             under_way: Times::default(),
             since_progress: Times::default(),
@@ -233,7 +243,8 @@ impl Connection {
         let transfers = &self.figures.transfers;
         let queue_ns = transfers.mean_ns().zip(transfers.base_ns()).map_or(0.0, |(mean, base)| mean - base);
         let polled_ns = self.last.time_ns.saturating_sub(self.first.time_ns) as f64;
-        queue_ns >= STAMPED_QUEUE_NS || self.quiet.get(Part::Reader) > polled_ns * STAMPED_READER
+        let unread_ns = self.quiet.get(Part::Reader) + self.unread_ns as f64;
+        queue_ns >= STAMPED_QUEUE_NS || unread_ns > polled_ns * STAMPED_READER
     }
 
     /// Attributes time to the state that the last poll found.
@@ -262,7 +273,11 @@ impl Connection {
                 under_way.add(Part::RemoteQueue, time * (1.0 - base));
             }
         } else if last.readable.unwrap_or(0) > 0 {
-            self.quiet.add(Part::Reader, time);
+            match (self.figures.role, self.speaker) {
+                // Whether it is a request shows when it is answered.
+                (Role::Server, Side::Peer) => self.unread_ns += dt_ns,
+                _ => self.quiet.add(Part::Reader, time),
+            }
         } else {
             self.silence_ns += dt_ns;
         }
@@ -348,7 +363,15 @@ impl Connection {
 
     /// Attributes the silence to the side that ends it.
     fn break_silence(&mut self, next: Side) {
-        let ns = std::mem::take(&mut self.silence_ns);
+        let mut ns = std::mem::take(&mut self.silence_ns);
+        let unread_ns = std::mem::take(&mut self.unread_ns);
+        match (self.speaker, next) {
+            (Side::Peer, Side::Local) if unread_ns > 0 => {
+                self.figures.unread.add(unread_ns);
+                ns += unread_ns;
+            }
+            _ => self.quiet.add(Part::Reader, unread_ns as f64),
+        }
         let whole_ns = ns + std::mem::take(&mut self.silent_before_ns);
         if ns == 0 {
             return;
@@ -376,6 +399,29 @@ impl Connection {
             }
         };
         self.quiet.add(part, ns as f64);
+        let info = &self.last.info;
+        let is_first = match part {
+            Part::Answer => info.bytes_received == Some(0),
+            Part::Service => info.bytes_sent == Some(0),
+            _ => false,
+        };
+        self.first_wait_ns = is_first.then_some(ns);
+    }
+
+    /// Tells that the latest request was the first message of TLS's handshake. If its answer is the first one of the
+    /// connection, waiting for that was part of opening it.
+    pub fn opened_with_tls(&mut self) {
+        let Some(ns) = self.first_wait_ns.take() else {
+            return;
+        };
+        let (part, waits) = match self.figures.role {
+            Role::Client => (Part::Answer, &mut self.figures.answer),
+            Role::Server => (Part::Service, &mut self.figures.service),
+        };
+        // There was none before.
+        *waits = Silences::default();
+        self.quiet.shift(part, Part::SetUp, ns as f64);
+        self.figures.secured.add(ns);
     }
 
     /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
@@ -456,6 +502,7 @@ impl Connection {
             (speaker, role) => {
                 let ns = std::mem::take(&mut self.silence_ns);
                 self.figures.idle_ns += ns as f64;
+                self.quiet.add(Part::Reader, std::mem::take(&mut self.unread_ns) as f64);
                 let (since_ms, client) = match role {
                     Role::Client => (self.last.info.last_data_sent_ms, Side::Local),
                     Role::Server => (self.last.info.last_data_received_ms, Side::Peer),

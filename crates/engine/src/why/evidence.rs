@@ -129,6 +129,8 @@ pub struct Evidence {
     pub closed_polls: u64,
     /// From the last byte of a request to the first byte of its answer, in this host.
     pub service: Silences,
+    /// Of these, how long requests waited to be read.
+    pub unread: Silences,
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
     /// Between two writes of one transfer.
@@ -143,6 +145,8 @@ pub struct Evidence {
     pub set_ups: Silences,
     /// Packets that opened connections and were sent again.
     pub set_up_retries: u64,
+    /// Of live connections, from the first message of TLS's handshake until its answer.
+    pub secured: Silences,
     /// From questions to name servers until their answers.
     pub names: Silences,
     /// The longest time in which data was sent several times and nothing of it acknowledged.
@@ -385,6 +389,7 @@ impl Evidence {
         self.busy_polls += figures.busy_polls;
         self.closed_polls += figures.closed_polls;
         self.service.plus(&figures.service);
+        self.unread.plus(&figures.unread);
         self.answer.plus(&figures.answer);
         self.pause.plus(&figures.pause);
         self.timeouts.plus(&figures.timeouts);
@@ -392,6 +397,7 @@ impl Evidence {
         self.slow_starts.plus(&figures.slow_starts);
         self.set_ups.plus(&figures.set_ups);
         self.set_up_retries += figures.set_up_retries;
+        self.secured.plus(&figures.secured);
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
@@ -411,6 +417,7 @@ impl Evidence {
         self.times.plus(&other.times.scaled(weight));
         self.idle_ns += other.idle_ns * weight;
         self.service.plus(&other.service.times(weight));
+        self.unread.plus(&other.unread.times(weight));
         self.answer.plus(&other.answer.times(weight));
         for (own, more) in [
             (&mut self.connections, other.connections),
@@ -442,6 +449,7 @@ impl Evidence {
             (&mut self.held, &other.held),
             (&mut self.slow_starts, &other.slow_starts),
             (&mut self.set_ups, &other.set_ups),
+            (&mut self.secured, &other.secured),
             (&mut self.unanswered, &other.unanswered),
         ] {
             own.plus(more);

@@ -14,6 +14,8 @@ const MIN_PACKETS: u64 = 4;
 const MIN_ACTIVE: f64 = 0.001;
 /// The least share of a cause that holds of the time that another one leaves.
 const MIN_NEXT: f64 = 0.1;
+/// From this share of time on that is not measured by polls, few of them suffice.
+const MAX_UNPOLLED: f64 = 0.5;
 /// From this share of unexplained time on there is no verdict.
 const MAX_UNEXPLAINED: f64 = 0.5;
 
@@ -278,7 +280,11 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
         return Some(Outcome::NoTraffic);
     }
     let is_short = match evidence.source {
-        Source::Sockets => evidence.observed_ns < MIN_OBSERVED_NS || evidence.polls < MIN_POLLS,
+        // Names and handshakes are counted by looks and searches.
+        Source::Sockets => {
+            let is_polled = evidence.times.share_of(&[Part::Names, Part::SetUp]) < MAX_UNPOLLED;
+            evidence.observed_ns < MIN_OBSERVED_NS || (is_polled && evidence.polls < MIN_POLLS)
+        }
         // It is what it is, and its packets have exact times.
         Source::Capture => evidence.polls < MIN_PACKETS,
         // As many bytes.

@@ -3,8 +3,12 @@
 use super::{Outcome, Verdict};
 use crate::{goal::Goal, print::percent, why::fault::Fault};
 
-/// The least share of faults that are named.
-const MIN_NAMED: f64 = 0.9;
+/// The least share of faults of the two stronger strengths that are named.
+const MIN_STRONG: f64 = 0.95;
+/// The least share of faults of the weakest strength that are named.
+const MIN_WEAK: f64 = 0.8;
+/// The least share of healthy targets that are not called slow.
+const MIN_HEALTHY: f64 = 0.98;
 /// The least share of pairs of which both faults are among the first two causes.
 const MIN_PAIRS: f64 = 0.8;
 
@@ -15,7 +19,7 @@ pub(super) fn is_right_of_packets(fault: Fault, verdict: &str) -> bool {
 
 /// Whether a live verdict names a fault.
 pub(super) fn is_right(fault: Fault, verdict: &str) -> bool {
-    fault.name() == verdict
+    fault.cause().name() == verdict
 }
 
 /// Whether both faults of a pair are the first two causes.
@@ -24,21 +28,21 @@ pub(super) fn names_both(outcome: &Outcome, verdict: &Verdict, is_right: impl Fn
     named(outcome.fault) && outcome.also.is_none_or(named)
 }
 
-/// Judges live verdicts: most faults are named, and no healthy target is called slow; of pairs both are.
+/// Judges live verdicts: most faults are named, fewer of the weakest strength, and no healthy target is called slow; of
+/// pairs both are named.
 pub(super) fn judge(outcomes: &[Outcome]) -> Vec<Goal> {
     let single = || outcomes.iter().filter(|outcome| outcome.also.is_none());
-    let faults = || single().filter(|outcome| outcome.fault != Fault::Healthy);
-    let healthy = || single().filter(|outcome| outcome.fault == Fault::Healthy);
+    let named = |is_weakest: bool| {
+        let faults = single().filter(|outcome| outcome.fault != Fault::Healthy);
+        faults.filter(move |it| it.is_weakest == is_weakest).map(|it| is_right(it.fault, &it.live.cause))
+    };
+    let healthy = || single().filter(|outcome| outcome.fault == Fault::Healthy).map(|outcome| !outcome.live.is_slow);
     let pairs = || outcomes.iter().filter(|outcome| outcome.also.is_some());
-    let named = |outcome: &&Outcome| is_right(outcome.fault, &outcome.live.cause);
-    let accused = healthy().filter(|outcome| !named(outcome)).count();
     let mut goals = Vec::new();
-    if pairs().next().is_none() || faults().next().is_some() {
-        goals.push(share("faults named", faults().map(|outcome| named(&outcome)), MIN_NAMED));
-        goals.push(Goal {
-            holds: healthy().next().map(|_| accused == 0),
-            what: format!("{accused} of {} healthy targets not called healthy, wanted: none", healthy().count()),
-        });
+    if pairs().next().is_none() || single().next().is_some() {
+        goals.push(share("faults of the two stronger strengths named", named(false), MIN_STRONG));
+        goals.push(share("faults of the weakest strength named", named(true), MIN_WEAK));
+        goals.push(share("healthy targets not called slow", healthy(), MIN_HEALTHY));
     }
     if pairs().next().is_some() {
         let both = pairs().map(|outcome| names_both(outcome, &outcome.live, is_right));
@@ -76,25 +80,36 @@ mod tests {
     use super::*;
 
     fn outcome(fault: Fault, verdict: &str) -> Outcome {
-        Outcome { fault, also: None, strength: String::new(), live: of(&[verdict]), captured: None }
+        let strength = String::new();
+        Outcome { fault, also: None, strength, is_weakest: false, live: of(&[verdict]), captured: None }
     }
 
     fn of(causes: &[&str]) -> Verdict {
         let names: Vec<String> = causes.iter().map(|cause| (*cause).to_owned()).collect();
-        Verdict { cause: names[0].clone(), causes: names, ..Verdict::default() }
+        let is_slow = !["healthy", "not-enough", "no-traffic"].contains(&causes[0]);
+        Verdict { cause: names[0].clone(), is_slow, causes: names, ..Verdict::default() }
     }
 
     fn holds(outcomes: &[Outcome]) -> Vec<Option<bool>> {
         judge(outcomes).iter().map(|goal| goal.holds).collect()
     }
 
+    fn runs(count: usize, outcome: &Outcome) -> Vec<Outcome> {
+        vec![outcome.clone(); count]
+    }
+
     #[test]
-    fn a_wrong_name_and_a_false_alarm_miss_their_goals() {
-        let good = [outcome(Fault::Loss, "loss"), outcome(Fault::Healthy, "healthy")];
-        assert_eq!(holds(&good), [Some(true), Some(true)]);
-        let bad = [outcome(Fault::Loss, "distance"), outcome(Fault::Healthy, "loss")];
-        assert_eq!(holds(&bad), [Some(false), Some(false)]);
-        assert_eq!(holds(&[]), [None, None]);
+    fn faults_of_each_strength_and_healthy_targets_have_a_goal_of_their_own() {
+        let [named, missed] = ["loss", "distance"].map(|verdict| outcome(Fault::Loss, verdict));
+        let [weak, weak_missed] = [&named, &missed].map(|it| Outcome { is_weakest: true, ..it.clone() });
+        let [healthy, unknown, accused] =
+            ["healthy", "not-enough", "loss"].map(|verdict| outcome(Fault::Healthy, verdict));
+        let most = [runs(19, &named), runs(1, &missed), runs(4, &weak), runs(1, &weak_missed)].concat();
+        let silent = [runs(49, &healthy), runs(1, &unknown)].concat();
+        assert_eq!(holds(&[most, silent.clone()].concat()), [Some(true); 3]);
+        let fewer = [runs(18, &named), runs(1, &missed), runs(3, &weak), runs(1, &weak_missed)].concat();
+        assert_eq!(holds(&[fewer, silent, runs(2, &accused)].concat()), [Some(false); 3]);
+        assert_eq!(holds(&[]), [None; 3]);
     }
 
     #[test]

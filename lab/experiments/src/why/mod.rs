@@ -1,9 +1,13 @@
 //! `dwell why` on faults whose cause is known.
 
+mod crowd;
 mod fault;
 mod goals;
 mod matrix;
+mod names;
 mod pair;
+mod secure;
+mod setting;
 mod traffic;
 pub(crate) mod verb;
 
@@ -12,9 +16,10 @@ use std::{path::Path, thread, time::Duration};
 use dwell_testbed::{
     Emulation, Error, Lab, LabOptions, Namespace, Result, Role, error::run, signals::Signals, workload::collect,
 };
-use fault::{Fault, Setting};
+use fault::Fault;
 use serde_json::Value;
-use traffic::{Application, PORT};
+use setting::Setting;
+use traffic::Application;
 
 use crate::{Programs, loads::capture::Capture};
 
@@ -25,6 +30,8 @@ struct Outcome {
     /// A second fault at the same time.
     also: Option<Fault>,
     strength: String,
+    /// Whether it is the weakest strength of the fault.
+    is_weakest: bool,
     /// Live, at one host.
     live: Verdict,
     /// The same from captures that were taken meanwhile at the same host.
@@ -55,6 +62,8 @@ struct Captured {
 struct Verdict {
     /// The cause that was named, or the outcome without one.
     cause: String,
+    /// Whether a cause was named.
+    is_slow: bool,
     certainty: Option<String>,
     /// The share of the time that the named cause explains.
     share: Option<f64>,
@@ -84,6 +93,9 @@ fn measure(setting: &Setting, name: &str, look: &Look<'_>, programs: &Programs, 
     if let Some(qdisc) = &setting.qdisc {
         run(lab.client().command("tc").args(["qdisc", "add", "dev", "vantage0", "root"]).args(qdisc.split(' ')), "")?;
     }
+    if let Some(policer) = &setting.policer {
+        run(lab.vantage().command("tc").args(["qdisc", "add", "dev", "server0", "root"]).args(policer.split(' ')), "")?;
+    }
     let host: &Namespace = if setting.at_server { lab.server() } else { lab.client() };
     let files = look.captures.map(|folder| ["whole", "late"].map(|kind| folder.join(format!("{name}-{kind}.pcap"))));
     let capture = |index: usize| -> Result<Option<Capture>> {
@@ -99,19 +111,20 @@ fn measure(setting: &Setting, name: &str, look: &Look<'_>, programs: &Programs, 
     let seconds = look.seconds.max(setting.least_seconds);
     let late = capture(1)?;
     let why = |arguments: &str| why(host, arguments, programs, signals);
-    let live = why(&format!("why :{PORT} --duration {seconds}s --format jsonl"));
+    let live = why(&format!("why {} --duration {seconds}s --format jsonl", application.target()));
+    let of_capture = application.target_in_captures();
     for capture in [whole, late].into_iter().flatten() {
         capture.finish(signals)?;
     }
     drop(application);
     let captured = files.map(|files| -> Result<Captured> {
-        let [whole, late] = files.map(|file| why(&format!("why -r '{}' :{PORT} --format jsonl", file.display())));
+        let [whole, late] = files.map(|file| why(&format!("why -r '{}' {of_capture} --format jsonl", file.display())));
         Ok(Captured { whole: whole?, late: late? })
     });
     let captured = captured.transpose();
     lab.stop()?;
-    let (fault, also, strength) = (setting.fault, setting.also, setting.strength.clone());
-    Ok(Outcome { fault, also, strength, live: live?, captured: captured? })
+    let Setting { fault, also, is_weakest, .. } = *setting;
+    Ok(Outcome { fault, also, strength: setting.strength.clone(), is_weakest, live: live?, captured: captured? })
 }
 
 /// Runs dwell at a host.
@@ -123,6 +136,7 @@ fn why(host: &Namespace, arguments: &str, programs: &Programs, signals: &Signals
     let word = |key: &str| verdict[key].as_str().map(str::to_owned);
     let causes = verdict["causes"].as_array().into_iter().flatten();
     Ok(Verdict {
+        is_slow: word("cause").is_some(),
         cause: word("cause").or(word("outcome")).ok_or_else(|| wrong(format!("it has no outcome: {verdict}")))?,
         certainty: word("certainty"),
         share: verdict["causes"][0]["share"].as_f64(),

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::fault::{Fault, Half, Pattern, Setting, path};
+use super::{
+    fault::{Fault, Half},
+    setting::{Pattern, Setting, path},
+};
 
 /// The pairs: of the client or server, of the path, and of both.
 const PAIRS: [(Fault, Fault); 11] = [

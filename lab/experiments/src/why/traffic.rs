@@ -1,9 +1,9 @@
-//! The application of a setting: a client and a server on one connection, until they are stopped.
+//! The application of a setting: a client and a server, until they are stopped.
 
 use std::{
     fs::File,
     io::{Read, Result, Seek, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     sync::{
         Arc,
@@ -20,28 +20,40 @@ use nix::{
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
+use tempfile::TempDir;
 
-use super::fault::{Pattern, Setting, WRITE};
+use super::{
+    crowd::{connect, send_in_bursts, serve_one_at_a_time},
+    names::{self, NAMES},
+    secure,
+    setting::{Pattern, Setting, WRITE},
+};
 
 /// The port of the server.
 pub const PORT: u16 = 5201;
 /// The port of the service behind it.
 const BEHIND: u16 = 5202;
+/// The port to which others transfer.
+const OTHERS: u16 = 5203;
+/// How many others transfer at the same time.
+const OTHER_TRANSFERS: usize = 2;
 /// The length of a request and of its answer.
-const MESSAGE: usize = 100;
+pub(super) const MESSAGE: usize = 100;
 /// The longest time that a request on a connection of its own may take.
-const LONGEST_REQUEST: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_REQUEST: Duration = Duration::from_secs(5);
 /// Bytes per read of a server that reads slowly.
 const READ: usize = 4096;
 
 /// A running application. It ends when it is dropped.
 pub struct Application {
-    ends: [TcpStream; 2],
+    ends: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
     /// The server's port has a listener, as that of any server.
     listener: TcpListener,
-    _neighbours: Vec<Guarded>,
+    neighbours: Vec<Guarded>,
+    /// A client that is a program, with the folder of its files.
+    client: Option<(Guarded, TempDir)>,
 }
 
 impl Application {
@@ -65,15 +77,14 @@ impl Application {
         if let Some(bytes) = setting.send_buffer {
             setsockopt(&client.as_fd(), sockopt::SndBuf, &bytes).map_err(os("send buffer"))?;
         }
-        let ends = [client.try_clone(), server.try_clone()];
-        let [Ok(own_client), Ok(own_server)] = ends else {
-            return Err(Error::invalid("the ends of a connection", "they cannot be duplicated"));
-        };
+        let mut ends = vec![client, server];
+        let [own_client, own_server] = [duplicate(&ends[0])?, duplicate(&ends[1])?];
         let (pattern, read_pause) = (setting.pattern, setting.read_pause);
         let is_over = Arc::new(AtomicBool::new(false));
         let file = (setting.syncs > 0).then(tempfile::tempfile).transpose();
         let file = file.map_err(io("make a file for the server at"))?.map(|file| (file, setting.syncs));
-        let threads = match pattern {
+        let mut program = None;
+        let mut threads = match pattern {
             Pattern::Send { bytes, pause } => vec![
                 thread::spawn(move || drop(send(own_client, bytes, pause))),
                 thread::spawn(move || drop(receive(own_server, read_pause, file))),
@@ -106,6 +117,37 @@ impl Application {
                     lab.client().enter(|| thread::spawn(move || connect_each(address, pause, &client_over)))?;
                 vec![thread::spawn(move || serve_each(&accepting, work, &server_over)), asking]
             }
+            Pattern::Names { late } => {
+                let folder = tempfile::tempdir().map_err(io("make a folder for the client of"))?;
+                let names = SocketAddr::from((address.ip(), NAMES));
+                let socket = lab.server().enter(|| UdpSocket::bind(names))?.map_err(io("answer for names at"))?;
+                let (names_over, server_over) = (Arc::clone(&is_over), Arc::clone(&is_over));
+                let accepting = listener.try_clone().map_err(io("accept at"))?;
+                program = Some((names::start_client(lab, folder.path())?, folder));
+                vec![
+                    thread::spawn(move || drop(names::answer_late(&socket, late, &names_over))),
+                    thread::spawn(move || names::serve_pages(&accepting, &server_over)),
+                ]
+            }
+            Pattern::Secure { late, pause } => {
+                let (serves, asks) = secure::configure(late)?;
+                let (server_over, client_over) = (Arc::clone(&is_over), Arc::clone(&is_over));
+                let accepting = listener.try_clone().map_err(io("accept at"))?;
+                let asking = move || secure::ask_each(address, &asks, pause, &client_over);
+                let asking = lab.client().enter(|| thread::spawn(asking))?;
+                vec![thread::spawn(move || secure::serve(&accepting, &serves, &server_over)), asking]
+            }
+            Pattern::Crowd { clients, work, pause } => {
+                let (mut threads, mut served) = (Vec::new(), Vec::new());
+                for [client, server] in connect(lab, &listener, address, clients)? {
+                    let own = duplicate(&client)?;
+                    threads.push(thread::spawn(move || drop(ask(own, &[MESSAGE], pause))));
+                    served.push(duplicate(&server)?);
+                    ends.extend([client, server]);
+                }
+                threads.push(thread::spawn(move || drop(serve_one_at_a_time(served, work))));
+                threads
+            }
             Pattern::Proxy { work, behind, pause } => {
                 let address = SocketAddr::from((Lab::address_v4(Role::Client), BEHIND));
                 let accepting = lab.client().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
@@ -121,14 +163,40 @@ impl Application {
                 ]
             }
         };
+        if let Some((burst, rest)) = setting.others {
+            let address = SocketAddr::from((Lab::address_v4(Role::Server), OTHERS));
+            let listener = lab.server().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
+            for [client, server] in connect(lab, &listener, address, OTHER_TRANSFERS)? {
+                let (from, to) = (duplicate(&client)?, duplicate(&server)?);
+                threads.push(thread::spawn(move || drop(send_in_bursts(from, burst, rest))));
+                threads.push(thread::spawn(move || drop(receive(to, Duration::ZERO, None))));
+                ends.extend([client, server]);
+            }
+        }
         let neighbours = start_neighbours(setting.neighbours, lab.server())?;
-        Ok(Application { ends: [client, server], threads, is_over, listener, _neighbours: neighbours })
+        Ok(Application { ends, threads, is_over, listener, neighbours, client: program })
     }
+
+    /// Whom a user would ask about: the server's port, or the process of a client that is a program.
+    pub fn target(&self) -> String {
+        self.client.as_ref().map_or_else(|| format!(":{PORT}"), |(client, _)| client.id().to_string())
+    }
+
+    /// The same in a capture at the client, which has no processes: all connections, with the questions to name servers.
+    pub fn target_in_captures(&self) -> String {
+        if self.client.is_some() { String::new() } else { format!(":{PORT}") }
+    }
+}
+
+fn duplicate(socket: &TcpStream) -> dwell_testbed::Result<TcpStream> {
+    socket.try_clone().map_err(Error::io("duplicate an end of a connection"))
 }
 
 impl Drop for Application {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
+        self.client = None;
+        self.neighbours.clear();
         // Ends a thread that accepts.
         let _ = shutdown(self.listener.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         for end in &self.ends {

@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use super::{
     Look, Outcome, Verdict,
-    fault::{Fault, Half, Setting},
+    fault::{Fault, Half},
     goals,
     matrix::matrix,
     measure, pair,
+    setting::Setting,
 };
 use crate::{
     Programs,
@@ -24,8 +25,9 @@ use crate::{
 ///
 /// Each fault is made between network namespaces at three strengths, and healthy targets for comparison. `dwell why` runs
 /// there as a user would run it. Prints each verdict, then the confusion matrix: one row per fault, one column per
-/// verdict, and the share that is right. The exit status is 1 if fewer than 90 % of the faults are named, a healthy target
-/// is called slow, or of fewer than 80 % of the pairs both faults are the first two causes.
+/// verdict, and the share that is right. The exit status is 1 if fewer than 95 % of the faults of the two stronger strengths
+/// or 80 % of the weakest are named, if more than 2 % of the healthy targets are called slow, or if of fewer than 80 % of the
+/// pairs both faults are the first two causes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -71,6 +73,8 @@ struct Record<'a> {
     fault: &'static str,
     also: Option<&'static str>,
     strength: &'a str,
+    /// Whether it is the weakest strength of the fault.
+    weakest: bool,
     verdict: &'a str,
     /// All causes that hold, the first one first.
     causes: &'a [String],
@@ -171,7 +175,7 @@ fn summarize(args: &Why, outcomes: &[Outcome]) -> Result<(), Failure> {
 
 impl Record<'_> {
     fn of(outcome: &Outcome) -> Record<'_> {
-        let Verdict { cause, certainty, share, causes } = &outcome.live;
+        let Verdict { cause, certainty, share, causes, .. } = &outcome.live;
         let captured = outcome.captured.as_ref();
         Record {
             kind: "lab.why",
@@ -179,6 +183,7 @@ impl Record<'_> {
             fault: outcome.fault.name(),
             also: outcome.also.map(Fault::name),
             strength: &outcome.strength,
+            weakest: outcome.is_weakest,
             verdict: cause,
             causes,
             certainty: certainty.as_deref(),

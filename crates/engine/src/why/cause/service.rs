@@ -9,8 +9,13 @@ pub(super) const RULE: Rule = Rule {
     sentence: "The service on this host takes long to answer: requests waited for it",
     parts: &[Part::Service],
     assess,
-    remedies: application_remedies,
+    remedies,
 };
+
+/// How long requests waited to be read, in the mean over all; `None` if none did.
+fn unread(evidence: &Evidence) -> Option<f64> {
+    (evidence.unread.count > 0).then(|| evidence.unread.sum_ns as f64 / evidence.service.count.max(1) as f64)
+}
 
 /// Whether it may take its time on purpose, as for long polls and for consumers that wait for messages: answers take long,
 /// and the process neither computes nor waits for a processor or a disk.
@@ -30,6 +35,26 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("longest", Some(evidence.service.longest_ns as f64), "polls"),
         fact("answers", Some(Value::Count(evidence.service.count)), "polls"),
     ];
+    facts.extend(
+        unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
+    );
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_idle(evidence), fact)));
     Assessment { share: served, holds: served >= MIN_SHARE && reaches_by_polls(evidence, mean, MIN_SERVICE_NS), facts }
+}
+
+fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    /// From this share of the time on requests wait for their turn, whatever the service does meanwhile.
+    const MOST: f64 = 0.5;
+    let mut remedies = application_remedies(evidence);
+    let waits = unread(evidence).zip(evidence.service.mean_ns());
+    if waits.is_some_and(|(unread_ns, mean_ns)| unread_ns >= mean_ns * MOST) {
+        let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+        let several = remedy(
+            format!("ss -tn 'sport = :{port}'"),
+            "shows requests that wait to be read (Recv-Q): let the service serve more of them at the same time, by more \
+             workers or threads",
+        );
+        remedies.insert(0, several);
+    }
+    remedies
 }

@@ -460,3 +460,56 @@ fn a_connection_that_counts_little_is_counted() {
     assert_eq!((evidence.connections, evidence.groups.len(), evidence.polls), (1, 1, 1));
     assert_eq!(evidence.idle_ns, socket.evidence().idle_ns / 4.0);
 }
+
+/// A server that serves one request at a time leaves the others unread.
+#[test]
+fn at_a_server_a_request_that_waits_to_be_read_waits_for_the_service_and_a_transfer_for_its_reader() {
+    let mut socket = Socket::new(Role::Server);
+    let waits = |socket: &mut Socket| {
+        socket.reading.readable = Some(100);
+        socket.request();
+        socket.polls(59, |_| {});
+        socket.reading.readable = Some(0);
+    };
+    for _ in 0..10 {
+        waits(&mut socket);
+        socket.polls(5, |_| {});
+        socket.answer();
+        socket.polls(4, |_| {});
+    }
+    let asked = socket.evidence();
+    assert_eq!((asked.service.count, asked.service.mean_ns()), (10, Some(65.0 * MS)));
+    assert_eq!((asked.unread.count, asked.unread.mean_ns()), (10, Some(60.0 * MS)));
+    assert_eq!((asked.times.get(Part::Service), asked.times.get(Part::Reader)), (650.0 * MS, 0.0));
+    assert_eq!(cause(&asked), Some(Cause::SlowService));
+    let mut socket = Socket::new(Role::Server);
+    (0..10).for_each(|_| waits(&mut socket));
+    socket.polls(1, |_| {});
+    let sent = socket.evidence();
+    assert_eq!((sent.times.get(Part::Service), sent.times.get(Part::Reader)), (0.0, 600.0 * MS));
+    assert_eq!(sent.unread.count, 0);
+}
+
+#[test]
+fn the_wait_for_the_first_answer_of_a_connection_of_tls_opened_it() {
+    for role in [Role::Client, Role::Server] {
+        let mut socket = Socket::new(role);
+        let turn = |socket: &mut Socket| {
+            let [asks, answers] = match role {
+                Role::Client => [Socket::answer, Socket::request],
+                Role::Server => [Socket::request, Socket::answer],
+            };
+            asks(socket);
+            socket.polls(99, |_| {});
+            answers(socket);
+        };
+        turn(&mut socket);
+        socket.connection.opened_with_tls();
+        turn(&mut socket);
+        socket.connection.opened_with_tls();
+        let evidence = socket.evidence();
+        assert_eq!((evidence.secured.count, evidence.times.get(Part::SetUp)), (1, 100.0 * MS), "{role:?}");
+        assert_eq!(evidence.answer.count + evidence.service.count, 1, "{role:?}");
+        assert_eq!(evidence.times.sum(&[Part::Answer, Part::Service]), 100.0 * MS, "{role:?}");
+    }
+}

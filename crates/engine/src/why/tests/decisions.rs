@@ -87,6 +87,8 @@ fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accu
     let handshakes = |it: &mut Evidence| it.set_ups = silences(100, 40);
     assert_eq!(found(Part::SetUp, 15.0, handshakes), Some(Cause::SlowSetUp));
     assert_eq!(found(Part::SetUp, 25.0, handshakes), None);
+    let secured = |it: &mut Evidence| (it.set_ups, it.secured) = (silences(100, 2), silences(100, 40));
+    assert_eq!(found(Part::SetUp, 25.0, secured), Some(Cause::SlowSetUp), "polls find it, each 2 ms");
     let questions = |it: &mut Evidence| it.names = silences(100, 40);
     assert_eq!(found(Part::Names, 15.0, questions), Some(Cause::SlowNames));
     assert_eq!(found(Part::Names, 25.0, questions), None);
@@ -269,4 +271,17 @@ fn what_holds_of_the_rest_is_next() {
     overflow.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
     overflow.segments_sent_again = 140;
     assert_eq!(named(&overflow), [Cause::PathQueue]);
+}
+
+/// Connections for one request each are over before they are polled often.
+#[test]
+fn what_no_poll_has_measured_needs_none() {
+    for (part, expected) in [(Part::Names, Cause::SlowNames), (Part::SetUp, Cause::SlowSetUp)] {
+        let mut evidence = evidence(&[(part, 0.98), (Part::Answer, 0.02)]);
+        (evidence.names, evidence.set_ups) = (silences(12, 400), silences(12, 400));
+        evidence.polls = 5;
+        assert_eq!(cause(&evidence), Some(expected));
+        evidence.times.add(Part::Answer, 2e10);
+        assert_eq!(decide(&evidence).outcome, Outcome::NotEnough);
+    }
 }

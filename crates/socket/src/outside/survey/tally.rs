@@ -2,7 +2,10 @@
 
 use std::mem;
 
-use dwell_engine::why::{Connection, Counted, Evidence, Key, Role};
+use dwell_engine::{
+    labels::asks_for_tls,
+    why::{Connection, Counted, Evidence, Key, Role},
+};
 
 use super::connections::Followed;
 use crate::names::Requests;
@@ -18,8 +21,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds a request that was answered, by what it asked for. Where both ends are followed, it is counted at the server.
-    pub(super) fn answer(&mut self, followed: &Followed, requests: Option<&Requests>, answered_ns: Option<u64>) {
+    /// Adds a request that was answered, by what it asked for. Where both ends are followed, it is counted at the server. The
+    /// first of a connection may have been the beginning of TLS's handshake.
+    pub(super) fn answer(&mut self, followed: &mut Followed, requests: Option<&Requests>, answered_ns: Option<u64>) {
         let counts = match followed.counted {
             Counted::Whole => true,
             Counted::WithPeer => followed.role == Role::Server,
@@ -29,6 +33,10 @@ impl Tally {
             && let Some(label) = requests.and_then(|requests| requests.label(&followed.ends))
         {
             self.evidence.requests.add(&label, ns);
+            if asks_for_tls(&label) {
+                followed.connection.opened_with_tls();
+                followed.closely.iter_mut().for_each(Connection::opened_with_tls);
+            }
         }
     }
 
