@@ -75,7 +75,12 @@ fn new_balancer(choices: u8) -> Balancer {
         let (_, vip) = endpoints(v6, (0, 0));
         for (number, protocol) in (1..).zip([Protocol::Tcp, Protocol::Udp]) {
             let key = VipKey { address: vip.address, protocol, port: None };
-            let vip = Vip { number: number + 2 * u32::from(v6), measured: true, more_choices: choices >> 4 & 3, ..Vip::default() };
+            let vip = Vip {
+                number: number + 2 * u32::from(v6),
+                measured: true,
+                more_choices: choices >> 4 & 3,
+                ..Vip::default()
+            };
             balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         }
         let key = VipKey { address: vip.address, protocol: Protocol::Udp, port: Some(443) };

@@ -35,6 +35,34 @@ pub(super) fn write<V: IntoBytes + Immutable>(
     map.update(key, value.as_bytes(), MapFlags::ANY).map_err(failed("write", name))
 }
 
+/// Reads the first values of an array, with one system call for all.
+pub(super) fn read_array<V: FromBytes + KnownLayout + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    count: u32,
+) -> Result<Vec<V>, Error> {
+    let found = map.lookup_batch(count, MapFlags::ANY, MapFlags::ANY).map_err(failed("read", name))?;
+    let values = found.take(count as usize).filter_map(|(_, value)| V::read_from_bytes(&value).ok());
+    let values: Vec<V> = values.collect();
+    match values.len() == count as usize {
+        true => Ok(values),
+        // The iterator ends at an error, too, and does not tell it.
+        false => Err(Error::Map { operation: "read", map: name, io: ErrorKind::UnexpectedEof.into() }),
+    }
+}
+
+/// Writes the first values of an array, with one system call for all.
+pub(super) fn write_array<V: IntoBytes + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    values: &[V],
+) -> Result<(), Error> {
+    let count = values.len() as u32;
+    let keys: Vec<u32> = (0..count).collect();
+    let written = map.update_batch(keys.as_bytes(), values.as_bytes(), count, MapFlags::ANY, MapFlags::ANY);
+    written.map_err(failed("write", name))
+}
+
 /// Deletes a key. A missing key is not an error.
 pub(super) fn delete(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Result<(), Error> {
     let gone = map.delete(key).map_err(failed("write", name));

@@ -382,11 +382,11 @@ impl Plane {
     /// If the kernel does not run the program.
     pub fn sweep(&mut self, mut emit: impl FnMut(Record)) -> Result<ActiveConnections, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
-        let before = self.open(numbers)?;
-        for number in 1..=numbers {
-            maps::write(&self.map("actives"), "actives", &number.to_ne_bytes(), &0u64)?;
-            maps::write(&self.map("pending"), "pending", &number.to_ne_bytes(), &abi::dwell_pending::default())?;
-        }
+        let count = numbers + 1;
+        let before: Vec<i64> = maps::read_array(&self.map("open"), "open", count)?;
+        maps::write_array(&self.map("actives"), "actives", &vec![0u64; count as usize])?;
+        let none = vec![abi::dwell_pending::default(); count as usize];
+        maps::write_array(&self.map("pending"), "pending", &none)?;
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
         let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
         let buckets = self.options.buckets();
@@ -397,34 +397,22 @@ impl Plane {
             events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE, 0)?;
         }
         self.events.drain(emit)?;
-        let mut found = ActiveConnections { words: vec![0], pending: vec![Pending::default()] };
-        for number in 1..=numbers {
-            let word = maps::read(&self.map("actives"), "actives", &number.to_ne_bytes())?;
-            found.words.push(word.unwrap_or(0));
-            let pending: Option<abi::dwell_pending> =
-                maps::read(&self.map("pending"), "pending", &number.to_ne_bytes())?;
-            found.pending.push(pending.map_or_else(Pending::default, |pending| Pending::from_core(&pending)));
-        }
+        let mut words: Vec<u64> = maps::read_array(&self.map("actives"), "actives", count)?;
+        // No backend has the number 0.
+        words[0] = 0;
+        let pending: Vec<abi::dwell_pending> = maps::read_array(&self.map("pending"), "pending", count)?;
+        let found = ActiveConnections { words, pending: pending.iter().map(Pending::from_core).collect() };
         self.correct_open(&before, &found)?;
         Ok(found)
-    }
-
-    /// Returns how many connections of each backend the program takes for open, by its number.
-    fn open(&mut self, numbers: u32) -> Result<Vec<i64>, Error> {
-        let map = self.map("open");
-        (0..=numbers).map(|number| Ok(maps::read(&map, "open", &number.to_ne_bytes())?.unwrap_or(0))).collect()
     }
 
     /// Sets the open connections of backends to those that the sweep has found active: some end without a packet that
     /// says so. `before` is of the sweep's begin. Of what has changed since, the sweep has seen half on average.
     fn correct_open(&mut self, before: &[i64], found: &ActiveConnections) -> Result<(), Error> {
-        let now = self.open(before.len().saturating_sub(1) as u32)?;
-        let map = self.map("open");
-        for (number, (before, now)) in (0u32..).zip(before.iter().zip(&now)).skip(1) {
-            let corrected = found.of(number).cast_signed() + (now - before) / 2;
-            maps::write(&map, "open", &number.to_ne_bytes(), &corrected)?;
-        }
-        Ok(())
+        let now: Vec<i64> = maps::read_array(&self.map("open"), "open", before.len() as u32)?;
+        let corrected = (0u32..).zip(before.iter().zip(&now));
+        let corrected = corrected.map(|(number, (before, now))| found.of(number).cast_signed() + (now - before) / 2);
+        maps::write_array(&self.map("open"), "open", &corrected.collect::<Vec<i64>>())
     }
 
     /// Returns the counters, summed over all CPUs.
