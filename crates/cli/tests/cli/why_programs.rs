@@ -54,7 +54,8 @@ impl Host {
         let started = self
             .namespace
             .spawn(program, |command| {
-                command.args(arguments);
+                // Node makes the pipes that it is given non-blocking, also for all others that write to them.
+                command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             })
             .unwrap();
         let pid = started.0.id();
@@ -110,7 +111,7 @@ fn start_proxy(host: &mut Host, folder: &Path) -> u32 {
     );
     let file = folder.join("nginx.conf");
     fs::write(&file, config).unwrap();
-    host.serve("nginx", &["-e", "stderr", "-c", file.to_str().unwrap()], 8080)
+    host.serve("nginx", &["-e", "/dev/null", "-c", file.to_str().unwrap()], 8080)
 }
 
 #[test]
