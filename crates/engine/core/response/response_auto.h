@@ -104,8 +104,7 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 static __always_inline void dwell_learn_segment(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 headers)
 {
-	const __u32 ipv4 = 40, ipv6 = 60; /* with TCP's */
-	__u32 options = headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
+	__u32 options = dwell_tcp_options(headers);
 
 	state->least = headers;
 	state->segment = headers < config->mtu ? config->mtu - headers : 0;

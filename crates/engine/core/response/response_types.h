@@ -120,6 +120,7 @@ struct dwell_gap_state {
 #define DWELL_TURN_PART 2048   /* the write continues after the last data packet */
 #define DWELL_TURN_FRAME 8192  /* the last packet looked like a frame or a message: of the connection */
 #define DWELL_TURN_TEXT 4096   /* requests begin as those of a protocol in text do: of the connection */
+#define DWELL_TURN_TIED 32768  /* an ACK that was not late ties the server's clock to ours: of the connection */
 
 /* Length of the queue of requests that wait for their responses. */
 #define DWELL_QUEUE_LENGTH 16

@@ -19,8 +19,8 @@
  */
 #define DWELL_MINOR 96
 
-/* Ticks (30 ms) within which a timer hardly delays an ACK, where no clock shows it: Linux waits for 40 ms, unless the
- * timer was set for an earlier segment.
+/* Ticks (30 ms) within which a timer hardly delays an ACK, where nothing else shows it: Linux waits for 40 ms, unless
+ * the timer was set for an earlier segment.
  */
 #define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
@@ -97,6 +97,7 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	if (unit_ns == turn->unit_ns)
 		return;
 	turn->unit_ns = unit_ns;
+	turn->flags &= turn->round_trip ? ~0 : ~DWELL_TURN_TIED;
 	turn->base_tick = turn->first_tick; /* the handshake's ACK was not late */
 	turn->base_echo = turn->first_echo;
 	turn->clock_samples = 0;
@@ -145,16 +146,52 @@ static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *tu
 	return turn->clock_samples >= 4 ? unit / 4 + unit / 8 : turn->clock_samples >= 2 ? unit / 4 : 0;
 }
 
+/* Returns the bytes of options in TCP's header, without which a SYN's largest segment is told (RFC 6691). */
+static __always_inline __u32 dwell_tcp_options(__u32 headers)
+{
+	const __u32 ipv4 = 40, ipv6 = 60; /* with TCP's */
+
+	return headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
+}
+
+/* How large segments of the server are. */
+struct dwell_segments {
+	__u32 usual; /* on the path, as it is taken for */
+	__u32 most;  /* what the client's SYN accepts or, where none was seen, the client's own largest */
+};
+
+static __always_inline struct dwell_segments dwell_segments_of(const struct dwell_auto_state *state)
+{
+	__u32 usual = state->segment ? state->segment : 1448, options = dwell_tcp_options(state->least);
+	__u32 most = state->turn.mss > options ? state->turn.mss - options : state->largest;
+	struct dwell_segments segments = {usual, most > usual ? most : usual};
+
+	return segments;
+}
+
+/* Returns true for an ACK that did not wait for a second segment: it acknowledges two of the largest that there may be,
+ * or its size shows that they are not larger than usual.
+ */
+static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, struct dwell_segments segments,
+					   __u32 bytes)
+{
+	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
 static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival, __u32 tick, __u32 bytes,
-						__u32 segment, __u32 waited)
+						struct dwell_segments segments, __u32 waited)
 {
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr);
-	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick, certain;
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
+	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
 
-	certain = !carried && bytes >= 2 * segment; /* it did not wait for a second segment */
+	certain = !carried && dwell_is_prompt(turn, segments, bytes);
+	if (certain || soon)
+		turn->flags |= DWELL_TURN_TIED;
+	certain |= several && late < (__s32)(turn->path + DWELL_DELAYED_ACK); /* sooner than by a timer */
 	if (late != DWELL_LATE_UNKNOWN && certain) {
 		turn->path = late;
 		if (late <= (__s32)unit)
@@ -165,6 +202,8 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 			turn->stale = 0;
 		}
 	}
+	if (!certain && !(turn->flags & DWELL_TURN_TIED))
+		late = DWELL_LATE_UNKNOWN; /* all ACKs so far may have been late alike */
 	if (!turn->start) {
 		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
 		return;
@@ -173,8 +212,10 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
 	if (late == DWELL_LATE_UNKNOWN) {
-		if (carried || (bytes <= segment && waited >= DWELL_DELAYED_ACK))
+		if (carried || (!certain && !soon && bytes <= segments.most))
 			turn->flags |= DWELL_TURN_UNSURE;
+	} else if (!certain && several && !turn->mss) {
+		turn->flags |= DWELL_TURN_UNSURE; /* a queue on the path, or one jumbo segment */
 	} else if (!certain && late > (__s32)(turn->path + unit)) {
 		end = tick - late + turn->path + dwell_within_tick(turn);
 		turn->flags |= DWELL_TURN_MOVED;
@@ -426,11 +467,12 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 
 	if (turn->flags & DWELL_TURN_SYN) {
 		turn->flags &= ~DWELL_TURN_SYN;
+		turn->flags |= DWELL_TURN_TIED;
 		turn->round_trip = tick - turn->sent;
 		dwell_ack_lateness(turn, tick, arrival->tsecr);
 	}
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
-		dwell_turn_progress(turn, config, arrival, tick, bytes, state->segment ? state->segment : 1448,
+		dwell_turn_progress(turn, config, arrival, tick, bytes, dwell_segments_of(state),
 				    tick - dwell_tick_at(state, state->clock.last_ns));
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;

@@ -553,6 +553,7 @@ pub const DWELL_TURN_LOOSE: u32 = 1024;
 pub const DWELL_TURN_PART: u32 = 2048;
 pub const DWELL_TURN_FRAME: u32 = 8192;
 pub const DWELL_TURN_TEXT: u32 = 4096;
+pub const DWELL_TURN_TIED: u32 = 32768;
 pub const DWELL_QUEUE_LENGTH: u32 = 16;
 pub const DWELL_GAP_LOGS: u32 = 32;
 pub const DWELL_GAP_LOG_MIN: u32 = 14;

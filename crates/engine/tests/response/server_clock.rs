@@ -298,6 +298,91 @@ fn the_segment_is_what_the_client_accepts() {
     }
 }
 
+/// Returns a connection whose SYN accepts `mss`, with answers of 5000 bytes after 26 ms that are acknowledged 40 ms late.
+fn late_acks(mss: u32) -> Path {
+    let mut path = Path::new(MS, 0);
+    path.packets[0].tsecr = mss;
+    for i in 0..150 {
+        path.send(300);
+        path.now_ns += 26 * MS + i * 7919 % 997 * US;
+        path.came_ns = path.now_ns;
+        path.ack += 5000;
+        path.now_ns += 40 * MS;
+        path.send(0);
+        path.now_ns += 9 * MS;
+    }
+    path
+}
+
+#[test]
+fn an_answer_that_may_be_one_jumbo_segment_may_be_acknowledged_late() {
+    for mss in [8961, 65_495] {
+        assert_right(&late_acks(mss), 26 * MS + 500 * US);
+    }
+    // Without a clock nobody knows; nor without a SYN, if the client's own segments are larger than the path's were taken
+    // for.
+    let [mut silent, mut large] = [late_acks(8961), late_acks(0)];
+    silent.packets.iter_mut().skip(1).for_each(|packet| packet.tsecr = 0);
+    large.packets.remove(0);
+    for (i, packet) in large.packets.iter_mut().enumerate() {
+        (packet.tsecr, packet.seq) = (0, i as u32 / 2 * 6000);
+        if packet.payload_bytes > 0 {
+            packet.payload_bytes = 6000;
+            packet.bytes = 6052;
+        }
+    }
+    for path in [silent, large] {
+        let made = path.estimates();
+        assert!(made.len() >= 8, "{}", made.len());
+        for made in made {
+            assert_eq!(made.reason, Some(Reason::DelayedAck), "{made:?}");
+        }
+    }
+}
+
+#[test]
+fn acks_that_are_all_late_alike_tie_no_clocks_without_a_handshake() {
+    // Each is delayed by 40 ms, or carried by the next request after 13 ms.
+    for pause_ns in [13 * MS, 90 * MS] {
+        let mut path = Path::new(MS, 0);
+        for i in 0..400 {
+            path.turn(&[211], 26 * MS + i * 7919 % 997 * US, 120, pause_ns);
+        }
+        path.packets.drain(..2);
+        let made = path.estimates();
+        assert!(made.len() >= 8, "{}", made.len());
+        made.iter().for_each(|made| assert_eq!(made.reason, Some(Reason::DelayedAck), "{made:?}"));
+        // One answer of several segments ties them.
+        let mut tied = Path::new(MS, 0);
+        for i in 0..400 {
+            tied.turn(&[211], 26 * MS + i * 7919 % 997 * US, if i == 0 { 2896 } else { 120 }, pause_ns);
+        }
+        tied.packets.drain(..2);
+        assert_right(&tied, 26 * MS + 500 * US);
+    }
+}
+
+#[test]
+fn multiples_of_the_usual_segment_are_no_jumbo_segments() {
+    // After a second, a queue of 40 ms builds up on the path, and stays.
+    let mut path = Path::new(MS, 0);
+    path.packets[0].tsecr = 8961;
+    for i in 0..150 {
+        path.send(300);
+        path.now_ns += 26 * MS + i * 7919 % 997 * US;
+        path.came_ns = path.now_ns;
+        path.now_ns += if i > 25 { 40 * MS } else { 0 };
+        for bytes in [4 * 1448, 2000] {
+            path.ack += bytes;
+            path.send(0);
+        }
+        path.now_ns += 9 * MS;
+    }
+    for made in &path.estimates()[2..] {
+        assert!(made.is_valid() && made.response_ns.unwrap().abs_diff(66 * MS + 500 * US) < 3 * MS, "{made:?}");
+    }
+}
+
 #[test]
 fn a_tick_that_no_round_trip_allows_is_none() {
     // The server's tick is 10 ms. If it were 1 ms, the answers would have come a few milliseconds after their requests.
