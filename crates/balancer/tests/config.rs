@@ -63,9 +63,9 @@ fn connections_have_a_choice_where_their_backend_is_remembered_by_one_balancer_a
     assert_eq!(choices("", latency), Ok(2));
     assert_eq!(choices("hash_seed = 16", latency), Ok(1), "several balancers place alike");
     assert_eq!(choices("hash_seed = 16", "choices = 2"), Ok(2), "unless they are told to");
-    for udp in ["protocol = \"udp\"", "hash = \"source\""] {
-        assert_eq!(choices("", &format!("{latency}\n{udp}")), Ok(1));
-        let error = choices("", &format!("{udp}\nchoices = 2")).unwrap_err();
+    assert_eq!(choices("", &format!("{latency}\nhash = \"source\"")), Ok(1));
+    for other in ["protocol = \"udp\"", "hash = \"source\""] {
+        let error = choices("", &format!("{other}\nchoices = 2")).unwrap_err();
         assert!(error.contains("vip.choices") && error.contains("remove it"), "{error}");
     }
     assert!(choices("", "choices = 5").unwrap_err().contains('4'));
@@ -87,9 +87,9 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
         steady = "5s"
         cap = 0.25
         [[vip]]
-        name = "dns"
+        name = "all"
         address = "2001:db8::53"
-        protocol = "udp"
+        protocol = "tcp"
         port = "any"
         policy = "latency"
         forward = "gue"
@@ -106,8 +106,8 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     assert_eq!((config.hash_seed, config.limits.connections), (Some(16), 5000));
     assert_eq!(config.health.ramp, Duration::from_secs(3));
     let vip = &config.vips[0];
-    assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/udp");
-    assert_eq!(vip.key.protocol, Protocol::Udp);
+    assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/tcp");
+    assert_eq!(vip.key.protocol, Protocol::Tcp);
     assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
     assert!(vip.measure, "the policy latency needs measurements");
     assert_eq!((vip.latency.steering.steady, vip.latency.steering.cap), (Duration::from_secs(2), 0.25));
@@ -158,6 +158,9 @@ fn faults_of_single_keys() {
         ("port = 443", "port = 443\npolicy = \"fastest\""),
         ("port = 443", "port = 443\npolicy = \"latency\"\nmeasure = false"),
         ("port = 443", "port = 443\nquic = true"),
+        ("port = 443", "port = 443\nprotocol = \"udp\"\npolicy = \"latency\""),
+        ("port = 443", "port = 443\nprotocol = \"udp\"\nquic = true\npolicy = \"latency\""),
+        ("port = 443", "port = 443\nprotocol = \"udp\"\nquic = true\nmeasure = true"),
         ("port = 443", "port = 443\ntable_size = 65536"),
         ("port = 443", "port = 443\ntable_size = 2"),
         ("port = 443", "port = 443\nhash = \"client\""),

@@ -158,6 +158,17 @@ impl Vip {
             let problem = Problem::new("QUIC does not run over TCP", "write protocol = \"udp\"");
             table.fault(problem, "quic");
         }
+        if policy == PolicyName::Latency && protocol == Protocol::Udp {
+            let problem = Problem::new(
+                "nothing in a datagram shows whether it asks or only acknowledges, so latencies of UDP are not known",
+                "write policy = \"zero-rtt\" for QUIC, or \"maglev\" or \"weights\"",
+            );
+            table.fault(problem, "policy");
+        } else if quic && measure == Some(true) && !is_zero_rtt {
+            let problem =
+                Problem::new("datagrams of QUIC that only acknowledge would count as requests", "remove it, or quic");
+            table.fault(problem, "measure");
+        }
         let by_source = table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false);
         let choices = table.get("choices", whole(1..=4));
         if choices.is_some_and(|choices: u8| choices > 1) && (protocol != Protocol::Tcp || by_source) {
