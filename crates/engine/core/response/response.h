@@ -215,6 +215,7 @@ static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 	__builtin_memset(ended, 0, sizeof(*ended));
 	ended->start_ns = clock->end_ns - config->epoch_ns;
 	ended->epoch_ns = config->epoch_ns;
+	ended->idle_ns = config->idle_ns;
 	ended->packets = clock->packets;
 	ended->estimator = config->estimator;
 	ended->idle = clock->idle;

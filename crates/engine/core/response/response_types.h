@@ -127,7 +127,9 @@ struct dwell_gap_state {
 /* Buckets of gaps between requests, two per octave, from 2^14 ns (16 us) to 2^30 ns. */
 #define DWELL_GAP_LOGS 32
 #define DWELL_GAP_LOG_MIN 14
-/* Buckets of answers, four per octave, from 2^15 ns (33 us) to 2^31 ns. */
+/* Buckets of answers, four per octave, from 2^15 ns (33 us) to 2^31 ns. The first and the last hold what is shorter or
+ * longer.
+ */
 #define DWELL_ANSWER_LOGS 64
 #define DWELL_ANSWER_LOG_MIN 15
 
@@ -247,6 +249,7 @@ struct dwell_epoch_mode {
 struct dwell_epoch {
 	__u64 start_ns;
 	__u64 epoch_ns;
+	__u64 idle_ns; /* of the configuration */
 	__u32 packets;
 	__u32 discarded;
 	__u32 idle; /* gaps longer than the idle time */

@@ -250,7 +250,7 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 	turn->progress = end;
 }
 
-/* Counts an answer in the histogram of the epoch: quarter octaves from 2^15 ns (33 us) to 2^31. A count that would
+/* Counts an answer in the histogram of the epoch (DWELL_ANSWER_LOGS). A count that would
  * overflow halves all of them, and later ones count with the odds of the halvings, so that shares stay true.
  */
 static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u64 latency_ns, __u64 dice)

@@ -8,8 +8,8 @@ use crate::{
 /// Buckets in each power of two.
 const PER_OCTAVE: u32 = 4;
 
-/// The answers of an epoch by latency: quarter octaves from 33 µs to 2.1 s. Latencies below or above are in the first
-/// and the last bucket.
+/// The answers of an epoch by latency: quarter octaves from 33 µs to 2.1 s. Latencies below are in the first bucket, and
+/// those above in the last one, up to the longest time that counts as a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers<'a> {
     epoch: &'a Epoch,
@@ -39,7 +39,7 @@ impl<'a> Answers<'a> {
     /// rounded, so that they add up to all answers.
     pub fn latencies(self) -> impl Iterator<Item = (u64, u64)> + 'a {
         let answered = u64::from(self.epoch.answered);
-        let sum: f64 = self.filled().map(|(index, count)| middle_ns(index) * count as f64).sum();
+        let sum: f64 = self.filled().map(|(index, count)| middle_ns(self.epoch, index) * count as f64).sum();
         let mean_ns = self.epoch.answered_ns as f64 / answered.max(1) as f64;
         let factor = mean_ns * self.counted as f64 / sum;
         let mut below = 0;
@@ -47,8 +47,8 @@ impl<'a> Answers<'a> {
         let latencies = self.filled().map(move |(index, count)| {
             let number = scaled(below + count) - scaled(below);
             below += count;
-            let moved = (middle_ns(index) * factor) as u64;
-            (moved.clamp(edge_ns(index), edge_ns(index + 1)), number)
+            let moved = (middle_ns(self.epoch, index) * factor) as u64;
+            (moved.clamp(lower_ns(index), upper_ns(self.epoch, index)), number)
         });
         latencies.filter(|(_, number)| *number > 0)
     }
@@ -57,10 +57,10 @@ impl<'a> Answers<'a> {
     pub fn quantile(self, q: f64) -> Quantile {
         let unknown = f64::from(self.epoch.unsure) / f64::from(self.epoch.answered.max(1));
         let (index, within) = self.locate(q);
-        let (low, high) = (edge_ns(index), edge_ns(index + 1));
+        let (low, high) = (lower_ns(index), upper_ns(self.epoch, index));
         Quantile {
             ns: low + ((high - low) as f64 * within) as u64,
-            least_ns: edge_ns(self.locate((q - unknown).max(0.0)).0),
+            least_ns: lower_ns(self.locate((q - unknown).max(0.0)).0),
             most_ns: high,
         }
     }
@@ -92,22 +92,30 @@ pub(super) fn longest(epoch: &Epoch, share: f64) -> f64 {
     let mut left = share * counts.clone().sum::<f64>();
     let (mut sum, mut longest) = (0.0, 0.0);
     for (index, count) in (0..abi::DWELL_ANSWER_LOGS).zip(counts).rev() {
-        sum += middle_ns(index) * count;
-        longest += middle_ns(index) * count.min(left);
+        sum += middle_ns(epoch, index) * count;
+        longest += middle_ns(epoch, index) * count.min(left);
         left -= count.min(left);
     }
     if sum > 0.0 { longest / sum } else { share }
 }
 
-fn middle_ns(index: u32) -> f64 {
-    (edge_ns(index) + edge_ns(index + 1)) as f64 / 2.0
+fn middle_ns(epoch: &Epoch, index: u32) -> f64 {
+    (lower_ns(index) + upper_ns(epoch, index)) as f64 / 2.0
 }
 
 /// Returns the lower edge of a bucket.
-fn edge_ns(index: u32) -> u64 {
+fn lower_ns(index: u32) -> u64 {
     if index == 0 {
         return 0;
     }
     let octave = 1_u64 << (abi::DWELL_ANSWER_LOG_MIN + index / PER_OCTAVE);
     octave + octave / u64::from(PER_OCTAVE) * u64::from(index % PER_OCTAVE)
+}
+
+/// Returns the upper edge of a bucket: of the last one, the longest time that counts as a response.
+fn upper_ns(epoch: &Epoch, index: u32) -> u64 {
+    match index + 1 {
+        abi::DWELL_ANSWER_LOGS => epoch.idle_ns.max(lower_ns(index)),
+        next => lower_ns(next),
+    }
 }

@@ -172,3 +172,33 @@ fn percentiles_are_those_of_single_answers() {
         assert_eq!(counted, u64::from(ended[0].answered));
     }
 }
+
+/// Returns packets of a client whose requests are answered after these times, each by 5000 bytes.
+fn answered_after(latencies_ns: &[u64]) -> Vec<abi::dwell_arrival> {
+    let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+    let (mut now, mut seq, mut ack) = (START + 2 * MS, 1, 1);
+    for latency_ns in latencies_ns {
+        packets.push(tcp(now, seq, 300, ack));
+        now += latency_ns;
+        seq += 300;
+        ack += 5000;
+        packets.push(tcp(now, seq, 0, ack));
+        now += 10_000;
+    }
+    packets.push(tcp(now, seq, 300, ack));
+    packets
+}
+
+#[test]
+fn bounds_of_percentiles_hold_up_to_the_longest_response() {
+    for (idle_s, long_ms) in [(5, 4900), (5, 2200), (60, 50_000)] {
+        let config = Config { epoch_ns: 1000 * SECOND, idle_ns: idle_s * SECOND, ..Config::default() };
+        let latencies: Vec<u64> = (0..40).map(|i| if i % 10 == 7 { long_ms * MS } else { 100 * MS }).collect();
+        let ended = epochs(&config, &answered_after(&latencies));
+        let made = estimate(&config, &ended[0]);
+        let p99 = Answers::of(&ended[0], &made).unwrap().quantile(0.99);
+        assert!(p99.least_ns <= long_ms * MS && long_ms * MS <= p99.most_ns, "{p99:?}");
+        assert_eq!(p99.most_ns, idle_s * SECOND);
+        assert!(p99.least_ns <= p99.ns && p99.ns <= p99.most_ns, "{p99:?}");
+    }
+}
