@@ -285,3 +285,10 @@ fn what_no_poll_has_measured_needs_none() {
         assert_eq!(decide(&evidence).outcome, Outcome::NotEnough);
     }
 }
+
+#[test]
+fn one_connection_that_is_being_opened_beside_healthy_traffic_is_no_cause() {
+    let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
+    evidence.add_set_up(400_000_000, 0);
+    assert_eq!(decide(&evidence).outcome, Outcome::Healthy);
+}

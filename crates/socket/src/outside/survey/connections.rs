@@ -345,7 +345,8 @@ impl Connections {
 
     /// Adds what all connections have shown, and follows none any more. Returns how many were not followed.
     pub(super) fn end_all(&mut self, target: &Wanted, tally: &mut Tally) -> u64 {
-        self.end_opening(target, tally, u64::MAX);
+        // What is still being opened has taken at least the time until now.
+        self.end_opening(target, tally, monotonic_ns());
         self.end(tally, |_, _| true);
         std::mem::take(&mut self.omitted).len() as u64
     }

@@ -463,6 +463,8 @@ mod tests {
         thread,
     };
 
+    use nix::sys::socket::Backlog;
+
     use super::*;
 
     #[test]
@@ -537,6 +539,27 @@ mod tests {
         assert_eq!((evidence.connections, evidence.accepted), (2 * CONNECTIONS as u64, CONNECTIONS as u64));
         let service_ms = evidence.service.mean_ns().unwrap() / 1e6;
         assert!((140.0..250.0).contains(&service_ms), "{service_ms}");
+    }
+
+    /// A listener whose queue of new connections is full drops SYNs.
+    #[test]
+    fn a_connection_that_is_still_being_opened_at_the_end_has_taken_no_longer_than_the_look() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        nix::sys::socket::listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _queued = TcpStream::connect(address).unwrap();
+        thread::spawn(move || TcpStream::connect_timeout(&address, Duration::from_secs(60)));
+        let selected = Selected::Ends { addresses: Vec::new(), port: Some(address.port()) };
+        let mut survey = Survey::start(selected, false).unwrap();
+        let start_ns = monotonic_ns();
+        while !survey.namespaces.values().any(Connections::is_opening) {
+            assert!(monotonic_ns() - start_ns < 60_000_000_000, "no connection is being opened");
+            let due_ns = survey.poll().unwrap();
+            thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
+        }
+        let evidence = survey.evidence("");
+        assert_eq!(evidence.set_ups.count, 1);
+        assert!(evidence.set_ups.longest_ns <= evidence.observed_ns, "{:?}", evidence.set_ups);
     }
 
     #[test]
