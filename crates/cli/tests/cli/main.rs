@@ -51,6 +51,7 @@ mod support;
 mod top;
 mod why;
 mod why_programs;
+mod why_set_up;
 mod why_store;
 mod wire;
 mod written;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Connection, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
-use crate::{layers::Ends, socket::Sum};
+use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
 /// Where evidence is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,10 +145,17 @@ pub struct Evidence {
     pub set_ups: Silences,
     /// Packets that opened connections and were sent again.
     pub set_up_retries: u64,
+    /// Those of the set-ups that nothing answered, by server.
+    pub unopened: Vec<Unopened>,
+    /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
+    /// refused, or given up by the kernel. `None` if it is not known.
+    pub failed_attempts: Option<u64>,
     /// Of live connections, from the first message of TLS's handshake until its answer.
     pub secured: Silences,
-    /// From questions to name servers until their answers.
+    /// From questions to name servers until their answers, or until now.
     pub names: Silences,
+    /// Questions among them that have no answer yet, as far as can be seen: a program may also keep a socket for later ones.
+    pub open_names: u64,
     /// The longest time in which data was sent several times and nothing of it acknowledged.
     pub stalled_ns: u64,
     /// How often TCP found out that packets which it had sent had overtaken each other.
@@ -197,6 +204,15 @@ impl Target {
     pub(super) fn port_of(&self) -> String {
         self.port.map_or_else(String::new, |port| format!(" :{port}"))
     }
+}
+
+/// Connections to one server that were not seen to open, although their first packets were sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unopened {
+    /// The server.
+    pub server: Endpoint,
+    /// How long each was being opened, as far as it was seen.
+    pub waits: Silences,
 }
 
 /// Round trips of one kind, weighted by time.
@@ -526,6 +542,10 @@ impl Evidence {
             about.target.seen_from = key.seen_from;
             about.target.pid = key.pid.or(self.target.pid);
         }
+        if let Some(unopened) = self.unanswered_set_ups().filter(|_| parts == [Part::SetUp]) {
+            about.target.peer = Some(unopened.server.address);
+            about.target.port = Some(unopened.server.port);
+        }
         about
     }
 
@@ -546,11 +566,29 @@ impl Evidence {
         self.layers = Some(layers);
     }
 
-    /// Adds the opening of a connection that took this long, with packets that were sent again.
-    pub fn add_set_up(&mut self, ns: u64, retries: u64) {
+    /// Adds the opening of a connection that took this long, with packets that were sent again, and the server if it was not
+    /// seen to answer.
+    pub fn add_set_up(&mut self, ns: u64, retries: u64, silent: Option<Endpoint>) {
         self.set_ups.add(ns);
         self.set_up_retries += retries;
         self.times.add(Part::SetUp, ns as f64);
+        // An answer within a round trip may come between two searches.
+        let Some(server) = silent.filter(|_| retries > 0) else { return };
+        let at = self.unopened.iter().position(|unopened| unopened.server == server).unwrap_or(self.unopened.len());
+        if at < MAX_GROUPS {
+            if at == self.unopened.len() {
+                self.unopened.push(Unopened { server, waits: Silences::default() });
+            }
+            self.unopened[at].waits.add(ns);
+        }
+    }
+
+    /// Returns the server on which most time was spent without opening a connection, if nothing answered for most of the
+    /// time in which connections were being opened.
+    pub(super) fn unanswered_set_ups(&self) -> Option<&Unopened> {
+        let waited_ns: u64 = self.unopened.iter().map(|unopened| unopened.waits.sum_ns).sum();
+        let is_most = waited_ns > 0 && waited_ns as f64 * 2.0 >= self.times.get(Part::SetUp);
+        self.unopened.iter().max_by_key(|unopened| unopened.waits.sum_ns).filter(|_| is_most)
     }
 
     /// Adds a wait for a name server.

@@ -22,7 +22,7 @@ pub use cause::Cause;
 pub use common::{Common, Shared};
 pub use connection::{Connection, Role};
 pub use evidence::{
-    Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unseen,
+    Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unopened, Unseen,
 };
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};

@@ -1,8 +1,8 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Unseen,
-    cause::{Assessment, MIN_SHARE, datagram_facts},
+    Cause, Common, Evidence, Part, Source, Unopened, Unseen,
+    cause::{Assessment, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -159,10 +159,11 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
             let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
             verdict.certainty = Some(certainty(&verdict, is_contradicted));
-            verdict.sentence = match (evidence.source, cause) {
-                (Source::Stamps, Cause::Distance) => {
+            verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
+                (Source::Stamps, Cause::Distance, _) => {
                     format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
                 }
+                (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
                 _ => cause.sentence(best.share),
             };
             verdict.facts = best.facts.clone();
@@ -202,7 +203,12 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             }
         }
         Outcome::NoTraffic => {
+            let failed = evidence.failed_attempts.unwrap_or(0);
             verdict.sentence = match (evidence.connections, &evidence.datagrams) {
+                (0, None) if failed > 0 => format!(
+                    "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
+                     of the target may be refused."
+                ),
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
                 _ if evidence.unanswered.count > 0 => {
@@ -219,6 +225,10 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             if evidence.connections == 0 && evidence.datagrams.is_some() {
                 verdict.facts = datagram_facts(evidence);
                 verdict.unseen.insert(0, packets());
+            }
+            if evidence.connections == 0 && failed > 0 {
+                verdict.facts.extend(failed_attempts(evidence));
+                verdict.unseen.insert(0, refusal(evidence));
             }
         }
         Outcome::NotEnough => {
@@ -273,7 +283,11 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if evidence.connections == 0 && evidence.datagrams.is_some_and(|it| it.dropped > 0) {
         return (evidence.observed_ns < MIN_OBSERVED_NS).then_some(Outcome::NotEnough);
     }
-    if evidence.connections == 0 && evidence.names.count > 0 {
+    // Attempts that the server refused at once took no longer than a round trip.
+    let is_opening = !evidence.unopened.is_empty() || evidence.failed_attempts.unwrap_or(0) == 0;
+    if evidence.connections == 0
+        && (evidence.names.count > 0 || (is_opening && Cause::SlowSetUp.assess(evidence).holds))
+    {
         return None;
     }
     if evidence.connections == 0 || (moved == 0 && active <= (active + idle) * MIN_ACTIVE) {
@@ -333,7 +347,7 @@ fn missing(evidence: &Evidence) -> Unseen {
 /// What only the sender of data knows.
 fn sender(evidence: &Evidence) -> Unseen {
     let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
-    let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let port = port_number(evidence);
     Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
 }
 
@@ -360,6 +374,27 @@ fn owed(evidence: &Evidence) -> Unseen {
                 format!("`sudo cat /proc/{pid}/status /proc/{pid}/stack` shows whether the server is stopped or stuck")
             }
         },
+    }
+}
+
+/// The verdict where nothing answers the first packets of connections.
+fn silence(unopened: &Unopened) -> String {
+    let (server, waits) = (unopened.server, unopened.waits);
+    let longest_s = waits.longest_ns as f64 / 1e9;
+    match waits.count {
+        1 => format!("A connection to {server} cannot be opened: nothing answered its SYN for {longest_s:.1} s."),
+        count => format!(
+            "Connections to {server} cannot be opened: nothing answered the SYNs of {count} of them, for up to {longest_s:.1} s."
+        ),
+    }
+}
+
+/// The kernel counts attempts that failed, and not whose they were.
+fn refusal(evidence: &Evidence) -> Unseen {
+    let (peer, port) = (peer_address(evidence), port_number(evidence));
+    Unseen {
+        what: "whose attempts to open a connection failed".into(),
+        remedy: format!("`nc -vz {peer} {port}` opens one and says whether it is refused: then nobody listens there"),
     }
 }
 

@@ -22,7 +22,7 @@ mod stalled_peer;
 mod starved;
 mod timeout;
 
-use super::{Evidence, Fact, Part, Remedy, Source, Value};
+use super::{Evidence, Fact, Part, Remedy, Silences, Source, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -254,8 +254,13 @@ fn pid(evidence: &Evidence) -> String {
 }
 
 /// The peer, or a word that stands for it.
-fn peer_address(evidence: &Evidence) -> String {
+pub(super) fn peer_address(evidence: &Evidence) -> String {
     evidence.target.peer.map_or_else(|| "HOST".to_owned(), |peer| peer.to_string())
+}
+
+/// The server's port, or a word that stands for it.
+pub(super) fn port_number(evidence: &Evidence) -> String {
+    evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string())
 }
 
 /// A command at the peer's host, which may be this one.
@@ -271,6 +276,13 @@ fn round_trips(evidence: &Evidence, and: &str) -> String {
     let peer = peer_address(evidence);
     let device = format!("$(ip -o route get {peer} | grep -oP ' dev \\K\\S+')");
     format!("sudo dwell rtt -i {device} --filter 'host {peer}{and}' --duration 10s")
+}
+
+/// Attempts to open connections that failed, if there were any.
+pub(super) fn failed_attempts(evidence: &Evidence) -> Option<Fact> {
+    let what = "attempts to open a connection failed in this network namespace, also those of others";
+    let failed = evidence.failed_attempts.filter(|count| *count > 0)?;
+    Some(fact(what, Some(Value::Count(failed)), "/proc/net/snmp AttemptFails"))
 }
 
 /// What sockets of UDP show.

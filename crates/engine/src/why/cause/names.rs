@@ -21,6 +21,12 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("longest", Some(evidence.names.longest_ns as f64), "looks"),
         fact("questions", Some(Value::Count(evidence.names.count)), "looks"),
     ];
+    if evidence.open_names > 0 {
+        // A program that exchanges data meanwhile may only keep its socket for later questions.
+        let is_busy = evidence.sent_bytes + evidence.received_bytes > 0;
+        let open = fact("of them without an answer at the end", Some(Value::Count(evidence.open_names)), "looks");
+        facts.push(unless(is_busy, open));
+    }
     let apart_ns = evidence.look_interval_ns;
     facts.extend(interval("time between two looks at sockets of UDP", apart_ns, "sock_diag"));
     Assessment { share: waited, holds: waited >= MIN_SHARE && reaches_between(apart_ns, mean, MIN_WAIT_NS), facts }

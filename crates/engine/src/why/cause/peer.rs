@@ -27,7 +27,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
-    let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let port = port_number(evidence);
     vec![
         remedy(at_peer(evidence, &format!("dwell why :{port}")), "asks the peer's host what its service waits for"),
         remedy(

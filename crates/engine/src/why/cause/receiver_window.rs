@@ -35,7 +35,7 @@ fn closed(evidence: &Evidence) -> Option<f64> {
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     /// From this share on the window is closed because nobody reads, and not merely small.
     const CLOSED: f64 = 0.1;
-    let own = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let own = port_number(evidence);
     let why = remedy(
         at_peer(evidence, &format!("dwell why :{own}")),
         "asks the peer's host what keeps its program from reading",

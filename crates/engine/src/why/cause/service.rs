@@ -48,7 +48,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let mut remedies = application_remedies(evidence);
     let waits = unread(evidence).zip(evidence.service.mean_ns());
     if waits.is_some_and(|(unread_ns, mean_ns)| unread_ns >= mean_ns * MOST) {
-        let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+        let port = port_number(evidence);
         let several = remedy(
             format!("ss -tn 'sport = :{port}'"),
             "shows requests that wait to be read (Recv-Q): let the service serve more of them at the same time, by more \

@@ -16,14 +16,23 @@ pub(super) const RULE: Rule = Rule {
 fn assess(evidence: &Evidence) -> Assessment {
     let opening = evidence.times.share(Part::SetUp);
     let mean = evidence.set_ups.mean_ns();
+    let unopened = evidence.unopened.iter().fold(Silences::default(), |sum, unopened| sum.with(&unopened.waits));
     let mut facts = vec![
         share("connections were being opened", Some(opening), "sock_diag state, polls"),
         time("mean time to open one", mean, "polls"),
         time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
-        fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+        fact("connections opened", Some(Value::Count(evidence.set_ups.count.saturating_sub(unopened.count))), "polls"),
         fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
+    if unopened.count > 0 {
+        facts.push(fact(
+            "connections that nothing answered",
+            Some(Value::Count(unopened.count)),
+            "sock_diag state, polls",
+        ));
+    }
+    facts.extend(failed_attempts(evidence));
     let secured = evidence.secured.mean_ns();
     facts
         .extend(secured.map(|ns| time("mean wait for the first answer in TLS's handshake", Some(ns), "polls, labels")));
@@ -35,8 +44,10 @@ fn assess(evidence: &Evidence) -> Assessment {
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
-    let peer = peer_address(evidence);
-    let port = evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    if evidence.unanswered_set_ups().is_some() {
+        return open_a_way(evidence);
+    }
+    let (peer, port) = (peer_address(evidence), port_number(evidence));
     let full = remedy(
         format!("ssh {peer} \"nstat -az TcpExtListenOverflows TcpExtListenDrops; ss -ltn 'sport = :{port}'\""),
         "shows whether the server's queue of new connections overflows (Recv-Q at Send-Q): accept sooner, or listen with \
@@ -54,4 +65,27 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
         0 => vec![keep, full, reach],
         _ => vec![full, reach, keep],
     }
+}
+
+/// What to do where nothing answers: who drops the packets, from the path to the program that should listen.
+fn open_a_way(evidence: &Evidence) -> Vec<Remedy> {
+    let (peer, port) = (peer_address(evidence), port_number(evidence));
+    vec![
+        remedy(
+            format!("mtr --tcp --port {port} -rwc 5 {peer}"),
+            "shows the last hop that answers: the next one drops these packets, as a firewall does (or sudo tcptraceroute)",
+        ),
+        remedy(
+            at_peer(evidence, &format!("sudo tcpdump -c 10 -ni any tcp port {port}")),
+            "shows whether they arrive at the server, and whether it answers",
+        ),
+        remedy(
+            at_peer(evidence, &format!("ss -ltn sport = :{port}")),
+            "shows whether somebody listens there, and whether the queue of new connections is full (Recv-Q at Send-Q)",
+        ),
+        remedy(
+            at_peer(evidence, "sudo nft list ruleset"),
+            "shows whether the server's own firewall drops them (or iptables-save -c, with how many packets each rule has met)",
+        ),
+    ]
 }

@@ -1,6 +1,7 @@
 //! What tells each cause from the others, and each threshold.
 
 use super::*;
+use crate::measure::Endpoint;
 
 #[test]
 fn each_part_of_the_time_has_its_cause() {
@@ -289,6 +290,54 @@ fn what_no_poll_has_measured_needs_none() {
 #[test]
 fn one_connection_that_is_being_opened_beside_healthy_traffic_is_no_cause() {
     let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
-    evidence.add_set_up(400_000_000, 0);
+    evidence.add_set_up(400_000_000, 0, Some(server()));
     assert_eq!(decide(&evidence).outcome, Outcome::Healthy);
+}
+
+fn server() -> Endpoint {
+    Endpoint { address: "192.0.2.1".parse().unwrap(), port: 443 }
+}
+
+/// A firewall drops SYNs, and the target has no connection.
+#[test]
+fn of_connections_that_nothing_answers_the_server_is_named_with_what_to_do_about_it() {
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, search_interval_ns: 10.0 * MS, ..Evidence::default() };
+    for wait_ns in [9_200_000_000, 3_000_000_000] {
+        evidence.add_set_up(wait_ns, 3, Some(server()));
+    }
+    let verdict = decide(&evidence);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowSetUp));
+    for wanted in ["192.0.2.1:443 cannot be opened", "of 2 of them", "9.2 s"] {
+        assert!(verdict.sentence.contains(wanted), "{}", verdict.sentence);
+    }
+    assert!(verdict.remedies[0].command.contains("--port 443 -rwc 5 192.0.2.1"), "{:?}", verdict.remedies);
+    assert!(verdict.remedies.iter().all(|remedy| remedy.command.contains("192.0.2.1")), "{:?}", verdict.remedies);
+    // If others of the target are answered, late, that is what the verdict is about.
+    (0..20).for_each(|_| evidence.add_set_up(1_000_000_000, 1, None));
+    let verdict = decide(&evidence);
+    assert!(verdict.sentence.starts_with("Opening connections takes long"), "{}", verdict.sentence);
+}
+
+#[test]
+fn attempts_that_were_refused_are_told_and_are_no_slow_set_ups() {
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, failed_attempts: Some(12), ..Evidence::default() };
+    evidence.target = Target { peer: Some(server().address), port: Some(443), ..Target::default() };
+    // Over a far path they take a round trip.
+    evidence.add_set_up(100_000_000, 0, Some(server()));
+    let verdict = decide(&evidence);
+    assert_eq!(verdict.outcome, Outcome::NoTraffic);
+    assert!(verdict.sentence.contains("12 attempts") && verdict.sentence.contains("refused"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].remedy.contains("nc -vz 192.0.2.1 443"), "{:?}", verdict.unseen);
+}
+
+/// glibc waits 5 s for each answer, twice.
+#[test]
+fn a_dead_name_server_is_named_and_a_socket_that_a_busy_program_keeps_may_be_none() {
+    let mut dead = Evidence { observed_ns: 10_000_000_000, open_names: 1, ..Evidence::default() };
+    dead.add_name(9_800_000_000);
+    let verdict = decide(&dead);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowNames), Some(Certainty::Sure)));
+    let mut busy = Evidence { open_names: 1, ..evidence(&[(Part::Transfer, 1.0)]) };
+    busy.add_name(9_800_000_000);
+    assert_eq!(decide(&busy).certainty, Some(Certainty::Possible));
 }

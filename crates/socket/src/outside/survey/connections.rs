@@ -8,6 +8,7 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
+    measure::Endpoint,
     socket::{Reading, TcpInfo},
     why::{Connection, Counted, Key, Role},
 };
@@ -19,6 +20,7 @@ use super::{
         message::{SocketId, SocketReport},
     },
     MAX_CONNECTIONS, Wanted,
+    attempts::Attempts,
     tally::Tally,
 };
 use crate::{clock::monotonic_ns, names::Requests};
@@ -26,6 +28,7 @@ use crate::{clock::monotonic_ns, names::Requests};
 /// The connections of a network namespace that are followed.
 pub(super) struct Connections {
     pub(super) diag: Diag,
+    attempts: Attempts,
     /// What their requests ask for; `None` where that is not wanted.
     requests: Option<Requests>,
     /// By cookie.
@@ -46,6 +49,8 @@ pub(super) struct Connections {
 
 struct Opening {
     inode: u32,
+    /// The other end, which is the server.
+    server: Endpoint,
     first_ns: u64,
     last_ns: u64,
     retries: u32,
@@ -101,6 +106,7 @@ impl Connections {
     pub(super) fn open(has_labels: bool) -> Result<Connections, Error> {
         Ok(Connections {
             diag: Diag::open()?,
+            attempts: Attempts::open(),
             requests: has_labels.then(Requests::open),
             followed: HashMap::new(),
             by_ends: HashMap::new(),
@@ -166,8 +172,8 @@ impl Connections {
             let cookie = report.key.cookie();
             if let Some(info) = report.info.filter(TcpInfo::is_opening) {
                 if opening.len() < MAX_CONNECTIONS && target.selected.matches(&report.key.ends()) {
-                    let (inode, first_ns) = (report.inode, time_ns);
-                    let new = Opening { inode, first_ns, last_ns: first_ns, retries: 0 };
+                    let (inode, server, first_ns) = (report.inode, report.key.ends().dst, time_ns);
+                    let new = Opening { inode, server, first_ns, last_ns: first_ns, retries: 0 };
                     let seen = opening.entry(cookie).or_insert(new);
                     (seen.last_ns, seen.retries) = (time_ns, info.retransmissions);
                 }
@@ -209,20 +215,23 @@ impl Connections {
             }
             self.admit(ends, &report, &now, target, room);
         }
-        self.end_opening(target, tally, begun_ns);
+        self.end_opening(target, tally, begun_ns, &seen);
         self.dumped_ns = Some(begun_ns);
         self.read_requests();
         Ok(())
     }
 
     /// Adds the time that connections took to open, or until opening them was given up: from the search before the first
-    /// that found them. Those that took less than the time between two searches are not seen.
-    fn end_opening(&mut self, target: &Wanted, tally: &mut Tally, begun_ns: u64) {
+    /// that found them. Those that took less than the time between two searches are not seen. Those that are `open` now were
+    /// answered.
+    fn end_opening(&mut self, target: &Wanted, tally: &mut Tally, begun_ns: u64, open: &HashSet<u64>) {
         let before_ns = self.dumped_ns.unwrap_or(begun_ns);
-        for (_, opened) in self.opening.extract_if(|_, opening| opening.last_ns < begun_ns) {
+        for (cookie, opened) in self.opening.extract_if(|_, opening| opening.last_ns < begun_ns) {
             if !target.selected.is_of_processes() || target.owners.contains_key(&opened.inode) {
                 let until_ns = begun_ns.min(opened.last_ns.saturating_add(begun_ns.saturating_sub(before_ns)));
-                tally.evidence.add_set_up(until_ns.saturating_sub(opened.first_ns), opened.retries.into());
+                let took_ns = until_ns.saturating_sub(opened.first_ns);
+                let silent = (!open.contains(&cookie)).then_some(opened.server);
+                tally.evidence.add_set_up(took_ns, opened.retries.into(), silent);
             }
         }
     }
@@ -346,8 +355,11 @@ impl Connections {
     /// Adds what all connections have shown, and follows none any more. Returns how many were not followed.
     pub(super) fn end_all(&mut self, target: &Wanted, tally: &mut Tally) -> u64 {
         // What is still being opened has taken at least the time until now.
-        self.end_opening(target, tally, monotonic_ns());
+        self.end_opening(target, tally, monotonic_ns(), &HashSet::new());
         self.end(tally, |_, _| true);
+        if let Some(failed) = self.attempts.failed() {
+            *tally.evidence.failed_attempts.get_or_insert(0) += failed;
+        }
         std::mem::take(&mut self.omitted).len() as u64
     }
 

@@ -110,15 +110,25 @@ impl Datagrams {
         }
     }
 
-    /// Forgets a network namespace that is no longer looked into.
+    /// Leaves a network namespace, with what its questions have taken so far.
     pub(super) fn leave(&mut self, namespace: u64) {
         self.last_looks_ns.remove(&namespace);
-        self.asking.retain(|of, _| of.0 != namespace);
+        for (_, question) in self.asking.extract_if(|of, _| of.0 == namespace) {
+            if let Some(ns) = so_far(&question).filter(|_| self.names_ns.len() < MAX_NAMES) {
+                self.names_ns.push(ns);
+            }
+        }
     }
 
-    /// Returns how long questions to name servers took.
+    /// Returns how long questions to name servers took, with those that are still open.
     pub(super) fn names(&self) -> impl Iterator<Item = u64> {
-        self.names_ns.iter().copied()
+        self.names_ns.iter().copied().chain(self.open_names())
+    }
+
+    /// Returns how long questions to name servers have taken at least that are still open: a resolver that is dead is waited
+    /// for for longer than most looks take.
+    pub(super) fn open_names(&self) -> impl Iterator<Item = u64> {
+        self.asking.values().filter_map(so_far)
     }
 
     /// Returns the number of looks.
@@ -139,6 +149,11 @@ impl Datagrams {
             waiting: self.waiting as f64 / self.looks.max(1) as f64,
         })
     }
+}
+
+/// Returns how long a question was seen to wait; `None` if it is not known when it was asked.
+fn so_far((first_ns, last_ns): &(Option<u64>, u64)) -> Option<u64> {
+    Some(last_ns.saturating_sub((*first_ns)?))
 }
 
 #[cfg(test)]
@@ -166,6 +181,26 @@ mod tests {
         let names: Vec<u64> = datagrams.names().collect();
         assert!(names.len() == 1 && names[0] >= 50_000_000, "{names:?}");
         assert!(names[0] < 10_000_000_000, "{names:?}");
+    }
+
+    #[test]
+    fn a_question_that_is_open_at_the_end_has_waited_at_least_until_it_was_last_seen() {
+        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
+        let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
+        [0, 1].into_iter().for_each(&mut look);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        [0, 1].into_iter().for_each(&mut look);
+        thread::sleep(Duration::from_millis(50));
+        [0, 1].into_iter().for_each(&mut look);
+        // Of a namespace that is left, too.
+        datagrams.leave(1);
+        let open: Vec<u64> = datagrams.open_names().collect();
+        let all: Vec<u64> = datagrams.names().collect();
+        assert!(open.len() == 1 && open[0] >= 50_000_000, "{open:?}");
+        assert!(all.len() == 2 && all.iter().all(|ns| *ns >= 50_000_000), "{all:?}");
+        drop(socket);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A look at the connections of one target, for `dwell why`: polled as often as the budget allows, whoever has them, in
 //! whatever network namespace its processes are.
 
+mod attempts;
 mod connections;
 mod datagrams;
 mod tally;
@@ -89,6 +90,14 @@ impl Selected {
         [&ends.src, &ends.dst].into_iter().any(|end| {
             (addresses.is_empty() || addresses.contains(&end.address)) && port.is_none_or(|port| port == end.port)
         })
+    }
+
+    /// Returns the only address and the port that the user named.
+    fn server(&self) -> (Option<IpAddr>, Option<u16>) {
+        match self {
+            Selected::Ends { addresses, port } => (addresses.first().copied().filter(|_| addresses.len() == 1), *port),
+            Selected::Process(_) | Selected::Cgroup(_) => (None, None),
+        }
     }
 
     /// Whether sockets belong to the target by their processes, and not by their ends.
@@ -346,9 +355,11 @@ impl Survey {
         evidence.search_interval_ns = apart_ns(self.discoveries);
         evidence.look_interval_ns = apart_ns(self.datagrams.looks()) * self.namespaces.len() as f64;
         evidence.omitted = context.omitted;
-        evidence.target = Target { name: context.name.to_owned(), ..Target::default() };
+        let (peer, port) = self.target.selected.server();
+        evidence.target = Target { name: context.name.to_owned(), peer, port, ..Target::default() };
         evidence.datagrams = self.datagrams.figures();
         self.datagrams.names().for_each(|ns| evidence.add_name(ns));
+        evidence.open_names = self.datagrams.open_names().count() as u64;
         evidence.is_of_processes = self.target.selected.is_of_processes();
         evidence.take_out_upstream();
         let owner = evidence.busiest_process().or(match self.target.selected {
