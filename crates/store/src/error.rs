@@ -138,7 +138,9 @@ pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
         Some(ReadOnly) => "; what was stored before is kept: make file and folder writable",
         Some(SystemIoFailure) => "; what was stored before is kept: see that the disk is well and has space",
         Some(DatabaseBusy) => "; a reader held it for too long",
-        Some(DatabaseCorrupt) => "; its file is damaged",
+        Some(DatabaseCorrupt) => {
+            "; its file is damaged or cut off: if it is a copy, make it again while nobody writes to it"
+        }
         _ => "",
     }
 }

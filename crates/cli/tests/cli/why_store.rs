@@ -281,3 +281,24 @@ fn a_time_or_a_target_that_a_store_cannot_have_is_refused() {
     let bytes = verdict["facts"].as_array().unwrap().iter().find(|fact| fact["what"] == "stamped bytes").unwrap();
     assert_eq!(bytes["count"], 300);
 }
+
+#[test]
+fn a_store_and_a_capture_that_are_cut_off_are_refused_or_read_up_to_there() {
+    let stored = Stored::new(|store| path(store, ["web", "db"], 5432, &QUICK));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cut");
+    let name = file.to_str().unwrap();
+    let bytes = std::fs::read(stored.path()).unwrap();
+    for length in [100, bytes.len() / 2, bytes.len() - 100] {
+        std::fs::write(&file, &bytes[..length]).unwrap();
+        let run = dwell(&["why", "-r", name, ":5432"]);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(4), ""), "{length} bytes: {run}");
+        assert!(run.stderr.contains(name) && run.stderr.contains("damaged or cut off"), "{length} bytes: {run}");
+    }
+    let whole = capture(&everyday());
+    std::fs::write(&file, &whole[..whole.len() - 10]).unwrap();
+    let run = dwell(&["why", "-r", name]);
+    // There is a verdict on what is there.
+    assert!(run.status == Some(4) && run.stdout.contains("Certainty"), "{run}");
+    assert!(run.stderr.contains("is cut off inside the record") && run.stderr.contains("copy the file again"), "{run}");
+}
