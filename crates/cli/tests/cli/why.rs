@@ -79,6 +79,30 @@ fn a_service_that_works_long_is_slow() {
 }
 
 #[test]
+fn the_process_and_the_peer_have_names_unless_they_are_not_wanted() {
+    let (listener, mut client, mut server) = pair();
+    thread::spawn(move || {
+        while server.read_exact(&mut [0; 100]).is_ok() && server.write_all(&[1; 100]).is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    thread::spawn(move || while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {});
+    let target = format!("localhost:{}", listener.local_addr().unwrap().port());
+    let own = fs::read_to_string("/proc/self/comm").unwrap();
+    let (run, verdict) = why(&[&target, "--duration", "1s"]);
+    let about = &verdict.unwrap_or_else(|| panic!("{run}"))["about"];
+    assert_eq!((&about["pid"], &about["process"]), (&std::process::id().into(), &own.trim_end().into()), "{about}");
+    assert_eq!((&about["peer"], &about["peer_name"]), (&"127.0.0.1".into(), &"localhost".into()), "{about}");
+    let (run, verdict) = why(&[&target, "--duration", "1s", "-n"]);
+    let about = &verdict.unwrap_or_else(|| panic!("{run}"))["about"];
+    assert_eq!(about["pid"], std::process::id(), "{about}");
+    assert!(["process", "unit", "peer_name"].iter().all(|name| about[name].is_null()), "{about}");
+    let text = dwell(&["why", &target, "--duration", "1s"]);
+    assert!(text.stdout.contains(&format!(" of process {} ({}", std::process::id(), own.trim_end())), "{text}");
+    assert!(text.stdout.contains(" with 127.0.0.1 (localhost)"), "{text}");
+}
+
+#[test]
 fn a_reader_that_sleeps_is_slow() {
     let (listener, mut client, mut server) = pair();
     thread::spawn(move || while client.write_all(&[0; 65536]).is_ok() {});

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
+use super::{Connection, Names, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
 /// Where evidence is from.
@@ -180,6 +180,8 @@ pub struct Evidence {
     pub path: Option<PathFigures>,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
+    /// Names for people.
+    pub known: Names,
 }
 
 /// Names for commands.

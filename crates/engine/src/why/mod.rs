@@ -10,6 +10,7 @@ mod cause;
 mod common;
 mod connection;
 mod evidence;
+mod names;
 mod part;
 mod path;
 mod requests;
@@ -24,6 +25,7 @@ pub use connection::{Connection, Role};
 pub use evidence::{
     Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unopened, Unseen,
 };
+pub use names::Names;
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};
 pub use requests::Requests;

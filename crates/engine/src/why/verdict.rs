@@ -1,7 +1,7 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Unopened, Unseen,
+    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen,
     cause::{Assessment, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
 };
 
@@ -115,6 +115,8 @@ pub struct Verdict {
     pub facts: Vec<Fact>,
     /// What the connections have in common that waited for this.
     pub common: Option<Common>,
+    /// The peer, the port and the process that the verdict is about: those on which most of its time was spent.
+    pub about: Target,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
     /// What to do, the best first.
@@ -148,6 +150,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
         facts: Vec::new(),
         common: None,
+        about: evidence.target.clone(),
         unseen: evidence.unseen.clone(),
         remedies: Vec::new(),
     };
@@ -170,6 +173,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
             verdict.common = Common::of(&evidence.groups, cause.parts());
             let evidence = &evidence.about(cause.parts());
+            verdict.about = evidence.target.clone();
             if let Some(end) = evidence.target.seen_from {
                 verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
             }

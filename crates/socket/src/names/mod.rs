@@ -19,7 +19,12 @@ use dwell_engine::{
     observe::Observation,
 };
 
-use self::{hosts::Hosts, listener::Listener, owners::Owners, services::Services};
+use self::{
+    hosts::Hosts,
+    listener::Listener,
+    owners::{Owners, Process},
+    services::Services,
+};
 
 pub(crate) use self::requests::Requests;
 pub use self::{
@@ -55,6 +60,12 @@ impl Files {
         let name = || self.services.name(src.port.min(dst.port), protocol.0);
         protocol.has_ports().then(name).flatten()
     }
+}
+
+/// Returns a process with its name as the kernel keeps it, of at most 15 characters, and its unit. `None` if it is gone.
+pub fn process(pid: u32) -> Option<EndNames> {
+    let Process { name, unit } = Process::read(pid)?;
+    Some(EndNames { pid: Some(pid), process: Some(name), unit, ..EndNames::default() })
 }
 
 /// What names have cost, and what could not be named.

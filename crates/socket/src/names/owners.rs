@@ -32,7 +32,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    fn read(pid: u32) -> Option<Process> {
+    pub(super) fn read(pid: u32) -> Option<Process> {
         let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
         let name = String::from_utf8_lossy(name.trim_ascii_end()).replace(char::is_control, "\u{fffd}");
         Some(Process { name: name.into(), unit: unit::of_process(pid).map(Into::into) })

@@ -15,7 +15,7 @@ use dwell_socket::{
     outside::{self, Selected, Survey},
 };
 
-use super::layers::Stamping;
+use super::{layers::Stamping, peers::Learned};
 use crate::{
     exit::{Exit, Failure},
     stop::Stop,
@@ -31,23 +31,27 @@ struct Look<'a> {
     survey: Survey,
     selected: &'a Selected,
     stamping: Option<Stamping>,
+    learned: Learned,
     begun: Instant,
     checked: Duration,
 }
 
 impl<'a> Look<'a> {
-    fn start(selected: &'a Selected, has_labels: bool) -> Result<Look<'a>, outside::Error> {
+    fn start(selected: &'a Selected, has_labels: bool, learned: Learned) -> Result<Look<'a>, outside::Error> {
         let survey = Survey::start(selected.clone(), has_labels)?;
-        Ok(Look { survey, selected, stamping: None, begun: Instant::now(), checked: Duration::ZERO })
+        Ok(Look { survey, selected, stamping: None, learned, begun: Instant::now(), checked: Duration::ZERO })
     }
 
     /// Does what is due, and sleeps until the next turn.
     fn turn(&mut self) -> Result<(), Failure> {
         let due_ns = self.survey.poll().map_err(|error| Failure::new(Exit::Incomplete, error))?;
         let elapsed = self.begun.elapsed();
-        if self.stamping.is_none() && elapsed >= self.checked + CHECK {
+        if elapsed >= self.checked + CHECK {
             self.checked = elapsed;
-            self.stamping = self.survey.calls_for_stamps().then(|| Stamping::start(self.selected));
+            self.learned.read();
+            if self.stamping.is_none() && self.survey.calls_for_stamps() {
+                self.stamping = Some(Stamping::start(self.selected));
+            }
         }
         thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())).min(TURN));
         Ok(())
@@ -58,6 +62,7 @@ impl<'a> Look<'a> {
         if let Some(stamping) = self.stamping {
             stamping.end(&mut evidence);
         }
+        self.learned.name(&mut evidence);
         evidence
     }
 }
@@ -67,10 +72,11 @@ pub fn at(
     selected: &Selected,
     name: &str,
     has_labels: bool,
+    learned: Learned,
     duration: Duration,
     stop: &Stop,
 ) -> Result<Evidence, Failure> {
-    let mut look = Look::start(selected, has_labels).map_err(refused)?;
+    let mut look = Look::start(selected, has_labels, learned).map_err(refused)?;
     let bar = Bar::new(duration.as_millis() as u64, "ms");
     while !stop.is_asked() && !look.survey.has_ended() {
         look.turn()?;
@@ -86,12 +92,13 @@ pub fn at_program(
     program: &OsStr,
     arguments: &[OsString],
     has_labels: bool,
+    learned: Learned,
     stop: &Stop,
 ) -> Result<(Evidence, Child), Failure> {
     let shown = program.display();
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| Failure::usage(anyhow!("cannot run {shown}: {error}")))?;
-    let looked = watch(&mut child, &shown.to_string(), has_labels, stop);
+    let looked = watch(&mut child, &shown.to_string(), has_labels, learned, stop);
     if looked.is_err() {
         end_of(&mut child)?;
     }
@@ -103,9 +110,9 @@ pub fn end_of(child: &mut Child) -> Result<(), Failure> {
     child.wait().map(drop).map_err(|error| Failure::new(Exit::Host, error))
 }
 
-fn watch(child: &mut Child, name: &str, has_labels: bool, stop: &Stop) -> Result<Evidence, Failure> {
+fn watch(child: &mut Child, name: &str, has_labels: bool, learned: Learned, stop: &Stop) -> Result<Evidence, Failure> {
     let selected = Selected::Process(child.id());
-    let mut look = match Look::start(&selected, has_labels) {
+    let mut look = match Look::start(&selected, has_labels, learned) {
         // It has ended before anything could be seen.
         Err(outside::Error::NoProcess { .. }) => {
             let target = Target { name: name.to_owned(), ..Target::default() };

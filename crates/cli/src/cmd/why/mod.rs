@@ -2,6 +2,7 @@
 
 mod layers;
 mod look;
+mod peers;
 mod replay;
 mod stamps;
 mod target;
@@ -17,7 +18,7 @@ use crate::{
     args::{Format, positive_duration},
     exit::{Exit, Failure},
     moment::Moment,
-    names::LabelArgs,
+    names::NamesArgs,
     source::{clock, cost, filter, host_name},
     stored::{self, StoreArgs},
     written::WriteArgs,
@@ -98,7 +99,7 @@ pub struct Args {
     format: Format,
 
     #[command(flatten)]
-    labels: LabelArgs,
+    names: NamesArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -110,7 +111,7 @@ pub struct Args {
 impl Args {
     /// Whether requests are told apart by what they ask for.
     fn has_labels(&self) -> bool {
-        self.labels.are_shown(self.write.write.is_some())
+        self.names.have_labels(self.write.write.is_some())
     }
 }
 
@@ -154,21 +155,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                     .ok_or_else(|| has_no_processes(text, "a capture"))?,
             };
             let name = target.clone().unwrap_or_else(|| path.display().to_string());
-            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, args.has_labels(), &stop)?;
+            let learned = peers::Learned::of_capture(&args.names)?;
+            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, args.has_labels(), learned, &stop)?;
             is_complete = exit;
             evidence
         }
         (None, _, Some((program, arguments))) => {
             let stop = args.write.listen(args.duration)?;
-            let (evidence, child) = look::at_program(program, arguments, args.has_labels(), &stop)?;
+            let learned = peers::Learned::live(&args.names)?;
+            let (evidence, child) = look::at_program(program, arguments, args.has_labels(), learned, &stop)?;
             running = Some(child);
             evidence
         }
         (None, Some(text), None) => {
             let selected = target::parse(text).map_err(Failure::usage)?;
             let duration = args.duration.unwrap_or(DURATION);
+            let mut learned = peers::Learned::live(&args.names)?;
+            if let Selected::Ends { addresses, .. } = &selected {
+                learned.asked_for(target::host(text), addresses);
+            }
             let stop = args.write.listen(Some(duration))?;
-            look::at(&selected, text, args.has_labels(), duration, &stop)?
+            look::at(&selected, text, args.has_labels(), learned, duration, &stop)?
         }
         (None, None, None) => {
             return Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`")));

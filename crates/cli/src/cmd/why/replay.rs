@@ -9,6 +9,7 @@ use dwell_engine::{
 };
 use dwell_socket::outside::Selected;
 
+use super::peers::Learned;
 use crate::{
     exit::{Exit, Failure},
     source::{Capture, NoInput, interrupted},
@@ -21,6 +22,7 @@ pub fn read(
     filter: Filter,
     name: &str,
     has_labels: bool,
+    learned: Learned,
     stop: &Stop,
 ) -> Result<(Evidence, Result<Exit, Failure>), Failure> {
     let mut capture = match Capture::open(path, stop, || true) {
@@ -28,19 +30,23 @@ pub fn read(
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => return Err(interrupted(path, 0)),
     };
-    let replay = RefCell::new(Replay::new(filter, has_labels));
+    let seen = RefCell::new((Replay::new(filter, has_labels), learned));
     let read = capture.read(
         stop,
         |_| {},
         |packet| {
-            replay.borrow_mut().observe(packet);
+            let (replay, learned) = &mut *seen.borrow_mut();
+            replay.observe(packet);
+            learned.observe(packet);
             true
         },
     );
-    let replay = replay.into_inner();
+    let (replay, learned) = seen.into_inner();
     let counters: Counters = replay.counters();
     let exit = capture.verdict(read, &counters);
-    Ok((replay.evidence(name), exit))
+    let mut evidence = replay.evidence(name);
+    learned.name(&mut evidence);
+    Ok((evidence, exit))
 }
 
 /// Returns the filter that admits the connections of a target, as of `--filter`.

@@ -50,6 +50,11 @@ pub fn parse(text: &str) -> Result<Selected> {
     Ok(Selected::Ends { addresses, port })
 }
 
+/// Returns the host of a target `HOST:PORT` or `HOST`.
+pub fn host(text: &str) -> &str {
+    text.rsplit_once(':').map_or(text, |(host, _)| host)
+}
+
 fn parse_port(port: &str, text: &str) -> Result<u16> {
     match port.parse() {
         Ok(port) if port > 0 => Ok(port),

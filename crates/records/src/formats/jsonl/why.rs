@@ -1,5 +1,7 @@
 //! Objects of `dwell why`.
 
+use std::net::IpAddr;
+
 use dwell_engine::why::{Cause, Certainty, Outcome, Part, Silences, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,6 +53,8 @@ pub(super) struct VerdictObject<'a> {
     facts: Vec<FactObject<'a>>,
     /// What the connections have in common that waited for the cause, and not all connections share. Null if nothing.
     common: Option<CommonObject>,
+    /// What the verdict is about: the connections on which most time was spent on the cause, or at all.
+    about: AboutObject<'a>,
     /// The requests that were waited for longest in the mean, by label, the slowest first. Empty where no request was in
     /// clear, and without labels.
     requests: Vec<RequestsObject<'a>>,
@@ -114,8 +118,29 @@ struct CommonObject {
     what: &'static str,
     /// The address, prefix, port or process.
     value: String,
+    /// The name of the process with its unit, as "nginx, nginx.service", or of the peer. Null where it is not known, and with
+    /// `--no-names`.
+    name: Option<String>,
     /// Their share of the time that was spent on the cause.
     share: f64,
+}
+
+/// Whose the connections are. Null is what is not known. With `--no-names` there are no names.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-about")]
+struct AboutObject<'a> {
+    /// The address of the peer.
+    peer: Option<IpAddr>,
+    /// The name of the peer, and its network, as "db.example AS64496".
+    peer_name: Option<String>,
+    /// The port of the server.
+    port: Option<u16>,
+    /// The process of this host.
+    pid: Option<u32>,
+    /// The name of the process, at most 15 characters long.
+    process: Option<&'a str>,
+    /// The unit of systemd of the process, or the first 12 digits of its container's ID.
+    unit: Option<&'a str>,
 }
 
 /// Requests that asked for the same.
@@ -189,8 +214,10 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
         common: verdict.common.map(|common| CommonObject {
             what: common.what.kind(),
             value: common.what.to_string(),
+            name: evidence.known.of(&common.what),
             share: rounded(common.share),
         }),
+        about: about(why),
         requests: evidence.requests.slowest(SLOWEST_REQUESTS).into_iter().map(requests).collect(),
         unseen: verdict
             .unseen
@@ -213,6 +240,19 @@ fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Healthy => "healthy",
         Outcome::NoTraffic => "no-traffic",
         Outcome::NotEnough => "not-enough",
+    }
+}
+
+fn about<'a>(why: &Why<'a>) -> AboutObject<'a> {
+    let (about, names) = (&why.verdict.about, &why.evidence.known);
+    let process = about.pid.and_then(|pid| names.processes.get(&pid));
+    AboutObject {
+        peer: about.peer,
+        peer_name: about.peer.and_then(|peer| names.peer(peer)),
+        port: about.port,
+        pid: about.pid,
+        process: process.and_then(|names| names.process.as_deref()),
+        unit: process.and_then(|names| names.unit.as_deref()),
     }
 }
 

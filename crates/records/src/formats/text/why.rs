@@ -28,8 +28,10 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
             Shared::Process(_) => "of process",
         };
         let share = format!("{:.0} %", share * 100.0);
-        put(out, format_args!("  {share:>12}  of that, on connections {on} {what}\n"));
+        let name = in_brackets(evidence.known.of(&what));
+        put(out, format_args!("  {share:>12}  of that, on connections {on} {what}{name}\n"));
     }
+    about(why, out);
     for (label, waits) in evidence.requests.slowest(SLOWEST_REQUESTS) {
         let mean = trimmed(waits.mean_ns().unwrap_or(0.0) as u64);
         let (of, longest) = (crate::counted(waits.count, "request", "requests"), trimmed(waits.longest_ns));
@@ -70,6 +72,24 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
             put(out, format_args!("  {}\n      {}\n", remedy.command, remedy.effect));
         }
     }
+}
+
+/// Whose the connections are on which most of the time was spent, where they have names that were not told yet.
+fn about(why: &Why<'_>, out: &mut Vec<u8>) {
+    let (names, about) = (&why.evidence.known, &why.verdict.about);
+    let is_told = |shared| why.verdict.common.is_some_and(|common| common.what == shared);
+    let process = about.pid.filter(|pid| !is_told(Shared::Process(*pid)));
+    let process = process.and_then(|pid| Some(format!(" of process {pid} ({})", names.process(pid)?)));
+    let peer = about.peer.filter(|peer| !is_told(Shared::Peer(*peer)));
+    let peer = peer.and_then(|peer| Some(format!(" with {peer} ({})", names.peer(peer)?)));
+    if process.is_some() || peer.is_some() {
+        let (process, peer) = (process.unwrap_or_default(), peer.unwrap_or_default());
+        put(out, format_args!("  {:>12}  most of it on connections{process}{peer}\n", ""));
+    }
+}
+
+fn in_brackets(name: Option<String>) -> String {
+    name.map_or_else(String::new, |name| format!(" ({name})"))
 }
 
 /// One bar of all parts, and what its marks stand for.

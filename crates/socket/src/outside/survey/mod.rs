@@ -17,6 +17,7 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
+    names::EndNames,
     why::{Cause, Evidence, Outcome, Target, decide},
 };
 
@@ -32,7 +33,10 @@ use super::{
     processes::{Owner, Processes},
     tasks::Tasks,
 };
-use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::{
+    clock::{monotonic_ns, thread_cpu_ns},
+    names::process,
+};
 
 /// Connections that are followed at once; others are counted.
 const MAX_CONNECTIONS: usize = 4096;
@@ -139,14 +143,18 @@ struct Wanted {
     /// By the inode of the socket, which is one of the whole host.
     owners: HashMap<u32, Owner>,
     tasks: BTreeMap<u32, Tasks>,
+    /// Names of the processes that are watched.
+    names: BTreeMap<u32, EndNames>,
     /// Processes that serve connections of the target, if it is not of processes itself: what they wait for is followed.
     serving: BTreeSet<u32>,
 }
 
 impl Wanted {
     fn watch(&mut self, pid: u32) {
-        if self.tasks.len() < MAX_PROCESSES {
-            self.tasks.entry(pid).or_insert_with(|| Tasks::new(pid));
+        if self.tasks.len() < MAX_PROCESSES && !self.tasks.contains_key(&pid) {
+            self.tasks.insert(pid, Tasks::new(pid));
+            // It may be gone at the end.
+            self.names.extend(process(pid).map(|names| (pid, names)));
         }
     }
 
@@ -187,6 +195,7 @@ impl Survey {
                 processes,
                 owners: HashMap::new(),
                 tasks: BTreeMap::new(),
+                names: BTreeMap::new(),
                 serving: BTreeSet::new(),
             },
             has_labels,
@@ -367,6 +376,10 @@ impl Survey {
             _ => self.datagrams.owner(),
         });
         evidence.target.pid = owner;
+        // Programs are started by others, whose name they had before.
+        let pids: Vec<u32> = self.target.names.keys().copied().chain(owner).collect();
+        self.target.names.extend(pids.into_iter().filter_map(|pid| Some((pid, process(pid)?))));
+        evidence.known.processes = self.target.names.clone();
         evidence.process = owner.and_then(|pid| self.target.tasks.get_mut(&pid)).and_then(|tasks| {
             // Times since the last look, which may be long ago.
             tasks.look();

@@ -1,0 +1,82 @@
+//! Names for the verdict: hosts have those of /etc/hosts, of answers of DNS that come in meanwhile, or the one that the user
+//! asked about.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use dwell_engine::{
+    names::{EndNames, is_host_name},
+    observe::Observation,
+    why::Evidence,
+};
+use dwell_socket::names::Names;
+
+use crate::{
+    exit::Failure,
+    names::{NamesArgs, Tables},
+};
+
+/// What is known of names; nothing with `--no-names`.
+#[derive(Debug, Default)]
+pub struct Learned {
+    names: Option<Names>,
+    tables: Option<Arc<Tables>>,
+    asked: BTreeMap<IpAddr, Arc<str>>,
+}
+
+impl Learned {
+    /// Learns from now on from answers of DNS, where that is allowed.
+    pub fn live(args: &NamesArgs) -> Result<Learned, Failure> {
+        Learned::new(args, || Names::load(true, false))
+    }
+
+    /// Learns from packets of a capture.
+    pub fn of_capture(args: &NamesArgs) -> Result<Learned, Failure> {
+        Learned::new(args, || Names::of_capture(false))
+    }
+
+    fn new(args: &NamesArgs, names: impl FnOnce() -> Names) -> Result<Learned, Failure> {
+        match args.are_shown() {
+            true => Ok(Learned { names: Some(names()), tables: args.tables()?, asked: BTreeMap::new() }),
+            false => Ok(Learned::default()),
+        }
+    }
+
+    /// The user has named a host that has these addresses.
+    pub fn asked_for(&mut self, host: &str, addresses: &[IpAddr]) {
+        if host.parse::<IpAddr>().is_err() && is_host_name(host) {
+            self.asked.extend(addresses.iter().map(|address| (*address, host.into())));
+        }
+    }
+
+    /// Reads the answers that have come in.
+    pub fn read(&mut self) {
+        if let Some(names) = &mut self.names {
+            names.begin_interval();
+        }
+    }
+
+    /// Learns from a packet of a capture.
+    pub fn observe(&mut self, packet: &Observation<'_>) {
+        if let Some(names) = &mut self.names {
+            names.observe(packet);
+        }
+    }
+
+    /// Adds the names of the peers, or leaves all names out.
+    pub fn name(mut self, evidence: &mut Evidence) {
+        self.read();
+        let Some(names) = &self.names else {
+            evidence.known = dwell_engine::why::Names::default();
+            return;
+        };
+        let of_groups = evidence.groups.iter().map(|group| group.key.peer);
+        let unopened = evidence.unopened.iter().map(|unopened| unopened.server.address);
+        for peer in of_groups.chain(unopened).chain(evidence.target.peer) {
+            let host = names.host(peer).or_else(|| self.asked.get(&peer).cloned());
+            let network = self.tables.as_ref().and_then(|tables| tables.of(peer));
+            if host.is_some() || network.is_some() {
+                evidence.known.peers.insert(peer, EndNames { host, network, ..EndNames::default() });
+            }
+        }
+    }
+}
