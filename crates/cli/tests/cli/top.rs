@@ -20,7 +20,8 @@ use tempfile::TempDir;
 
 use crate::{
     records::objects,
-    support::{DWELL, dwell},
+    support::{DWELL, dwell, skipped},
+    why::Service,
 };
 
 /// Round trips and requests over a line of two links.
@@ -344,4 +345,29 @@ fn a_terminal_that_is_closed_ends_it() {
             thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+#[test]
+fn root_a_unit_is_a_row_and_why_is_asked_of_it() {
+    if skipped() || lacks_program("tmux") {
+        return;
+    }
+    let unit = format!("dwell-top-{}.service", std::process::id());
+    let Some(service) = Service::start("top-unit", &unit) else {
+        return;
+    };
+    let run = service.namespace.command(DWELL).args(["top", "--once", "--view", "units", "--format", "jsonl"]).output();
+    let row = &objects(&String::from_utf8(run.unwrap().stdout).unwrap())[0];
+    assert_eq!((&row["view"], &row["unit"]), (&"units".into(), &Value::from(unit.as_str())), "{row}");
+    assert_eq!((&row["flows"], &row["pid"]), (&2.into(), &Value::Null), "{row}");
+    let command = format!("nsenter --net=/run/netns/{} {DWELL} top --interval 500ms", service.namespace.name());
+    let terminal = Terminal::start(80, 24, &command);
+    terminal.shows("2 flows");
+    terminal.keys(&["5"]);
+    terminal.wait("the view of units", |screen| screen.contains("UNIT ") && screen.contains(&unit));
+    terminal.keys(&["Enter"]);
+    terminal.shows(&format!("dwell why {unit}"));
+    terminal.wait("an answer of dwell why", |screen| screen.contains("service on this host takes long"));
+    terminal.keys(&["q"]);
+    terminal.shows("status=0");
 }

@@ -165,16 +165,16 @@ while server.recv(100):
 ";
 
 /// A process in a network namespace and a cgroup of its own, which is killed in the end.
-struct Service {
+pub struct Service {
     process: Child,
     cgroup: PathBuf,
-    _namespace: Namespace,
+    pub namespace: Namespace,
     _parent: Cgroup,
 }
 
 impl Service {
     /// `folder` is the name of the cgroup below one of the test's.
-    fn start(test: &str, folder: &str) -> Option<Service> {
+    pub fn start(test: &str, folder: &str) -> Option<Service> {
         let parent = Cgroup::new(test)?;
         let cgroup = parent.0.join(folder);
         fs::create_dir(&cgroup).unwrap();
@@ -183,7 +183,7 @@ impl Service {
         let mut command = namespace.command("sh");
         command.args(["-c", &script, "sh", SERVICE]).stdout(Stdio::null());
         let process = command.spawn().unwrap();
-        let service = Service { process, cgroup, _namespace: namespace, _parent: parent };
+        let service = Service { process, cgroup, namespace, _parent: parent };
         eventually("the service listens", || {
             let table = fs::read_to_string(format!("/proc/{}/net/tcp", service.process.id())).unwrap_or_default();
             table.matches(":1BBC").count() >= 3

@@ -12,6 +12,8 @@ pub struct SocketReading<'a> {
     pub cookie: u64,
     /// The process that has the socket, if known.
     pub pid: Option<u32>,
+    /// The unit or container of that process, if known, by a number of the caller's.
+    pub unit: Option<u32>,
     /// What the kernel reported.
     pub reading: &'a Reading,
 }
@@ -80,6 +82,7 @@ pub(super) struct Flow {
     /// 0 where the flow has no socket here.
     cookie: u64,
     pub(super) pid: Option<u32>,
+    pub(super) unit: Option<u32>,
     first: Counts,
     last: Counts,
     /// The last reading of this interval.
@@ -115,6 +118,7 @@ impl Flow {
             self.last = Counts::default();
         }
         self.pid = socket.pid.or(self.pid);
+        self.unit = socket.unit.or(self.unit);
         self.seen_ns = reading.time_ns;
         let silence_ns = u64::from(reading.info.last_data_sent_ms) * 1_000_000;
         let rtt_ns = (reading.info.rtt_us > 0).then(|| u64::from(reading.info.rtt_us) * 1_000);

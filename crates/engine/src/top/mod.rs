@@ -1,5 +1,5 @@
-//! What `dwell top` shows: flows with the figures of an interval, the same by peer, prefix and process, their rank, and
-//! their past. Readings of sockets and samples of packets come in; time is an argument.
+//! What `dwell top` shows: flows with the figures of an interval, the same by peer, prefix, process and unit, their rank,
+//! and their past. Readings of sockets and samples of packets come in; time is an argument.
 
 mod figures;
 mod flow;
@@ -60,11 +60,13 @@ pub enum View {
     Prefixes,
     /// All flows of one process.
     Processes,
+    /// All flows of the processes of one unit of systemd, or of one container.
+    Units,
 }
 
 impl View {
     /// All views, in the order of their keys on the keyboard.
-    pub const ALL: [View; 4] = [View::Flows, View::Peers, View::Prefixes, View::Processes];
+    pub const ALL: [View; 5] = [View::Flows, View::Peers, View::Prefixes, View::Processes, View::Units];
 
     /// Returns the name in options and output.
     pub fn name(self) -> &'static str {
@@ -73,6 +75,7 @@ impl View {
             View::Peers => "peers",
             View::Prefixes => "prefixes",
             View::Processes => "processes",
+            View::Units => "units",
         }
     }
 }
@@ -105,4 +108,7 @@ pub enum RowKey {
     Prefix(Prefix),
     /// The process that has the flows; `None` for those whose process is not known.
     Process(Option<u32>),
+    /// The unit or container of that process, by the number that the caller has given it; `None` for processes without one, and
+    /// those that are not known.
+    Unit(Option<u32>),
 }

@@ -137,7 +137,8 @@ impl Table {
             let peer = key.ends.dst.address;
             let bits = if peer.is_ipv4() { self.settings.prefix4 } else { self.settings.prefix6 };
             let prefix = Prefix::of(peer, bits);
-            for key in [RowKey::Peer(peer), RowKey::Prefix(prefix), RowKey::Process(flow.pid)] {
+            let keys = [RowKey::Peer(peer), RowKey::Prefix(prefix), RowKey::Process(flow.pid), RowKey::Unit(flow.unit)];
+            for key in keys {
                 let group = self.groups.entry(key).or_default();
                 group.flows += 1;
                 group.sums.add(&flow.figures);
@@ -151,7 +152,7 @@ impl Table {
     pub fn rows(&self, view: View, by: Metric) -> Vec<Row> {
         let mut rows: Vec<Row> = match view {
             View::Flows => self.flows.iter().map(|(key, flow)| flow_row(key, flow)).collect(),
-            View::Peers | View::Prefixes | View::Processes => {
+            View::Peers | View::Prefixes | View::Processes | View::Units => {
                 let groups = self.groups.iter().filter(|(key, _)| view_of(key) == view);
                 groups.map(|(key, group)| group_row(key, group)).collect()
             }
@@ -221,6 +222,7 @@ fn view_of(key: &RowKey) -> View {
         RowKey::Peer(_) => View::Peers,
         RowKey::Prefix(_) => View::Prefixes,
         RowKey::Process(_) => View::Processes,
+        RowKey::Unit(_) => View::Units,
     }
 }
 

@@ -43,7 +43,7 @@ fn reading(time_ns: u64, sent: u64, waiting: u32, rtt_us: u32) -> Reading {
 
 fn poll(table: &mut Table, ends: Ends, pid: u32, reading: &Reading) {
     let cookie = u64::from(ends.dst.port) + 1;
-    table.socket(&SocketReading { ends, cookie, pid: Some(pid), reading });
+    table.socket(&SocketReading { ends, cookie, pid: Some(pid), unit: Some(pid / 100), reading });
 }
 
 fn sample(src: Endpoint, dst: Endpoint, time_ns: u64, rtt_ns: u64, bytes: u64) -> Sample {
@@ -114,7 +114,7 @@ fn a_socket_that_is_not_polled_again_has_ended_and_one_with_its_ends_is_another(
     poll(&mut table, ends, 9, &reading(SECOND, 1_000_000, 0, 20_000));
     table.end_interval(SECOND);
     let other = reading(2 * SECOND, 10, 0, 1_000);
-    table.socket(&SocketReading { ends, cookie: 77, pid: Some(9), reading: &other });
+    table.socket(&SocketReading { ends, cookie: 77, pid: Some(9), unit: None, reading: &other });
     table.end_interval(2 * SECOND);
     assert_eq!(figures(&table, &tcp(ends)), Figures::default(), "nothing is known of its past");
     table.end_interval(3 * SECOND);
@@ -147,6 +147,7 @@ fn rows_are_grouped_and_the_worst_is_first() {
     assert_eq!(rtts(View::Peers), [(1, Some(90)), (2, Some(30)), (1, Some(1)), (1, None)]);
     assert_eq!(rtts(View::Prefixes), [(3, Some(50)), (1, Some(1)), (1, None)]);
     assert_eq!(rtts(View::Processes), [(1, Some(40)), (4, Some(37))]);
+    assert_eq!(rtts(View::Units), [(5, Some(37))], "of two processes");
     let peer: IpAddr = "198.51.100.7".parse().unwrap();
     assert_eq!(figures(&table, &RowKey::Peer(peer)).rate_bps, Some(16_000));
 }

@@ -144,6 +144,11 @@ impl Names {
         }
     }
 
+    /// Returns the unit or container of a process.
+    pub fn unit(&self, pid: u32) -> Option<&Arc<str>> {
+        self.owners.process(pid)?.unit.as_ref()
+    }
+
     /// Returns the name of an address in /etc/hosts, or by answers of DNS.
     pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
         self.files.hosts.name(address).or_else(|| self.passive.host(address))

@@ -136,8 +136,8 @@ impl App {
             KeyCode::Char('s') => return Action::Save,
             KeyCode::Char('n') => return Action::ToggleNames,
             KeyCode::Char('f' | '/') | KeyCode::F(4) => self.page = Page::Filter(self.filter.clone()),
-            KeyCode::Char(digit @ '1'..='4') => return self.show(View::ALL[digit as usize - '1' as usize]),
-            KeyCode::Char('5') => self.show_backends(),
+            KeyCode::Char(digit @ '1'..='5') => return self.show(View::ALL[digit as usize - '1' as usize]),
+            KeyCode::Char('6') => self.show_backends(),
             KeyCode::Tab if self.has_backends && View::ALL.ends_with(&[self.view]) => self.show_backends(),
             KeyCode::BackTab if self.has_backends && View::ALL.starts_with(&[self.view]) => self.show_backends(),
             KeyCode::Tab => return self.show(after(&View::ALL, self.view, 1)),
@@ -148,7 +148,7 @@ impl App {
             }
             KeyCode::Enter => {
                 if let Some(row) = self.rows.get(self.cursor.at) {
-                    self.page = Page::Detail { row: *row, look: Look::at(row), scroll: 0 };
+                    self.page = Page::Detail { row: *row, look: Look::default(), scroll: 0 };
                 }
             }
             _ if self.cursor.key(key, self.rows.len()) => {
@@ -167,7 +167,7 @@ impl App {
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help(),
             KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
             KeyCode::Char('s') => return Action::Save,
-            KeyCode::Char(digit @ '1'..='4') => return self.show(View::ALL[digit as usize - '1' as usize]),
+            KeyCode::Char(digit @ '1'..='5') => return self.show(View::ALL[digit as usize - '1' as usize]),
             KeyCode::Tab => return self.show(View::ALL[0]),
             KeyCode::BackTab => return self.show(View::ALL[View::ALL.len() - 1]),
             _ => {}

@@ -24,7 +24,7 @@ pub const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 const KEYS: &[(&str, &str)] = &[
-    ("1 2 3 4 5, Tab", "flows, peers, prefixes, processes, backends"),
+    ("1 2 3 4 5 6, Tab", "flows, peers, prefixes, processes, units, backends"),
     ("< >, ← →", "rank by another column"),
     ("↑ ↓, j k, PgUp PgDn", "move the cursor; g and G: to the first and last row"),
     ("Enter", "where the time of a row goes, and why"),
@@ -149,7 +149,7 @@ fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
         column += tab.chars().count();
     }
     if app.has_backends || is_of_backends {
-        let tab = " 5 backends ";
+        let tab = " 6 backends ";
         canvas.write(column, 1, tab, if is_of_backends { REVERSED } else { DIM });
         column += tab.len();
     }
@@ -203,6 +203,7 @@ fn headings(app: &App, columns: &Columns, canvas: &mut Canvas<'_>) {
         View::Peers => "PEER",
         View::Prefixes => "PREFIX",
         View::Processes => "PROCESS",
+        View::Units => "UNIT",
     };
     canvas.heading(2, name);
     let mut end = columns.name;

@@ -13,6 +13,10 @@ use super::shown::Shown;
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
 pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     let mut found = FlowNames::default();
+    // A unit has no number that people know.
+    if let RowKey::Unit(Some(number)) = &row.key {
+        found.src.unit = shown.units.name(*number).cloned();
+    }
     let Some(names) = shown.names() else {
         return found;
     };
@@ -28,7 +32,7 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
             found.dst.host = names.host(*address);
             found.dst.network = shown.network(*address);
         }
-        RowKey::Prefix(_) | RowKey::Process(_) => {}
+        RowKey::Prefix(_) | RowKey::Process(_) | RowKey::Unit(_) => {}
     }
     if let Some(pid) = row.pid {
         found.src = names.process(pid);
@@ -49,6 +53,7 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
         }
         RowKey::Prefix(prefix) => prefix.to_string(),
         RowKey::Process(None) => "(unknown)".into(),
+        RowKey::Unit(_) => names.src.unit.as_deref().unwrap_or("(no unit)").to_owned(),
         RowKey::Process(Some(pid)) => match &names.src.process {
             Some(name) => format!("{name} {pid}"),
             None => pid.to_string(),

@@ -7,7 +7,10 @@ use std::{
     thread,
 };
 
-use dwell_engine::top::{Row, RowKey};
+use dwell_engine::{
+    names::FlowNames,
+    top::{Row, RowKey},
+};
 
 /// How long it looks.
 const DURATION: &str = "5s";
@@ -15,9 +18,8 @@ const DURATION: &str = "5s";
 const MAX_BYTES: u64 = 64 << 10;
 
 /// A run of `dwell why`.
+#[derive(Default)]
 pub struct Look {
-    /// What was asked about; `None` if nothing can be.
-    target: Option<String>,
     child: Option<Child>,
     said: Arc<Mutex<Said>>,
 }
@@ -29,21 +31,16 @@ struct Said {
 }
 
 impl Look {
-    /// Prepares to ask about a row; [`text`](Self::text) asks.
-    pub fn at(row: &Row) -> Look {
-        Look { target: target(&row.key), child: None, said: Arc::default() }
-    }
-
-    /// Returns what was said so far, or why nothing can be. Asks at the first call, if the row is `live`.
-    pub fn text(&mut self, live: bool) -> String {
-        if !live {
+    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if it is live.
+    pub fn text(&mut self, row: &Row, names: &FlowNames, is_live: bool) -> String {
+        if !is_live {
             return "In a capture no socket says why it waits: see dwell why -r FILE.".into();
         }
-        let Some(target) = &self.target else {
-            return "Choose a flow, a peer or a process to ask why it is slow.".into();
+        let Some(target) = target(&row.key, names) else {
+            return "Choose a flow, a peer, a process or a unit to ask why it is slow.".into();
         };
         if self.child.is_none() {
-            match start(target, &self.said) {
+            match start(&target, &self.said) {
                 Ok(child) => self.child = Some(child),
                 Err(error) => return format!("cannot start dwell why {target}: {error}"),
             }
@@ -97,7 +94,7 @@ fn text(from: Option<impl Read>) -> String {
 }
 
 /// What to ask `dwell why` about. The client's end of a connection names this connection alone.
-fn target(key: &RowKey) -> Option<String> {
+fn target(key: &RowKey, names: &FlowNames) -> Option<String> {
     match key {
         RowKey::Flow(flow) if flow.protocol.0 == 6 => {
             let ends = &flow.ends;
@@ -105,6 +102,7 @@ fn target(key: &RowKey) -> Option<String> {
         }
         RowKey::Peer(address) => Some(address.to_string()),
         RowKey::Process(Some(pid)) => Some(pid.to_string()),
+        RowKey::Unit(_) => names.src.unit.as_deref().map(str::to_owned),
         RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(None) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! `dwell top`: flows, peers, prefixes, processes and backends on a live screen, the worst first.
+//! `dwell top`: flows, peers, prefixes, processes, units and backends on a live screen, the worst first.
 
 mod app;
 mod backends;
@@ -13,6 +13,7 @@ mod shown;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use std::{
     path::{Path, PathBuf},
@@ -44,7 +45,7 @@ use crate::{
     stop::Stop,
 };
 
-/// Show flows, peers, prefixes and processes live, the slowest first
+/// Show flows, peers, prefixes, processes and units live, the slowest first
 ///
 /// A screen of the TCP connections of this host with their round trips, waits in the send buffer, retransmissions and
 /// rates, updated until q. `?` shows the keys: Enter asks `dwell why` about a row. Watches the network namespace that it
@@ -58,6 +59,7 @@ Examples:
   dwell top --once --format jsonl       one table, for scripts
   dwell top -r capture.pcapng           the flows of a capture
   dwell top --once --view processes --sort send-buffer --top 5
+  sudo dwell top --view units           services of systemd, and containers
   sudo dwell top --view backends        those of the balancer that runs on this host
 
 More: docs/guide/top.md in the source.")]
@@ -131,6 +133,7 @@ enum ViewName {
     Peers,
     Prefixes,
     Processes,
+    Units,
     Backends,
 }
 

@@ -12,7 +12,7 @@ use dwell_engine::{
 use dwell_records::Source;
 use dwell_socket::names::Names;
 
-use super::backends::Balancer;
+use super::{backends::Balancer, units::Units};
 use crate::{
     exit::Failure,
     names::{NamesArgs, Tables},
@@ -22,6 +22,7 @@ use crate::{
 pub struct Shown {
     pub table: Table,
     pub names: Names,
+    pub units: Units,
     /// Autonomous systems.
     tables: Option<Arc<Tables>>,
     /// The filter of the command line, and the one that was typed: both must admit a flow.
@@ -58,6 +59,7 @@ impl Shown {
             } else {
                 Names::of_capture(names.have_labels(false))
             },
+            units: Units::default(),
             filters: [filter, Filter::default()],
             is_live: source.host.is_some(),
             source,

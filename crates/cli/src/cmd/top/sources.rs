@@ -67,10 +67,12 @@ impl Sources {
         census
             .poll(|polled| {
                 if shown.admits(&polled.ends, TCP) {
+                    let pid = shown.names.pid(polled.inode);
                     shown.table.socket(&SocketReading {
                         ends: polled.ends,
                         cookie: polled.cookie,
-                        pid: shown.names.pid(polled.inode),
+                        pid,
+                        unit: pid.and_then(|pid| shown.units.of(&shown.names, pid)),
                         reading: &polled.reading,
                     });
                 }

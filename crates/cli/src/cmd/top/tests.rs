@@ -54,7 +54,8 @@ fn shown() -> Shown {
             };
             let reading = Reading { time_ns: second * SECOND, info, ..Reading::default() };
             let pid = Some(4242 + u32::from(dst.port == 5432));
-            shown.table.socket(&SocketReading { ends: Ends { src, dst }, cookie, pid, reading: &reading });
+            let unit = shown.units.number(&if dst.port == 5432 { "batch.service" } else { "0123456789ab" }.into());
+            shown.table.socket(&SocketReading { ends: Ends { src, dst }, cookie, pid, unit, reading: &reading });
         }
         shown.end_interval(second * SECOND);
     }
@@ -84,7 +85,7 @@ fn flows_at_80_columns() {
     let shown = shown();
     insta::assert_snapshot!(picture(&mut app(&shown, View::Flows, Metric::Rtt), &shown, 80, 10), @"
     dwell top  web1  05:10:02Z  4 flows
-     1 flows  2 peers  3 prefixes  4 processes
+     1 flows  2 peers  3 prefixes  4 processes  5 units
     FLOW                              ▼RTT    RESP  SNDBUF  RETR  BIT/S        TREND
     4242:443 ← 198.51.100.7:51234  95.0 ms       -  100 ms    12  320 M            █
     4242:443 ← 198.51.100.9:40001  20.0 ms       -  100 ms     0 7.20 M            █
@@ -117,10 +118,25 @@ fn processes_by_rate_at_80_columns() {
     let shown = shown();
     insta::assert_snapshot!(picture(&mut app(&shown, View::Processes, Metric::Rate), &shown, 80, 8), @"
     dwell top  web1  05:10:02Z  4 flows
-     1 flows  2 peers  3 prefixes  4 processes
+     1 flows  2 peers  3 prefixes  4 processes  5 units
     PROCESS                          FLOWS     RTT  SNDBUF  RETR ▼BIT/S        TREND
     4242                                 3 39.7 ms  100 ms    13  327 M            █
     4243                                 1  800 µs  100 ms     0 96.0 k            █
+
+
+    ? keys  Enter why  </> rank  f filter  p freeze  s save  q quit
+    ");
+}
+
+#[test]
+fn units_and_containers_by_rate_at_80_columns() {
+    let shown = shown();
+    insta::assert_snapshot!(picture(&mut app(&shown, View::Units, Metric::Rate), &shown, 80, 8), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 processes  5 units
+    UNIT                             FLOWS     RTT  SNDBUF  RETR ▼BIT/S        TREND
+    0123456789ab                         3 39.7 ms  100 ms    13  327 M            █
+    batch.service                        1  800 µs  100 ms     0 96.0 k            █
 
 
     ? keys  Enter why  </> rank  f filter  p freeze  s save  q quit
@@ -159,7 +175,7 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
     app.key(KeyCode::Enter);
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 20), @"
     dwell top  web1  05:10:02Z  4 flows
-     1 flows  2 peers  3 prefixes  4 processes
+     1 flows  2 peers  3 prefixes  4 processes  5 units
     4242:443 ← 198.51.100.7:51234
     from 192.0.2.1:443 to 198.51.100.7:51234
     process 4242
@@ -188,7 +204,7 @@ fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
     app.key(KeyCode::Char('?'));
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 24), @"
     dwell top: keys
-     1 2 3 4 5, Tab       flows, peers, prefixes, processes, backends
+     1 2 3 4 5 6, Tab     flows, peers, prefixes, processes, units, backends
      < >, ← →             rank by another column
      ↑ ↓, j k, PgUp PgDn  move the cursor; g and G: to the first and last row
      Enter                where the time of a row goes, and why
@@ -246,9 +262,10 @@ fn keys_choose_views_and_ranks_and_a_filter_is_typed() {
     assert_eq!(app.key(KeyCode::Char('4')), Action::Update);
     assert_eq!(app.view, View::Processes);
     app.key(KeyCode::Tab);
+    app.key(KeyCode::Tab);
     assert_eq!(app.view, View::Flows);
     app.key(KeyCode::BackTab);
-    assert_eq!(app.view, View::Processes);
+    assert_eq!(app.view, View::Units);
     app.key(KeyCode::Char('<'));
     assert_eq!(app.by, Metric::Rate);
     app.key(KeyCode::Char('f'));
@@ -324,11 +341,11 @@ fn balancer() -> Balancer {
 fn backends_of_a_balancer_are_a_view() {
     let mut shown = shown();
     shown.balancer = Some(balancer());
-    let mut app = app(&shown, View::Processes, Metric::Rtt);
+    let mut app = app(&shown, View::Units, Metric::Rtt);
     assert_eq!(app.key(KeyCode::Tab), Action::Nothing);
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 10), @"
     dwell top  web1  05:10:02Z  lb.toml on eth0  21 connections
-     1 flows  2 peers  3 prefixes  4 processes  5 backends
+     1 flows  2 peers  3 prefixes  4 processes  5 units  6 backends
     BACKEND                 STATE      ▼RESP    PEND  ACTIVE  CONN/S   PKT/S   SHARE
     web/b1                  up       9.50 ms       0       7     100    9000  20.0 %
     web/b2                  up       1.50 ms       0       7     100   18000  40.0 %
@@ -341,7 +358,7 @@ fn backends_of_a_balancer_are_a_view() {
     app.key(KeyCode::Char('>'));
     insta::assert_snapshot!(picture(&mut app, &shown, 120, 10), @"
     dwell top  web1  05:10:02Z  lb.toml on eth0  21 connections
-     1 flows  2 peers  3 prefixes  4 processes  5 backends
+     1 flows  2 peers  3 prefixes  4 processes  5 units  6 backends
     BACKEND                                            STATE       RESP   ▼PEND  ACTIVE  CONN/S   PKT/S   SHARE        TREND
     web/b3                                             serving        -       3       7     100   27000  40.0 %           ██
     web/b1                                             up       9.50 ms       0       7     100    9000  20.0 %           ▁▁

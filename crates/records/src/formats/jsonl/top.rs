@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{FlowObject, Object, Objects, flow::NetworkObject, object::names};
 use crate::{Top, TopRow};
 
-/// A row of the screen in an interval: one flow, or all flows of a peer, a prefix or a process.
+/// A row of the screen in an interval: one flow, or all flows of a peer, a prefix, a process or a unit.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RowObject<'a> {
     /// The length of the interval, which ended at `time`.
@@ -37,6 +37,9 @@ pub(super) struct RowObject<'a> {
     pid: Option<u32>,
     /// The name of that process. Null where it is not known, or with `--no-names`.
     process: Option<&'a str>,
+    /// The unit of systemd of the process or processes, or the first 12 digits of their container's ID. Null where there is none,
+    /// where it is not known, for flows of several units, and, unless rows stand for units, with `--no-names`.
+    unit: Option<&'a str>,
     /// The name of the server's port in /etc/services. Null where it has none, or with `--no-names`.
     service: Option<&'a str>,
     /// The number of flows.
@@ -84,7 +87,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         }
         RowKey::Peer(address) => peer = Some(*address),
         RowKey::Prefix(found) => prefix = Some(found.to_string().into()),
-        RowKey::Process(_) => {}
+        RowKey::Process(_) | RowKey::Unit(_) => {}
     }
     let figures = &row.figures;
     RowObject {
@@ -99,6 +102,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         prefix,
         pid: row.pid,
         process: names.src.process.as_deref(),
+        unit: names.src.unit.as_deref(),
         service: names.service.as_deref(),
         flows: row.flows,
         rtt_ns: figures.rtt_ns,

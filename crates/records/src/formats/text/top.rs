@@ -46,5 +46,6 @@ fn one(view: View) -> &'static str {
         View::Peers => "peer",
         View::Prefixes => "prefix",
         View::Processes => "process",
+        View::Units => "unit",
     }
 }
