@@ -7,12 +7,15 @@ use std::{
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::Stdio,
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
-use dwell_testbed::{Guarded, Namespace, skip::lacks_program};
+use dwell_testbed::{
+    Guarded, Namespace,
+    skip::{lacks_program, skip},
+};
 use serde_json::Value;
 
 use crate::{
@@ -294,6 +297,25 @@ public class Slow {
 }
 ";
 
+const GO: &str = "\
+package main
+
+import (
+	\"net/http\"
+	\"time\"
+)
+
+func main() {
+	http.HandleFunc(\"/\", func(writer http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == \"/slow\" {
+			time.Sleep(60 * time.Millisecond)
+		}
+		writer.Write([]byte(\"ok\"))
+	})
+	http.ListenAndServe(\"127.0.0.1:8091\", nil)
+}
+";
+
 /// Checks that a server at port 8091 is healthy while it answers at once, and slow when it does not.
 fn judges_http(host: &Host, pid: u32) {
     host.ask(8091, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", Duration::from_millis(20));
@@ -302,6 +324,32 @@ fn judges_http(host: &Host, pid: u32) {
         host.ask(8091, b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n", Duration::from_millis(10));
     }
     host.why(&pid.to_string(), |verdict| verdict["cause"] == "slow-service");
+}
+
+#[test]
+fn root_a_server_of_go_is_judged_by_what_it_does() {
+    if skipped() {
+        return;
+    }
+    if Command::new("go").arg("version").output().is_err() {
+        return skip("there is no go, which tests/quic/setup fetches");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [source, program] = ["slow.go", "slow"].map(|name| folder.path().join(name));
+    fs::write(&source, GO).unwrap();
+    let mut host = Host::new("why-go");
+    // Its caches are in the folder of the test, which is removed.
+    let mut build = host.namespace.command("go");
+    build.args(["build", "-o", program.to_str().unwrap(), source.to_str().unwrap()]);
+    for (variable, value) in [("HOME", "home"), ("GOCACHE", "cache"), ("GOPATH", "path")] {
+        build.env(variable, folder.path().join(value));
+    }
+    let built = build.env("GO111MODULE", "off").output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let pid = host.serve(program.to_str().unwrap(), &[], 8091);
+    judges_http(&host, pid);
+    // Its name and its port are told with the verdict.
+    host.why(":8091", |verdict| verdict["about"]["process"] == "slow" && verdict["about"]["pid"] == pid);
 }
 
 #[test]
