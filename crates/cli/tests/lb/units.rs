@@ -1,7 +1,7 @@
 //! The systemd units: systemd accepts them, the capabilities that they grant are sufficient, and systemd learns what it
 //! waits for.
 
-use std::{os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
 use dwell_testbed::skip::{lacks_program, skip};
 
@@ -73,6 +73,21 @@ fn units_call_existing_verbs_with_existing_options() {
         }
         // A balancer that ends early by a SIGHUP has ended cleanly, as systemd sees it.
         assert!(!unit.contains("lb") || text.contains("Restart=always"), "{unit}");
+    }
+}
+
+#[test]
+fn what_units_store_is_removed_with_their_package() {
+    let stored = UNITS.iter().flat_map(|unit| words(unit, "StateDirectory"));
+    let stored: BTreeSet<_> = stored.map(|folder| folder.split('/').next().unwrap().to_owned()).collect();
+    assert!(stored.len() > 3, "{stored:?}");
+    for script in ["dist/deb/postrm", "dist/rpm/dwell.spec"] {
+        let text = read(script);
+        let loops = text.lines().find_map(|line| line.trim().strip_prefix("for unit in ")?.strip_suffix("; do"));
+        let of_loop = loops.unwrap().split(' ').map(|unit| format!("dwell-{unit}"));
+        let removed: BTreeSet<_> =
+            of_loop.chain(text.contains("rm -rf /var/lib/dwell\n").then(|| "dwell".into())).collect();
+        assert_eq!(removed, stored, "{script}");
     }
 }
 
