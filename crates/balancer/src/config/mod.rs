@@ -321,7 +321,7 @@ fn read_metrics(root: &mut Table<'_>) -> MetricsSettings {
     let Some(mut table) = root.table("metrics") else {
         return MetricsSettings::default();
     };
-    let (listen_at, push_to) = ("\"127.0.0.1:9469\"", "\"http://127.0.0.1:4318\"");
+    let (listen_at, push_to) = ("\"127.0.0.1:9475\"", "\"http://127.0.0.1:4318\"");
     if !table.has("otlp") && table.has("otlp_headers") {
         let problem = Problem::new("it is missing, but otlp_headers is there", format!("write otlp = {push_to}"));
         table.fault(problem, "otlp");

@@ -139,7 +139,7 @@ pub(super) fn host(value: &DeValue<'_>) -> Read<IpAddr> {
 
 /// Reads the address and port to listen on.
 pub(super) fn socket(value: &DeValue<'_>) -> Read<SocketAddr> {
-    parsed("an address and a port", "\"127.0.0.1:9469\"")(value)
+    parsed("an address and a port", "\"127.0.0.1:9475\"")(value)
 }
 
 /// Reads a string that parses as `T`. `what` describes it in faults.

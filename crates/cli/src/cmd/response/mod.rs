@@ -47,7 +47,7 @@ use crate::{
 Examples:
   dwell response -i eth0                         one line per epoch and flow, until Ctrl-C
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
-  dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
+  dwell response -i eth0 --format none --metrics 127.0.0.1:9470 --prefix4 32
   dwell response -r clients.pcap --summary=server --by p99 --top 10
   dwell response -r clients.pcap --fail-if 'p99>200ms' --format none
   dwell response -i eth0 --duration 2m --baseline FILE
