@@ -112,9 +112,9 @@ impl Cids {
 }
 
 fn require_stamped(config: Config) -> Result<Config> {
-    match config.to_core().stamped {
-        1 => Ok(config),
-        _ => Err(Error::Layout),
+    match config.is_stamped() {
+        true => Ok(config),
+        false => Err(Error::Layout),
     }
 }
 

@@ -143,7 +143,7 @@ impl ZeroVip {
     pub fn to_core(&self, slots: &ServerSlots) -> Box<abi::dwell_zero_vip> {
         let mut core = Box::<abi::dwell_zero_vip>::default();
         for layout in &self.layouts {
-            core.layout[usize::from(layout.rotation())] = *layout.to_core();
+            core.layout[usize::from(layout.rotation())] = layout.to_core();
         }
         core.overload = self.overload.to_core();
         core.heavy = self.heavy.to_core();

@@ -3,10 +3,9 @@
 use std::{fmt, ops::Deref};
 
 use thiserror::Error;
-use zerocopy::IntoBytes;
 use zeroize::Zeroize;
 
-use super::{Load, native};
+use super::{Load, cipher::Key, native};
 use crate::abi;
 
 /// The reason why a layout is invalid.
@@ -45,8 +44,10 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    pub(super) fn new(octets: [u8; abi::DWELL_CID_MAX_BYTES as usize], bytes: u32) -> ConnectionId {
-        ConnectionId { octets, bytes: bytes as u8 }
+    fn new(content: &[u8]) -> ConnectionId {
+        let mut octets = [0; abi::DWELL_CID_MAX_BYTES as usize];
+        octets[..content.len()].copy_from_slice(content);
+        ConnectionId { octets, bytes: content.len() as u8 }
     }
 }
 
@@ -107,8 +108,14 @@ impl Stamp {
 }
 
 /// The layout and key of the connection IDs of one rotation. The key is cleared from memory on drop.
-#[derive(Clone)]
-pub struct Config(abi::dwell_cid_config);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    rotation: u8,
+    server_id_bytes: u8,
+    nonce_bytes: u8,
+    is_stamped: bool,
+    key: Option<Key>,
+}
 
 impl Config {
     /// Creates any layout of the draft. Without a key, connection IDs are not encrypted.
@@ -135,10 +142,10 @@ impl Config {
         if u32::from(together) > abi::DWELL_CID_PLAIN_MAX_BYTES {
             return Err(ConfigError::Together(together));
         }
-        let mut key = key;
-        let config = native::config(rotation, server_id_bytes, nonce_bytes, key.as_ref());
-        key.zeroize();
-        Ok(Config(config))
+        let mut octets = key;
+        let key = octets.map(Key::new);
+        octets.zeroize();
+        Ok(Config { rotation, server_id_bytes, nonce_bytes, is_stamped: false, key })
     }
 
     /// Creates dwell's own layout: a server ID of 2 octets, and a nonce of 14 that contains a stamp.
@@ -149,28 +156,28 @@ impl Config {
     pub fn own(rotation: u8, key: [u8; 16]) -> Result<Config, ConfigError> {
         let mut config =
             Config::new(rotation, abi::DWELL_CID_OWN_SERVER as u8, abi::DWELL_CID_OWN_NONCE as u8, Some(key))?;
-        config.0.stamped = 1;
+        config.is_stamped = true;
         Ok(config)
     }
 
     /// Returns the rotation: the first three bits of the connection IDs.
     pub fn rotation(&self) -> u8 {
-        self.0.rotation
+        self.rotation
     }
 
     /// Returns the length of a server ID in octets.
     pub fn server_id_bytes(&self) -> u8 {
-        self.0.server_id_bytes
+        self.server_id_bytes
     }
 
     /// Returns the length of a nonce in octets.
     pub fn nonce_bytes(&self) -> u8 {
-        self.0.nonce_bytes
+        self.nonce_bytes
     }
 
     /// Returns the length of the connection IDs in octets.
     pub fn cid_bytes(&self) -> usize {
-        1 + usize::from(self.0.server_id_bytes) + usize::from(self.0.nonce_bytes)
+        1 + usize::from(self.server_id_bytes) + usize::from(self.nonce_bytes)
     }
 
     /// Encodes a connection ID. A nonce must not be used twice with a key.
@@ -179,26 +186,38 @@ impl Config {
     ///
     /// One of the two does not have the configured length.
     pub fn encode(&self, server_id: &[u8], nonce: &[u8]) -> Result<ConnectionId, EncodeError> {
-        if server_id.len() != usize::from(self.0.server_id_bytes) {
-            return Err(EncodeError::ServerId(server_id.len(), self.0.server_id_bytes));
+        if server_id.len() != usize::from(self.server_id_bytes) {
+            return Err(EncodeError::ServerId(server_id.len(), self.server_id_bytes));
         }
-        if nonce.len() != usize::from(self.0.nonce_bytes) {
-            return Err(EncodeError::Nonce(nonce.len(), self.0.nonce_bytes));
+        if nonce.len() != usize::from(self.nonce_bytes) {
+            return Err(EncodeError::Nonce(nonce.len(), self.nonce_bytes));
         }
-        Ok(native::encode(&self.0, server_id, nonce))
+        let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
+        let cid = &mut cid[..self.cid_bytes()];
+        let (first, plain) = cid.split_first_mut().expect("no connection ID is empty");
+        *first = self.rotation << 5 | plain.len() as u8;
+        plain[..server_id.len()].copy_from_slice(server_id);
+        plain[server_id.len()..].copy_from_slice(nonce);
+        if let Some(key) = &self.key {
+            key.seal(plain);
+        }
+        Ok(ConnectionId::new(cid))
     }
 
     /// Decodes a connection ID. `None` if its rotation is another one, or it is too short. Decoding with a wrong key is
     /// not detected.
     pub fn decode(&self, cid: &[u8]) -> Option<Decoded> {
-        let octets = native::decode(&self.0, cid)?;
+        let content = cid.get(..self.cid_bytes()).filter(|cid| cid[0] >> 5 == self.rotation)?;
         let mut decoded = Decoded {
             octets: [0; abi::DWELL_CID_PLAIN_MAX_BYTES as usize],
-            server_id_bytes: self.0.server_id_bytes,
-            bytes: self.0.server_id_bytes + self.0.nonce_bytes,
+            server_id_bytes: self.server_id_bytes,
+            bytes: self.server_id_bytes + self.nonce_bytes,
         };
-        let most = decoded.octets.len();
-        decoded.octets.copy_from_slice(&octets[..most]);
+        let plain = &mut decoded.octets[..usize::from(decoded.bytes)];
+        plain.copy_from_slice(&content[1..]);
+        if let Some(key) = &self.key {
+            key.open(plain);
+        }
         Some(decoded)
     }
 
@@ -208,15 +227,17 @@ impl Config {
     ///
     /// If the configuration was not created with [`Config::own`].
     pub fn encode_stamped(&self, server: u16, stamp: Stamp) -> ConnectionId {
-        assert_eq!(self.0.stamped, 1, "only the own layout has a stamp");
-        native::encode_stamped(&self.0, server, stamp.to_word())
+        assert!(self.is_stamped, "only the own layout has a stamp");
+        let mut nonce = [0; abi::DWELL_CID_OWN_NONCE as usize];
+        nonce[6..].copy_from_slice(&stamp.to_word().to_be_bytes());
+        self.encode(&server.to_be_bytes(), &nonce).expect("the own layout has these lengths")
     }
 
     /// Decodes the server ID and the stamp. `None` if the connection ID does not have dwell's own layout, or was not
     /// made with the key.
     pub fn decode_stamped(&self, cid: &[u8]) -> Option<(u16, Stamp)> {
-        let first = self.0.rotation << 5 | 16;
-        if self.0.stamped == 0 || cid.len() != self.cid_bytes() || cid[0] != first {
+        let first = self.rotation << 5 | 16;
+        if !self.is_stamped || cid.len() != self.cid_bytes() || cid[0] != first {
             return None;
         }
         let decoded = self.decode(cid)?;
@@ -228,36 +249,25 @@ impl Config {
 
     /// Returns whether the connection IDs carry a stamp.
     pub fn is_stamped(&self) -> bool {
-        self.0.stamped != 0
+        self.is_stamped
     }
 
-    /// Returns the core's format.
-    pub fn to_core(&self) -> &abi::dwell_cid_config {
-        &self.0
-    }
-}
-
-impl Drop for Config {
-    fn drop(&mut self) {
-        self.0.as_mut_bytes().zeroize();
+    /// Converts to the core's format, of the balancer. It has the key, in rounds that a table has made.
+    pub fn to_core(&self) -> abi::dwell_cid_config {
+        let key = self.key.as_ref().map(Key::octets);
+        let mut core = native::config(self.rotation, self.server_id_bytes, self.nonce_bytes, key);
+        core.stamped = self.is_stamped.into();
+        core
     }
 }
-
-impl PartialEq for Config {
-    fn eq(&self, other: &Config) -> bool {
-        self.0.as_bytes() == other.0.as_bytes()
-    }
-}
-
-impl Eq for Config {}
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("rotation", &self.0.rotation)
-            .field("server_id_bytes", &self.0.server_id_bytes)
-            .field("nonce_bytes", &self.0.nonce_bytes)
-            .field("cipher", &self.0.cipher)
+            .field("rotation", &self.rotation)
+            .field("server_id_bytes", &self.server_id_bytes)
+            .field("nonce_bytes", &self.nonce_bytes)
+            .field("is_encrypted", &self.key.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! Connection IDs that a balancer can route (draft-ietf-quic-load-balancers), and the load reports of servers in them.
 
+mod cipher;
 mod config;
 mod load;
 mod native;

@@ -1,9 +1,8 @@
-//! The codec of the core.
+//! Connection IDs as the core has them.
 #![allow(unsafe_code)]
 
 use std::ptr;
 
-use super::ConnectionId;
 use crate::abi;
 
 pub(super) fn wait_code(wait_ns: u64) -> u16 {
@@ -37,30 +36,68 @@ pub(super) fn config(
     config
 }
 
-pub(super) fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> ConnectionId {
-    let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
-    // SAFETY: the caller ensures that both have the configured lengths; there is room for the longest.
-    let bytes = unsafe { abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr()) };
-    ConnectionId::new(cid, bytes)
-}
-
-pub(super) fn encode_stamped(config: &abi::dwell_cid_config, server: u16, stamp: u64) -> ConnectionId {
-    let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
-    // SAFETY: the caller ensures that the configuration has that layout; there is room for the longest.
-    let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
-    ConnectionId::new(cid, bytes)
-}
-
-pub(super) fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
-    let mut plain = abi::dwell_cid_plain::default();
-    // SAFETY: the length is that of the connection ID.
-    let known = unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
-    (known != 0).then_some(plain.octet)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::quic_lb::{Config, Stamp};
+
+    /// Encodes by the tables of the core.
+    fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> Vec<u8> {
+        let mut cid = vec![0; abi::DWELL_CID_MAX_BYTES as usize];
+        // SAFETY: the caller ensures that both have the configured lengths; there is room for the longest.
+        let bytes = unsafe { abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr()) };
+        cid.truncate(bytes as usize);
+        cid
+    }
+
+    fn encode_stamped(config: &abi::dwell_cid_config, server: u16, stamp: u64) -> Vec<u8> {
+        let mut cid = vec![0; abi::DWELL_CID_MAX_BYTES as usize];
+        // SAFETY: the caller ensures that the configuration has that layout; there is room for the longest.
+        let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
+        cid.truncate(bytes as usize);
+        cid
+    }
+
+    fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
+        let mut plain = abi::dwell_cid_plain::default();
+        // SAFETY: the length is that of the connection ID.
+        let known = unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
+        (known != 0).then_some(plain.octet)
+    }
+
+    proptest! {
+        #[test]
+        fn user_space_and_the_core_have_the_same_connection_ids(
+            rotation in 0u8..7,
+            (server, nonce) in (1u8..=15).prop_flat_map(|server| (Just(server), 4u8..=(19 - server))),
+            key: Option<[u8; 16]>,
+            octets: [u8; 19],
+            cid: Vec<u8>,
+        ) {
+            let config = Config::new(rotation, server, nonce, key).expect("a layout");
+            let (id, rest) = octets.split_at(server.into());
+            let rest = &rest[..nonce.into()];
+            let made = config.encode(id, rest).expect("as long as configured");
+            prop_assert_eq!(&made[..], encode(&config.to_core(), id, rest));
+            // What strangers make up has any length, and mostly another rotation.
+            let mut ours = cid.clone();
+            ours.iter_mut().take(1).for_each(|first| *first = rotation << 5 | *first & 31);
+            for cid in [cid, ours, octets.to_vec()] {
+                let decoded = config.decode(&cid).map(|decoded| [decoded.server_id(), decoded.nonce()].concat());
+                let by_core = decode(&config.to_core(), &cid).map(|plain| plain[..usize::from(server + nonce)].to_vec());
+                prop_assert_eq!(decoded, by_core);
+            }
+        }
+
+        #[test]
+        fn user_space_and_the_core_have_the_same_stamps(rotation in 0u8..7, key: [u8; 16], server: u16, word: u64) {
+            let own = Config::own(rotation, key).expect("a rotation");
+            let made = own.encode_stamped(server, Stamp::from_word(word));
+            prop_assert_eq!(&made[..], encode_stamped(&own.to_core(), server, word));
+        }
+    }
 
     fn block(key: &str, from: &str, decrypt: bool) -> String {
         let octets = |hex: &str| -> [u8; 16] {
