@@ -59,6 +59,8 @@ pub enum Fact {
     StatisticsOff,
     /// Lockdown, if any, does not keep programs from reading kernel memory.
     LockdownOff,
+    /// A process may give up files by Landlock.
+    Landlock,
     /// Users without a capability cannot load programs.
     UnprivilegedOff,
     /// The memory lock limit leaves room for tables.
@@ -140,6 +142,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::Jit, "jit", "JIT compiler", "sudo sysctl -w net.core.bpf_jit_enable=1"),
     (Fact::StatisticsOff, "statistics-off", "run time statistics off", "sudo sysctl -w kernel.bpf_stats_enabled=0"),
     (Fact::LockdownOff, "lockdown-off", "no lockdown of tracing", "boot with lockdown=integrity or without secure boot"),
+    (Fact::Landlock, "landlock", "Landlock", "a kernel with Landlock (mainline: 5.13), not left out by lsm="),
     (Fact::UnprivilegedOff, "unprivileged-off", "unprivileged BPF off", "sudo sysctl -w kernel.unprivileged_bpf_disabled=2"),
     (Fact::MemoryLock, "memory-lock", "memory lock limit", "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)"),
     (Fact::BpfFilesystem, "bpf-filesystem", "BPF filesystem", "sudo mount -t bpf -o mode=0700 bpf /sys/fs/bpf"),

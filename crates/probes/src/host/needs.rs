@@ -139,29 +139,29 @@ pub(super) fn first_word(row: &'static str) -> &'static str {
 pub static DWELL: Requirements = Requirements {
     binary: "dwell",
     verbs: Cow::Borrowed(&[
-        Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] },
-        Verb { name: "rtt -i --attach clsact", needs: &[RTT, CLSACT], obstacles: &[] },
-        Verb { name: "rtt -i --hook xdp", needs: &[RTT_AT_XDP, RTT], obstacles: &[XDP_TAKEN_FOR_RTT] },
+        Verb { name: "rtt -i", needs: &[RTT, NAMES], obstacles: &[] },
+        Verb { name: "rtt -i --attach clsact", needs: &[RTT, CLSACT, NAMES], obstacles: &[] },
+        Verb { name: "rtt -i --hook xdp", needs: &[RTT_AT_XDP, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RTT] },
         Verb { name: "rtt -r", needs: &[], obstacles: &[] },
-        Verb { name: "response -i", needs: &[RESPONSE, RTT], obstacles: &[] },
-        Verb { name: "response -i --hook xdp", needs: &[RESPONSE_AT_XDP, RESPONSE, RTT], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
-        Verb { name: "response -i --tail-call", needs: &[RESPONSE, RTT, TAIL_CALL], obstacles: &[] },
+        Verb { name: "response -i", needs: &[RESPONSE, RTT, NAMES], obstacles: &[] },
+        Verb { name: "response -i --hook xdp", needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
+        Verb { name: "response -i --tail-call", needs: &[RESPONSE, RTT, TAIL_CALL, NAMES], obstacles: &[] },
         Verb { name: "response -r", needs: &[], obstacles: &[] },
-        Verb { name: "stack", needs: &[STACK], obstacles: &[] },
-        Verb { name: "stack --cgroup", needs: &[STACK, CGROUP], obstacles: &[] },
-        Verb { name: "stack --hooks fentry", needs: &[STACK, AT_FENTRY], obstacles: &[] },
-        Verb { name: "stack --hooks kprobe", needs: &[STACK, AT_KPROBE], obstacles: &[] },
-        Verb { name: "agent", needs: &[STACK, AGENT], obstacles: &[] },
-        Verb { name: "agent --cgroup", needs: &[STACK, AGENT, CGROUP], obstacles: &[] },
-        Verb { name: "collect", needs: &[COLLECT], obstacles: &[] },
+        Verb { name: "stack", needs: &[STACK, NAMES], obstacles: &[] },
+        Verb { name: "stack --cgroup", needs: &[STACK, CGROUP, NAMES], obstacles: &[] },
+        Verb { name: "stack --hooks fentry", needs: &[STACK, AT_FENTRY, NAMES], obstacles: &[] },
+        Verb { name: "stack --hooks kprobe", needs: &[STACK, AT_KPROBE, NAMES], obstacles: &[] },
+        Verb { name: "agent", needs: &[STACK, AGENT, CONFINED], obstacles: &[] },
+        Verb { name: "agent --cgroup", needs: &[STACK, AGENT, CGROUP, CONFINED], obstacles: &[] },
+        Verb { name: "collect", needs: &[COLLECT, CONFINED], obstacles: &[] },
         Verb { name: "report", needs: &[], obstacles: &[] },
         Verb { name: "run", needs: &[RUN], obstacles: &[] },
         Verb { name: "run --pid", needs: &[FROM_OUTSIDE, RUN], obstacles: &[] },
         Verb { name: "run --cgroup", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
         Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
         Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
-        Verb { name: "why", needs: &[WHY], obstacles: &[] },
-        Verb { name: "top", needs: &[TOP], obstacles: &[] },
+        Verb { name: "why", needs: &[WHY, NAMES], obstacles: &[] },
+        Verb { name: "top", needs: &[TOP, NAMES], obstacles: &[] },
         Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
         Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
         Verb { name: "lb check", needs: &[], obstacles: &[] },
@@ -191,6 +191,12 @@ pub const RTT: &[Need] = &[
     Need { any_of: &[Fact::BpfLoop, Fact::RttProgram], serves: "finds idle flows", otherwise: Impossible("its program needs it") },
     Need { any_of: &[Fact::RingBuffer, Fact::RttProgram], serves: "reports samples", otherwise: Impossible("cannot report samples") },
     Need { any_of: &[Fact::MmapableArray, Fact::RttProgram], serves: "keeps its flow table", otherwise: Impossible("cannot keep its flow table") },
+];
+
+/// Names and labels in the records of live flows.
+#[rustfmt::skip]
+const NAMES: &[Need] = &[
+    Need { any_of: &[Fact::CapNetRaw], serves: "reads names of hosts and labels of requests from packets", otherwise: Degraded("no labels of requests, and no names of hosts from DNS answers") },
 ];
 
 /// Live RTT with ingress at XDP, in addition to [`RTT`].
@@ -269,6 +275,12 @@ pub const AGENT: &[Need] = &[
 pub const COLLECT: &[Need] = &[
     Need { any_of: &[Fact::ClockPrograms], serves: "compares clocks of agents", otherwise: Degraded("clocks are compared by sockets, within a wider bound") },
     Need { any_of: &[Fact::XdpAttach], serves: "compares clocks without the delay of queues", otherwise: Degraded("clocks are compared by sockets, within a wider bound") },
+];
+
+/// What speaks to strangers, and gives up files for that reason.
+#[rustfmt::skip]
+const CONFINED: &[Need] = &[
+    Need { any_of: &[Fact::Landlock], serves: "gives up all files but its own", otherwise: Degraded("keeps access to all files of its user") },
 ];
 
 /// Sockets seen from user space, without privilege.

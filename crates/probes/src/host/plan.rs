@@ -388,6 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn names_need_raw_sockets_and_what_speaks_to_strangers_landlock() {
+        let of = |fact, verb| verdict(&plan(&without(&[fact])), verb).clone();
+        for verb in ["rtt -i", "response -i", "stack", "top", "why"] {
+            let unnamed = of(Fact::CapNetRaw, verb);
+            assert_eq!((unnamed.state, unnamed.reasons.len()), (State::Degraded, 1), "{unnamed:?}");
+            assert!(unnamed.reasons[0].text.contains("no labels"), "{unnamed:?}");
+        }
+        for verb in ["agent", "collect"] {
+            assert_eq!(of(Fact::CapNetRaw, verb).state, State::Works);
+            let open = of(Fact::Landlock, verb);
+            assert_eq!(open.state, State::Degraded);
+            assert!(open.reasons[0].text.contains("all files of its user"), "{open:?}");
+        }
+    }
+
+    #[test]
     fn a_device_of_another_xdp_program_stops_the_balancer_and_its_own_does_not() {
         let holder = |name: &str| Attached { id: 7, name: Some(name.into()), mode: Some("native") };
         let mut facts = everything();

@@ -8,6 +8,7 @@ use std::{
 };
 
 use dwell_socket::outside::{self, TrialError};
+use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
@@ -47,10 +48,10 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
     }
 }
 
-/// Gives what a user namespace refused the remedy that helps there. Two facts do not depend on privilege.
+/// Gives what a user namespace refused the remedy that helps there. Three facts do not depend on privilege.
 fn leave_the_namespace(answers: &mut BTreeMap<Fact, Answer>) {
     for (fact, answer) in answers {
-        if answer.holds != Some(true) && ![Fact::Btf, Fact::TcpCounts].contains(fact) {
+        if answer.holds != Some(true) && ![Fact::Btf, Fact::TcpCounts, Fact::Landlock].contains(fact) {
             answer.remedy = Some(OUTSIDE.into());
         }
     }
@@ -149,6 +150,15 @@ fn bbr() -> Answer {
     }
 }
 
+/// Makes a set of rules, which restricts nothing yet.
+fn landlock() -> Answer {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    match rules.handle_access(AccessFs::from_all(ABI::V1)).and_then(Ruleset::create) {
+        Ok(_) => Answer::yes(""),
+        Err(_) => Answer::no(""),
+    }
+}
+
 /// Reads the facts that files of the kernel show.
 fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
     let mounted = |kind| match mounts {
@@ -171,6 +181,7 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
         (Fact::Jit, Answer::new(read("/proc/sys/net/core/bpf_jit_enable").map(|value| value != "0"), "")),
         (Fact::StatisticsOff, Answer::new(read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"), "")),
         (Fact::LockdownOff, lockdown()),
+        (Fact::Landlock, landlock()),
         (
             Fact::UnprivilegedOff,
             Answer::new(read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"), ""),
