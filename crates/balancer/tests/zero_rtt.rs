@@ -1,6 +1,6 @@
 //! The policy `zero-rtt`: its configuration.
 
-use std::path::Path;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 use dwell_balancer::config::{Config, ConfigError, PolicyName};
 
@@ -68,7 +68,10 @@ fn a_load_lives_longer_than_open_connections_take_to_renew_it() {
 #[test]
 fn a_key_is_read_from_a_file_next_to_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("cid.key"), format!("{KEY}\n")).expect("a file");
+    let key = folder.path().join("cid.key");
+    let readable_by = |mode| std::fs::set_permissions(&key, Permissions::from_mode(mode)).expect("it is ours");
+    std::fs::write(&key, format!("{KEY}\n")).expect("a file");
+    readable_by(0o640);
     let zero = "[vip.zero_rtt]\nlayout = [{ rotation = 3, key_file = \"cid.key\" }]\n";
     let text = vip(UDP, zero, TWO);
     let config = Config::parse(&text, &folder.path().join("lb.toml")).expect("it is right");
@@ -76,6 +79,10 @@ fn a_key_is_read_from_a_file_next_to_the_configuration() {
     assert_eq!(config.vips[0].zero_rtt, other.expect("it is right").vips[0].zero_rtt);
     let missing = faults(&text);
     assert!(missing.contains("vip.zero_rtt.layout.key_file: cannot read 'cid.key'"), "{missing}");
+    readable_by(0o644);
+    let exposed = Config::parse(&text, &folder.path().join("lb.toml")).expect_err("others have the key").to_string();
+    let problem = format!("key_file: every user of this host can reach the key in '{0}'; chmod 600 {0}", key.display());
+    assert!(exposed.contains(&problem), "{exposed}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `[vip.zero_rtt]`: how the packets of a QUIC VIP are routed by connection ID.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs::File, io::Read, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dwell_engine::{
     balance::{Protocol, ServerId},
@@ -207,13 +207,20 @@ fn read_key(table: &mut Table<'_>, path: &Path, clear: bool) -> Option<[u8; 16]>
         return key;
     };
     let file = path.parent().unwrap_or(Path::new("")).join(file);
-    let read = fs::read_to_string(&file)
-        .map_err(|io| Problem::new(format!("cannot read '{}': {io}", file.display()), KEY_REMEDY))
-        .and_then(|text| {
-            from_hex(text.trim())
-                .ok_or_else(|| Problem::new(format!("'{}' contains no key", file.display()), KEY_REMEDY))
-        });
-    read.map_err(|problem| table.fault(problem, "key_file")).ok()
+    read_key_file(&file).map_err(|problem| table.fault(problem, "key_file")).ok()
+}
+
+fn read_key_file(path: &Path) -> Result<[u8; 16], Problem> {
+    let shown = path.display();
+    let failed = |io| Problem::new(format!("cannot read '{shown}': {io}"), KEY_REMEDY);
+    let mut file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.permissions().mode() & 0o007 != 0 {
+        let problem = format!("every user of this host can reach the key in '{shown}'");
+        return Err(Problem::new(problem, format!("chmod 600 {shown}")));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    from_hex(text.trim()).ok_or_else(|| Problem::new(format!("'{shown}' contains no key"), KEY_REMEDY))
 }
 
 /// Reads a key from hexadecimal digits. Faults never show the key.
