@@ -25,7 +25,8 @@ pub struct Rotation {
 /// A file that takes whole records. Where the file system takes only a part of what is written, the file ends with the
 /// last whole line of it, unless somebody else has written behind that part or cut the file meanwhile: then the file is
 /// left as it is.
-struct RecordFile {
+#[derive(Debug)]
+pub struct RecordFile {
     path: PathBuf,
     file: File,
     /// The length after the last write here; `None` of what is not a regular file, such as a pipe.
@@ -42,12 +43,8 @@ impl Sink {
     ///
     /// If the file cannot be opened for writing, or is not a regular file and should be rotated.
     pub fn file(path: &Path, rotation: Option<Rotation>, reopen: Arc<AtomicBool>) -> io::Result<Sink> {
-        let (file, length) = open(path)?;
-        if rotation.is_some() && length.is_none() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only a regular file can be rotated"));
-        }
-        let write = RecordFile { path: path.into(), file, length, rotation, reopen };
-        Ok(Sink::new(path.display().to_string(), Box::new(write), Flush::Full))
+        let file = RecordFile::open(path, rotation, reopen)?;
+        Ok(Sink::new(path.display().to_string(), Box::new(file), Flush::Full))
     }
 }
 
@@ -58,6 +55,19 @@ fn open(path: &Path) -> io::Result<(File, Option<u64>)> {
 }
 
 impl RecordFile {
+    /// Opens a file as [`Sink::file`] does. Unlike a sink, it goes on after an error.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened for writing, or is not a regular file and should be rotated.
+    pub fn open(path: &Path, rotation: Option<Rotation>, reopen: Arc<AtomicBool>) -> io::Result<RecordFile> {
+        let (file, length) = open(path)?;
+        if rotation.is_some() && length.is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only a regular file can be rotated"));
+        }
+        Ok(RecordFile { path: path.into(), file, length, rotation, reopen })
+    }
+
     /// Opens the file anew if it was moved, or is to be.
     fn prepare(&mut self, more: usize) -> io::Result<()> {
         let is_asked = self.reopen.swap(false, Ordering::Relaxed);

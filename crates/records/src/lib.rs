@@ -24,7 +24,7 @@ mod summary;
 mod top;
 
 pub use clock::{Clock, Timestamps};
-pub use file::Rotation;
+pub use file::{RecordFile, Rotation};
 pub use formats::{
     End, EndNamesObject, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject,
     NamesObject, Object, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object,

@@ -4,12 +4,13 @@ use std::{
     fs::File,
     io::{self, ErrorKind, Write, stderr},
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use anyhow::anyhow;
-use dwell_records::{Entry, Flush, Output, Rotation, Sink, Source, entry};
+use dwell_records::{Entry, Flush, Output, RecordFile, Rotation, Sink, Source, entry};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -55,16 +56,28 @@ impl WriteArgs {
     ///
     /// If it cannot be written, or rotated.
     pub fn file(&self) -> Result<Option<Sink>, Failure> {
+        self.open_as(Sink::file)
+    }
+
+    /// The same for a verb that goes on where the file cannot be written any more.
+    pub fn lasting_file(&self) -> Result<Option<RecordFile>, Failure> {
+        self.open_as(RecordFile::open)
+    }
+
+    fn open_as<T>(
+        &self,
+        open: impl FnOnce(&Path, Option<Rotation>, Arc<AtomicBool>) -> io::Result<T>,
+    ) -> Result<Option<T>, Failure> {
         let Some(path) = &self.write else { return Ok(None) };
         let rotation = self.rotate.map(|size_bytes| Rotation { size_bytes, keep: self.keep });
-        let sink = Sink::file(path, rotation, hangups()?).map_err(|error| {
+        let file = open(path, rotation, hangups()?).map_err(|error| {
             let remedy = match error.kind() {
                 io::ErrorKind::InvalidInput => "leave out --rotate",
                 _ => "name a writable file",
             };
             Failure::usage(anyhow!("cannot write to {}: {error}; nothing was started: {remedy}", path.display()))
         })?;
-        Ok(Some(sink))
+        Ok(Some(file))
     }
 
     /// Opens the output of a verb: records of `source` in the format of this name, to the file or else to standard output.

@@ -1,4 +1,4 @@
-//! The API: its permissions, and malformed requests.
+//! The API: its permissions, and malformed requests; and the file of events.
 
 use std::{
     fs,
@@ -7,9 +7,12 @@ use std::{
     process::Command,
 };
 
+use nix::sys::signal::Signal;
+
 use crate::{
     scene::Scene,
     support::{DWELL, eventually, object, run, skipped},
+    traffic::events,
 };
 
 /// The user ID of nobody.
@@ -126,4 +129,28 @@ fn root_garbage_is_answered_and_affects_nothing_else() {
     load.go_on();
     assert_eq!(load.end(), [""; 0]);
     assert_eq!(scene.end().status, Some(0));
+}
+
+#[test]
+fn root_events_go_to_a_file_that_a_hangup_opens_anew_besides_reloading() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("written", 2);
+    scene.configure("", "", &[0]);
+    let (file, moved) = (scene.path("events.jsonl"), scene.path("events.jsonl.1"));
+    let script = format!("exec \"$0\" \"$@\" --write {file}");
+    scene.run_by(&["sh", "-c", &script]);
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    eventually("it tells that it has started", || read(&file).contains("lb.started"));
+    std::fs::rename(&file, &moved).unwrap();
+    scene.configure("", "", &[0, 1]);
+    scene.with_run(|run| run.signal(Signal::SIGHUP));
+    eventually("the new file tells what changed", || read(&file).contains("lb.changed"));
+    let run = scene.end();
+    assert_eq!((run.status, run.stdout.as_str()), (Some(0), ""), "{run}");
+    assert_eq!(events(&read(&moved), "lb.started").len(), 1);
+    let last = events(&read(&file), "lb.status");
+    assert_eq!((last.len(), &last[0]["last"], &last[0]["lost"]), (1, &true.into(), &0.into()), "{last:?}");
+    assert!(!read(&moved).contains("lb.changed"), "{}", read(&moved));
 }

@@ -1,7 +1,7 @@
 //! `dwell lb run`.
 
 use std::{
-    io,
+    io::{self, Write},
     path::PathBuf,
     sync::{
         Arc,
@@ -25,13 +25,14 @@ use crate::{
     served::MetricsArgs,
     stop::Stop,
     tell::tell,
+    written::WriteArgs,
 };
 
 /// Run a balancer
 ///
 /// Loads the data plane, or takes over the one that runs on the interface, and follows the configuration. Events are
-/// written as jsonl, one object per line. When the process ends or dies, packets are still forwarded as before:
-/// `dwell lb detach` removes the data plane.
+/// written as jsonl, one object per line. SIGHUP reloads the configuration. When the process ends or dies, packets are
+/// still forwarded as before: `dwell lb detach` removes the data plane.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,20 +45,37 @@ pub struct Args {
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
+
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
     // The socket must be created before other threads start.
     let listener = Listener::bind(&config.socket).map_err(Failure::usage)?;
+    let out: Box<dyn Write + Send> = match args.write.lasting_file()? {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stdout()),
+    };
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
     let MetricsSettings { listen, otlp, otlp_headers } = config.metrics.clone();
     let served = MetricsArgs { metrics: listen, otlp, otlp_headers }.start("lb")?;
     let (sender, requests) = channel();
+    let path = args.write.write.clone();
+    let report = move |error: &io::Error| {
+        // A reader of standard output may end whenever it likes.
+        if let Some(path) = &path {
+            let path = path.display();
+            tell(format_args!(
+                "cannot write to {path}: {error}; events are lost until that works, and packets are forwarded"
+            ));
+        }
+    };
     // Dropped after the balancer, whose events it writes.
-    let (_writer, emit) = EventWriter::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
+    let (_writer, emit) = EventWriter::start(out, report).map_err(|error| Failure::new(Exit::Host, error))?;
     let mut balancer = Balancer::start(config, served.as_ref().map(|served| &*served.registry), emit)?;
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_requested = || reload.swap(false, Ordering::SeqCst);
