@@ -16,6 +16,7 @@
 
 mod family;
 pub mod otlp;
+mod process;
 mod series;
 mod server;
 mod snapshot;
@@ -50,7 +51,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Creates a registry that exports only the version of dwell.
+    /// Creates a registry that exports only the version of dwell and what its process costs.
     pub fn new(version: impl Into<String>) -> Registry {
         Registry { version: version.into(), collectors: Mutex::default() }
     }
@@ -73,6 +74,7 @@ impl Registry {
         let mut snapshot = Snapshot::default();
         snapshot.family(&BUILD_INFO);
         snapshot.sample(&BUILD_INFO, &[&self.version], 1_u64);
+        process::collect(&mut snapshot);
         for collect in &*lock(&self.collectors) {
             collect(&mut snapshot);
         }

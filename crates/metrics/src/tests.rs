@@ -98,12 +98,28 @@ fn histograms_add_up() {
 fn what_is_not_known_is_absent() {
     let (registry, _rtt) = registered(100);
     registry.register(Numbers::default());
+    let text = registry.render();
+    let own: String = text.lines().filter(|line| !line.contains("process_")).map(|line| format!("{line}\n")).collect();
     assert_eq!(
-        registry.render(),
+        own,
         "# HELP dwell_build_info The version of dwell.\n\
          # TYPE dwell_build_info gauge\n\
          dwell_build_info{version=\"0.1.0\"} 1\n"
     );
+}
+
+#[test]
+fn every_process_tells_its_own_cost() {
+    let figure = |name: &str| {
+        let mut figures = parse(&Registry::new("0.1.0").render()).into_iter();
+        figures.find(|(found, _, _)| found == name).map(|(_, _, value)| value).unwrap()
+    };
+    let cpu = "process_cpu_seconds_total";
+    let before = figure(cpu);
+    while figure(cpu) <= before {}
+    let held = vec![1_u8; 64 << 20];
+    let held_bytes = held.iter().map(|byte| usize::from(*byte)).sum::<usize>();
+    assert!(figure("process_resident_memory_bytes") >= held_bytes as f64);
 }
 
 #[test]

@@ -60,11 +60,11 @@ fn pusher(address: SocketAddr, registry: &Arc<Registry>, interval: Duration) -> 
     (pusher, events)
 }
 
-/// The value of the first series of each metric that has numbers.
+/// The value of the first series of each metric that has numbers, without what the process costs.
 fn numbers(body: &[u8]) -> Vec<(String, String)> {
     let request = ExportMetricsServiceRequest::decode(body).unwrap();
     let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
-    let values = metrics.iter().map(|metric| {
+    let values = metrics.iter().filter(|metric| !metric.name.starts_with("process_")).map(|metric| {
         let points = match metric.data.as_ref().unwrap() {
             Data::Gauge(gauge) => &gauge.data_points,
             Data::Sum(sum) => &sum.data_points,
