@@ -1,4 +1,4 @@
-//! Metrics: the text exposition format of Prometheus and a server for it, and pushing by OTLP.
+//! Metrics: the exposition formats of Prometheus and a server for them, and pushing by OTLP.
 //!
 //! A metric is declared where it is counted, as a [`Family`]. What counts implements [`Collect`], registers with the
 //! process's [`Registry`], and keeps a [`Shared`] handle through which it updates its figures. A scrape or a push takes a
@@ -17,6 +17,7 @@
 mod family;
 pub mod otlp;
 mod process;
+mod protobuf;
 mod series;
 mod server;
 mod snapshot;

@@ -16,14 +16,17 @@ use std::{
 
 use dwell_socket::{acceptor, deadline::DeadlineStream, privilege};
 
-use crate::Registry;
+use crate::{
+    Registry,
+    protobuf::{self, protobuf},
+};
 
 /// A request and its response have this long together, so that a peer who
 /// dawdles holds up scrapes no longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request's line and headers.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Why metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -157,23 +160,28 @@ impl Exchange {
 
     fn answer(&mut self, metrics: &Registry) -> io::Result<()> {
         let Some(head) = self.read_head()? else {
-            self.respond("431 Request Header Fields Too Large", "", true)?;
+            self.refuse("431 Request Header Fields Too Large")?;
             return self.read_rest();
         };
         let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next();
         let line = String::from_utf8_lossy(line.unwrap_or_default());
         let words: Vec<&str> = line.split(' ').collect();
         let [method, target, version] = words[..] else {
-            return self.respond("400 Bad Request", "", true);
+            return self.refuse("400 Bad Request");
         };
         if !version.starts_with("HTTP/1.") {
-            return self.respond("505 HTTP Version Not Supported", "", true);
+            return self.refuse("505 HTTP Version Not Supported");
         }
         let body = method != "HEAD";
         match (method, target.split('?').next()) {
-            ("GET" | "HEAD", Some("/metrics")) => self.respond("200 OK", &metrics.render(), body),
-            (_, Some("/metrics")) => self.respond("405 Method Not Allowed", "", true),
-            _ => self.respond("404 Not Found", "Metrics are at /metrics\n", body),
+            ("GET" | "HEAD", Some("/metrics")) if wants_protobuf(&head) => {
+                let [proto, encoding] = protobuf::PARAMETERS.map(|(name, value)| format!("; {name}={value}"));
+                let content_type = format!("{}{proto}{encoding}", protobuf::MEDIA_TYPE);
+                self.respond("200 OK", &content_type, &protobuf(&metrics.snapshot()), body)
+            }
+            ("GET" | "HEAD", Some("/metrics")) => self.respond("200 OK", TEXT, metrics.render().as_bytes(), body),
+            (_, Some("/metrics")) => self.refuse("405 Method Not Allowed"),
+            _ => self.respond("404 Not Found", TEXT, b"Metrics are at /metrics\n", body),
         }
     }
 
@@ -210,20 +218,45 @@ impl Exchange {
         Ok(())
     }
 
-    fn respond(&mut self, status: &str, body: &str, with_body: bool) -> io::Result<()> {
+    fn refuse(&mut self, status: &str) -> io::Result<()> {
+        self.respond(status, TEXT, b"", true)
+    }
+
+    fn respond(&mut self, status: &str, content_type: &str, body: &[u8], with_body: bool) -> io::Result<()> {
         let allow = match status.starts_with("405") {
             true => "Allow: GET, HEAD\r\n",
             false => "",
         };
         let mut response = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
             body.len()
-        );
+        )
+        .into_bytes();
         if with_body {
-            response += body;
+            response.extend_from_slice(body);
         }
-        self.connection.write_all(response.as_bytes())
+        self.connection.write_all(&response)
     }
+}
+
+/// Whether a scraper prefers protobuf to text, as Prometheus does where it wants native histograms.
+fn wants_protobuf(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let (mut protobuf, mut text) = (0.0, 0.0);
+    for offer in head.lines().filter_map(|line| line.strip_prefix("accept:")).flat_map(|offers| offers.split(',')) {
+        let mut parts = offer.split(';').map(str::trim);
+        let media_type = parts.next();
+        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let has = |(name, value): &(&str, &str)| parameters.contains(&(name, &*value.to_ascii_lowercase()));
+        let weight = parameters.iter().find(|(name, _)| *name == "q").map_or(Some(1.0), |(_, q)| q.parse::<f64>().ok());
+        let weight = weight.unwrap_or_default();
+        match media_type {
+            Some(protobuf::MEDIA_TYPE) if protobuf::PARAMETERS.iter().all(has) => protobuf = weight,
+            Some("text/plain") => text = weight.max(text),
+            _ => {}
+        }
+    }
+    protobuf > 0.0 && protobuf >= text
 }
 
 #[cfg(test)]
@@ -257,6 +290,39 @@ mod tests {
         }
         let head = ask(&server, b"HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"));
+    }
+
+    #[test]
+    fn protobuf_is_for_those_who_prefer_it() {
+        const PROTOBUF: &str =
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let wants =
+            |accept: &str| wants_protobuf(format!("GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n").as_bytes());
+        // What Prometheus 2.42 and 3 send where they want native histograms, and where they do not.
+        assert!(wants(&format!(
+            "{PROTOBUF},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+        )));
+        assert!(wants(&format!("{PROTOBUF};q=0.6,application/openmetrics-text;q=0.5,text/plain;version=1.0.0;q=0.3")));
+        assert!(!wants("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));
+        assert!(!wants(&format!("text/plain;version=0.0.4;q=0.6,{PROTOBUF};q=0.4")));
+        for none in
+            ["", "*/*", "application/vnd.google.protobuf", &format!("{PROTOBUF};q=0"), &format!("{PROTOBUF};q=x")]
+        {
+            assert!(!wants(none), "{none}");
+        }
+        let server = server();
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        write!(connection, "GET /metrics HTTP/1.1\r\nAccept: {PROTOBUF}\r\n\r\n").unwrap();
+        let mut response = Vec::new();
+        connection.read_to_end(&mut response).unwrap();
+        let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&response[..end]);
+        let content_type = PROTOBUF.replace(';', "; ");
+        assert!(head.contains(&format!("\r\nContent-Type: {content_type}\r\n")), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", response.len() - end - 4)), "{head}");
+        let first = &response[end + 4..];
+        // A length, and field 1 of the first family: its name.
+        assert_eq!((first[1], &first[3..19]), (0x0a, &b"dwell_build_info"[..]));
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! What a process exports at one time.
 
+use std::collections::BTreeMap;
+
 use dwell_engine::histogram::Histogram;
 
 use crate::{Family, Kind};
+
+/// Resolution of native histograms: 2^4 buckets per power of two, each 4.4 % wide. The engine's are at most 1.6 % wide.
+pub(crate) const NATIVE_SCHEMA: i32 = 4;
 
 /// The families of a process with their values at one time, in the order in which they are exported.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,6 +57,10 @@ pub(crate) struct Distribution {
     pub up_to: Vec<u64>,
     pub count: u64,
     pub sum_seconds: f64,
+    /// The number of values of 0.
+    pub zeros: u64,
+    /// The number of values in each native bucket that has any: up to 2^(index / 2^schema) seconds.
+    pub native: BTreeMap<i32, u64>,
 }
 
 impl Snapshot {
@@ -80,7 +89,14 @@ impl Snapshot {
             below
         });
         let (up_to, sum_seconds) = (up_to.collect(), seconds(histogram.sum_ns()));
-        let distribution = Distribution { up_to, count: histogram.count(), sum_seconds };
+        let (mut zeros, mut native) = (0, BTreeMap::new());
+        for (low, high, count) in histogram.buckets() {
+            match high - 1 {
+                0 => zeros += count,
+                most => *native.entry(native_index((low + most) as f64 / 2e9)).or_default() += count,
+            }
+        }
+        let distribution = Distribution { up_to, count: histogram.count(), sum_seconds, zeros, native };
         self.add(family, values, Value::Distribution(distribution));
     }
 
@@ -92,6 +108,11 @@ impl Snapshot {
             _ => debug_assert!(false, "{} is not started", family.name),
         }
     }
+}
+
+/// Returns the index of the native bucket of a value.
+fn native_index(seconds: f64) -> i32 {
+    (seconds.log2() * f64::from(1 << NATIVE_SCHEMA)).ceil() as i32
 }
 
 /// Converts nanoseconds to seconds, the base unit of times in metrics.

@@ -24,7 +24,7 @@ fn write_series(text: &mut String, family: &Family, series: &Series) -> fmt::Res
     match &series.value {
         Value::Number(value) if labels.is_empty() => writeln!(text, "{name} {value}"),
         Value::Number(value) => writeln!(text, "{name}{{{labels}}} {value}"),
-        Value::Distribution(Distribution { up_to, count, sum_seconds }) => {
+        Value::Distribution(Distribution { up_to, count, sum_seconds, .. }) => {
             let Kind::Histogram(bounds_ns) = family.kind else {
                 return Ok(());
             };
