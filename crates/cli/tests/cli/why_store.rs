@@ -150,6 +150,48 @@ fn the_segment_that_has_the_time_is_named_with_both_hosts() {
     assert_eq!((run.status, &verdict["outcome"]), (Some(0), &"healthy".into()), "{verdict}");
 }
 
+/// A byte that was sent again has a row per segment; two of the segments are the totals of a host, and one is the whole path.
+#[test]
+fn bytes_that_were_sent_again_are_counted_once() {
+    const BYTES: u64 = 1_000;
+    let waiting = Times { application: (MS, 2 * MS), ..QUICK };
+    for (resent, is_loss) in [(6, false), (24, true)] {
+        let stored = Stored::new(|store| {
+            path(store, ["web", "db"], 5432, &waiting)?;
+            let mut row = |leg, resent, histogram: &Histogram| {
+                store.path(&PathRow {
+                    time_ns: BEGIN_NS + SECOND_NS.cast_signed(),
+                    length_ns: SECOND_NS,
+                    tx_host: Some("web"),
+                    rx_host: Some("db"),
+                    flow: Some(ends(5432)),
+                    leg,
+                    resent,
+                    method: PathMethod::Matched,
+                    histogram,
+                    bound_ns: leg.direction().is_none().then_some(500),
+                    clamped: 0,
+                    doubtful: 0,
+                })
+            };
+            let mut overtaken = Histogram::default();
+            overtaken.record_many(90 * MS, BYTES);
+            row(PathSegment::Host(Segment::TcpSocket), false, &overtaken)?;
+            row(PathSegment::Host(Segment::Reordering), false, &overtaken)?;
+            let mut again = Histogram::default();
+            again.record_many(300 * MS, resent);
+            PathSegment::ALL.into_iter().try_for_each(|leg| row(leg, true, &again))
+        });
+        let (run, verdict) = stored.why(&[":5432"]);
+        assert_eq!(
+            (run.status, verdict["cause"] == "loss"),
+            (Some(0), is_loss),
+            "{resent} of {}: {verdict}",
+            2 * BYTES
+        );
+    }
+}
+
 #[test]
 fn a_store_of_one_host_says_what_it_does_not_know() {
     let slow = Times { application: (MS, 90 * MS), ..QUICK };

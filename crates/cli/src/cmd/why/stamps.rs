@@ -125,7 +125,10 @@ impl Paths {
             (Place::Host(_), None) => return,
         };
         if read.resent {
-            let is_whole = matches!(read.leg.name(), "end-to-end" | "total");
+            // A path has the totals of both hosts too.
+            let is_host = matches!(read.place, Place::Host(_));
+            let is_whole =
+                matches!(read.leg.name(), "end-to-end" | "total") && is_host == read.leg.direction().is_some();
             rows.resent += if is_whole { read.histogram.count() } else { 0 };
             return;
         }
