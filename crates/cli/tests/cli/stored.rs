@@ -458,6 +458,23 @@ fn what_is_to_be_retained_is_said_clearly() {
     assert!((10..=12).contains(&rows.len()), "{}", rows.len());
 }
 
+/// Rows that are missing in the store leave the baseline as it would be without one.
+#[test]
+fn a_baseline_is_recorded_although_rows_could_not_be_stored() {
+    let stored = Stored::new();
+    stored.replay(&pings(1), &["--format", "none"]);
+    let refuse = "CREATE TRIGGER full BEFORE INSERT ON latency BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    stored.open().execute_batch(refuse).unwrap();
+    let baseline = stored.0.path().join("baseline");
+    let options = ["--interval", "200ms", "--format", "none", "--baseline", baseline.to_str().unwrap()];
+    let name = stored.name();
+    let run = dwell_reading(&[&["rtt", "-r", "-", "--store", &name], &options[..]].concat(), &capture(&pings(800)));
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!(run.stderr.contains("rows are missing in the store"), "{run}");
+    assert!(run.stderr.contains("recorded a baseline of 40 intervals"), "{run}");
+    assert!(baseline.exists());
+}
+
 /// What others have stored today is younger than an age, whatever a capture says of the time.
 #[test]
 fn a_packet_of_the_next_century_deletes_nothing_of_today() {

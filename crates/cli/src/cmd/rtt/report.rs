@@ -211,11 +211,11 @@ impl Report {
 
     /// Returns the exit status of a run that has finished with `exit`.
     pub fn exit(&mut self, exit: Exit) -> Result<Exit, Failure> {
-        let exit = stored::finish(self.output.as_mut(), exit);
         let exit = match self.baseline.take() {
             Some(baseline) if exit == Exit::Done => baseline.finish()?,
             _ => exit,
         };
+        let exit = stored::finish(self.output.as_mut(), exit);
         Ok(fail_if::exit(self.latencies.verdict.as_ref(), exit))
     }
 
