@@ -292,6 +292,29 @@ fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
 }
 
 #[test]
+fn why_is_asked_without_labels_where_none_are_shown() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let traffic = Traffic::start();
+    for (option, key, has_labels) in [("--no-labels", None, false), ("", Some("n"), false), ("", None, true)] {
+        let command = format!("sh -c 'echo $$ > pid; exec {}'", top(traffic.port, option));
+        let terminal = Terminal::start(80, 24, &command);
+        terminal.shows("4 flows");
+        key.into_iter().for_each(|key| terminal.keys(&[key]));
+        terminal.keys(&["Enter"]);
+        terminal.shows("Where its time went");
+        let pid = fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
+        let pid = pid.trim();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let child = children.split_whitespace().next().unwrap_or_else(|| panic!("dwell why is not asked"));
+        let arguments = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap();
+        assert!(arguments.contains("why\0--duration"), "{arguments}");
+        assert_eq!(!arguments.contains("\0--no-labels"), has_labels, "{option} {key:?}: {arguments}");
+    }
+}
+
+#[test]
 fn a_narrow_screen_that_changes_its_size_is_drawn_anew() {
     if lacks_program("tmux") {
         return;

@@ -31,8 +31,9 @@ struct Said {
 }
 
 impl Look {
-    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if it is live.
-    pub fn text(&mut self, row: &Row, names: &FlowNames, is_live: bool) -> String {
+    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if it is live, for labels
+    /// too if it `has_labels`.
+    pub fn text(&mut self, row: &Row, names: &FlowNames, is_live: bool, has_labels: bool) -> String {
         if !is_live {
             return "In a capture no socket says why it waits: see dwell why -r FILE.".into();
         }
@@ -40,7 +41,7 @@ impl Look {
             return "Choose a flow, a peer, a process or a unit to ask why it is slow.".into();
         };
         if self.child.is_none() {
-            match start(&target, &self.said) {
+            match start(&target, has_labels, &self.said) {
                 Ok(child) => self.child = Some(child),
                 Err(error) => return format!("cannot start dwell why {target}: {error}"),
             }
@@ -63,9 +64,10 @@ impl Drop for Look {
     }
 }
 
-fn start(target: &str, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
+fn start(target: &str, has_labels: bool, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
     let mut child = Command::new("/proc/self/exe")
         .args(["why", "--duration", DURATION, target])
+        .args((!has_labels).then_some("--no-labels"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

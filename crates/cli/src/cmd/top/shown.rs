@@ -36,6 +36,8 @@ pub struct Shown {
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
     shows_names: bool,
+    /// Whether there are labels where names are shown.
+    has_labels: bool,
     /// Whether files have labels.
     saves_labels: bool,
     filter_text: String,
@@ -66,6 +68,7 @@ impl Shown {
             balancer: None,
             interval: (0, 0),
             shows_names,
+            has_labels: names.have_labels(false),
             saves_labels: names.have_labels(true),
             filter_text: String::new(),
             capture: None,
@@ -125,6 +128,11 @@ impl Shown {
     /// Names, if they are to be shown.
     pub fn names(&self) -> Option<&Names> {
         self.shows_names.then_some(&self.names)
+    }
+
+    /// Whether labels are to be shown.
+    pub fn shows_labels(&self) -> bool {
+        self.shows_names && self.has_labels
     }
 
     /// Whether files have labels.
