@@ -26,6 +26,10 @@ pub(super) fn request(bytes: &[u8]) -> Option<Arc<str>> {
     {
         return None;
     }
+    // What is cut off may tell where a password ends.
+    if end.is_none() && (method == "CONNECT" || begins_with_scheme(target)) {
+        return None;
+    }
     let (path, is_whole) = path(method, target)?;
     Some(text::label(method, path, end.is_none() && is_whole))
 }
@@ -111,10 +115,12 @@ mod tests {
             "https://user:secret@a.example/login?secret",
             "/login?secret",
         ] {
-            for cut in [format!("GET {target} HTTP/1.1\r\nCookie: secret\r\n"), format!("GET {target}")] {
-                let label = read(&cut).unwrap();
-                assert_eq!(label.trim_end_matches('…'), "GET /login", "{cut}");
-            }
+            let whole = read(&format!("GET {target} HTTP/1.1\r\nCookie: secret\r\n"));
+            assert_eq!(whole.unwrap().trim_end_matches('…'), "GET /login", "{target}");
+            let cut = read(&format!("GET {target}"));
+            let cut = cut.as_deref().map(|label| label.trim_end_matches('…'));
+            // What is cut off may be the rest of a password.
+            assert_eq!(cut, target.starts_with('/').then_some("GET /login"), "{target}");
         }
         assert_eq!(read("GET http://a?secret HTTP/1.1\r\n").as_deref(), Some("GET /"));
         assert_eq!(read("CONNECT secret@a:1 HTTP/1.1\r\n").as_deref(), Some("CONNECT a:1"));
@@ -137,6 +143,11 @@ mod tests {
             // Where the password ends is not known.
             "GET http://user:pa/ss@a.example/x HTTP/1.1\r\n",
             "GET http://user:pa/s?s@a.example/x HTTP/1.1\r\n",
+            "GET http://user:pa/ss",
+            "GET http://user",
+            "CONNECT user:passw",
+            "CONNECT user:p@ssw",
+            "CONNECT ",
         ] {
             assert_eq!(read(bytes), None, "{bytes}");
         }
