@@ -1,5 +1,6 @@
 //! Labels: what the latest request of a flow has asked for, where its first bytes are in clear. They are for people: nothing
-//! is measured or decided by them.
+//! is measured by them. One thing is decided by what they tell: whether a connection opened with TLS's handshake, which
+//! `dwell why` asks whether labels are shown or not.
 //!
 //! A label never has what an answer brings, nor a query string, a key, or a value of a statement. Nothing of the bytes of
 //! others is trusted: each parser reads a bounded part of a payload, and all state is bounded.

@@ -408,6 +408,11 @@ impl Connection {
         self.first_wait_ns = is_first.then_some(ns);
     }
 
+    /// Whether the latest request was the first of the connection, so that it may have been that of TLS's handshake.
+    pub fn may_have_opened_with_tls(&self) -> bool {
+        self.first_wait_ns.is_some()
+    }
+
     /// Tells that the latest request was the first message of TLS's handshake. If its answer is the first one of the
     /// connection, waiting for that was part of opening it.
     pub fn opened_with_tls(&mut self) {

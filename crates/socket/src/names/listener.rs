@@ -6,7 +6,10 @@ use dwell_engine::observe::Observation;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::tap::Tap;
-use crate::{clock::monotonic_ns, outside::pace::Pace};
+use crate::{
+    clock::{monotonic_ns, thread_cpu_ns},
+    outside::pace::Pace,
+};
 
 /// The share of a core that reading requests may use.
 const BUDGET: f64 = 0.01;
@@ -73,9 +76,9 @@ impl Listener {
         if !self.pace.is_due(now_ns) {
             return false;
         }
+        let used_ns = thread_cpu_ns();
         let is_all = requests.drain(&mut each);
-        // It does not wait, so the time that passes is that of this thread, unless another one has taken its processor.
-        self.pace.record(now_ns, monotonic_ns() - now_ns);
+        self.pace.record(now_ns, thread_cpu_ns() - used_ns);
         is_all
     }
 

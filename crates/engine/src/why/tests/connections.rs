@@ -504,8 +504,10 @@ fn the_wait_for_the_first_answer_of_a_connection_of_tls_opened_it() {
             answers(socket);
         };
         turn(&mut socket);
+        assert!(socket.connection.may_have_opened_with_tls());
         socket.connection.opened_with_tls();
         turn(&mut socket);
+        assert!(!socket.connection.may_have_opened_with_tls());
         socket.connection.opened_with_tls();
         let evidence = socket.evidence();
         assert_eq!((evidence.secured.count, evidence.times.get(Part::SetUp)), (1, 100.0 * MS), "{role:?}");

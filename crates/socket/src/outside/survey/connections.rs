@@ -29,8 +29,8 @@ use crate::{clock::monotonic_ns, names::Requests};
 pub(super) struct Connections {
     pub(super) diag: Diag,
     attempts: Attempts,
-    /// What their requests ask for; `None` where that is not wanted.
-    requests: Option<Requests>,
+    /// What their requests ask for.
+    requests: Requests,
     /// By cookie.
     followed: HashMap<u64, Followed>,
     /// Their cookies, by their ends.
@@ -102,12 +102,12 @@ impl Followed {
 }
 
 impl Connections {
-    /// Prepares to look into the network namespace of the calling thread, with labels of requests if they are wanted.
-    pub(super) fn open(has_labels: bool) -> Result<Connections, Error> {
+    /// Prepares to look into the network namespace of the calling thread.
+    pub(super) fn open() -> Result<Connections, Error> {
         Ok(Connections {
             diag: Diag::open()?,
             attempts: Attempts::open(),
-            requests: has_labels.then(Requests::open),
+            requests: Requests::open(),
             followed: HashMap::new(),
             by_ends: HashMap::new(),
             opening: HashMap::new(),
@@ -185,7 +185,7 @@ impl Connections {
                     // It has none until the program accepts it.
                     followed.inode = report.inode;
                     let answered_ns = followed.observe(&reading(time_ns, report, info));
-                    tally.answer(followed, requests.as_ref(), answered_ns);
+                    tally.answer(followed, requests, answered_ns);
                 }
                 (None, Some(info)) if !others.contains(&cookie) && !omitted.contains(&cookie) => {
                     let ends = report.key.ends();
@@ -327,12 +327,12 @@ impl Connections {
             match (followed.get_mut(&cookie), info.filter(|(_, info)| info.is_connected())) {
                 (Some(followed), Some((report, info))) if !is_of_panel => {
                     let answered_ns = followed.observe(&reading(time_ns, report, info));
-                    tally.answer(followed, requests.as_ref(), answered_ns);
+                    tally.answer(followed, requests, answered_ns);
                 }
                 (Some(followed), Some((report, info))) => {
                     if let Some(closely) = &mut followed.closely {
                         let answered_ns = closely.observe(&reading(time_ns, report, info));
-                        tally.answer(followed, requests.as_ref(), answered_ns);
+                        tally.answer(followed, requests, answered_ns);
                     }
                 }
                 _ => {
@@ -347,9 +347,7 @@ impl Connections {
 
     /// Reads requests after a poll: at the next one, those that have been answered since were sent before it.
     fn read_requests(&mut self) {
-        if let Some(requests) = &mut self.requests {
-            requests.read();
-        }
+        self.requests.read();
     }
 
     /// Adds what all connections have shown, and follows none any more. Returns how many were not followed.

@@ -18,7 +18,7 @@ use std::{
 use dwell_engine::{
     layers::Ends,
     names::EndNames,
-    why::{Cause, Evidence, Outcome, Target, decide},
+    why::{Cause, Evidence, Outcome, Requests, Target, decide},
 };
 
 use self::{
@@ -169,7 +169,8 @@ impl Wanted {
 }
 
 impl Survey {
-    /// Starts to look, and tells requests apart by what they ask for if it `has_labels` and may read packets.
+    /// Starts to look. The evidence tells requests apart by what they ask for if it `has_labels`. Where packets may be read,
+    /// those of TLS's handshake are told apart whether it has them or not.
     ///
     /// # Errors
     ///
@@ -369,6 +370,9 @@ impl Survey {
         evidence.datagrams = self.datagrams.figures();
         self.datagrams.names().for_each(|ns| evidence.add_name(ns));
         evidence.open_names = self.datagrams.open_names().count() as u64;
+        if !self.has_labels {
+            evidence.requests = Requests::default();
+        }
         evidence.is_of_processes = self.target.selected.is_of_processes();
         evidence.take_out_upstream();
         let owner = evidence.busiest_process().or(match self.target.selected {
@@ -388,7 +392,7 @@ impl Survey {
         let own = namespace::number_of("thread-self").ok();
         evidence.target.namespace_of =
             owner.filter(|pid| namespace::number_of(&pid.to_string()).ok().is_some_and(|there| Some(there) != own));
-        unseen(&mut evidence, &self.inaccessible, context.has_ended);
+        unseen(&mut evidence, &self.inaccessible, self.tally.unread, context.has_ended);
         evidence
     }
 
@@ -417,10 +421,9 @@ impl Survey {
     /// Opens the namespaces of the target's processes, and leaves those in which none is any more.
     fn find_namespaces(&mut self) -> Result<(), Error> {
         let own = namespace::number_of("thread-self").map_err(Error::Open)?;
-        let has_labels = self.has_labels;
         if !self.target.selected.is_of_processes() {
             if self.namespaces.is_empty() {
-                self.namespaces.insert(own, Connections::open(has_labels)?);
+                self.namespaces.insert(own, Connections::open()?);
             }
             return Ok(());
         }
@@ -434,9 +437,9 @@ impl Survey {
                 continue;
             }
             let opened = match number == own {
-                true => Connections::open(has_labels),
+                true => Connections::open(),
                 _ if self.namespaces.len() >= MAX_NAMESPACES => Err(Error::Namespace { pid }),
-                false => namespace::enter(pid, || Connections::open(has_labels)),
+                false => namespace::enter(pid, Connections::open),
             };
             match opened {
                 Ok(connections) => drop(self.namespaces.insert(number, connections)),

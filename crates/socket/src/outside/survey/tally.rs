@@ -18,25 +18,35 @@ pub(super) struct Tally {
     panel: [Evidence; 2],
     /// Connections that were not followed, in namespaces that are gone.
     pub(super) omitted: u64,
+    /// Connections whose first request was not read when it was answered.
+    pub(super) unread: u64,
 }
 
 impl Tally {
     /// Adds a request that was answered, by what it asked for. Where both ends are followed, it is counted at the server. The
     /// first of a connection may have been the beginning of TLS's handshake.
-    pub(super) fn answer(&mut self, followed: &mut Followed, requests: Option<&Requests>, answered_ns: Option<u64>) {
+    pub(super) fn answer(&mut self, followed: &mut Followed, requests: &Requests, answered_ns: Option<u64>) {
         let counts = match followed.counted {
             Counted::Whole => true,
             Counted::WithPeer => followed.role == Role::Server,
             Counted::Upstream => false,
         };
-        if let Some(ns) = answered_ns.filter(|_| counts)
-            && let Some(label) = requests.and_then(|requests| requests.label(&followed.ends))
-        {
-            self.evidence.requests.add(&label, ns);
-            if asks_for_tls(&label) {
-                followed.connection.opened_with_tls();
-                followed.closely.iter_mut().for_each(Connection::opened_with_tls);
+        let Some(ns) = answered_ns.filter(|_| counts) else {
+            return;
+        };
+        match requests.label(&followed.ends) {
+            Some(label) => {
+                self.evidence.requests.add(&label, ns);
+                if asks_for_tls(&label) {
+                    followed.connection.opened_with_tls();
+                    followed.closely.iter_mut().for_each(Connection::opened_with_tls);
+                }
             }
+            None if !requests.is_complete() => {
+                let connection = followed.closely.as_ref().unwrap_or(&followed.connection);
+                self.unread += u64::from(connection.may_have_opened_with_tls());
+            }
+            None => {}
         }
     }
 

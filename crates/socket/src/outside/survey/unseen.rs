@@ -30,8 +30,9 @@ fn too_seldom(evidence: &Evidence, process: &Process) -> bool {
     process.look_interval_ns * LEAST_LOOKS > evidence.observed_ns as f64 && program >= 0.3
 }
 
-/// Adds what could not be seen.
-pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, has_ended: bool) {
+/// Adds what could not be seen: network namespaces that are `inaccessible`, and the first requests of so many connections
+/// that are `unread`.
+pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>, unread: u64, has_ended: bool) {
     if evidence.omitted > 0 {
         evidence.unseen.push(Unseen {
             what: format!("{} connections beyond the {MAX_CONNECTIONS} that are followed at once", evidence.omitted),
@@ -45,6 +46,15 @@ pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>,
                 inaccessible.len()
             ),
             remedy: format!("run dwell as root, or in that namespace: `sudo nsenter -t {pid} -n dwell why {pid}`"),
+        });
+    }
+    if unread > 0 {
+        evidence.unseen.push(Unseen {
+            what: format!(
+                "whether the first request of {unread} connections was TLS's handshake: packets came faster than they could \
+                 be read"
+            ),
+            remedy: "capture them: `sudo tcpdump -s 512 -w FILE`, and `dwell why -r FILE`".into(),
         });
     }
     if has_ended {
@@ -75,12 +85,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_that_were_not_read_are_told() {
+        for (unread, is_told) in [(0, false), (7, true)] {
+            let mut evidence = Evidence::default();
+            unseen(&mut evidence, &BTreeMap::new(), unread, false);
+            let told: Vec<_> = evidence.unseen.iter().map(|unseen| unseen.what.as_str()).collect();
+            assert_eq!(
+                told.iter().any(|what| what.contains("the first request of 7 connections")),
+                is_told,
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
     fn looks_too_few_to_find_a_disk_are_told_where_others_may_wait_for_the_program() {
         let told = |part, look_interval_ns| {
             let process = Some(Process { look_interval_ns, ..Process::default() });
             let mut evidence = Evidence { observed_ns: 10_000_000_000, process, ..Evidence::default() };
             evidence.times.add(part, 1e9);
-            unseen(&mut evidence, &BTreeMap::new(), false);
+            unseen(&mut evidence, &BTreeMap::new(), 0, false);
             !evidence.unseen.is_empty()
         };
         assert!(told(Part::Service, 2e9));
