@@ -40,10 +40,13 @@ pub(crate) enum Cell<'a> {
     Word(Option<&'static str>),
     Host(Option<Cow<'a, str>>),
     Hook(Option<Cow<'a, str>>),
-    Flow(Option<FlowEnds>),
-    AnyFlow(Option<FlowEnds>),
+    Flow(Option<Box<FlowEnds>>),
+    AnyFlow(Option<Box<FlowEnds>>),
     Names(Option<Box<NamesObject>>),
 }
+
+/// Rows wait in memory for the disk.
+const _: () = assert!(size_of::<Cell<'_>>() <= 32);
 
 /// What a flow is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,9 +163,10 @@ impl Cell<'_> {
             Cell::Plain(value) => values.push(value),
             Cell::Word(word) => values.push(optional(word.map(str::to_owned))),
             Cell::Host(name) | Cell::Hook(name) => values.push(optional(name.map(Cow::into_owned))),
-            Cell::Flow(flow) => values
-                .extend(flow_values(flow).into_iter().filter_map(|(name, value)| (name != PROTO.0).then_some(value))),
-            Cell::AnyFlow(flow) => values.extend(flow_values(flow).map(|(_, value)| value)),
+            Cell::Flow(flow) => values.extend(
+                flow_values(flow.as_deref()).into_iter().filter_map(|(name, value)| (name != PROTO.0).then_some(value)),
+            ),
+            Cell::AnyFlow(flow) => values.extend(flow_values(flow.as_deref()).map(|(_, value)| value)),
             Cell::Names(names) => values.extend(name_values(names.as_deref())),
         }
     }
@@ -183,8 +187,8 @@ impl Cell<'_> {
 }
 
 /// Returns the columns of a flow, as in a file.
-pub(crate) fn flow_values(flow: Option<FlowEnds>) -> [(&'static str, Value); 6] {
-    let flow = flow.map(|flow| flow.object());
+pub(crate) fn flow_values(flow: Option<&FlowEnds>) -> [(&'static str, Value); 6] {
+    let flow = flow.map(FlowEnds::object);
     let flow = flow.as_ref();
     [
         ("src", optional(flow.map(|flow| flow.src.to_string()))),
@@ -292,7 +296,7 @@ impl<'a> From<&IntervalRow<'a>> for Row<'a> {
             plain(row.time_ns),
             plain(signed(row.length_ns)),
             host(Some(row.host)),
-            Cell::Flow(row.flow.map(FlowEnds::from)),
+            Cell::Flow(row.flow.map(|flow| Box::new(flow.into()))),
             Cell::Word(Some(row.segment.name())),
             Cell::Word(Some(row.segment.direction().name())),
             Cell::Word(row.segment.part_of().map(|part| part.name())),
@@ -338,7 +342,7 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
             plain(signed(row.length_ns)),
             host(row.tx_host),
             host(row.rx_host),
-            Cell::Flow(row.flow.map(FlowEnds::from)),
+            Cell::Flow(row.flow.map(|flow| Box::new(flow.into()))),
             Cell::Word(Some(row.leg.name())),
             Cell::Word(row.leg.direction().map(|direction| direction.name())),
             Cell::Word(row.leg.part_of().map(|part| part.name())),

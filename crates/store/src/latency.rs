@@ -53,7 +53,7 @@ pub(crate) fn latency_row<'a>(time_ns: i64, source: &'a Source, line: LatencyLin
         host(source.host.as_deref()),
         text(Some(line.kind)),
         text(Some(line.what)),
-        Cell::AnyFlow(line.flow.as_ref().map(flow_ends)),
+        Cell::AnyFlow(line.flow.as_ref().map(|flow| Box::new(flow_ends(flow)))),
         Cell::Names(names(line.flow.and_then(|flow| flow.names), line.pid)),
         text(line.interface.as_deref()),
         text(line.tunnel.as_deref()),

@@ -12,7 +12,7 @@ CREATE TABLE names (
 	dst_process TEXT,
 	dst_unit TEXT,
 	service TEXT,
-	last_ns INTEGER NOT NULL -- no row with them is later by more than five minutes
+	last_ns INTEGER NOT NULL -- no row with them is later by more than five minutes; the greatest number: rows of captures
 ) STRICT;
 CREATE INDEX names_by_last ON names (last_ns);
 CREATE UNIQUE INDEX names_by_all ON names (
@@ -59,6 +59,7 @@ CREATE TABLE latency (
 CREATE INDEX latency_by_time ON latency (time_ns);
 -- What is too old is found among any number of rows of captures.
 CREATE INDEX latency_of_hosts ON latency (time_ns) WHERE host_id IS NOT NULL;
+CREATE INDEX latency_of_captures ON latency (time_ns) WHERE host_id IS NULL;
 
 -- What dwell why said of a target.
 CREATE TABLE verdict (

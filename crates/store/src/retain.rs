@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::{
     Store, StoreError, Written,
     columns::signed,
-    sqlite::{KNOWN_NS, failed},
+    sqlite::{KNOWN_NS, OF_CAPTURE_NS, failed},
 };
 
 /// How much a store keeps. The file does not shrink: the room of deleted rows is used again.
@@ -173,6 +173,7 @@ fn oldest_beyond(db: &Connection, most_bytes: u64) -> Written<Option<i64>> {
 /// Deletes flows and names to which no row refers any more: those whose last row is older than the oldest that is left. Their
 /// last times are known to within [`KNOWN_NS`], and nothing is done before there is as much to delete.
 fn tidy(db: &mut Connection) -> Written<()> {
+    release(db)?;
     let is_long_gone = |before_ns: i64, (table, _)| {
         let first_ns = number(db, &format!("SELECT ifnull(min(last_ns), {}) FROM {table}", i64::MAX))?;
         Ok::<_, rusqlite::Error>(first_ns < before_ns.saturating_sub(KNOWN_NS))
@@ -204,9 +205,37 @@ fn tidy_now(db: &mut Connection) -> Written<()> {
     all.commit()
 }
 
-/// Returns the time of which flows and names are gone that were last known before it.
+/// Lets flows and names of captures be deleted as others are, once no row of a capture is left.
+fn release(db: &mut Connection) -> Written<()> {
+    let kept = NUMBERED.map(|(table, _)| format!("EXISTS (SELECT 1 FROM {table} WHERE last_ns = {OF_CAPTURE_NS})"));
+    let kept = kept.join(" OR ");
+    let is_due = format!("SELECT ({kept}) AND NOT EXISTS (SELECT 1 FROM latency WHERE host_id IS NULL)");
+    if number(db, &is_due)? == 0 {
+        return Ok(());
+    }
+    let all = db.transaction()?;
+    if number(&all, &is_due)? != 0 {
+        let lasts = REFERRING.map(|table| format!("SELECT (SELECT max(time_ns) FROM {table}) AS last"));
+        let last_ns = number(&all, &format!("SELECT ifnull(max(last), 0) FROM ({})", lasts.join(" UNION ALL ")))?;
+        for (table, number) in NUMBERED {
+            let sql = format!(
+                "UPDATE {table} SET last_ns = ?1 WHERE {number} IN
+                    (SELECT {number} FROM {table} WHERE last_ns = {OF_CAPTURE_NS} LIMIT ?2)"
+            );
+            all.prepare_cached(&sql)?.execute([last_ns, MOST_AT_ONCE])?;
+        }
+        all.execute("UPDATE deletion SET times = times + 1", [])?;
+    }
+    all.commit()
+}
+
+/// Returns the time of which flows and names are gone that were last known before it. Rows of captures do not count: what
+/// they refer to is not known to have gone.
 fn gone_before(db: &Connection) -> Written<i64> {
-    let firsts = REFERRING.map(|table| format!("SELECT (SELECT min(time_ns) FROM {table}) AS first"));
+    let firsts = REFERRING.map(|table| {
+        let live = if OF_CAPTURES.contains(&table) { "WHERE host_id IS NOT NULL" } else { "" };
+        format!("SELECT (SELECT min(time_ns) FROM {table} {live}) AS first")
+    });
     let sql = format!("SELECT ifnull(min(first), {}) FROM ({})", i64::MAX, firsts.join(" UNION ALL "));
     Ok(number(db, &sql)?.saturating_sub(KNOWN_NS))
 }

@@ -28,7 +28,7 @@ CREATE TABLE flow (
 	dport INTEGER,
 	proto TEXT NOT NULL, -- TCP, UDP, ICMP, ICMPv6, ESP, or a number
 	id TEXT,             -- the Community ID, the same in both directions; NULL: of several, whose ports are not known
-	last_ns INTEGER NOT NULL -- no row of it is later by more than five minutes
+	last_ns INTEGER NOT NULL -- no row of it is later by more than five minutes; the greatest number: it has rows of captures
 ) STRICT;
 CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
 CREATE INDEX flow_by_last ON flow (last_ns);

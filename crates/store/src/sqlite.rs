@@ -69,6 +69,9 @@ const MAX_CACHED: usize = 100_000;
 /// No row of a flow, or with the same names, is later by more than this than the `last_ns` that is stored of it.
 pub(super) const KNOWN_NS: i64 = 300_000_000_000;
 
+/// The `last_ns` of flows and names of captures, whose age is nothing to that of what is seen live.
+pub(super) const OF_CAPTURE_NS: i64 = i64::MAX;
+
 /// Runs of one host that are remembered, the newest.
 const MAX_RUNS: i64 = 1_000;
 
@@ -227,7 +230,8 @@ impl Store {
         prepare().and_then(|()| db.pragma_update(None, "foreign_keys", true)).map_err(write)
     }
 
-    /// Writes everything that `write` does, or nothing. When it returns, the data is on the disk.
+    /// Writes everything that `write` does, or nothing. When it returns, the data of a collector is on the disk. That of runs
+    /// which share a store is with the kernel: a power cut may take the last of it.
     ///
     /// # Errors
     ///
@@ -481,6 +485,7 @@ impl Writing<'_> {
             return enqueue(self.db, queued, host, row);
         }
         let mut stored = Vec::with_capacity(row.cells.len());
+        let mut has_host = false;
         for cell in row.cells {
             let id = match cell {
                 Cell::Plain(value) => {
@@ -491,10 +496,20 @@ impl Writing<'_> {
                     stored.push(ToSqlOutput::Borrowed(word.into()));
                     continue;
                 }
-                Cell::Host(name) => name.map(|name| self.host(&name)).transpose()?,
+                Cell::Host(name) => {
+                    has_host = name.is_some();
+                    name.map(|name| self.host(&name)).transpose()?
+                }
                 Cell::Hook(name) => name.map(|name| self.hook(&name)).transpose()?,
-                Cell::Flow(ends) | Cell::AnyFlow(ends) => ends.map(|ends| self.flow(ends, row.time_ns)).transpose()?,
-                Cell::Names(names) => names.map(|names| self.names(&names, row.time_ns)).transpose()?,
+                Cell::Flow(ends) => ends.map(|ends| self.flow(*ends, row.time_ns)).transpose()?,
+                Cell::AnyFlow(ends) => {
+                    let last_ns = if has_host { row.time_ns } else { OF_CAPTURE_NS };
+                    ends.map(|ends| self.flow(*ends, last_ns)).transpose()?
+                }
+                Cell::Names(names) => {
+                    let last_ns = if has_host { row.time_ns } else { OF_CAPTURE_NS };
+                    names.map(|names| self.names(&names, last_ns)).transpose()?
+                }
             };
             stored.push(ToSqlOutput::Owned(id.map_or(Value::Null, Value::Integer)));
         }
@@ -561,7 +576,7 @@ impl Writing<'_> {
         }
         let sql = "INSERT INTO flow (src, sport, dst, dport, proto, id, last_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
             ON CONFLICT DO UPDATE SET last_ns = max(last_ns, excluded.last_ns) RETURNING flow_id";
-        let values = flow_values(Some(ends)).into_iter().map(|(_, value)| value).chain([time_ns.into()]);
+        let values = flow_values(Some(&ends)).into_iter().map(|(_, value)| value).chain([time_ns.into()]);
         let id = self.db.prepare_cached(sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
         self.ids.flows.insert(ends, Numbered { id, last_ns: time_ns });
         Ok(id)

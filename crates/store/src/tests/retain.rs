@@ -2,11 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use dwell_engine::layers::Ends;
+use dwell_engine::{layers::Ends, measure::Protocol};
+use dwell_records::{FlowObject, LatencyLine, LatencyObject, NamesObject, Source};
 use rusqlite::Connection;
 
 use super::{endpoint, ends, histogram, interval};
-use crate::{IntervalRow, Origin, Retain, Store};
+use crate::{IntervalRow, Origin, Retain, Store, latency::latency_row};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_S: i64 = 3_600;
@@ -148,4 +149,57 @@ fn the_age_of_live_rows_is_nothing_to_those_of_captures_and_the_reverse() {
     assert_eq!(counts(), [20, 23, 23]);
     assert_eq!(store.retain(&of_age(1), Origin::Capture, 100 * HOUR_S * SECOND_NS).unwrap(), 6);
     assert_eq!(counts(), [20, 20, 20]);
+}
+
+/// A row of the n-th flow of a capture, or of one that was seen live, with names.
+fn write_latency(store: &mut Store, time_ns: i64, n: u16, host: Option<&str>) {
+    let histogram = histogram();
+    let source = Source { host: host.map(str::to_owned), ..Source::default() };
+    let mut flow = FlowObject::new(&endpoint("192.0.2.1", n), &endpoint("192.0.2.2", 443), Protocol(6), None);
+    flow.names = Some(NamesObject { service: Some(format!("service-{n}")), ..NamesObject::default() });
+    let line = LatencyLine {
+        time_ns: None,
+        interval_ns: None,
+        kind: "rtt.sample",
+        what: "latency",
+        flow: Some(flow),
+        pid: None,
+        interface: None,
+        tunnel: None,
+        echo_id: None,
+        prefix: None,
+        prefix_name: None,
+        flow_key: None,
+        key_id: None,
+        latency: LatencyObject::new(None, &histogram),
+        histogram: Some(&histogram),
+    };
+    store.write(|store| store.insert(latency_row(time_ns, &source, line))).unwrap();
+}
+
+/// A capture of long ago is the oldest of all rows, and stays.
+#[test]
+fn flows_seen_live_are_deleted_although_a_capture_is_older_and_those_of_the_capture_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open_for(&path, crate::sqlite::Writers::Several).unwrap();
+    (1..=3).for_each(|n| write_latency(&mut store, i64::from(n) * SECOND_NS, n, None));
+    let hours = |n: u16| i64::from(n) * HOUR_S * SECOND_NS;
+    for n in 3..=20 {
+        write_latency(&mut store, hours(n), n, Some("web"));
+        store.retain(&of_age(2 * HOUR_S as u64), Origin::Live, hours(n)).unwrap();
+        assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0, "in hour {n}");
+    }
+    let left = |sql: &str| (number(&path, &format!("{sql} FROM flow")), number(&path, &format!("{sql} FROM names")));
+    // Three of the capture, and three of the last two hours.
+    assert_eq!(left("SELECT count(*)"), (6, 6));
+    assert_eq!(number(&path, "SELECT count(*) FROM latency WHERE host_id IS NULL"), 3);
+    // When the capture's rows are gone, so are its flows.
+    store.retain(&of_age(1), Origin::Capture, hours(20)).unwrap();
+    for n in 21..=24 {
+        write_latency(&mut store, hours(n), n, Some("web"));
+        store.retain(&of_age(2 * HOUR_S as u64), Origin::Live, hours(n)).unwrap();
+        assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0, "in hour {n}");
+    }
+    assert_eq!(left("SELECT count(*)"), (3, 3));
 }
