@@ -7,9 +7,10 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
-    thread::{self, JoinHandle},
+    thread,
+    time::Duration,
 };
 
 use dwell_engine::replay::Intervals;
@@ -26,8 +27,12 @@ use crate::{
 
 /// Rows of one transaction at most.
 const MOST_ROWS: usize = 8_192;
-/// Transactions that wait for the disk at most.
-const MOST_WAITING: usize = 16;
+/// Transactions that wait for the disk at most: the rows of an interval come at once, and while the disk stalls they are in
+/// memory.
+const MOST_WAITING: usize = 8;
+/// The longest time that the end of a run waits for the disk, and after which it says so.
+const LONGEST_END: Duration = Duration::from_secs(20);
+const LONG_END: Duration = Duration::from_secs(1);
 /// Flows of an interval whose single round trips are kept apart.
 const MOST_FLOWS: usize = 100_000;
 /// Time after which rows that belong to no common interval are written.
@@ -53,7 +58,9 @@ pub struct Recorder {
     path: PathBuf,
     origin: Origin,
     queue: Option<SyncSender<Vec<Row<'static>>>>,
-    writer: Option<JoinHandle<()>>,
+    /// Disconnected when the thread ends.
+    writer: Option<Receiver<()>>,
+    tell: fn(&str),
     missing: Arc<Missing>,
     rows: Vec<Row<'static>>,
     /// The single round trips of the current interval, and the interval.
@@ -71,6 +78,8 @@ struct Missing {
     dropped: AtomicU64,
     /// The store could not be written.
     failed: AtomicU64,
+    /// They wait for the disk.
+    waiting: AtomicU64,
 }
 
 impl Recorder {
@@ -85,15 +94,20 @@ impl Recorder {
         let (queue, rows) = sync_channel(MOST_WAITING);
         let Recording { path, interval_ns, origin, retain, tell } = recording;
         let missed = Arc::clone(&missing);
-        let mut writer =
-            Writer { store, retention: Retention::new(retain, origin), tell, missing: missed, has_failed: false };
-        let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || writer.run(&rows));
-        let thread = thread.map_err(|io| StoreError::Thread { path: path.clone(), io })?;
+        let retention = Retention::new(retain, origin);
+        let mut writer = Writer { store, retention, tell, missing: missed, told: [false; 2] };
+        let (running, ended) = sync_channel(0);
+        let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || {
+            let _running: SyncSender<()> = running;
+            writer.run(&rows);
+        });
+        thread.map_err(|io| StoreError::Thread { path: path.clone(), io })?;
         Ok(Recorder {
             path,
             origin,
             queue: Some(queue),
-            writer: Some(thread),
+            writer: Some(ended),
+            tell,
             missing,
             rows: Vec::new(),
             samples: Summary::new(MOST_FLOWS),
@@ -116,14 +130,17 @@ impl Recorder {
         let (Some(queue), false) = (&self.queue, rows.is_empty()) else {
             return;
         };
+        let count = rows.len() as u64;
+        self.missing.waiting.fetch_add(count, Relaxed);
         let left = match self.origin {
             Origin::Capture => queue.send(rows).map_err(|error| error.0),
             Origin::Live => queue.try_send(rows).map_err(|error| match error {
                 TrySendError::Full(rows) | TrySendError::Disconnected(rows) => rows,
             }),
         };
-        if let Err(rows) = left {
-            self.missing.dropped.fetch_add(rows.len() as u64, Relaxed);
+        if left.is_err() {
+            self.missing.waiting.fetch_sub(count, Relaxed);
+            self.missing.dropped.fetch_add(count, Relaxed);
         }
     }
 
@@ -220,7 +237,7 @@ impl Keep for Recorder {
     }
 
     fn count(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
-        let Missing { dropped, failed } = &*self.missing;
+        let Missing { dropped, failed, .. } = &*self.missing;
         let counts = [("store_rows_dropped", dropped), ("store_rows_failed", failed)];
         let counts = counts.map(|(name, count)| (name.into(), count.load(Relaxed)));
         counters.extend(counts.into_iter().filter(|(_, count)| *count > 0));
@@ -231,7 +248,7 @@ impl Keep for Recorder {
             let end_ns = self.last_ns.max(start_ns);
             self.close((end_ns, end_ns - start_ns), source);
         }
-        self.end();
+        self.end(LONGEST_END);
         let [dropped, failed] = [&self.missing.dropped, &self.missing.failed].map(|count| count.load(Relaxed));
         let path = self.path.display();
         match (dropped, failed) {
@@ -246,19 +263,28 @@ impl Keep for Recorder {
 }
 
 impl Recorder {
-    fn end(&mut self) {
+    /// Waits until all rows are stored. What still waits for the disk after `limit` is dropped.
+    fn end(&mut self, limit: Duration) {
         self.send();
         self.queue = None;
-        if let Some(writer) = self.writer.take() {
-            // A panic there has told itself.
-            let _ = writer.join();
+        let Some(ended) = self.writer.take() else { return };
+        let is_over = |limit| ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        if is_over(LONG_END.min(limit)) {
+            return;
+        }
+        let (path, seconds) = (self.path.display(), limit.as_secs());
+        (self.tell)(&format!(
+            "waiting for the store {path}: its disk is slow, or others write to it; {seconds} s at most"
+        ));
+        if !is_over(limit.saturating_sub(LONG_END)) {
+            self.missing.dropped.fetch_add(self.missing.waiting.load(Relaxed), Relaxed);
         }
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.end();
+        self.end(LONGEST_END);
     }
 }
 
@@ -273,8 +299,8 @@ struct Writer {
     retention: Retention,
     tell: fn(&str),
     missing: Arc<Missing>,
-    /// Whether the last transaction has failed, and that was told.
-    has_failed: bool,
+    /// Whether it was told that the last transaction with rows has failed, and the last one that deletes old ones.
+    told: [bool; 2],
 }
 
 impl Writer {
@@ -286,13 +312,24 @@ impl Writer {
             if written.is_err() {
                 self.missing.failed.fetch_add(count, Relaxed);
             }
-            let kept = written.and_then(|()| self.keep_within(latest_ns));
-            match kept {
-                Ok(()) => self.has_failed = false,
-                Err(error) if !mem::replace(&mut self.has_failed, true) => {
-                    (self.tell)(&format!("{error}; rows that cannot be stored are counted, and all else goes on"));
+            self.missing.waiting.fetch_sub(count, Relaxed);
+            if self.tell_once(0, written, "rows that cannot be stored are counted, and all else goes on") {
+                let kept = self.keep_within(latest_ns);
+                self.tell_once(1, kept, "old rows stay until they can be deleted, and all else goes on");
+            }
+        }
+    }
+
+    /// Tells the first failure of several. Returns whether there was none.
+    fn tell_once(&mut self, which: usize, done: Result<(), StoreError>, what: &str) -> bool {
+        let had_failed = mem::replace(&mut self.told[which], done.is_err());
+        match done {
+            Ok(()) => true,
+            Err(error) => {
+                if !had_failed {
+                    (self.tell)(&format!("{error}; {what}"));
                 }
-                Err(_) => {}
+                false
             }
         }
     }
@@ -304,5 +341,66 @@ impl Writer {
         let notice = self.retention.apply(&mut self.store, latest_ns.min(now_ns))?;
         notice.iter().for_each(|notice| (self.tell)(notice));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use dwell_engine::{histogram::Histogram, layers::Segment};
+    use rusqlite::Connection;
+
+    use super::*;
+
+    fn recorder(path: PathBuf, tell: fn(&str)) -> Recorder {
+        let retain = Some(Retain { age: Some(Duration::from_secs(10)), bytes: None });
+        Recorder::start(Recording { path, interval_ns: 1, retain, origin: Origin::Live, tell }).unwrap()
+    }
+
+    /// Stores a row of this second.
+    fn store(recorder: &mut Recorder, second: i64) {
+        recorder.push(Row::from(&IntervalRow {
+            time_ns: second * 1_000_000_000,
+            time_clamped: false,
+            length_ns: 1_000_000_000,
+            host: "here",
+            flow: None,
+            segment: Segment::TxTotal,
+            resent: false,
+            histogram: &Histogram::default(),
+            hooks: None,
+        }));
+        recorder.send();
+    }
+
+    #[test]
+    fn the_end_of_a_run_waits_for_a_disk_that_stalls_no_longer_than_a_limit_and_says_so() {
+        static TOLD: Mutex<String> = Mutex::new(String::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
+        let busy = Connection::open(&path).unwrap();
+        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        (1..=3).for_each(|second| store(&mut recorder, second));
+        recorder.end(Duration::from_millis(100));
+        assert!(TOLD.lock().unwrap().contains("waiting for the store"));
+        assert_eq!(recorder.missing.dropped.load(Relaxed), 3);
+        drop(recorder);
+    }
+
+    #[test]
+    fn what_cannot_be_deleted_is_not_called_missing() {
+        static TOLD: Mutex<String> = Mutex::new(String::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
+        let refuse = "CREATE TRIGGER full BEFORE DELETE ON interval BEGIN SELECT RAISE(ABORT, 'no room'); END";
+        Connection::open(&path).unwrap().execute_batch(refuse).unwrap();
+        (1..=3).for_each(|time| store(&mut recorder, 100 * time));
+        assert_eq!(recorder.finish(&Source::default()), None);
+        let told = TOLD.lock().unwrap();
+        assert_eq!(told.matches("no room; old rows stay").count(), 1, "{told}");
+        assert!(!told.contains("cannot be stored"), "{told}");
     }
 }
