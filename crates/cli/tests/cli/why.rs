@@ -83,7 +83,7 @@ fn the_process_and_the_peer_have_names_unless_they_are_not_wanted() {
     let (listener, mut client, mut server) = pair();
     thread::spawn(move || {
         while server.read_exact(&mut [0; 100]).is_ok() && server.write_all(&[1; 100]).is_ok() {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(100));
         }
     });
     thread::spawn(move || while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {});
