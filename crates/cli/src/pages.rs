@@ -1,8 +1,10 @@
 //! The command lines on pages and in help texts are ones that dwell accepts: verbs, options, values, and which of them
 //! go together.
 
+use std::{collections::BTreeSet, fs};
+
 use clap::{Command, CommandFactory, Parser, error::ErrorKind};
-use dwell_testbed::pages::{CommandLine, assert_accepted, command_lines, of_text};
+use dwell_testbed::pages::{CommandLine, assert_accepted, command_lines, of_text, root};
 
 use crate::Cli;
 
@@ -18,6 +20,21 @@ fn every_command_line_on_a_page_is_accepted() {
     let commands = command_lines("dwell");
     assert!(commands.len() > 60, "{}", commands.len());
     assert_accepted(&commands, refusal);
+}
+
+/// The first command of each page, or a sentence why it is not the first.
+#[test]
+fn a_page_of_a_problem_begins_with_dwell_why_or_says_that_it_cannot_help() {
+    let commands = command_lines("dwell");
+    let pages: BTreeSet<&str> = commands.iter().filter_map(|command| command.place.split(':').next()).collect();
+    let pages: Vec<_> = pages.into_iter().filter(|page| page.starts_with("docs/problems/")).collect();
+    assert!(pages.len() >= 12, "{pages:?}");
+    for page in pages {
+        let first = commands.iter().find(|command| command.place.starts_with(page)).unwrap();
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let is_asked = first.words.get(1).is_some_and(|verb| verb == "why");
+        assert!(is_asked || text.contains("`dwell why` cannot help here"), "{}: {:?}", first.place, first.words);
+    }
 }
 
 #[test]
