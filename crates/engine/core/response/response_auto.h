@@ -328,7 +328,8 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state, stru
 	if (!(state->flags & DWELL_FLOW_NUMBERS))
 		dwell_renew_sizes(state);
 	epoch->requests = state->requests;
-	epoch->sizes_only = !(state->flags & DWELL_FLOW_NUMBERS) && !dwell_tally_count(state->turn.answered);
+	epoch->sizes_only = !(state->flags & DWELL_FLOW_NUMBERS) && !dwell_tally_count(state->turn.answered) &&
+			    !state->turn.overlong;
 	epoch->deep = !!(state->flags & DWELL_FLOW_DEEP);
 	epoch->once = !(state->flags & DWELL_FLOW_TWICE);
 	epoch->steady = state->steady;

@@ -56,7 +56,7 @@ struct dwell_epoch_clock {
 	__u64 last_ns; /* time of the newest packet that counts; 0: none */
 	__u64 end_ns;  /* end of the epoch; before its first packet, of the one before; 0: none */
 	__u32 packets; /* in the epoch, with ACKs */
-	__u16 idle;    /* gaps and latencies longer than the idle time, saturating */
+	__u16 idle;    /* gaps, and latencies of runs, longer than the idle time, saturating */
 	__u16 full;    /* data packets after which a write continues, saturating */
 };
 
@@ -159,7 +159,7 @@ struct dwell_turn_state {
 	__u16 size;                   /* payload of the request's first packet */
 	/* turns of the epoch, saturating: see struct dwell_epoch */
 	__u16 bursts, alike, unsure, moved, carried, loose, early, pushed;
-	__u16 frames;
+	__u16 frames, overlong;
 	__u16 mss;          /* the largest segment that the client's SYN accepts; 0: unknown */
 	__u8 burst;         /* writes of the request under way */
 	__u8 runs;          /* runs of progress of its answer */
@@ -299,12 +299,13 @@ struct dwell_epoch {
 	__u16 early_turns; /* answers sooner than a round trip */
 	__u16 pushed;      /* answers in pieces after which the client paused for less than between them */
 	__u16 frames;      /* packets that only manage the connection */
+	__u16 overlong;    /* answers that took longer than idle_ns, which are in no other figure */
 	__u8 window;       /* 1: the first burst may have opened a window that is kept full */
 	__u8 shared;       /* 1: streams or messages share the connection */
 	__u8 reopened;     /* 1: an answer went on after it had been counted */
 	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
 	__u8 text;         /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
-	__u8 reserved[5];
+	__u8 reserved[3];
 	__u8 log[DWELL_ANSWER_LOGS];
 	__u16 gap_log[DWELL_GAP_LOGS];
 	/* pirate */

@@ -202,8 +202,8 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 			turn->stale = 0;
 		}
 	}
-	if (!certain && !(turn->flags & DWELL_TURN_TIED))
-		late = DWELL_LATE_UNKNOWN; /* all ACKs so far may have been late alike */
+	if (!certain && !carried && !(turn->flags & DWELL_TURN_TIED))
+		late = DWELL_LATE_UNKNOWN; /* a timer may have delayed all ACKs so far alike */
 	if (!turn->start) {
 		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
 		return;
@@ -306,7 +306,9 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 	__u32 latency = turn->end - turn->start, run_gap = dwell_tick(config->run_gap_ns);
 	__u64 latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
 
-	if (latency_ns <= config->idle_ns && dwell_tally_add(&turn->answered, latency_ns)) {
+	if (latency_ns > config->idle_ns) {
+		dwell_count_u16(&turn->overlong);
+	} else if (dwell_tally_add(&turn->answered, latency_ns)) {
 		dwell_answer_log(state, latency_ns, dwell_mix(latency_ns, turn->end));
 		turn->runs_sum += turn->runs;
 		if (turn->flags & DWELL_TURN_UNSURE)
@@ -334,8 +336,6 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 		if (turn->burst == 1)
 			turn->usual_bytes =
 				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
-	} else {
-		dwell_count_u16(&state->clock.idle);
 	}
 	turn->start = 0;
 	turn->end = 0;
@@ -571,6 +571,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	epoch->early_turns = turn->early;
 	epoch->pushed = turn->pushed;
 	epoch->frames = turn->frames;
+	epoch->overlong = turn->overlong;
 	epoch->reopened = !!(turn->flags & DWELL_TURN_REOPENED);
 	epoch->shared = !!(turn->flags & DWELL_TURN_SHARED);
 	epoch->text = !!(turn->flags & DWELL_TURN_TEXT);
@@ -584,7 +585,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	turn->answered = 0;
 	turn->runs_sum = turn->extra = 0;
 	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
-	turn->pushed = turn->frames = 0;
+	turn->pushed = turn->frames = turn->overlong = 0;
 	turn->flags &= ~(DWELL_TURN_REOPENED | DWELL_TURN_WINDOWED);
 }
 

@@ -2454,6 +2454,7 @@ pub struct dwell_turn_state {
     pub early: __u16,
     pub pushed: __u16,
     pub frames: __u16,
+    pub overlong: __u16,
     pub mss: __u16,
     pub burst: __u8,
     pub runs: __u8,
@@ -2498,14 +2499,15 @@ const _: () = {
     ["Offset of field: dwell_turn_state::early"][::std::mem::offset_of!(dwell_turn_state, early) - 104usize];
     ["Offset of field: dwell_turn_state::pushed"][::std::mem::offset_of!(dwell_turn_state, pushed) - 106usize];
     ["Offset of field: dwell_turn_state::frames"][::std::mem::offset_of!(dwell_turn_state, frames) - 108usize];
-    ["Offset of field: dwell_turn_state::mss"][::std::mem::offset_of!(dwell_turn_state, mss) - 110usize];
-    ["Offset of field: dwell_turn_state::burst"][::std::mem::offset_of!(dwell_turn_state, burst) - 112usize];
-    ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 113usize];
+    ["Offset of field: dwell_turn_state::overlong"][::std::mem::offset_of!(dwell_turn_state, overlong) - 110usize];
+    ["Offset of field: dwell_turn_state::mss"][::std::mem::offset_of!(dwell_turn_state, mss) - 112usize];
+    ["Offset of field: dwell_turn_state::burst"][::std::mem::offset_of!(dwell_turn_state, burst) - 114usize];
+    ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 115usize];
     ["Offset of field: dwell_turn_state::clock_samples"]
-        [::std::mem::offset_of!(dwell_turn_state, clock_samples) - 114usize];
-    ["Offset of field: dwell_turn_state::clock_age"][::std::mem::offset_of!(dwell_turn_state, clock_age) - 115usize];
-    ["Offset of field: dwell_turn_state::stale"][::std::mem::offset_of!(dwell_turn_state, stale) - 116usize];
-    ["Offset of field: dwell_turn_state::refuted"][::std::mem::offset_of!(dwell_turn_state, refuted) - 117usize];
+        [::std::mem::offset_of!(dwell_turn_state, clock_samples) - 116usize];
+    ["Offset of field: dwell_turn_state::clock_age"][::std::mem::offset_of!(dwell_turn_state, clock_age) - 117usize];
+    ["Offset of field: dwell_turn_state::stale"][::std::mem::offset_of!(dwell_turn_state, stale) - 118usize];
+    ["Offset of field: dwell_turn_state::refuted"][::std::mem::offset_of!(dwell_turn_state, refuted) - 119usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -2782,12 +2784,13 @@ pub struct dwell_epoch {
     pub early_turns: __u16,
     pub pushed: __u16,
     pub frames: __u16,
+    pub overlong: __u16,
     pub window: __u8,
     pub shared: __u8,
     pub reopened: __u8,
     pub log_shift: __u8,
     pub text: __u8,
-    pub reserved: [__u8; 5usize],
+    pub reserved: [__u8; 3usize],
     pub log: [__u8; 64usize],
     pub gap_log: [__u16; 32usize],
     pub mode: [dwell_epoch_mode; 10usize],
@@ -2853,12 +2856,13 @@ const _: () = {
     ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 216usize];
     ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 218usize];
     ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 220usize];
-    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 222usize];
-    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 223usize];
-    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 224usize];
-    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 225usize];
-    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 226usize];
-    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 227usize];
+    ["Offset of field: dwell_epoch::overlong"][::std::mem::offset_of!(dwell_epoch, overlong) - 222usize];
+    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 224usize];
+    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 225usize];
+    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 226usize];
+    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 227usize];
+    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 228usize];
+    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 229usize];
     ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 232usize];
     ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 296usize];
     ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 360usize];

@@ -9,7 +9,8 @@ use crate::{
 const PER_OCTAVE: u32 = 4;
 
 /// The answers of an epoch by latency: quarter octaves from 33 µs to 2.1 s. Latencies below are in the first bucket, and
-/// those above in the last one, up to the longest time that counts as a response.
+/// those above in the last one, up to the longest time that counts as a response. Of answers that took longer only the
+/// number is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers<'a> {
     epoch: &'a Epoch,
@@ -19,12 +20,12 @@ pub struct Answers<'a> {
 /// A quantile, and what it may be as far as ends of answers are unknown and buckets are wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantile {
-    /// Interpolated within its bucket.
-    pub ns: u64,
+    /// Interpolated within its bucket. `None` if it is longer than what counts as a response.
+    pub ns: Option<u64>,
     /// The lower edge of the bucket in which it lies if all answers with unknown ends are the shortest.
     pub least_ns: u64,
-    /// The upper edge of the bucket in which it lies.
-    pub most_ns: u64,
+    /// The upper edge of the bucket in which it lies, if there is one.
+    pub most_ns: Option<u64>,
 }
 
 impl<'a> Answers<'a> {
@@ -36,7 +37,8 @@ impl<'a> Answers<'a> {
 
     /// Returns latencies with the number of answers in each bucket, ascending: its middle, moved within the bucket by the
     /// factor with which all of them have the mean that is known. The core counts a sample of many answers: numbers are
-    /// rounded, so that they add up to all answers.
+    /// rounded, so that they add up to all answers. Those that took longer than what counts as a response come last, with
+    /// that time.
     pub fn latencies(self) -> impl Iterator<Item = (u64, u64)> + 'a {
         let answered = u64::from(self.epoch.answered);
         let sum: f64 = self.filled().map(|(index, count)| middle_ns(self.epoch, index) * count as f64).sum();
@@ -50,34 +52,42 @@ impl<'a> Answers<'a> {
             let moved = (middle_ns(self.epoch, index) * factor) as u64;
             (moved.clamp(lower_ns(index), upper_ns(self.epoch, index)), number)
         });
-        latencies.filter(|(_, number)| *number > 0)
+        latencies.chain([(self.epoch.idle_ns, self.epoch.overlong.into())]).filter(|(_, number)| *number > 0)
     }
 
     /// Returns a quantile, from 0 to 1.
     pub fn quantile(self, q: f64) -> Quantile {
-        let unknown = f64::from(self.epoch.unsure) / f64::from(self.epoch.answered.max(1));
-        let (index, within) = self.locate(q);
-        let (low, high) = (lower_ns(index), upper_ns(self.epoch, index));
+        let unknown = f64::from(self.epoch.unsure) / self.all();
+        let found = self.locate(q);
+        let least_ns = |found: Option<(u32, f64)>| found.map_or(self.epoch.idle_ns, |(index, _)| lower_ns(index));
         Quantile {
-            ns: low + ((high - low) as f64 * within) as u64,
-            least_ns: lower_ns(self.locate((q - unknown).max(0.0)).0),
-            most_ns: high,
+            ns: found.map(|(index, within)| {
+                let (low, high) = (lower_ns(index), upper_ns(self.epoch, index));
+                low + ((high - low) as f64 * within) as u64
+            }),
+            least_ns: least_ns(self.locate((q - unknown).max(0.0))),
+            most_ns: found.map(|(index, _)| upper_ns(self.epoch, index)),
         }
     }
 
-    /// Returns the bucket of a quantile, and how far into it the quantile lies.
-    fn locate(self, q: f64) -> (u32, f64) {
-        let rank = q * self.counted as f64;
+    /// Returns the number of answers, with those that took longer than what counts as a response.
+    fn all(self) -> f64 {
+        f64::from(self.epoch.answered) + f64::from(self.epoch.overlong)
+    }
+
+    /// Returns the bucket of a quantile, and how far into it the quantile lies. `None`: beyond all buckets.
+    fn locate(self, q: f64) -> Option<(u32, f64)> {
+        let rank = q * self.all() * self.counted as f64 / f64::from(self.epoch.answered.max(1));
         let mut below = 0.0;
-        let mut last = (0, 1.0);
+        let mut last = None;
         for (index, count) in self.filled() {
             if below + count as f64 >= rank {
-                return (index, ((rank - below) / count as f64).clamp(0.0, 1.0));
+                return Some((index, ((rank - below) / count as f64).clamp(0.0, 1.0)));
             }
             below += count as f64;
-            last = (index, 1.0);
+            last = Some((index, 1.0));
         }
-        last
+        last.filter(|_| self.epoch.overlong == 0) // a rank is rounded
     }
 
     fn filled(self) -> impl Iterator<Item = (u32, u64)> + 'a {

@@ -116,13 +116,15 @@ pub enum Reason {
     /// ACKs that may have been delayed or carried by the next request hide when answers ended, and there are no TCP
     /// timestamps that would show it.
     DelayedAck,
+    /// Answers that took longer than the idle gap, and are not in the mean, would make up much of it.
+    TooLong,
     /// No specific reason, but the confidence is too low.
     Unsure,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::TooFew,
         Reason::ThinkTime,
         Reason::TimerDriven,
@@ -133,6 +135,7 @@ impl Reason {
         Reason::Multiplexed,
         Reason::TooDeep,
         Reason::DelayedAck,
+        Reason::TooLong,
         Reason::Unsure,
     ];
 
@@ -149,6 +152,7 @@ impl Reason {
             Reason::Multiplexed => "multiplexed",
             Reason::TooDeep => "too many outstanding",
             Reason::DelayedAck => "delayed ACK",
+            Reason::TooLong => "too long",
             Reason::Unsure => "low confidence",
         }
     }

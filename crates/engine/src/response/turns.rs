@@ -22,7 +22,7 @@ const TOO_MUCH: f64 = 1.25;
 const OVERLAPPING: f64 = 0.05;
 /// The part of packets that may only manage the connection.
 const FRAMES: f64 = 0.02;
-/// The part of answers whose end may be unknown.
+/// The part of answers whose end may be unknown, and of the sum of all that too long ones may have.
 const UNSURE: f64 = 0.2;
 /// A client reacts at once if at most this part of its requests comes after a pause.
 const PAUSING: f64 = 0.1;
@@ -36,7 +36,12 @@ const UPLOAD: u32 = 64;
 /// Returns whether the client has one request under way at a time, as far as TCP's headers show.
 pub(super) fn is_one_at_a_time(epoch: &Epoch) -> bool {
     let window = window(epoch);
-    epoch.sizes_only == 0 && epoch.answered > 0 && window == Window::None && !is_pipelined(epoch)
+    epoch.sizes_only == 0 && answers(epoch) > 0 && window == Window::None && !is_pipelined(epoch)
+}
+
+/// Returns the number of answers, with those that took too long for the mean.
+fn answers(epoch: &Epoch) -> u32 {
+    epoch.answered.saturating_add(epoch.overlong.into())
 }
 
 /// Whether a burst opened a window of requests that the client keeps full.
@@ -102,6 +107,12 @@ fn unknown(epoch: &Epoch) -> f64 {
     if epoch.unsure > 0 && pauses(epoch) { answers::longest(epoch, share(epoch.unsure, epoch)) } else { 0.0 }
 }
 
+/// Returns the least part of the sum of all latencies that answers have which took too long for the mean.
+fn overlong(epoch: &Epoch) -> f64 {
+    let least_ns = f64::from(epoch.overlong) * epoch.idle_ns as f64;
+    least_ns / (epoch.answered_ns as f64 + least_ns).max(1.0)
+}
+
 /// Returns whether the client often waits after an end that is known.
 fn pauses(epoch: &Epoch) -> bool {
     let known = epoch.answered.saturating_sub(epoch.unsure.into());
@@ -130,7 +141,7 @@ fn doubt(epoch: &Epoch) -> f64 {
     let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
     let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
     let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
-    unknown(epoch) + clock + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
+    unknown(epoch) + overlong(epoch) + clock + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
 }
 
 fn fault(epoch: &Epoch) -> Option<Reason> {
@@ -147,6 +158,8 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         || is_dense(epoch)
     {
         Some(Reason::Multiplexed)
+    } else if overlong(epoch) > UNSURE {
+        Some(Reason::TooLong)
     } else if unknown(epoch) > UNSURE {
         Some(Reason::DelayedAck)
     } else if 2 * epoch.repeats > epoch.packets {

@@ -540,6 +540,7 @@ fn names_of_reasons_stay() {
             "multiplexed",
             "too many outstanding",
             "delayed ACK",
+            "too long",
             "low confidence",
         ]
     );

@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    response::{Answers, Config, Estimator, Flow, Method, estimate},
+    response::{Answers, Config, Estimator, Flow, Method, Reason, estimate},
 };
 
 use crate::support::{MS, SECOND, START, epochs, sealed, syn, tcp};
@@ -165,9 +165,9 @@ fn percentiles_are_those_of_single_answers() {
         let made = estimate(&config, &ended[0]);
         let answers = Answers::of(&ended[0], &made).unwrap();
         let (p50, p99) = (answers.quantile(0.5), answers.quantile(0.99));
-        assert!(p50.least_ns <= usual_ns && usual_ns <= p50.most_ns, "{p50:?}");
-        assert!(p99.least_ns <= rare_ns && rare_ns <= p99.most_ns, "{p99:?}");
-        assert!(p99.most_ns * 3 <= p99.least_ns * 4, "{p99:?}");
+        assert!(p50.least_ns <= usual_ns && usual_ns <= p50.most_ns.unwrap(), "{p50:?}");
+        assert!(p99.least_ns <= rare_ns && rare_ns <= p99.most_ns.unwrap(), "{p99:?}");
+        assert!(p99.most_ns.unwrap() * 3 <= p99.least_ns * 4, "{p99:?}");
         let counted: u64 = answers.latencies().map(|(_, count)| count).sum();
         assert_eq!(counted, u64::from(ended[0].answered));
     }
@@ -197,8 +197,33 @@ fn bounds_of_percentiles_hold_up_to_the_longest_response() {
         let ended = epochs(&config, &answered_after(&latencies));
         let made = estimate(&config, &ended[0]);
         let p99 = Answers::of(&ended[0], &made).unwrap().quantile(0.99);
-        assert!(p99.least_ns <= long_ms * MS && long_ms * MS <= p99.most_ns, "{p99:?}");
-        assert_eq!(p99.most_ns, idle_s * SECOND);
-        assert!(p99.least_ns <= p99.ns && p99.ns <= p99.most_ns, "{p99:?}");
+        let (ns, most_ns) = (p99.ns.unwrap(), p99.most_ns.unwrap());
+        assert!(p99.least_ns <= long_ms * MS && long_ms * MS <= most_ns, "{p99:?}");
+        assert!(p99.least_ns <= ns && ns <= most_ns && most_ns == idle_s * SECOND, "{p99:?}");
     }
+}
+
+#[test]
+fn answers_that_take_longer_than_the_idle_gap_are_told() {
+    let config = Config { epoch_ns: 1000 * SECOND, ..Config::default() };
+    let of = |latencies_ns: &[u64]| epochs(&config, &answered_after(latencies_ns))[0];
+    // With one answer of 8 s, ten of 100 ms have a mean of 0.8 s.
+    let mut latencies = vec![100 * MS; 10];
+    latencies.insert(5, 8 * SECOND);
+    for (latencies, overlong) in [(&latencies[..], 1), (&[8 * SECOND; 3][..], 3)] {
+        let epoch = of(latencies);
+        assert_eq!((u32::from(epoch.overlong), epoch.answered), (overlong, latencies.len() as u32 - overlong));
+        assert_eq!(estimate(&config, &epoch).reason, Some(Reason::TooLong));
+    }
+    // One of a hundred that take 2 s changes the mean less, but the longest percent is longer than can be told.
+    let mut latencies = vec![2 * SECOND; 99];
+    latencies.insert(50, 8 * SECOND);
+    let epoch = of(&latencies);
+    let made = estimate(&config, &epoch);
+    assert!(made.is_valid() && made.confidence < 0.98 && made.batches == 99, "{made:?}");
+    let answers = Answers::of(&epoch, &made).unwrap();
+    let (p90, rest) = (answers.quantile(0.9), answers.quantile(0.995));
+    assert!(p90.least_ns <= 2 * SECOND && p90.most_ns.is_some_and(|most_ns| most_ns >= 2 * SECOND), "{p90:?}");
+    assert_eq!((rest.ns, rest.least_ns, rest.most_ns), (None, 5 * SECOND, None));
+    assert_eq!(answers.latencies().last(), Some((5 * SECOND, 1)));
 }

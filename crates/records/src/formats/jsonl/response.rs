@@ -32,8 +32,11 @@ pub(super) struct EpochObject<'a> {
     /// Packets of the client in the epoch.
     packets: u32,
     /// The response latency. `count` is the number of responses or batches behind the mean; percentiles are of single
-    /// answers, and null where the method does not know them.
+    /// answers, also of those that took longer than `idle-gap`, and null where they are longer or the method does not know
+    /// them.
     latency: LatencyObject,
+    /// Answers that took longer than `idle-gap`, as far as the method knows single answers. They are not in the mean.
+    over_long: u32,
     /// Which latencies the estimate is the mean of: "all" responses, or those that are "causal", after which the client
     /// sent its next request.
     #[schemars(extend("enum" = names_or_null(Truth::ALL, Truth::name)))]
@@ -59,6 +62,7 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
         tunnel: record.tunnel.label(),
         packets: record.epoch.packets,
         latency: response.latency(),
+        over_long: record.epoch.overlong.into(),
         truth: response.truth,
         batch_gap_ns: response.ibg_ns,
         modes: response.show_modes.then(|| response.modes().collect()),
@@ -84,13 +88,13 @@ impl Response<'_> {
             method: self.method.map(Cow::Borrowed),
             count: Some(self.batches),
             mean_ns: self.response_ns,
-            p50_ns: quantile(0).map(|p50| p50.ns),
-            p90_ns: quantile(1).map(|p90| p90.ns),
-            p95_ns: quantile(2).map(|p95| p95.ns),
-            p99_ns: quantile(3).map(|p99| p99.ns),
+            p50_ns: quantile(0).and_then(|p50| p50.ns),
+            p90_ns: quantile(1).and_then(|p90| p90.ns),
+            p95_ns: quantile(2).and_then(|p95| p95.ns),
+            p99_ns: quantile(3).and_then(|p99| p99.ns),
             estimate: Some(EstimateObject {
                 p99_low_ns: quantile(3).map(|p99| p99.least_ns),
-                p99_high_ns: quantile(3).map(|p99| p99.most_ns),
+                p99_high_ns: quantile(3).and_then(|p99| p99.most_ns),
                 confidence: Some((self.confidence * 1000.0).round() / 1000.0),
                 valid: self.is_valid(),
                 reason: self.reason.map(Cow::Borrowed),
