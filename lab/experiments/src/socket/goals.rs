@@ -4,7 +4,7 @@
 use super::accuracy::Accuracy;
 use crate::{
     goal::Goal,
-    print::{mean, percent},
+    print::{mean, millis, percent},
 };
 
 /// Least accuracy of the estimator `exact`.
@@ -15,6 +15,11 @@ const RELEVANT_DELAY_NS: f64 = 1e6;
 pub const THROUGHPUT: f64 = 0.97;
 /// Largest share of a plain flow's delay that --minimize leaves.
 const DELAY: f64 = 0.1;
+/// The mean delay with --minimize stays below this, in ms.
+const WAIT_MS: f64 = 10.0;
+/// ... and below this on links of at least [`FAST`] bits per second.
+const FAST_WAIT_MS: f64 = 5.0;
+const FAST: u64 = 50_000_000;
 /// Largest relative change of other flows' throughput.
 const FAIRNESS: f64 = 0.05;
 /// The share of late frames stays below this.
@@ -47,27 +52,37 @@ pub fn is_delayed(runs: &Runs) -> bool {
     truth(runs).is_some_and(|truth| truth >= RELEVANT_DELAY_NS)
 }
 
-/// Figures with --minimize, as shares of a plain flow's.
+/// Figures with --minimize.
 pub struct Minimized {
-    /// Throughput of the flow.
+    /// Throughput of the flow, as a share of a plain flow's.
     pub throughput: Option<f64>,
-    /// Mean delay in its send buffer.
+    /// Mean delay in its send buffer, in ns.
+    pub wait: Option<f64>,
+    /// The same, as a share of a plain flow's.
     pub delay: Option<f64>,
-    /// Throughput of each other flow.
+    /// Throughput of each other flow, as a share of what it has beside a plain flow.
     pub others: Vec<Option<f64>>,
 }
 
-/// Judges --minimize in a scenario. `delay` is judged in `10m-50ms` alone, and the other flows in `three-flows`.
-pub fn minimize(scenario: &str, minimized: &Minimized) -> Vec<Goal> {
-    let Minimized { throughput, delay, others } = minimized;
-    let mut goals = vec![Goal {
-        holds: throughput.map(|share| share >= THROUGHPUT),
-        what: format!(
-            "{scenario}: --minimize keeps {} % of the throughput, goal: {} %",
-            percent(*throughput),
-            THROUGHPUT * 100.0
-        ),
-    }];
+/// Judges --minimize in a scenario whose link has this rate in bits per second, if it has one. `delay` is judged in
+/// `10m-50ms` alone, and the other flows in `three-flows`.
+pub fn minimize(scenario: &str, rate: Option<u64>, minimized: &Minimized) -> Vec<Goal> {
+    let Minimized { throughput, wait, delay, others } = minimized;
+    let most_ms = if rate.is_some_and(|rate| rate >= FAST) { FAST_WAIT_MS } else { WAIT_MS };
+    let mut goals = vec![
+        Goal {
+            holds: throughput.map(|share| share >= THROUGHPUT),
+            what: format!(
+                "{scenario}: --minimize keeps {} % of the throughput, goal: {} %",
+                percent(*throughput),
+                THROUGHPUT * 100.0
+            ),
+        },
+        Goal {
+            holds: wait.map(|ns| ns < most_ms * 1e6),
+            what: format!("{scenario}: bytes wait {} ms, goal: below {most_ms} ms", millis(*wait)),
+        },
+    ];
     if scenario == "10m-50ms" {
         goals.push(Goal {
             holds: delay.map(|share| share <= DELAY),
@@ -118,5 +133,27 @@ mod tests {
         assert_eq!(holds(Some(0.009)), Some(true));
         assert_eq!(holds(Some(0.01)), Some(false));
         assert_eq!(holds(None), None);
+    }
+
+    #[test]
+    fn waits_are_judged_by_the_rate_of_the_link() {
+        let minimized = |throughput, wait_ms: f64| Minimized {
+            throughput: Some(throughput),
+            wait: Some(wait_ms * 1e6),
+            delay: None,
+            others: Vec::new(),
+        };
+        let holds = |mbit: Option<u64>, throughput, wait_ms| -> Vec<Option<bool>> {
+            let rate = mbit.map(|mbit| mbit * 1_000_000);
+            minimize("reno", rate, &minimized(throughput, wait_ms)).iter().map(|goal| goal.holds).collect()
+        };
+        for mbit in [None, Some(10), Some(30)] {
+            assert_eq!(holds(mbit, 0.97, 9.9), [Some(true), Some(true)]);
+            assert_eq!(holds(mbit, 0.96, 10.0), [Some(false), Some(false)]);
+        }
+        for mbit in [Some(50), Some(200)] {
+            assert_eq!(holds(mbit, 1.0, 4.9), [Some(true), Some(true)]);
+            assert_eq!(holds(mbit, 1.0, 5.0), [Some(true), Some(false)]);
+        }
     }
 }

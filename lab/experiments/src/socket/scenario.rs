@@ -168,14 +168,18 @@ impl Scenario {
         }
     }
 
-    /// The distance between stamped bytes: one byte per packet on slow links, fewer on fast ones.
-    pub fn sample_bytes(&self) -> u32 {
+    /// The rate in bits per second. `None` where a trace decides.
+    pub fn rate(&self) -> Option<u64> {
         let rate = match &self.bottleneck {
             Bottleneck::Fifo(link) => link.rate_bits_per_second,
             Bottleneck::Box(link) => link.rate,
         };
-        let rate = rate.map_or(0, u64::from);
-        match rate {
+        rate.map(u64::from)
+    }
+
+    /// The distance between stamped bytes: one byte per packet on slow links, fewer on fast ones.
+    pub fn sample_bytes(&self) -> u32 {
+        match self.rate().unwrap_or(0) {
             0..=20_000_000 => 1 << 10,
             20_000_001..=60_000_000 => 2 << 10,
             _ => 4 << 10,

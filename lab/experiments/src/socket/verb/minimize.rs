@@ -245,8 +245,10 @@ fn judge(scenario: &Scenario, rows: &[Row]) -> Vec<Goal> {
         without_library.map(|row| goals::not_applied(scenario.name, &row.setting.name())).collect();
     goals.extend(goals::minimize(
         scenario.name,
+        scenario.rate(),
         &Minimized {
             throughput: ratio(lowat.goodput(), plain.goodput()),
+            wait: lowat.sending(),
             delay: ratio(lowat.sending(), plain.sending()),
             others: lowat.others(plain),
         },
@@ -290,13 +292,14 @@ mod tests {
     #[test]
     fn throughput_delay_and_the_others_are_compared_with_a_plain_flow() {
         let plain = || row(Setting::Plain, 10.0, 500.0, 3.0);
-        let good = [plain(), row(Setting::Lowat, 9.8, 49.0, 3.1)];
-        assert_eq!(holds("10m-50ms", &good), [Some(true); 2]);
-        assert_eq!(holds("three-flows", &good), [Some(true); 3]);
-        assert_eq!(holds("reno", &good), [Some(true)]);
+        let good = [plain(), row(Setting::Lowat, 9.8, 9.0, 3.1)];
+        assert_eq!(holds("10m-50ms", &good), [Some(true); 3]);
+        assert_eq!(holds("three-flows", &good), [Some(true); 4]);
+        assert_eq!(holds("reno", &good), [Some(true); 2]);
+        assert_eq!(holds("50m-50ms", &good), [Some(true), Some(false)]);
         let bad = [plain(), row(Setting::Lowat, 9.6, 51.0, 2.8)];
-        assert_eq!(holds("10m-50ms", &bad), [Some(false); 2]);
-        assert_eq!(holds("three-flows", &bad), [Some(false); 3]);
+        assert_eq!(holds("10m-50ms", &bad), [Some(false); 3]);
+        assert_eq!(holds("three-flows", &bad), [Some(false); 4]);
     }
 
     #[test]
@@ -322,6 +325,6 @@ mod tests {
         let mut lowat = row(Setting::Lowat, 10.0, 500.0, 3.0);
         lowat.runs[0].inside = false;
         let rows = [row(Setting::Plain, 10.0, 500.0, 3.0), lowat];
-        assert_eq!(holds("reno", &rows), [None, Some(true)]);
+        assert_eq!(holds("reno", &rows), [None, Some(true), Some(false)]);
     }
 }
