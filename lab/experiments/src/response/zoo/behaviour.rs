@@ -1,4 +1,4 @@
-//! What the zoo has: clients, servers and habits, as `behaviours.toml` lists them.
+//! What the zoo has: clients, servers and habits, as `behaviours.toml` and `held-out.toml` list them.
 
 use dwell_testbed::{Error, Nanos, Result};
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
@@ -6,11 +6,21 @@ use serde::Deserialize;
 
 use crate::loads::random::generator;
 
-const LIST: &str = include_str!("behaviours.toml");
+const TUNING: (&str, &str) = ("behaviours.toml", include_str!("behaviours.toml"));
+const HELD_OUT: (&str, &str) = ("held-out.toml", include_str!("held-out.toml"));
 /// Requests of a plan, which a client repeats when they are all sent.
 const PLANNED: usize = 4_000;
 /// Requests between two steps of the service time.
 const STEP_EVERY: usize = 120;
+
+/// The half of the behaviours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Half {
+    /// The behaviours by which the estimator was made.
+    Tuning,
+    /// Other sizes, pauses, service times and paths, which it was not made by.
+    HeldOut,
+}
 
 #[derive(Deserialize)]
 struct List {
@@ -28,7 +38,8 @@ pub(super) struct Habits {
     /// Bytes of an answer.
     #[serde(default = "five_kilobytes")]
     answer: Vec<u64>,
-    #[serde(default = "both_paths")]
+    /// Those of its half if empty.
+    #[serde(default)]
     path: Vec<Path>,
     /// The group in whose total the behaviour counts.
     pub(super) group: String,
@@ -43,8 +54,8 @@ pub(super) struct Habits {
     /// Processes of the client, each with a connection of its own unless its options say otherwise.
     #[serde(default = "two")]
     pub(super) clients: usize,
-    #[serde(default)]
-    service: Service,
+    /// That of its half if absent.
+    service: Option<Service>,
     /// Bytes of a request's body, of one in `body_one_in` requests.
     #[serde(default)]
     body: u64,
@@ -90,23 +101,38 @@ pub(super) enum Path {
     Near,
     /// Links with a round trip of 20 ms.
     Far,
+    /// Links with a round trip of 7 ms.
+    Close,
+    /// Links with a round trip of 60 ms.
+    Distant,
 }
 
 impl Path {
     pub(super) fn rtt(self) -> Nanos {
         match self {
             Self::Near => Nanos::ZERO,
-            Self::Far => Nanos(20_000_000),
+            Self::Far => Nanos::from_millis(20),
+            Self::Close => Nanos::from_millis(7),
+            Self::Distant => Nanos::from_millis(60),
+        }
+    }
+
+    /// What the name of a behaviour ends with.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Near => "",
+            Self::Far => ", far",
+            Self::Close => ", 7 ms away",
+            Self::Distant => ", 60 ms away",
         }
     }
 }
 
 /// How long the server works on a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Service {
     /// 10 to 30 ms.
-    #[default]
     Usual,
     /// 0.2 to 2 ms.
     Fast,
@@ -116,6 +142,14 @@ enum Service {
     Steps,
     /// 150 to 250 ms.
     Slow,
+    /// 4 to 60 ms.
+    Uneven,
+    /// 0.5 to 5 ms.
+    Quick,
+    /// 6 ms, and 45 ms for one request in three.
+    Skewed,
+    /// From 8 to 40 ms and back, over twice [`STEP_EVERY`] requests.
+    Tide,
 }
 
 /// A client, a server, and how the one uses the other.
@@ -126,13 +160,15 @@ pub(super) struct Behaviour {
     think_ms: f64,
     answer: u64,
     pub(super) habits: Habits,
+    service: Service,
 }
 
 impl Behaviour {
-    /// All of them, in the order of the list.
-    pub(super) fn all() -> Result<Vec<Self>> {
-        let list: List = toml::from_str(LIST).map_err(|why| Error::invalid("behaviours.toml", why))?;
-        Ok(list.behaviour.iter().flat_map(Habits::behaviours).collect())
+    /// All of a half, in the order of the list.
+    pub(super) fn all(half: Half) -> Result<Vec<Self>> {
+        let (file, text) = half.list();
+        let list: List = toml::from_str(text).map_err(|why| Error::invalid(file, why))?;
+        Ok(list.behaviour.iter().flat_map(|habits| habits.behaviours(half)).collect())
     }
 
     /// The name of its files.
@@ -149,11 +185,34 @@ impl Behaviour {
         let mut line = |number: usize| {
             let is_together = bursts.next_is_together();
             let think_ms = if is_together { 0.0 } else { self.think_ms };
-            let service_ms = habits.service.draw_ms(number, &mut random);
+            let service_ms = self.service.draw_ms(number, &mut random);
             let body = if number % habits.body_one_in == habits.body_one_in - 1 { habits.body } else { 0 };
             format!("{think_ms} {service_ms:.3} {} {body} {} {}\n", self.answer, habits.pieces, u8::from(is_together))
         };
         (0..PLANNED).map(&mut line).collect()
+    }
+}
+
+impl Half {
+    fn list(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tuning => TUNING,
+            Self::HeldOut => HELD_OUT,
+        }
+    }
+
+    fn paths(self) -> [Path; 2] {
+        match self {
+            Self::Tuning => [Path::Near, Path::Far],
+            Self::HeldOut => [Path::Close, Path::Distant],
+        }
+    }
+
+    fn service(self) -> Service {
+        match self {
+            Self::Tuning => Service::Usual,
+            Self::HeldOut => Service::Uneven,
+        }
     }
 }
 
@@ -188,17 +247,27 @@ impl Service {
             Self::Steps if (number / STEP_EVERY) % 2 == 1 => 30.0,
             Self::Steps => 10.0,
             Self::Slow => random.random_range(150.0..250.0),
+            Self::Uneven => random.random_range(4.0..60.0),
+            Self::Quick => random.random_range(0.5..5.0),
+            Self::Skewed if random.random_bool(1.0 / 3.0) => 45.0,
+            Self::Skewed => 6.0,
+            Self::Tide => {
+                let part = (number % (2 * STEP_EVERY)) as f64 / STEP_EVERY as f64;
+                8.0 + 32.0 * part.min(2.0 - part)
+            }
         }
     }
 }
 
 impl Habits {
-    fn behaviours(&self) -> Vec<Behaviour> {
+    fn behaviours(&self, half: Half) -> Vec<Behaviour> {
         let mut all = Vec::new();
-        for &path in &self.path {
+        let of_half = half.paths();
+        let paths = if self.path.is_empty() { &of_half[..] } else { &self.path };
+        for &path in paths {
             for &answer in &self.answer {
                 for &think_ms in &self.think_ms {
-                    all.push(self.behaviour(path, answer, think_ms));
+                    all.push(self.behaviour(half, path, answer, think_ms));
                 }
             }
         }
@@ -206,7 +275,7 @@ impl Habits {
     }
 
     /// Its name has what sets it apart from others of the entry.
-    fn behaviour(&self, path: Path, answer: u64, think_ms: f64) -> Behaviour {
+    fn behaviour(&self, half: Half, path: Path, answer: u64, think_ms: f64) -> Behaviour {
         let mut name = self.name.clone();
         if self.answer.len() > 1 {
             name += &format!(", {answer} B");
@@ -214,10 +283,9 @@ impl Habits {
         if self.think_ms.len() > 1 {
             name += &format!(", pause {think_ms} ms");
         }
-        if path == Path::Far {
-            name += ", far";
-        }
-        Behaviour { name, path, think_ms, answer, habits: self.clone() }
+        name += path.suffix();
+        let service = self.service.unwrap_or(half.service());
+        Behaviour { name, path, think_ms, answer, habits: self.clone(), service }
     }
 }
 
@@ -227,10 +295,6 @@ fn no_pause() -> Vec<f64> {
 
 fn five_kilobytes() -> Vec<u64> {
     vec![5_000]
-}
-
-fn both_paths() -> Vec<Path> {
-    vec![Path::Near, Path::Far]
 }
 
 fn asyncio() -> String {
@@ -260,16 +324,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_behaviour_of_the_list_has_a_name_and_files_of_its_own() {
-        let all = Behaviour::all().unwrap();
+    fn each_behaviour_of_the_lists_has_a_name_and_files_of_its_own() {
+        let [tuning, held_out] = [Half::Tuning, Half::HeldOut].map(|half| Behaviour::all(half).unwrap());
+        assert!(tuning.iter().any(|behaviour| behaviour.path == Path::Far));
+        assert!(held_out.iter().all(|behaviour| matches!(behaviour.path, Path::Close | Path::Distant)));
+        let groups =
+            |all: &[Behaviour]| -> HashSet<String> { all.iter().map(|one| one.habits.group.clone()).collect() };
+        assert_eq!(groups(&tuning), groups(&held_out));
+        let all = [tuning, held_out].concat();
         let stems: HashSet<String> = all.iter().map(Behaviour::file_stem).collect();
         assert_eq!(stems.len(), all.len());
-        assert!(all.iter().any(|behaviour| behaviour.path == Path::Far));
+    }
+
+    #[test]
+    fn held_out_service_times_are_in_their_ranges() {
+        let mut random = generator(1, 0, 0);
+        for (service, least_ms, most_ms) in [
+            (Service::Uneven, 4.0, 60.0),
+            (Service::Quick, 0.5, 5.0),
+            (Service::Skewed, 6.0, 45.0),
+            (Service::Tide, 8.0, 40.0),
+        ] {
+            let drawn: Vec<f64> = (0..1_000).map(|number| service.draw_ms(number, &mut random)).collect();
+            assert!(drawn.iter().all(|ms| (least_ms..=most_ms).contains(ms)), "{service:?}");
+            assert!(drawn.iter().any(|ms| *ms > (least_ms + most_ms) / 2.0), "{service:?}");
+        }
     }
 
     #[test]
     fn a_plan_has_bodies_and_bursts_where_the_habits_say() {
-        let mut behaviour = Behaviour::all().unwrap().remove(0);
+        let mut behaviour = Behaviour::all(Half::Tuning).unwrap().remove(0);
         behaviour.think_ms = 5.0;
         behaviour.habits.bursts = vec![2, 1];
         behaviour.habits.body = 300;

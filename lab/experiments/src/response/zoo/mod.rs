@@ -27,7 +27,7 @@ use dwell_testbed::{Error, error::find_program, signals::Signals};
 use rcgen::{CertificateParams, KeyPair};
 
 use self::{
-    behaviour::Behaviour,
+    behaviour::{Behaviour, Half},
     programs::{Lack, ZooPrograms},
     score::Score,
     stage::{Recorded, Zoo},
@@ -51,6 +51,9 @@ pub struct ZooArgs {
     /// Words: only behaviours whose names contain one of them run [default: all]
     #[arg(value_name = "WORD")]
     words: Vec<String>,
+    /// Which half of the behaviours
+    #[arg(long, value_enum, default_value_t = Half::Tuning)]
+    settings: Half,
     /// List the behaviours, and run none
     #[arg(long)]
     list: bool,
@@ -113,7 +116,7 @@ pub fn run(args: &ZooArgs, estimators: &[String], epoch: Duration, format: Forma
 
 impl ZooArgs {
     fn behaviours(&self) -> Result<Vec<Behaviour>, Failure> {
-        let mut behaviours = Behaviour::all()?;
+        let mut behaviours = Behaviour::all(self.settings)?;
         let is_named = |name: &str| self.words.is_empty() || self.words.iter().any(|word| name.contains(word));
         behaviours.retain(|behaviour| is_named(&behaviour.name));
         if behaviours.is_empty() {

@@ -104,7 +104,7 @@ impl Zoo<'_> {
     fn start_lab(&self, behaviour: &Behaviour) -> Result<Lab> {
         let emulation = match behaviour.path {
             behaviour::Path::Near => Emulation::None,
-            behaviour::Path::Far => Emulation::Process(self.lab.to_owned()),
+            _ => Emulation::Process(self.lab.to_owned()),
         };
         let topology = Topology::line(behaviour.path.rtt(), dwell_testbed::Nanos::ZERO);
         let lab = Lab::start(&LabOptions { name: "zoo".to_owned(), topology, emulation })?;
