@@ -35,6 +35,8 @@ metrics! {
         "Connections placed on a backend.");
     BACKEND_ACTIVE = gauge("dwell_lb_backend_active_connections", ["vip", "backend"],
         "Connections to a backend with a packet within the active time.");
+    BACKEND_TRACKED = gauge("dwell_lb_backend_tracked_connections", ["vip", "backend"],
+        "Connections in the connection table that are placed on a backend, silent ones too.");
     BACKEND_PENDING = gauge("dwell_lb_backend_pending_requests", ["vip", "backend"],
         "Requests of TCP that waited for the first byte of their answers when the last interval ended.");
     BACKEND_OLDEST = gauge("dwell_lb_backend_oldest_pending_seconds", ["vip", "backend"],
@@ -75,6 +77,8 @@ metrics! {
         "Health checks that began late: there are too few threads for backends that are silent.");
     LEAVING = gauge("dwell_lb_leaving_backends", [],
         "Backends that are no longer wanted, and wait for their last connections.");
+    LEAVING_TRACKED = gauge("dwell_lb_leaving_tracked_connections", [],
+        "Connections in the connection table that are placed on those backends.");
     INTERVAL = gauge("dwell_lb_interval_work_seconds", [],
         "Time that the work of the last interval took.");
     RELOADS = counter("dwell_lb_reloads_total", ["result"],

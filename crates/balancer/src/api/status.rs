@@ -230,6 +230,10 @@ pub struct BackendStatus {
     pub freshness: Option<f64>,
     /// The number of connections with a packet within the active time.
     pub active: u64,
+    /// The number of connections in the connection table whose packets go to it, however long they have been silent: those
+    /// that would break if it were switched off, and those that have ended within the last `idle_timeout`.
+    #[serde(default)]
+    pub tracked: u64,
     /// The requests that waited for the first byte of their answers when the interval ended.
     #[serde(default)]
     pub pending: PendingStatus,

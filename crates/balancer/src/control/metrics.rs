@@ -38,6 +38,7 @@ impl Balancer {
                 put(metrics::BACKEND_BYTES, &labels, status.bytes as f64);
                 put(metrics::BACKEND_CONNECTIONS, &labels, status.connections as f64);
                 put(metrics::BACKEND_ACTIVE, &labels, status.active as f64);
+                put(metrics::BACKEND_TRACKED, &labels, status.tracked as f64);
                 put(metrics::BACKEND_PENDING, &labels, status.pending.requests as f64);
                 put(metrics::BACKEND_OLDEST, &labels, seconds(status.pending.oldest_ns.unwrap_or(0)));
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));
@@ -84,8 +85,10 @@ impl Balancer {
         for (event, count) in plane.connection_ids {
             put(metrics::CONNECTION_IDS, &[&event], count as f64);
         }
-        let leaving = self.state.reals.values().filter(|real| real.phase == Phase::Leaving);
-        put(metrics::LEAVING, &[], leaving.count() as f64);
+        let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
+        let leaving: Vec<u64> = leaving.map(|(number, _)| self.tracked(*number)).collect();
+        put(metrics::LEAVING, &[], leaving.len() as f64);
+        put(metrics::LEAVING_TRACKED, &[], leaving.iter().sum::<u64>() as f64);
         if let Some(age) = self.plane.heartbeat_age() {
             put(metrics::HEARTBEAT, &[], seconds(realtime_ns()) - age.as_secs_f64());
         }

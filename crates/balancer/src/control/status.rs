@@ -130,6 +130,7 @@ impl Balancer {
             latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.figures.active.get(&run.real).copied().unwrap_or(0),
+            tracked: self.tracked(run.real),
             pending: self.pending_status(run.real),
             connections: load.opened,
             packets: load.packets,
@@ -150,6 +151,11 @@ impl Balancer {
         PendingStatus { requests: pending.count(), oldest_ns: pending.oldest_ns() }
     }
 
+    /// The connections in the connection table that are placed on a backend.
+    pub(super) fn tracked(&self, real: u32) -> u64 {
+        self.figures.tracked.get(&real).copied().unwrap_or(0)
+    }
+
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
         let load = load(&self.figures.reals, number);
         BackendStatus {
@@ -168,6 +174,7 @@ impl Balancer {
             latency: None,
             freshness: None,
             active: self.figures.active.get(&number).copied().unwrap_or(0),
+            tracked: self.tracked(number),
             pending: self.pending_status(number),
             connections: load.opened,
             packets: load.packets,

@@ -143,6 +143,34 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
 }
 
 #[test]
+fn root_silent_connections_show_that_a_backend_cannot_be_switched_off_yet() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("off", 2);
+    let top = "interval = \"200ms\"\nactive_timeout = \"500ms\"\nmetrics.listen = \"127.0.0.1:9469\"";
+    scene.configure(top, "", &[0, 1]);
+    scene.run();
+    let mut streams: Vec<_> = (0..20).map(|_| scene.connect().unwrap()).collect();
+    let there = streams.iter_mut().filter_map(|stream| (ask(stream).unwrap() == 1).then_some(())).count();
+    scene.ok(&["drain", "s1"]);
+    eventually("all are silent", || scene.backend(1)["active"] == 0);
+    assert_eq!(scene.backend(1)["tracked"], there);
+    let text = scene.ok(&["status"]);
+    assert!(text.contains(&format!("{there} connections are still placed there, 0 of them active")), "{text}");
+    let metric = format!("dwell_lb_backend_tracked_connections{{vip=\"web\",backend=\"s1\"}} {there}\n");
+    assert!(scene.get_metrics().contains(&metric), "{metric}");
+    scene.ok(&["remove", "s1"]);
+    let leaving = &scene.status()["leaving"][0];
+    assert_eq!((&leaving["active"], &leaving["tracked"]), (&0.into(), &there.into()), "{leaving}");
+    let text = scene.ok(&["status"]);
+    assert!(text.contains(&format!("s1 10.79.0.4: {there} connections are still placed there, 0 of them")), "{text}");
+    let metric = format!("dwell_lb_leaving_tracked_connections {there}\n");
+    eventually("metrics are updated", || scene.get_metrics().contains(&metric));
+    assert!(streams.iter_mut().all(|stream| ask(stream).is_ok()));
+}
+
+#[test]
 fn root_a_dead_server_is_taken_out_and_comes_back_gradually() {
     if skipped() {
         return;

@@ -3,9 +3,10 @@
 use std::{fmt::Write, mem, path::Path, time::Duration};
 
 use dwell_balancer::{
-    api::{Client, HeartbeatStatus, Request, Status, VipStatus},
+    api::{BackendStatus, Client, HeartbeatStatus, Request, Status, VipStatus},
     config::WhenStale,
     control::last_heartbeat,
+    plan::Phase,
 };
 use dwell_records::{LatencyObject, counted};
 
@@ -110,7 +111,7 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     if !status.leaving.is_empty() {
         let _ = writeln!(text, "\nleaving, waiting for their last connections:");
         for backend in &status.leaving {
-            let _ = writeln!(text, "  {} {}: {} active", backend.name, backend.address, backend.active);
+            let _ = writeln!(text, "  {} {}: {}", backend.name, backend.address, placed(backend));
         }
     }
     let reasons = plane.packets.iter().filter(|(_, packets)| **packets > 0);
@@ -193,6 +194,9 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             count(backend.packets, was.map(|was| was.packets)),
             backend.why()
         );
+        if backend.phase == Phase::Draining {
+            let _ = writeln!(text, "    {}", placed(backend));
+        }
         if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
             let requests = counted(backend.pending.requests, "request waits", "requests wait");
             let _ = writeln!(text, "    {requests} for an answer, the oldest for {} or more", duration(oldest_ns));
@@ -202,6 +206,12 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
         }
     }
+}
+
+/// Says how many connections would break without a backend that gets no new ones.
+fn placed(backend: &BackendStatus) -> String {
+    let tracked = counted(backend.tracked, "connection is", "connections are");
+    format!("{tracked} still placed there, {} of them active", backend.active)
 }
 
 /// Formats a time with three digits and a unit.
