@@ -34,7 +34,7 @@ metrics! {
     BACKEND_CONNECTIONS = counter("dwell_lb_backend_connections_total", ["vip", "backend"],
         "Connections placed on a backend.");
     BACKEND_ACTIVE = gauge("dwell_lb_backend_active_connections", ["vip", "backend"],
-        "Connections to a backend with a packet within the active time.");
+        "Connections to a backend with a packet within the active time, or with a request that waits.");
     BACKEND_TRACKED = gauge("dwell_lb_backend_tracked_connections", ["vip", "backend"],
         "Connections in the connection table that are placed on a backend, silent ones too.");
     BACKEND_PENDING = gauge("dwell_lb_backend_pending_requests", ["vip", "backend"],

@@ -67,6 +67,7 @@ fn new_balancer(choices: u8) -> Balancer {
             next_hop: Some(next_hop),
             forward: [Forward::Ipip, Forward::Gue(6080), Forward::L2, Forward::Ipip][usize::from(choices & 3)],
             down: choices & 8 != 0 && number == 1,
+            leaving: choices & 16 != 0 && number == 2,
             capacity: number as u16,
         };
         balancer.set_real(number, &real);

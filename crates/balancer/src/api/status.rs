@@ -228,7 +228,7 @@ pub struct BackendStatus {
     pub latency: Option<LatencyObject>,
     /// The number of requests in the last interval divided by the number of connections that were active at its end.
     pub freshness: Option<f64>,
-    /// The number of connections with a packet within the active time.
+    /// The number of connections with a packet within the active time, or with a request that waits for its answer.
     pub active: u64,
     /// The number of connections in the connection table whose packets go to it, however long they have been silent: those
     /// that would break if it were switched off, and those that have ended within the last `idle_timeout`.

@@ -55,6 +55,7 @@ impl MapContents<'_> {
                 next_hop: self.hops.get(&backend.address).copied(),
                 forward: backend.forward,
                 down: down.contains(number),
+                leaving: backend.phase == Phase::Leaving,
                 capacity: capacities.get(number).copied().unwrap_or(0),
             };
             if plane.real(*number) != Some(&real) {

@@ -5,6 +5,7 @@
 #include "response/slot_hooks.h"
 
 #include "lb/balance.h"
+#include "lb/sweep.h"
 
 static __always_inline int dwell_frame_cut(struct dwell_frame *frame, __u32 bytes)
 {
@@ -77,6 +78,20 @@ static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number)
 	struct dwell_balancer *balancer = embedder;
 
 	return number < balancer->real_count ? &balancer->open[number] : 0;
+}
+
+static __always_inline __u64 *dwell_active_at(void *embedder, __u32 number)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->real_count ? &balancer->actives[number] : 0;
+}
+
+static __always_inline struct dwell_pending *dwell_pending_at(void *embedder, __u32 number)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->real_count ? &balancer->pending[number] : 0;
 }
 
 static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)
@@ -335,6 +350,15 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
 	}
 	*bytes = (const char *)framed.frame.end - (const char *)framed.frame.data;
 	return (const char *)framed.frame.data - first;
+}
+
+void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 time_ns, __u32 reason)
+{
+	struct dwell_clock clock = {time_ns};
+	struct dwell_table table = table_of(&balancer->slots, &clock);
+
+	balancer->slots.events = 0;
+	dwell_balance_sweep_bucket(&table, bucket, reason);
 }
 
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address)

@@ -27,6 +27,8 @@ struct dwell_balancer {
 	const struct dwell_named_vip *vips;
 	const struct dwell_real *reals; /* by number, from 0; number 0 is unused */
 	__s64 *open;                    /* likewise */
+	__u64 *actives;                 /* likewise, for dwell_balance_sweep() */
+	struct dwell_pending *pending;  /* likewise */
 	const __u32 *const
 		*tables; /* by the VIP's number, and heartbeat.equal further; each is as long as its VIP says */
 	__u32 vip_count, real_count, table_count, reserved;
@@ -58,6 +60,11 @@ struct dwell_balancer {
  */
 __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
 			   int dry_run, struct dwell_decision *decision);
+
+/* Sweeps a bucket of the connection table, and adds what it finds to `actives` and `pending`. Epochs that ended are in
+ * slots.event[0..slots.events].
+ */
+void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 time_ns, __u32 reason);
 
 /* Returns an address's bit in struct dwell_vip_filter. */
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address);

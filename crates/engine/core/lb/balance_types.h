@@ -43,7 +43,8 @@ enum dwell_forward {
 	DWELL_FORWARD_GUE,  /* UDP that carries IP without a header in between: GUE variant 1 */
 };
 
-#define DWELL_REAL_DOWN 1 /* connections that are not established are sent elsewhere */
+#define DWELL_REAL_DOWN 1    /* connections that are not established are sent elsewhere */
+#define DWELL_REAL_LEAVING 2 /* no longer wanted: silent connections are forgotten soon */
 
 /* A backend. */
 struct dwell_real {
@@ -78,6 +79,9 @@ struct dwell_load {
 	__u64 bytes;
 	__u64 opened; /* connections that were entered into the table */
 };
+
+/* Beside an enum dwell_close_reason: the connection table has room, so that a sweep need not forget what is idle. */
+#define DWELL_SWEEP_HAS_ROOM 0x100
 
 /* Requests that wait for their answers, by age in octaves from 2^20 ns (1 ms) to 2^36: a younger one is in the first
  * element.

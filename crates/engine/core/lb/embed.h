@@ -19,6 +19,7 @@ struct dwell_decision;
 struct dwell_heartbeat;
 struct dwell_heavy;
 struct dwell_opening;
+struct dwell_pending;
 struct dwell_heavy_config;
 struct dwell_load;
 struct dwell_real;
@@ -66,6 +67,12 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
  * negative for a moment. Null: it is not counted.
  */
 static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number);
+
+/* Returns where a sweep counts a real's connections: all in the upper half, active ones in the lower. Null: nowhere. */
+static __always_inline __u64 *dwell_active_at(void *embedder, __u32 number);
+
+/* Returns where a sweep counts the requests that wait at a real. Null: nowhere. */
+static __always_inline struct dwell_pending *dwell_pending_at(void *embedder, __u32 number);
 
 /* Returns this CPU's budget by its enum dwell_budget_kind. Null: nothing is allowed. */
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind);

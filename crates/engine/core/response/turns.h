@@ -537,9 +537,12 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	turn->flags |= DWELL_TURN_AGED;
 }
 
+/* The longest that a request may have waited: its client may be gone. */
+#define DWELL_PENDING_MOST_NS (1ULL << 36)
+
 /* Returns for how long the request under way has waited since its newest data, with nothing of its answer; 0: there is
- * none, or streams share the connection, or it has waited for longer than a response may take and the client may be gone.
- * While a long request is still being sent nothing is late.
+ * none, or streams share the connection, or it has waited for longer than DWELL_PENDING_MOST_NS. While a long request is
+ * still being sent nothing is late.
  */
 static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state *state,
 						   const struct dwell_response_config *config, __u64 now_ns)
@@ -550,7 +553,7 @@ static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state
 	if (config->estimator != DWELL_ESTIMATE_AUTO || !turn->start || turn->end || turn->flags & DWELL_TURN_SHARED)
 		return 0;
 	age_ns = (__u64)(dwell_tick_at(state, now_ns) - turn->sent) << DWELL_TICK_SHIFT;
-	return age_ns <= config->idle_ns ? age_ns : 0;
+	return age_ns <= DWELL_PENDING_MOST_NS ? age_ns : 0;
 }
 
 /* Fills the record, and resets what is counted per epoch. */

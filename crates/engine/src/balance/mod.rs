@@ -1,5 +1,6 @@
 //! The balancer's data plane: VIPs, reals (the backends behind them), and decisions on packets.
 
+mod connections;
 mod decap;
 mod heartbeat;
 mod native;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi;
 
+pub use connections::ActiveConnections;
 pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
 pub use heartbeat::{Heartbeat, WhenStale};
 pub use native::{Balancer, maybe_bit, slot_bytes};
@@ -228,6 +230,8 @@ pub struct Real {
     pub forward: Forward,
     /// The backend is down: connections that are not established go to another one.
     pub down: bool,
+    /// The backend is no longer wanted, and waits for its last connections: silent ones are forgotten soon.
+    pub leaving: bool,
     /// How many connections it takes, relative to other backends; 0 counts as 1.
     pub capacity: u16,
 }
@@ -237,6 +241,7 @@ impl Real {
     pub fn to_core(&self) -> abi::dwell_real {
         let hop = self.next_hop.unwrap_or(NextHop { interface: 0, destination: [0; 6], source: [0; 6], mtu: 0 });
         let (forward, gue_port) = self.forward.to_core();
+        let flag = |is_set, flag: u32| if is_set { flag as u8 } else { 0 };
         abi::dwell_real {
             address: to_core(self.address),
             interface: hop.interface,
@@ -245,7 +250,7 @@ impl Real {
             mtu: hop.mtu,
             gue_port,
             forward: forward as u8,
-            flags: if self.down { abi::DWELL_REAL_DOWN as u8 } else { 0 },
+            flags: flag(self.down, abi::DWELL_REAL_DOWN) | flag(self.leaving, abi::DWELL_REAL_LEAVING),
             capacity: self.capacity,
         }
     }
@@ -262,6 +267,7 @@ impl Real {
             }),
             forward: Forward::from_core(real.forward, real.gue_port)?,
             down: u32::from(real.flags) & abi::DWELL_REAL_DOWN != 0,
+            leaving: u32::from(real.flags) & abi::DWELL_REAL_LEAVING != 0,
             capacity: real.capacity,
         })
     }
@@ -336,6 +342,7 @@ mod tests {
             next_hop: Some(NextHop { interface: 7, destination: [1, 2, 3, 4, 5, 6], source: [7; 6], mtu: 1500 }),
             forward: Forward::Gue(6080),
             down: true,
+            leaving: true,
             capacity: 700,
         };
         assert_eq!(Real::from_core(&real.to_core()), Some(real));

@@ -7,7 +7,9 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
-    balance::{CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core},
+    balance::{
+        ActiveConnections, CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core,
+    },
     response::{Record, Watch},
     table,
 };
@@ -203,6 +205,52 @@ impl Balancer {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend_from_slice(frame);
         let (mut bytes, mut decision) = (frame.len() as u32, abi::dwell_decision::default());
+        self.lend_arrays();
+        // SAFETY: the frame has headroom before it and `bytes` after that; each array is as long as its count, a table
+        // as its VIP says.
+        let begin = unsafe {
+            abi::dwell_balance_packet(
+                &mut *self.core,
+                buffer.as_mut_ptr().add(HEADROOM).cast(),
+                &mut bytes,
+                ingress,
+                time_ns,
+                asks.into(),
+                &mut decision,
+            )
+        } as usize;
+        self.emit_events(&mut emit);
+        let decision = Decision::from_core(&decision).expect("the core knows its own reasons");
+        (decision, buffer[begin..begin + bytes as usize].to_vec())
+    }
+
+    /// Sweeps the connection table as a balancer does at the end of each interval: ends the epochs that are over, forgets
+    /// idle connections, counts the others by backend, and corrects the counts of open ones.
+    pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Record)) -> ActiveConnections {
+        self.lend_arrays();
+        let mut words = vec![0; self.reals.len()];
+        let mut pending = vec![abi::dwell_pending::default(); self.reals.len()];
+        self.core.actives = words.as_mut_ptr();
+        self.core.pending = pending.as_mut_ptr();
+        for bucket in 0..=self.core.slots.program.table.bucket_mask {
+            // SAFETY: there is such a bucket; each array is as long as its count.
+            unsafe { abi::dwell_balance_sweep(&mut *self.core, bucket, time_ns, abi::DWELL_CLOSE_IDLE) }
+            self.emit_events(&mut emit);
+        }
+        let found = ActiveConnections::from_core(words, &pending);
+        self.open = found.open(&self.open, &self.open);
+        found
+    }
+
+    fn emit_events(&self, emit: &mut impl FnMut(Record)) {
+        for event in &self.core.slots.event[..self.core.slots.events as usize] {
+            let bytes = event.as_bytes();
+            emit(Record::from_kernel(bytes).expect("the core writes only its own events"));
+        }
+    }
+
+    /// Gives the core the arrays as they lie now.
+    fn lend_arrays(&mut self) {
         let pointer = |table: &Vec<u32>| if table.is_empty() { ptr::null() } else { table.as_ptr() };
         self.pointers = self.tables.iter().map(pointer).collect();
         self.core.vips = self.vips.as_ptr();
@@ -225,24 +273,5 @@ impl Balancer {
         self.core.zero_name_count = zero.names.len() as u32;
         self.core.cids = zero.cids.as_mut_ptr();
         self.core.openings = zero.openings.as_mut_ptr();
-        // SAFETY: the frame has headroom before it and `bytes` after that; each array is as long as its count, a table
-        // as its VIP says.
-        let begin = unsafe {
-            abi::dwell_balance_packet(
-                &mut *self.core,
-                buffer.as_mut_ptr().add(HEADROOM).cast(),
-                &mut bytes,
-                ingress,
-                time_ns,
-                asks.into(),
-                &mut decision,
-            )
-        } as usize;
-        for event in &self.core.slots.event[..self.core.slots.events as usize] {
-            let bytes = event.as_bytes();
-            emit(Record::from_kernel(bytes).expect("the core writes only its own events"));
-        }
-        let decision = Decision::from_core(&decision).expect("the core knows its own reasons");
-        (decision, buffer[begin..begin + bytes as usize].to_vec())
     }
 }

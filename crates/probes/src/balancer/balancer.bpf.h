@@ -15,6 +15,7 @@ SEC(".rodata.balance") struct dwell_balance_config balance = {};
 #include "slot.bpf.h"
 
 #include "lb/balance.h"
+#include "lb/sweep.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -230,6 +231,16 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 static __always_inline __s64 *dwell_open_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&open, &number);
+}
+
+static __always_inline __u64 *dwell_active_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&actives, &number);
+}
+
+static __always_inline struct dwell_pending *dwell_pending_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&pending, &number);
 }
 
 static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder)

@@ -15,11 +15,11 @@ mod zero_rtt;
 pub use crate::next_hop::Device;
 pub use decap::Decap;
 pub use dwell_engine::balance::{
-    CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load, Mac, NextHop,
-    Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
+    ActiveConnections, CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load,
+    Mac, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;
-pub use plane::{ActiveConnections, DryRun, Plane};
+pub use plane::{DryRun, Plane};
 pub use transmit::{Delivery, TransmitCounts, Transmits};
 pub use zero_rtt::ServerLoad;

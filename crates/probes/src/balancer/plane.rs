@@ -4,9 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr, os::fd::AsFd, time::Duration};
 
 use dwell_engine::{
     abi,
-    balance::{self, Counters, Decision, Heartbeat, Load, NextHop, Real, Vip, VipKey},
+    balance::{self, ActiveConnections, Counters, Decision, Heartbeat, Load, NextHop, Real, Vip, VipKey},
     response::Record,
-    steer::Pending,
 };
 use libbpf_rs::{MapMut, Object, OpenObject, Program};
 use zerocopy::IntoBytes;
@@ -28,40 +27,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bp
 pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
 pub(super) const CHAINED: &str = "balance_xdp_chained";
-
-/// The number of connections by backend. A connection is active if it had a packet within the active timeout and its
-/// client has not closed it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ActiveConnections {
-    words: Vec<u64>,
-    pending: Vec<Pending>,
-}
-
-impl ActiveConnections {
-    /// Returns the number of active connections of a backend.
-    pub fn of(&self, real: u32) -> u64 {
-        self.word(real) & u64::from(u32::MAX)
-    }
-
-    /// Returns the number of a backend's connections in the connection table: their packets still go to the backend.
-    pub fn tracked(&self, real: u32) -> u64 {
-        self.word(real) >> 32
-    }
-
-    /// Returns the number of active connections of all backends.
-    pub fn total(&self) -> u64 {
-        self.words.iter().map(|word| word & u64::from(u32::MAX)).sum()
-    }
-
-    /// Returns the requests to a backend that wait for their answers.
-    pub fn pending(&self, real: u32) -> Pending {
-        self.pending.get(real as usize).copied().unwrap_or_default()
-    }
-
-    fn word(&self, real: u32) -> u64 {
-        self.words.get(real as usize).copied().unwrap_or(0)
-    }
-}
 
 /// What the program would do with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -397,22 +362,17 @@ impl Plane {
             events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE, 0)?;
         }
         self.events.drain(emit)?;
-        let mut words: Vec<u64> = maps::read_array(&self.map("actives"), "actives", count)?;
-        // No backend has the number 0.
-        words[0] = 0;
+        let words: Vec<u64> = maps::read_array(&self.map("actives"), "actives", count)?;
         let pending: Vec<abi::dwell_pending> = maps::read_array(&self.map("pending"), "pending", count)?;
-        let found = ActiveConnections { words, pending: pending.iter().map(Pending::from_core).collect() };
+        let found = ActiveConnections::from_core(words, &pending);
         self.correct_open(&before, &found)?;
         Ok(found)
     }
 
-    /// Sets the open connections of backends to those that the sweep has found active: some end without a packet that
-    /// says so. `before` is of the sweep's begin. Of what has changed since, the sweep has seen half on average.
+    /// Sets the open connections of backends to what a sweep has found. `before` is of the sweep's begin.
     fn correct_open(&mut self, before: &[i64], found: &ActiveConnections) -> Result<(), Error> {
         let now: Vec<i64> = maps::read_array(&self.map("open"), "open", before.len() as u32)?;
-        let corrected = (0u32..).zip(before.iter().zip(&now));
-        let corrected = corrected.map(|(number, (before, now))| found.of(number).cast_signed() + (now - before) / 2);
-        maps::write_array(&self.map("open"), "open", &corrected.collect::<Vec<i64>>())
+        maps::write_array(&self.map("open"), "open", &found.open(before, &now))
     }
 
     /// Returns the counters, summed over all CPUs.

@@ -87,54 +87,9 @@ int ask(struct xdp_md *xdp)
 	return XDP_PASS;
 }
 
-/* Counts the request that waits at a slot, unless the client has ended the connection. No lock is held: a packet that
- * passes meanwhile may count as waiting, or not.
- */
-static __always_inline void count_pending(struct dwell_table *table, const struct dwell_slot *slot, __u32 real)
-{
-	struct dwell_pending *found;
-	__u64 age_ns;
-	__u32 log;
-
-	if (!slot->measured || slot->head.flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
-		return;
-	age_ns = dwell_turn_pending_ns(&slot->state.adaptive, &dwell_response_program_of(table)->response,
-				       dwell_now(table->clock));
-	found = age_ns ? bpf_map_lookup_elem(&pending, &real) : 0;
-	if (!found)
-		return;
-	log = dwell_log2(age_ns);
-	log = log > DWELL_PENDING_LOG_MIN ? log - DWELL_PENDING_LOG_MIN : 0;
-	log = log < DWELL_PENDING_LOGS ? log : DWELL_PENDING_LOGS - 1;
-	found->count[log]++;
-	found->networks[log] |= 1ULL << (dwell_network(slot->client ? &slot->head.key.b : &slot->head.key.a) >> 58);
-}
-
 static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
 {
-	struct dwell_bucket *bucket;
-
-	dwell_slot_sweep(table, index, reason);
-	bucket = dwell_bucket_at(table->embedder, index);
-	if (!bucket || !bucket->tags)
-		return;
-	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_slot *slot;
-		__u64 *active;
-		__u32 real;
-
-		if (!(bucket->tags >> 16 * way & 0xffff))
-			continue;
-		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
-		if (!slot)
-			continue;
-		real = slot->lb.real;
-		active = bpf_map_lookup_elem(&actives, &real);
-		/* all connections in the upper half, active ones in the lower */
-		if (active)
-			*active += 1ULL << 32 | dwell_is_active(table, slot);
-		count_pending(table, slot, real);
-	}
+	dwell_balance_sweep_bucket(table, index, reason);
 }
 
 #include "sweep.bpf.h"

@@ -68,6 +68,7 @@ fn backend(star: &Star, server: usize) -> Real {
         next_hop: Some(star.hop(server)),
         forward: Forward::L2,
         down: false,
+        leaving: false,
         capacity: 1,
     }
 }

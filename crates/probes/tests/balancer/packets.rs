@@ -22,6 +22,7 @@ pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
         next_hop: Some(NextHop { interface, destination: REAL_MAC, source: OUR_MAC, mtu: 1500 }),
         forward,
         down: false,
+        leaving: false,
         capacity: 1,
     }
 }

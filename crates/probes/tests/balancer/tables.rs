@@ -28,6 +28,7 @@ fn real(host: u8) -> Real {
         }),
         forward: Forward::L2,
         down: false,
+        leaving: false,
         capacity: 1,
     }
 }

@@ -182,6 +182,69 @@ fn what_is_not_remembered_goes_where_the_table_says() {
     assert!(reasons.contains_key(&Reason::Full), "{reasons:?}");
 }
 
+/// A backend that accepts connections and answers nothing for half a minute.
+struct Stall {
+    /// The part of new connections that it still got after ten seconds.
+    part: f64,
+    /// For how long its oldest request had waited at the end of each second.
+    oldest_s: Vec<f64>,
+}
+
+/// Twenty clients per second connect and ask; the first backend answers each at once, and its connections last for a
+/// second.
+fn stall() -> Stall {
+    let mut scene = Scene::new(1, 4000);
+    scene.balancer.set_vip(&key(), &Vip { measured: true, ..vip(1) }, &TABLE);
+    let (mut answered, mut stuck, mut oldest_s) = (Vec::<Client>::new(), [0; 30], Vec::new());
+    for second in 0..30 {
+        let end_ns = scene.now_ns + 1000 * MS;
+        let mut before = std::mem::take(&mut answered).into_iter();
+        for at in 0..20 {
+            let port = 1000 + 20 * second + at;
+            for (number, clients) in scene.open(port..port + 1) {
+                scene.pass(&clients[0].data(100));
+                stuck[usize::from(second)] += u32::from(number == 2);
+                if number == 1 {
+                    let acknowledged = |tcp: &mut etherparse::TcpHeader| {
+                        tcp.ack = true;
+                        tcp.acknowledgment_number = 500;
+                    };
+                    scene.pass(&clients[0].at(1100).tcp(acknowledged, &[]));
+                    answered.push(clients[0].clone());
+                }
+            }
+            scene.now_ns += 40 * MS;
+            if let Some(client) = before.next() {
+                scene.pass(&client.fin());
+            }
+        }
+        scene.now_ns = end_ns;
+        let found = scene.balancer.sweep(end_ns, drop);
+        oldest_s.push(found.pending(2).oldest_ns().unwrap_or(0) as f64 / 1e9);
+        assert_eq!(found.pending(1).count(), 0);
+        scene.renew();
+    }
+    Stall { part: f64::from(stuck[10..].iter().sum::<u32>()) / 400.0, oldest_s }
+}
+
+#[test]
+fn a_backend_that_answers_nothing_is_avoided_for_as_long_as_its_clients_wait() {
+    let stall = stall();
+    // By the table alone three of seven; with two choices both of which are that backend, (3/7)².
+    assert!(stall.part < 0.25, "{} of new connections", stall.part);
+}
+
+#[test]
+fn the_alert_for_a_backend_that_stalls_fires() {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/prometheus/dwell-lb.rules.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let limit =
+        rules.lines().find_map(|line| line.split_once("dwell_lb_backend_oldest_pending_seconds > ")?.1.parse().ok());
+    let limit: f64 = limit.expect("a rule has a limit");
+    let stall = stall();
+    assert!(stall.oldest_s[15..].iter().all(|oldest_s| *oldest_s > limit), "{:?}", stall.oldest_s);
+}
+
 fn opened(plane: &mut Plane) -> [u64; 2] {
     let loads = plane.real_loads().unwrap();
     [loads[1].opened, loads[2].opened]
