@@ -53,7 +53,7 @@ pub struct Config {
     pub interval: Duration,
     /// The estimator of response latency. `Pirate`, the paper's, is there for experiments.
     pub estimator: Estimator,
-    /// A connection without a packet for this time is forgotten.
+    /// A connection without a packet for this time is forgotten, or, while the connection table has room, much later.
     pub idle_timeout: Duration,
     /// A connection with a packet within this time counts as active.
     pub active_timeout: Duration,

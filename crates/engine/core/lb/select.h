@@ -351,12 +351,20 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
  */
 #define DWELL_REOPEN_COARSE (16000000 >> 20)
 
-/* Returns true for a SYN of the addresses and ports of a connection that has ended. The end must have come with the
- * connection's sequence numbers, so that a forged end moves nobody.
+/* Returns true for a SYN of the addresses and ports of a connection that has ended, or that was silent for the idle timeout:
+ * the server may have ended it. The end must have come with the connection's sequence numbers, so that a forged end moves
+ * nobody.
  */
-static __always_inline int dwell_reopens(const struct dwell_slot *slot, const struct dwell_packet *packet)
+static __always_inline int dwell_reopens(struct dwell_table *table, const struct dwell_slot *slot,
+					 const struct dwell_packet *packet)
 {
-	return dwell_unlikely(slot->head.flags & DWELL_HEAD_ENDED) && dwell_is_first_syn(packet);
+	__u32 idle;
+
+	if (dwell_likely(!dwell_is_first_syn(packet)))
+		return 0;
+	idle = dwell_now_coarse(table->clock) - slot->head.seen;
+	return slot->head.flags & DWELL_HEAD_ENDED ||
+	       (idle > table->config->idle_timeout_ns >> 20 && !dwell_is_future(idle));
 }
 
 static __always_inline int dwell_is_silent(struct dwell_table *table, const struct dwell_slot *slot)
@@ -380,7 +388,7 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 	if (dwell_unlikely(packet->lb.attempt) &&
 	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - slot->head.seen))
 		return 1;
-	if (dwell_reopens(slot, packet) && dwell_is_silent(table, slot))
+	if (dwell_reopens(table, slot, packet) && dwell_is_silent(table, slot))
 		return 1;
 	if (dwell_likely(dwell_is_up(real)))
 		return 0;
@@ -422,7 +430,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)
 		dwell_select_less_loaded(table, packet, reason, dry_run);
-	if (!dwell_reopens(slot, packet))
+	if (!dwell_reopens(table, slot, packet))
 		reason = slot->lb.real == packet->lb.real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
 	if (dry_run)
 		return DWELL_SELECTION_UNMEASURED(reason);

@@ -27,11 +27,55 @@ static __always_inline void dwell_pending_add(struct dwell_pending *pending, con
 	pending->networks[log] |= 1ULL << (dwell_network(slot->client ? &slot->head.key.b : &slot->head.key.a) >> 58);
 }
 
+/* Silence after which a connection is forgotten although the table has room, 2 h 15 min in coarse units: with keepalives of
+ * TCP there is a packet every two hours (RFC 1122 section 4.2.3.6). One that may be part of a flood: 10 min.
+ */
+#define DWELL_KEPT_COARSE (8100000000000ULL >> 20)
+#define DWELL_KEPT_UNSETTLED_COARSE (600000000000ULL >> 20)
+
+/* Returns true if a connection may go on, so that its client would break it by its next packet if it were forgotten: the
+ * packet goes where a new connection would. Its place is the first to be taken where it is needed.
+ */
+static __always_inline int dwell_may_go_on(struct dwell_table *table, const struct dwell_slot *slot)
+{
+	const struct dwell_real *real = dwell_real_at(table->embedder, slot->lb.real);
+	__u32 idle = dwell_now_coarse(table->clock) - slot->head.seen, flags = slot->head.flags;
+
+	if (slot->head.proto != DWELL_PROTO_TCP || slot->head.close_reason || !(flags & DWELL_HEAD_ESTABLISHED) ||
+	    flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
+		return 0;
+	if (!real || real->forward == DWELL_FORWARD_NONE || real->flags & DWELL_REAL_LEAVING)
+		return 0;
+	if (flags & DWELL_HEAD_SETTLED)
+		return idle <= DWELL_KEPT_COARSE;
+	return !(flags & DWELL_HEAD_ORPHAN) && idle <= DWELL_KEPT_UNSETTLED_COARSE;
+}
+
+/* Returns the ways of a bucket with connections that may go on, as bits. */
+static __always_inline __u32 dwell_kept_ways(struct dwell_table *table, __u32 index)
+{
+	const struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
+	__u32 kept = 0;
+
+	for (__u32 way = 0; bucket && way < DWELL_WAYS; way++) {
+		const struct dwell_slot *slot;
+
+		if (!(bucket->tags >> 16 * way & 0xffff))
+			continue;
+		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
+		if (slot && dwell_may_go_on(table, slot))
+			kept |= 1U << way;
+	}
+	return kept;
+}
+
+/* Sweeps a bucket. With DWELL_SWEEP_HAS_ROOM in the reason, connections that may go on are kept beyond the idle timeout. */
 static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
 {
+	__u32 kept = reason & DWELL_SWEEP_HAS_ROOM ? dwell_kept_ways(table, index) : 0;
 	struct dwell_bucket *bucket;
 
-	dwell_slot_sweep(table, index, reason);
+	dwell_slot_sweep(table, index, reason & ~DWELL_SWEEP_HAS_ROOM, kept);
 	bucket = dwell_bucket_at(table->embedder, index);
 	if (!bucket || !bucket->tags)
 		return;

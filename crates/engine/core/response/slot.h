@@ -342,8 +342,10 @@ static __always_inline void dwell_slot_packet(struct dwell_table *table, const s
 	dwell_slot_unlock(slot);
 }
 
-/* Ends the epochs of a bucket that are over, then frees idle flows; with DWELL_CLOSE_END, all of them. */
-static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 index, __u32 reason)
+/* Ends the epochs of a bucket that are over, then frees idle flows, unless their way is among the bits of `kept`; with
+ * DWELL_CLOSE_END, all of them.
+ */
+static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 index, __u32 reason, __u32 kept)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
 
@@ -359,7 +361,7 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 			dwell_slot_report(table, slot, record);
 		dwell_slot_unlock(slot);
 	}
-	dwell_bucket_sweep(table, index, reason);
+	dwell_bucket_sweep(table, index, reason, kept);
 }
 
 /* Locates the packet's headers with dwell_locate_plain() or dwell_locate_any(), whichever the key needs. The caller has set

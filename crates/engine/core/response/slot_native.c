@@ -50,5 +50,5 @@ void dwell_slots_sweep(struct dwell_slots *slots, __u32 bucket, __u64 time_ns, _
 	struct dwell_table table = table_of(slots, &clock);
 
 	slots->events = 0;
-	dwell_slot_sweep(&table, bucket, reason);
+	dwell_slot_sweep(&table, bucket, reason, 0);
 }

@@ -170,7 +170,7 @@ void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns
 	struct dwell_table table = table_of(native, &clock);
 
 	native->events = 0;
-	dwell_bucket_sweep(&table, bucket, reason);
+	dwell_bucket_sweep(&table, bucket, reason, 0);
 }
 
 __u32 dwell_native_bucket_index(__u64 value_ns)

@@ -358,10 +358,10 @@ static __always_inline struct dwell_lookup dwell_flow_of(struct dwell_table *tab
 	return found;
 }
 
-/* Frees flows of a bucket: those that were idle for the timeout, or, with DWELL_CLOSE_END at the end of a run, all of
- * them.
+/* Frees flows of a bucket: those that were idle for the timeout, unless their way is among the bits of `kept`, or, with
+ * DWELL_CLOSE_END at the end of a run, all of them.
  */
-static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 index, __u32 reason)
+static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 index, __u32 reason, __u32 kept)
 {
 	__u32 coarse = dwell_now_coarse(table->clock);
 	__u32 timeout = table->config->idle_timeout_ns >> 20;
@@ -376,7 +376,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 		if (!head || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
 		idle = coarse - head->seen;
-		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
+		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout || kept >> way & 1))
 			continue;
 		if (!dwell_slot_acquire(table, slot_index))
 			continue;

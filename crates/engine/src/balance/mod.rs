@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi;
 
-pub use connections::ActiveConnections;
+pub use connections::{ActiveConnections, sweep_reason};
 pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
 pub use heartbeat::{Heartbeat, WhenStale};
 pub use native::{Balancer, maybe_bit, slot_bytes};

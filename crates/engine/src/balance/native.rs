@@ -8,10 +8,11 @@ use zerocopy::IntoBytes;
 use crate::{
     abi,
     balance::{
-        ActiveConnections, CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip, to_core,
+        ActiveConnections, CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip,
+        sweep_reason, to_core,
     },
     response::{Record, Watch},
-    table,
+    rtt, table,
 };
 
 /// Returns the bytes that a connection takes in the table, without its share of a bucket.
@@ -232,9 +233,11 @@ impl Balancer {
         let mut pending = vec![abi::dwell_pending::default(); self.reals.len()];
         self.core.actives = words.as_mut_ptr();
         self.core.pending = pending.as_mut_ptr();
+        let taken = rtt::Counters::sum([&self.core.slots.counters]).slots_taken();
+        let reason = sweep_reason(taken, self.core.slots.program.slots.into());
         for bucket in 0..=self.core.slots.program.table.bucket_mask {
             // SAFETY: there is such a bucket; each array is as long as its count.
-            unsafe { abi::dwell_balance_sweep(&mut *self.core, bucket, time_ns, abi::DWELL_CLOSE_IDLE) }
+            unsafe { abi::dwell_balance_sweep(&mut *self.core, bucket, time_ns, reason) }
             self.emit_events(&mut emit);
         }
         let found = ActiveConnections::from_core(words, &pending);

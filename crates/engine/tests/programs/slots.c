@@ -96,7 +96,7 @@ static void *admit_and_sweep(void *number)
 		struct dwell_packet packet = {.proto = 6, .may_open = 1, .lb = {.real = 1, .vip = 1}};
 
 		if (!(next_random(&random) % 8)) {
-			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS, DWELL_CLOSE_IDLE);
+			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS, DWELL_CLOSE_IDLE, 0);
 			continue;
 		}
 		packet.key.a.low = next_random(&random) % (4 * SLOTS);

@@ -81,7 +81,7 @@ impl PlaneOptions {
     }
 
     /// Returns the number of slots in the connection table.
-    fn places(&self) -> u32 {
+    pub(super) fn places(&self) -> u32 {
         self.buckets() * abi::DWELL_WAYS
     }
 

@@ -355,11 +355,13 @@ impl Plane {
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
         let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
         let buckets = self.options.buckets();
+        let taken = self.counters()?.table.slots_taken();
+        let reason = balance::sweep_reason(taken, self.options.places().into());
         for first in (0..buckets).step_by(batch as usize) {
             self.events.drain(&mut emit)?;
             let part = batch.min(buckets - first);
             let program = load::program(&self.object, "sweep");
-            events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE, 0)?;
+            events::sweep(&program, first, part, reason, 0)?;
         }
         self.events.drain(emit)?;
         let words: Vec<u64> = maps::read_array(&self.map("actives"), "actives", count)?;

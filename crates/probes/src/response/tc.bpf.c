@@ -4,5 +4,5 @@
 
 #include "response.bpf.h"
 
-#define sweep_bucket dwell_slot_sweep
+#define sweep_bucket(table, index, reason) dwell_slot_sweep(table, index, reason, 0)
 #include "programs_tc.bpf.h"

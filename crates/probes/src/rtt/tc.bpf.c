@@ -4,5 +4,5 @@
 
 #include "rtt.bpf.h"
 
-#define sweep_bucket dwell_bucket_sweep
+#define sweep_bucket(table, index, reason) dwell_bucket_sweep(table, index, reason, 0)
 #include "programs_tc.bpf.h"

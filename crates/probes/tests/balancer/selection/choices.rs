@@ -245,6 +245,84 @@ fn the_alert_for_a_backend_that_stalls_fires() {
     assert!(stall.oldest_s[15..].iter().all(|oldest_s| *oldest_s > limit), "{:?}", stall.oldest_s);
 }
 
+impl Scene {
+    /// Opens connections, and returns those that the table alone would have placed elsewhere, with their backends.
+    fn chosen(&mut self, ports: std::ops::Range<u16>) -> Vec<(Client, u32)> {
+        let mut chosen = Vec::new();
+        for port in ports {
+            let (real, reason) = self.pass(&client(port).syn());
+            self.pass(&client(port).data(0));
+            if reason == Reason::Fewer {
+                chosen.push((client(port), real));
+            }
+        }
+        assert!(chosen.len() > 20, "{}", chosen.len());
+        chosen
+    }
+
+    /// Lets a time pass in which no client sends anything.
+    fn silence(&mut self, seconds: u64) {
+        for _ in 0..seconds.div_ceil(10) {
+            self.now_ns += 10_000 * MS;
+            self.balancer.sweep(self.now_ns, drop);
+        }
+    }
+
+    /// Returns how many of some connections are still known.
+    fn known(&mut self, clients: &[(Client, u32)]) -> usize {
+        let is_known = |(client, real): &&(Client, u32)| match self.pass(&client.at(1100).data(10)) {
+            (there, Reason::Connection) => there == *real,
+            (_, reason) => {
+                assert_eq!(reason, Reason::Fallback);
+                false
+            }
+        };
+        clients.iter().filter(is_known).count()
+    }
+}
+
+#[test]
+fn a_silent_connection_is_remembered_while_the_table_has_room() {
+    let mut scene = Scene::new(3, 4000);
+    let chosen = scene.chosen(1000..1200);
+    for (client, _) in &chosen[10..20] {
+        scene.pass(&client.fin());
+    }
+    scene.silence(300);
+    let (open, ended) = (&chosen[..10], &chosen[10..20]);
+    assert_eq!((scene.known(open), scene.known(ended)), (10, 0));
+    // Whoever has gone on in three seconds may be silent for longer than two hours, when keepalives of TCP come.
+    for _ in 0..2 {
+        scene.now_ns += 1100 * MS;
+        assert_eq!(scene.known(open), 10);
+    }
+    scene.silence(8000);
+    assert_eq!((scene.known(open), scene.known(&chosen[20..])), (10, 0));
+    scene.silence(8200);
+    assert_eq!(scene.known(open), 0);
+}
+
+#[test]
+fn a_backend_that_leaves_waits_for_no_silent_connection() {
+    let mut scene = Scene::new(3, 4000);
+    let chosen = scene.chosen(1000..1200);
+    scene.balancer.set_real(1, &Real { leaving: true, ..backend(1) });
+    scene.silence(100);
+    let found = scene.balancer.sweep(scene.now_ns, drop);
+    assert_eq!(found.tracked(1), 0);
+    assert!(found.tracked(2) > 50, "{}", found.tracked(2));
+    let stays = chosen.iter().filter(|(_, real)| *real == 2).count();
+    assert_eq!(scene.known(&chosen), stays);
+}
+
+#[test]
+fn a_table_without_room_forgets_what_is_silent() {
+    let mut scene = Scene::new(3, 400);
+    let chosen = scene.chosen(1000..1470);
+    scene.silence(100);
+    assert_eq!(scene.known(&chosen), 0);
+}
+
 fn opened(plane: &mut Plane) -> [u64; 2] {
     let loads = plane.real_loads().unwrap();
     [loads[1].opened, loads[2].opened]

@@ -70,6 +70,16 @@ fn a_syn_after_an_end_is_placed_anew() {
     }
 }
 
+/// The server may have ended it.
+#[test]
+fn a_syn_after_a_long_silence_is_placed_anew() {
+    let (mut scene, client) = (Scene::new(), v4());
+    scene.connect(&client);
+    assert_eq!(scene.pass(29_000, &client.syn()), (Some(1), Reason::Connection));
+    assert_eq!(scene.pass(31_000, &client.syn()), (Some(2), Reason::New));
+    assert_eq!(scene.pass(1, &client.data(0)), (Some(2), Reason::Connection));
+}
+
 #[test]
 fn a_reuse_that_comes_too_soon_is_followed_to_its_own_end() {
     let (mut scene, client) = (Scene::new(), v4());
