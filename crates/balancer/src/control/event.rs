@@ -47,6 +47,11 @@ pub enum Event {
         /// Whether all fail.
         all_down: bool,
     },
+    /// No health check runs, as no thread can be started for them; or they run again.
+    Unchecked {
+        /// Why; null if they run again.
+        reason: Option<String>,
+    },
     /// A backend has become reachable or unreachable.
     Reach {
         /// The address of the backend.
@@ -109,6 +114,7 @@ impl Object for Event {
         "lb.started",
         "lb.health",
         "lb.all-down",
+        "lb.unchecked",
         "lb.reach",
         "lb.weights",
         "lb.pressure",
@@ -124,6 +130,7 @@ impl Object for Event {
             Event::Started { .. } => "lb.started",
             Event::Health { .. } => "lb.health",
             Event::AllDown { .. } => "lb.all-down",
+            Event::Unchecked { .. } => "lb.unchecked",
             Event::Reach { .. } => "lb.reach",
             Event::Weights { .. } => "lb.weights",
             Event::Pressure { .. } => "lb.pressure",

@@ -69,6 +69,7 @@ impl Balancer {
             run.end_interval(&active, is_held);
         }
         self.update_unfinished();
+        self.revive_checks();
         let has_turned = self.update_devices()?;
         let is_changed = self.sync(has_turned)?;
         self.vips.iter_mut().for_each(|run| run.table.end_interval());
@@ -94,6 +95,15 @@ impl Balancer {
         (self.figures.totals, self.figures.pressure) = (Some(totals), pressure);
         self.figures.counters = Some(counters);
         Ok(())
+    }
+
+    /// Has health checks begin that could not begin before.
+    fn revive_checks(&mut self) {
+        let unchecked = self.health.revive().map(|error| error.to_string());
+        if unchecked.is_some() != self.unchecked.is_some() {
+            self.emit(&Event::Unchecked { reason: unchecked.clone() });
+        }
+        self.unchecked = unchecked;
     }
 
     /// Judges whether most connections of the interval that ends began with a checksum that nothing finishes: the driver

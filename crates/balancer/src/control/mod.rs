@@ -126,6 +126,8 @@ pub struct Balancer {
     devices: Devices,
     health: Health,
     check_results: Receiver<CheckResult>,
+    /// Why no health check runs.
+    unchecked: Option<String>,
     figures: IntervalFigures,
     /// The weights in the configuration file.
     file_weights: BTreeMap<(VipKey, IpAddr), f64>,
@@ -202,6 +204,7 @@ impl Balancer {
             devices: Devices::start(),
             health,
             check_results,
+            unchecked: None,
             figures: IntervalFigures::default(),
             file_weights: BTreeMap::new(),
             zero: zero_rtt::ZeroRttState::default(),

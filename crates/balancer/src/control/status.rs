@@ -200,6 +200,11 @@ impl Balancer {
         let mut warnings = Vec::new();
         warnings.extend(self.figures.pressure.map(|pressure| pressure.to_string()));
         warnings.extend(self.device_warnings());
+        if let Some(reason) = &self.unchecked {
+            warnings.push(format!(
+                "no health check runs, as no thread can be started ({reason}): does this service have a limit on tasks?"
+            ));
+        }
         for run in &self.vips {
             let name = &run.vip.name;
             if run.table.entries().is_empty() {

@@ -11,6 +11,7 @@ mod tls;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    io,
     net::IpAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::Sender},
     thread,
@@ -127,17 +128,21 @@ impl RiseFall {
 }
 
 /// Checks backends until it is dropped.
-#[derive(Debug)]
 pub struct Health {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
     due: Condvar,
     max_threads: usize,
+    spawn: Spawn,
 }
+
+/// What a thread does.
+type Work = Box<dyn FnOnce() + Send>;
+/// Starts a thread.
+type Spawn = Box<dyn Fn(Work) -> io::Result<()> + Send + Sync>;
 
 #[derive(Debug)]
 struct Queue {
@@ -168,6 +173,10 @@ const STACK_BYTES: usize = 256 * 1024;
 impl Health {
     /// Starts without targets. Results are sent to `results`.
     pub fn start(max_threads: usize, results: Sender<CheckResult>) -> Health {
+        Health::start_by(Box::new(spawn), max_threads, results)
+    }
+
+    fn start_by(spawn: Spawn, max_threads: usize, results: Sender<CheckResult>) -> Health {
         let queue = Queue {
             targets: HashMap::new(),
             due: BinaryHeap::new(),
@@ -178,7 +187,7 @@ impl Health {
             results,
             stopping: false,
         };
-        Health { shared: Arc::new(Shared { queue: Mutex::new(queue), due: Condvar::new(), max_threads }) }
+        Health { shared: Arc::new(Shared { queue: Mutex::new(queue), due: Condvar::new(), max_threads, spawn }) }
     }
 
     /// Replaces the targets. A backend whose address stays the same keeps its state; if its check changes, counting
@@ -211,12 +220,19 @@ impl Health {
             queue.due.push(Reverse((first, target.real, generation)));
             queue.targets.insert(target.real, Entry { target, count, generation });
         }
+        drop(queue);
+        // If no thread can be started now, one may be later.
+        let _ = self.revive();
+        self.shared.due.notify_all();
+    }
+
+    /// Starts a thread if there is something to check and none runs, as none could be started before. Returns why there is
+    /// still none. To be called from time to time.
+    pub fn revive(&self) -> Option<io::Error> {
+        let queue = self.shared.queue();
         let is_idle = queue.threads == 0 && !queue.targets.is_empty();
         drop(queue);
-        if is_idle {
-            Shared::grow(&self.shared);
-        }
-        self.shared.due.notify_all();
+        is_idle.then(|| Shared::grow(&self.shared).err()).flatten()
     }
 
     /// Returns the number of checks so far that were late. To reduce it, raise `health.threads` or check less often.
@@ -232,24 +248,25 @@ impl Drop for Health {
     }
 }
 
+fn spawn(work: Work) -> io::Result<()> {
+    thread::Builder::new().name("health".into()).stack_size(STACK_BYTES).spawn(work).map(drop)
+}
+
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts another thread, up to the limit.
-    fn grow(shared: &Arc<Shared>) {
+    fn grow(shared: &Arc<Shared>) -> io::Result<()> {
         let mut queue = shared.queue();
         if queue.threads >= shared.max_threads {
-            return;
+            return Ok(());
         }
         let for_thread = Arc::clone(shared);
-        let started = thread::Builder::new()
-            .name("health".into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || Shared::work(&for_thread));
-        // If it cannot be started, the existing threads go on.
+        let started = (shared.spawn)(Box::new(move || Shared::work(&for_thread)));
         queue.threads += usize::from(started.is_ok());
+        started
     }
 
     fn work(shared: &Arc<Shared>) {
@@ -278,7 +295,8 @@ impl Shared {
             let is_next_alone = queue.waiting == 0;
             drop(queue);
             if is_next_alone {
-                Shared::grow(shared);
+                // If it cannot be started, the existing threads go on.
+                let _ = Shared::grow(shared);
             }
             let started = Instant::now();
             let outcome = probe(&target).map(|()| started.elapsed());
@@ -306,5 +324,49 @@ impl Queue {
         self.due.push(Reverse((next, real, generation)));
         // Nothing receives results once the balancer has ended.
         let _ = self.results.send(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{Ipv4Addr, TcpListener},
+        sync::{
+            atomic::{AtomicU32, Ordering},
+            mpsc::channel,
+        },
+    };
+
+    use super::*;
+
+    /// As on a host whose service has used up its tasks for a while.
+    #[test]
+    fn checks_begin_as_soon_as_a_thread_can_be_started() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let check = Check {
+            kind: CheckKind::Tcp,
+            port,
+            interval: Duration::from_millis(10),
+            timeout: Duration::from_secs(10),
+            rise: 1,
+            fall: 1,
+        };
+        let target = Target::new(1, Ipv4Addr::LOCALHOST.into(), Arc::new(check)).expect("it needs no certificates");
+        let attempts = AtomicU32::new(0);
+        let spawn = move |work: Work| match attempts.fetch_add(1, Ordering::SeqCst) {
+            0..3 => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            _ => spawn(work),
+        };
+        let (sender, results) = channel();
+        let health = Health::start_by(Box::new(spawn), 2, sender);
+        assert!(health.revive().is_none(), "nothing is to be checked");
+        health.set(vec![target]);
+        for _ in 0..2 {
+            assert_eq!(health.revive().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+        }
+        assert!(health.revive().is_none());
+        let result = results.recv_timeout(Duration::from_secs(60)).expect("a check has ended");
+        assert!(result.is_up && result.outcome.is_ok(), "{result:?}");
     }
 }
