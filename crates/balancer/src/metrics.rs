@@ -25,6 +25,8 @@ metrics! {
         "Backends of a VIP that may be given new connections.");
     VIP_ALL_DOWN = gauge("dwell_lb_vip_all_down", ["vip"],
         "1 while all backends of a VIP fail their checks, so that all are kept.");
+    VIP_BLIND = gauge("dwell_lb_vip_blind", ["vip"],
+        "1 while policy latency has no estimate of any backend of a VIP although there are connections.");
     VIP_DISRUPTION = gauge("dwell_lb_vip_disruption_ratio", ["vip"],
         "Part of the Maglev table's entries that the last interval changed.");
     BACKEND_PACKETS = counter("dwell_lb_backend_packets_total", ["vip", "backend"],

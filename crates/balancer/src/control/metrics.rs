@@ -27,6 +27,7 @@ impl Balancer {
             let usable = run.backends.iter().filter(|run| run.is_usable()).count();
             put(metrics::VIP_BACKENDS, &vip, usable as f64);
             put(metrics::VIP_ALL_DOWN, &vip, f64::from(u8::from(run.all_down)));
+            put(metrics::VIP_BLIND, &vip, f64::from(u8::from(run.is_blind())));
             if let Some(disruption) = run.table.disruption() {
                 put(metrics::VIP_DISRUPTION, &vip, disruption);
             }

@@ -205,8 +205,21 @@ impl Balancer {
                 "no health check runs, as no thread can be started ({reason}): does this service have a limit on tasks?"
             ));
         }
+        warnings.extend(self.figures.unnamed.map(|(unnamed, named)| {
+            format!(
+                "most packets of QUIC have connection IDs that name no server ({unnamed} in an interval, and {named} that name \
+                 one): behind policy 'zero-rtt' servers must put their server_id into connection IDs (QUIC-LB), with rotation \
+                 and key of the layout, or their clients time out"
+            )
+        }));
         for run in &self.vips {
             let name = &run.vip.name;
+            if run.is_blind() {
+                warnings.push(format!(
+                    "VIP '{name}': policy 'latency' has no estimate of any backend, so that weights stay as they are: do clients \
+                     wait for answers, one at a time, over TCP?"
+                ));
+            }
             if run.table.entries().is_empty() {
                 warnings.push(format!("VIP '{name}' has no usable backend: new connections are dropped"));
             }

@@ -32,6 +32,9 @@ pub(super) struct RunningVip {
     pub backends: Vec<RunningBackend>,
     policy: Box<dyn Policy>,
     intervals: Intervals,
+    interval: Duration,
+    /// For how long no backend has had an estimate although there were connections.
+    blind: Duration,
     /// The table that the kernel has, or is about to get.
     pub table: Table,
     /// The table of equal weights for a kernel that nobody renews; empty if it is not wanted.
@@ -140,6 +143,8 @@ impl RunningVip {
             number,
             policy: policy(&vip, interval),
             intervals: checked(Intervals::new(vip.latency.intervals, interval)),
+            interval,
+            blind: Duration::ZERO,
             heavy: heavy_share(&vip),
             vip,
             backends: Vec::new(),
@@ -213,6 +218,7 @@ impl RunningVip {
         if before.vip.policy == self.vip.policy && before.vip.latency == self.vip.latency {
             self.policy = before.policy;
             self.intervals = before.intervals;
+            self.blind = before.blind;
         }
     }
 
@@ -235,12 +241,19 @@ impl RunningVip {
             })
             .collect();
         let seen = self.intervals.end(&inputs);
+        let is_without = inputs.iter().any(|input| input.active > 0) && seen.iter().all(|seen| seen.latency.is_none());
+        self.blind = if is_without { self.blind + self.interval } else { Duration::ZERO };
         let shares: Vec<Share> = self.backends.iter().map(|run| run.share).collect();
         let next = if is_held { shares } else { self.policy.step(&seen, &shares) };
         for ((run, seen), share) in self.backends.iter_mut().zip(seen).zip(next) {
             run.seen = Some(seen);
             run.share = share;
         }
+    }
+
+    /// Whether the policy needs estimates, and has had none for longer than it looks back, although there were connections.
+    pub(super) fn is_blind(&self) -> bool {
+        self.vip.policy == PolicyName::Latency && self.blind > self.vip.latency.intervals.look_back
     }
 
     /// Marks the backends as reachable whose next hop is known, by a device that takes packets.
@@ -404,6 +417,33 @@ mod tests {
         assert!(!run.build_tables(ramp, now, WhenStale::Keep).own);
         run.table.end_interval();
         assert_eq!(run.table.disruption(), Some(0.0));
+    }
+
+    #[test]
+    fn a_vip_whose_backends_have_no_estimates_is_blind_after_a_while() {
+        let text = r#"
+            interface = "eth0"
+            [[vip]]
+            name = "web"
+            address = "198.51.100.1"
+            port = 80
+            forward = "l2"
+            policy = "latency"
+            backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
+        "#;
+        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
+        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let reals = [(1, false), (2, false)];
+        let interval = Duration::from_secs(1);
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), interval);
+        let nobody = ActiveConnections::from_core(vec![0; 3], &[]);
+        let some = ActiveConnections::from_core(vec![0, 1 << 32 | 1, 0], &[]);
+        for (connections, seconds, is_blind) in
+            [(&nobody, 20, false), (&some, 5, false), (&some, 2, true), (&nobody, 1, false)]
+        {
+            (0..seconds).for_each(|_| run.end_interval(connections, false));
+            assert_eq!(run.is_blind(), is_blind, "{seconds}");
+        }
     }
 
     #[test]

@@ -71,6 +71,22 @@ fn every_expression_of_the_dashboard_names_an_existing_metric() {
 }
 
 #[test]
+fn every_alert_names_an_existing_metric_and_losses_of_the_table_have_one() {
+    let rules = read("dist/prometheus/dwell-lb.rules.yml");
+    let mut used = BTreeSet::new();
+    for expression in rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")) {
+        let names = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let names: Vec<_> = names.filter(|name| name.starts_with("dwell_")).collect();
+        assert!(!names.is_empty(), "{expression}");
+        for name in names {
+            assert!(metrics::ALL.iter().any(|metric| metric.name == name), "there is no {name}: {expression}");
+            used.insert(name.to_owned());
+        }
+    }
+    assert!(used.contains("dwell_lb_table_events_total") && used.contains("dwell_lb_vip_blind"), "{used:?}");
+}
+
+#[test]
 fn the_guide_lists_each_metric_and_its_configuration_is_valid() {
     let guide = read("docs/guide/lb.md");
     for metric in metrics::ALL {

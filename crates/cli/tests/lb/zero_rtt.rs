@@ -325,3 +325,33 @@ fn root_a_plan_that_the_kernel_refuses_does_not_affect_existing_connections() {
     assert!(run.stderr.contains("zero_names"), "{run}");
     check_routed("refused at the start");
 }
+
+#[test]
+fn root_servers_that_put_no_id_into_connection_ids_are_pointed_out() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("plain", 2);
+    configure(&scene, &[0], &[0, 1]);
+    scene.run();
+    let send = |packet: &[u8]| {
+        let packets = || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            (0..20).for_each(|_| assert!(socket.send_to(packet, (VIP, PORT)).is_ok()));
+        };
+        scene.client.enter(packets).unwrap();
+    };
+    let warns = || scene.status()["warnings"].to_string().contains("connection IDs that name no server");
+    assert!(!warns());
+    // A short header with an ID of the server's own making, in a rotation that nobody has configured.
+    let foreign = [&[0x41, 0xe0][..], &[7; 40]].concat();
+    eventually("it warns", || {
+        send(&foreign);
+        warns()
+    });
+    assert!(scene.ok(&["status"]).contains("warning: most packets of QUIC have connection IDs that name no server"));
+    eventually("it no longer warns", || {
+        send(&short(0, 1, 1));
+        !warns()
+    });
+}

@@ -117,6 +117,11 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     let reasons = plane.packets.iter().filter(|(_, packets)| **packets > 0);
     let reasons: Vec<_> = reasons.map(|(reason, packets)| format!("{reason} {packets}")).collect();
     let _ = writeln!(text, "\npackets: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
+    let losses = plane.table.iter().filter(|(_, count)| **count > 0);
+    let losses: Vec<_> = losses.map(|(event, count)| format!("{event} {count}")).collect();
+    if !losses.is_empty() {
+        let _ = writeln!(text, "connection table: {}", losses.join(", "));
+    }
     let events = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
     let events: Vec<_> = events.map(|(event, count)| format!("{event} {count}")).collect();
     if !events.is_empty() {
@@ -220,5 +225,35 @@ fn duration(ns: u64) -> String {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_balancer::api::PlaneStatus;
+
+    use super::*;
+
+    #[test]
+    fn losses_of_the_connection_table_are_shown() {
+        let of = |events: &[(&str, u64)]| Status {
+            time: String::new(),
+            version: String::new(),
+            interface: "eth0".into(),
+            config: "lb.toml".into(),
+            loaded: String::new(),
+            interval_ns: 1_000_000_000,
+            interval_work_ns: None,
+            plane: PlaneStatus {
+                table: events.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+                ..PlaneStatus::default()
+            },
+            vips: Vec::new(),
+            leaving: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let shown = text(&of(&[("contended", 7), ("events_lost", 0), ("untracked", 3)]), None);
+        assert!(shown.contains("\nconnection table: contended 7, untracked 3\n"), "{shown}");
+        assert!(!text(&of(&[("contended", 0)]), None).contains("connection table"));
     }
 }
