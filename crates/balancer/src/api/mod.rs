@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
-pub use server::{Answer, ListenError, Listener, PendingRequest};
+pub use server::{Answer, ListenError, Listener, PendingRequest, Requester};
 pub use status::{
     BackendStatus, DeviceStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus,
     Status, VipStatus, XdpStatus,
@@ -29,8 +29,12 @@ pub const MAX_REQUEST_BYTES: u64 = 256 * 1024;
 pub enum Request {
     /// Report what runs. Answer: [`Status`].
     Status {},
-    /// Reload the configuration. Answer: [`Changes`].
-    Reload {},
+    /// Reload the configuration, or with `dry_run` only say what that would change. Answer: [`Changes`].
+    Reload {
+        /// Whether nothing is to be changed.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Stop sending new connections to a backend, or resume with `undo`. Answer: [`Changes`].
     Drain {
         /// The backend to drain.

@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::stat::{Mode, umask};
+use nix::sys::{
+    socket::{getsockopt, sockopt},
+    stat::{Mode, umask},
+};
 use serde_json::{Value, json};
 
 use super::{MAX_REQUEST_BYTES, Request};
@@ -30,8 +33,19 @@ pub type Answer = Result<Value, String>;
 pub struct PendingRequest {
     /// The request.
     pub request: Request,
+    /// Who asks; none if the kernel does not tell.
+    pub by: Option<Requester>,
     /// The channel for the answer.
     pub answer: SyncSender<Answer>,
+}
+
+/// The process at the other end of a connection, as it was when it connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requester {
+    /// Its user.
+    pub uid: u32,
+    /// Its number; 0 if it is of another PID namespace.
+    pub pid: i32,
 }
 
 /// Why a socket cannot accept requests.
@@ -154,6 +168,8 @@ fn accept(mut stream: UnixStream, requests: &Sender<PendingRequest>, open: &Arc<
 fn serve_connection(mut stream: UnixStream, requests: &Sender<PendingRequest>) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
+    let peer = getsockopt(&stream, sockopt::PeerCredentials);
+    let by = peer.ok().map(|peer| Requester { uid: peer.uid(), pid: peer.pid() });
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let mut line = Vec::new();
@@ -166,17 +182,17 @@ fn serve_connection(mut stream: UnixStream, requests: &Sender<PendingRequest>) -
             return Ok(());
         }
         let answer = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => submit(request, requests),
+            Ok(request) => submit(request, by, requests),
             Err(error) => Err(format!("this is not a request: {error}; write a line such as {{\"do\":\"status\"}}")),
         };
         send_answer(&mut stream, &answer)?;
     }
 }
 
-fn submit(request: Request, requests: &Sender<PendingRequest>) -> Answer {
+fn submit(request: Request, by: Option<Requester>, requests: &Sender<PendingRequest>) -> Answer {
     const SHUTTING_DOWN: &str = "the balancer is shutting down";
     let (answer, answers) = sync_channel(1);
-    requests.send(PendingRequest { request, answer }).map_err(|_| SHUTTING_DOWN)?;
+    requests.send(PendingRequest { request, by, answer }).map_err(|_| SHUTTING_DOWN)?;
     answers.recv().map_err(|_| SHUTTING_DOWN)?
 }
 

@@ -79,11 +79,19 @@ pub enum Event {
         by: &'static str,
         /// A description of each change.
         changes: Vec<String>,
+        /// The user who asked for it over the API; null if nobody did, as for a reload by a signal.
+        uid: Option<u32>,
+        /// The process that asked for it; null likewise.
+        pid: Option<i32>,
     },
     /// A reload was refused, and nothing has changed.
     Refused {
         /// The reason.
         reason: String,
+        /// The user who asked for it over the API; null if nobody did.
+        uid: Option<u32>,
+        /// The process that asked for it; null likewise.
+        pid: Option<i32>,
     },
     /// The state for the next process cannot be saved. Reported once, until it can be saved again.
     Unsaved {

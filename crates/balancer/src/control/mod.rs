@@ -40,7 +40,7 @@ use self::{
     vip::{PriorState, RunningVip},
 };
 use crate::{
-    api::{HeartbeatStatus, PendingRequest},
+    api::{HeartbeatStatus, PendingRequest, Requester},
     config::{Config, ConfigError, Vip},
     health::{CheckResult, Health},
     plan::{Plan, PlanError, State, plan},
@@ -133,6 +133,8 @@ pub struct Balancer {
     file_weights: BTreeMap<(VipKey, IpAddr), f64>,
     /// The state of the VIPs that route by connection ID.
     zero: zero_rtt::ZeroRttState,
+    /// Who has sent the request that is being answered; none outside of a request.
+    requester: Option<Requester>,
     /// Whether the last attempt to save the state failed.
     is_unsaved: bool,
     metrics: Option<Shared<Numbers>>,
@@ -212,6 +214,7 @@ impl Balancer {
             figures: IntervalFigures::default(),
             file_weights: BTreeMap::new(),
             zero: zero_rtt::ZeroRttState::default(),
+            requester: None,
             is_unsaved: false,
             metrics: metrics.map(|registry| registry.register(Numbers::default())),
             on_event: Box::new(on_event),
@@ -311,7 +314,9 @@ impl Balancer {
             let wait = next.saturating_duration_since(Instant::now()).min(POLL);
             match requests.recv_timeout(wait) {
                 Ok(pending) => {
+                    self.requester = pending.by;
                     let answer = self.answer(pending.request);
+                    self.requester = None;
                     // The client may be gone.
                     let _ = pending.answer.send(answer);
                 }

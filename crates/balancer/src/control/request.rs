@@ -21,7 +21,11 @@ impl Balancer {
     pub(super) fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::Status {} => to_json(&self.status()),
-            Request::Reload {} => to_json(&self.reload()?),
+            Request::Reload { dry_run: false } => to_json(&self.reload()?),
+            Request::Reload { dry_run: true } => {
+                let (_, _, changes) = self.plan_reload()?;
+                to_json(&Changes { changes })
+            }
             Request::Drain { backend, undo } => to_json(&self.drain(&backend, undo)?),
             Request::Add { vip, address, name, weight, server_id } => {
                 let name = name.unwrap_or_else(|| address.to_string());
@@ -41,15 +45,27 @@ impl Balancer {
     pub(super) fn reload(&mut self) -> Outcome {
         let outcome = self.try_reload();
         self.figures.reloads[usize::from(outcome.is_err())] += 1;
-        let event = match &outcome {
-            Ok(changed) => Event::Changed { by: "reload", changes: changed.changes.clone() },
-            Err(error) => Event::Refused { reason: error.clone() },
-        };
-        self.emit(&event);
+        match &outcome {
+            Ok(changed) => self.emit_changes("reload", &changed.changes),
+            Err(error) => {
+                let (uid, pid) = self.ids_of_requester();
+                self.emit(&Event::Refused { reason: error.clone(), uid, pid });
+            }
+        }
         outcome
     }
 
-    fn try_reload(&mut self) -> Outcome {
+    fn ids_of_requester(&self) -> (Option<u32>, Option<i32>) {
+        (self.requester.map(|by| by.uid), self.requester.map(|by| by.pid))
+    }
+
+    fn emit_changes(&mut self, by: &'static str, changes: &[String]) {
+        let (uid, pid) = self.ids_of_requester();
+        self.emit(&Event::Changed { by, changes: changes.to_vec(), uid, pid });
+    }
+
+    /// Reads the configuration, and plans what follows from it. Returns both, and what changes.
+    fn plan_reload(&self) -> Result<(Config, Plan, Vec<String>), String> {
         let unusable = |error: ConfigError| format!("{error}\nnothing was changed");
         let config = Config::read(&self.config.path).map_err(unusable)?;
         let keys = restart_keys(&self.config, &config);
@@ -65,12 +81,17 @@ impl Balancer {
         if was != is {
             changes.push(format!("health.ramp is {is:?}, not {was:?}"));
         }
+        if self.config.heartbeat != config.heartbeat {
+            changes.push("what happens without the control plane ([heartbeat]) is as written now".into());
+        }
+        Ok((config, planned, changes))
+    }
+
+    fn try_reload(&mut self) -> Outcome {
+        let (config, planned, changes) = self.plan_reload()?;
         let file_weights = std::mem::replace(&mut self.file_weights, super::file_weights(&config.vips));
         let health = std::mem::replace(&mut self.config.health, config.health);
         let heartbeat = std::mem::replace(&mut self.config.heartbeat, config.heartbeat);
-        if heartbeat != config.heartbeat {
-            changes.push("what happens without the control plane ([heartbeat]) is as written now".into());
-        }
         if let Err(error) = self.apply_and_save(config.vips, planned) {
             (self.config.health, self.config.heartbeat, self.file_weights) = (health, heartbeat, file_weights);
             return Err(error);
@@ -129,7 +150,7 @@ impl Balancer {
         let changes = differences(&self.config.vips, &wanted);
         let planned = plan(&self.state, &wanted, self.config.limits).map_err(refused)?;
         self.apply_and_save(wanted, planned)?;
-        self.emit(&Event::Changed { by, changes: changes.clone() });
+        self.emit_changes(by, &changes);
         Ok(Changes { changes })
     }
 
@@ -173,7 +194,7 @@ impl Balancer {
         }
         self.sync(false).map_err(|error| error.to_string())?;
         self.save();
-        self.emit(&Event::Changed { by: "drain", changes: changes.clone() });
+        self.emit_changes("drain", &changes);
         Ok(Changes { changes })
     }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::{
     scene::Scene,
@@ -153,4 +154,40 @@ fn root_events_go_to_a_file_that_a_hangup_opens_anew_besides_reloading() {
     let last = events(&read(&file), "lb.status");
     assert_eq!((last.len(), &last[0]["last"], &last[0]["lost"]), (1, &true.into(), &0.into()), "{last:?}");
     assert!(!read(&moved).contains("lb.changed"), "{}", read(&moved));
+}
+
+#[test]
+fn root_events_say_who_asked_and_a_dry_run_of_a_reload_changes_nothing() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("audit", 2);
+    scene.configure("", "", &[0]);
+    scene.run();
+    scene.configure("", "", &[0, 1]);
+    let there = "VIP 'web': backend 's1' (10.79.0.4) joins with weight 1\n";
+    let dry = scene.lb(&["reload", "--dry-run"]);
+    assert_eq!((dry.status, dry.stdout.as_str()), (Some(0), there), "{dry}");
+    assert!(dry.stderr.contains("a dry run: nothing was changed"), "{dry}");
+    assert_eq!(scene.status()["vips"][0]["backends"].as_array().unwrap().len(), 1);
+    assert_eq!(scene.ok(&["reload"]), there);
+    scene.configure("", "policy = \"fast\"", &[0]);
+    for arguments in [&["reload", "--dry-run"][..], &["reload"]] {
+        let refused = scene.lb(arguments);
+        assert_eq!(refused.status, Some(2), "{refused}");
+        assert!(refused.stderr.contains("vip.policy: unknown value"), "{refused}");
+    }
+    scene.ok(&["drain", "s1"]);
+    scene.configure("", "", &[0]);
+    scene.with_run(|run| run.signal(Signal::SIGHUP));
+    eventually("the signal is handled", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 1);
+    let run = scene.end();
+    let (changed, refused) = (events(&run.stdout, "lb.changed"), events(&run.stdout, "lb.refused"));
+    assert_eq!((changed.len(), refused.len()), (3, 1), "{run}");
+    let is_by_root = |event: &Value| event["uid"] == 0 && event["pid"].as_u64() > Some(0);
+    assert!(changed[..2].iter().chain(&refused).all(is_by_root), "{run}");
+    assert_eq!(
+        (&changed[2]["by"], &changed[2]["uid"], &changed[2]["pid"]),
+        (&"reload".into(), &Value::Null, &Value::Null)
+    );
 }

@@ -5,10 +5,17 @@ use std::{net::IpAddr, path::Path};
 use dwell_balancer::api::{BackendName, Changes, Client, Request};
 
 use super::print;
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    tell::tell,
+};
 
-pub fn reload(socket: &Path) -> Result<Exit, Failure> {
-    change(socket, &Request::Reload {})
+pub fn reload(socket: &Path, dry_run: bool) -> Result<Exit, Failure> {
+    let exit = change(socket, &Request::Reload { dry_run })?;
+    if dry_run {
+        tell("a dry run: nothing was changed");
+    }
+    Ok(exit)
 }
 
 pub fn drain(socket: &Path, backend: &str, undo: bool) -> Result<Exit, Failure> {

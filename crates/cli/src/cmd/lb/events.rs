@@ -156,7 +156,7 @@ mod tests {
         let (gate, read) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(Vec::new())));
         let slow = Slow { gate: Arc::clone(&gate), read: Arc::clone(&read) };
         let (writer, mut emit) = EventWriter::start(slow, |_| {}).unwrap();
-        let refused = |number: usize| Event::Refused { reason: number.to_string() };
+        let refused = |number: usize| Event::Refused { reason: number.to_string(), uid: None, pid: None };
         let stopped = gate.lock().unwrap();
         let emitted = MAX_PENDING + 100;
         (0..emitted).for_each(|number| emit(&refused(number)));

@@ -62,6 +62,9 @@ enum Verb {
     Reload {
         #[command(flatten)]
         socket: SocketArgs,
+        /// Only print what would change, or why the configuration would be refused
+        #[arg(long)]
+        dry_run: bool,
     },
     Status(status::Args),
     /// Stop sending new connections to a backend; open ones stay
@@ -159,7 +162,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Run(args) => run::run(args),
         Verb::Check(args) => check::run(args),
-        Verb::Reload { socket } => change::reload(&socket.path),
+        Verb::Reload { socket, dry_run } => change::reload(&socket.path, *dry_run),
         Verb::Status(args) => status::run(args),
         Verb::Drain { socket, backend, undo } => change::drain(&socket.path, backend, *undo),
         Verb::Add { socket, vip, address, name, weight, server_id } => {
