@@ -9,7 +9,7 @@ use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     link::{InfoKind, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
-    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -20,6 +20,9 @@ pub(crate) struct Route {
     pub interface: u32,
     /// The next hop: the address itself, or a gateway.
     pub next: IpAddr,
+    /// The size of the largest IP packet in bytes, if the route has one of its own: as it is configured, or as ICMP has
+    /// told.
+    pub mtu: Option<u32>,
 }
 
 /// An interface that sends Ethernet frames.
@@ -49,7 +52,7 @@ pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
         interface: route.interface,
         destination,
         source: device.mac,
-        mtu: device.mtu.try_into().unwrap_or(u16::MAX),
+        mtu: route.mtu.unwrap_or(u32::MAX).min(device.mtu).try_into().unwrap_or(u16::MAX),
     })
 }
 
@@ -70,12 +73,18 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     if route.header.kind != RouteType::Unicast {
         return Err(io::Error::other("it is an address of this host"));
     }
-    let mut next_hop = Route { interface: 0, next: to };
+    let mut next_hop = Route { interface: 0, next: to, mtu: None };
     for attribute in route.attributes {
         match attribute {
             RouteAttribute::Oif(index) => next_hop.interface = index,
             RouteAttribute::Gateway(RouteAddress::Inet(v4)) => next_hop.next = v4.into(),
             RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => next_hop.next = v6.into(),
+            RouteAttribute::Metrics(metrics) => {
+                next_hop.mtu = metrics.iter().find_map(|metric| match metric {
+                    RouteMetric::Mtu(bytes) => Some(*bytes),
+                    _ => None,
+                });
+            }
             RouteAttribute::Via(_) => {
                 return Err(io::Error::other("its gateway has an address of another kind"));
             }

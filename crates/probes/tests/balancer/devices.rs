@@ -38,6 +38,26 @@ fn tries(star: &Star, options: &PlaneOptions) -> (bool, u64, Option<Delivery>, u
         .unwrap()
 }
 
+#[test]
+fn root_a_route_may_carry_less_than_its_device() {
+    if !star::may_run() {
+        return;
+    }
+    let star = Star::new(1);
+    star.balancer.enter(|| assert_eq!(star.hop(0).mtu, 1500)).unwrap();
+    for (mtu, carries) in [(1400, 1400), (9000, 1500)] {
+        star.route_to_server(0, mtu);
+        // The neighbour is known once something was sent there.
+        let hop = || {
+            let _ = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().send_to(&[0], (star::address(3), 9));
+            Plane::next_hop(star::address(3).into()).ok()
+        };
+        let found = std::iter::repeat_with(|| star.balancer.enter(hop).unwrap());
+        let found = found.take(10_000).flatten().next().expect("the neighbour answers");
+        assert_eq!(found.mtu, carries);
+    }
+}
+
 /// Whether a veth refused all frames as its other end does not poll.
 fn is_deaf(tested: Option<Delivery>) -> bool {
     // Kernels before 6.3 do not know beforehand what a device takes.

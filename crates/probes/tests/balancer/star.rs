@@ -122,6 +122,12 @@ impl Star {
         ip(&self._switch, &format!("link set port2 mtu {mtu}"));
     }
 
+    /// Gives the balancer a route of its own to a server, counted from 0, with an MTU in octets.
+    pub fn route_to_server(&self, server: usize, mtu: u32) {
+        let to = address(server + 3);
+        ip(&self.balancer, &format!("route replace {to}/32 dev eth0 mtu {mtu}"));
+    }
+
     /// Lets the client and the servers leave checksums to their devices, as they do by default.
     pub fn offload_checksums(&self) {
         for space in self.servers.iter().chain([&self.client]) {
