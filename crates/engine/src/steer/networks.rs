@@ -7,8 +7,9 @@ use std::{collections::HashMap, net::IpAddr};
 
 /// With fewer networks, each counts as it is: there are too few to judge one by the others.
 const FEWEST: usize = 8;
-/// The most that a network weighs, relative to the median network.
-const MOST_WEIGHT: f64 = 2.0;
+/// The most that a network weighs, relative to the median network. With more, ten of 110 could make one backend seem slow and
+/// another one fast, which together is enough to move weight.
+const MOST_WEIGHT: f64 = 1.0;
 /// The longest latency that a network counts with, relative to the median network.
 const MOST_LATENCY: f64 = 4.0;
 /// The part of the networks with answers that must have clients who wait in vain, so that these count.

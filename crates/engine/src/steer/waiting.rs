@@ -9,8 +9,8 @@ use std::{collections::VecDeque, time::Duration};
 /// formula yields little more than noise, and above there is no such mean: there the estimate is L · T_s, by Little's
 /// law, where L is the number of requests that are present.
 ///
-/// For a server with c workers, Kingman's formula becomes that of Allen and Cunneen, ρ^(√(2 (c + 1)) - 1) / (c (1 - ρ)) ·
-/// (c_a² + c_s²) / 2 · T_s. The other estimate becomes (L - c + 1) · T_s / c: a new request waits until so many of those
+/// For a server with c workers, Kingman's formula becomes that of Lee and Longton, C / (c (1 - ρ)) · (c_a² + c_s²) / 2 · T_s,
+/// where C is the part of requests that have to wait by Erlang's formula C. The other estimate becomes (L - c + 1) · T_s / c: a new request waits until so many of those
 /// that are present have left, one every T_s / c, and not at all while a worker is idle. With c = 1, both are the above.
 #[derive(Debug, Clone)]
 pub struct WaitingEstimator {
@@ -97,10 +97,16 @@ impl WaitingEstimator {
         if load <= 0.5 || load >= 1.0 {
             return Some(Waiting { load, ..little });
         }
-        let power = (2.0 * (self.workers + 1.0)).sqrt() - 1.0;
-        let queue = load.powf(power) / (self.workers * (1.0 - load));
+        let queue = self.erlang_c(load) / (self.workers * (1.0 - load));
         let variation = (self.gaps.variation()? + self.services.variation()?) / 2.0;
         Some(Waiting { wait: to_duration(queue * variation * service), formula: Formula::Kingman, load })
+    }
+
+    /// Returns the part of requests that find no idle worker, if nothing but chance decides when they come and end.
+    fn erlang_c(&self, load: f64) -> f64 {
+        let offered = self.workers * load;
+        let refused = (1..=self.workers as u32).fold(1.0, |b, n| offered * b / (f64::from(n) + offered * b));
+        refused / (1.0 - load * (1.0 - refused))
     }
 
     /// Returns the mean time between requests. The current gap counts if it is longer, because requests may have

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
 mod closed_loop;
+mod forged;
 mod heavy_share;
 mod intervals;
 mod latency;

@@ -142,6 +142,54 @@ fn several_workers_wait_as_erlang_says() {
     }
 }
 
+/// Returns the mean of the estimates that new requests meet in the steady state of M/M/c, in services, over the probabilities
+/// that so many requests are present: no random numbers.
+fn mean_estimate(workers: u32, load: f64) -> f64 {
+    const WINDOW: usize = 1000;
+    let most = workers + 400;
+    let mut estimator = WaitingEstimator::new(WINDOW, workers);
+    (0..most).for_each(|_| estimator.arrived(0));
+    // The quantiles of exponential distributions.
+    let exponential: Vec<f64> = (0..WINDOW).map(|at| -(1.0 - (at as f64 + 0.5) / WINDOW as f64).ln()).collect();
+    let mean = exponential.iter().sum::<f64>() / WINDOW as f64;
+    let mut now = 0.0;
+    for value in &exponential {
+        now += value / mean * SERVICE_NS / f64::from(workers) / load;
+        estimator.arrived(now as u64);
+        estimator.served((value / mean * SERVICE_NS) as u64);
+    }
+    let offered = f64::from(workers) * load;
+    let next = |p: &mut f64, n: u32| {
+        let now = *p;
+        *p *= offered / f64::from((n + 1).min(workers));
+        Some(now)
+    };
+    let weights: Vec<f64> = (0..=most).scan(1.0, |p, n| next(p, n)).collect();
+    let mut sum = 0.0;
+    for weight in weights.iter().rev() {
+        sum += weight * estimator.waiting(now as u64).unwrap().wait.as_nanos() as f64 / SERVICE_NS;
+        estimator.left();
+    }
+    sum / weights.iter().sum::<f64>()
+}
+
+#[test]
+fn the_mean_estimate_is_within_a_tenth_of_erlang_c_for_any_number_of_workers_and_load() {
+    let mut worst = (0.0, 0, 0.0);
+    for count in 1..=64 {
+        for load in (2..=19).map(|step| f64::from(step) / 20.0) {
+            let (estimate, truth) = (mean_estimate(count, load), erlang_c(count, load));
+            // Estimates are in whole nanoseconds.
+            let error = (estimate - truth).abs() / (truth + 1e-5);
+            if error > worst.0 {
+                worst = (error, count, load);
+            }
+        }
+    }
+    let (error, count, load) = worst;
+    assert!(error < 0.1, "{error} with {count} workers at {load}");
+}
+
 #[test]
 fn nobody_waits_while_a_worker_is_idle() {
     let mut estimator = WaitingEstimator::new(10, 4);
