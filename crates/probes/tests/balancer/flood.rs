@@ -4,7 +4,7 @@ use dwell_engine::{
     balance::{Balancer, Reason},
     response::Watch,
 };
-use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Protocol, Real, Vip, VipKey};
 
 use crate::{
     packets::{Client, address, real, v4},
@@ -17,7 +17,12 @@ const MS: u64 = 1_000_000;
 const PLACES: u32 = 4096;
 
 fn balancer() -> Balancer {
-    let mut balancer = native(Watch::default(), PLACES * 4 / 5);
+    balancer_with(PLACES)
+}
+
+/// A balancer whose connection table has this number of slots.
+fn balancer_with(places: u32) -> Balancer {
+    let mut balancer = native(Watch::default(), places * 4 / 5);
     for number in 1..=2 {
         let real = real(address("10.0.0.5"), Forward::L2, 70 + number);
         balancer.set_real(number, &real);
@@ -134,23 +139,26 @@ struct Honest {
 }
 
 /// Ten minutes of a flood that begins twice as many flows per idle timeout as the table has slots. Every 100 s the table
-/// leads to the other backend. Honest clients, one a second, ask once a second for 30 s; some have been there before,
-/// and ask once in 20 s.
-fn ten_minutes(flood: Flood) {
+/// leads to the other backend. Honest clients, one a second, ask once a second for 30 s; `settled` of them have been there
+/// before, and ask once in 20 s.
+fn ten_minutes(flood: Flood, places: u32, settled: u16) {
     const IDLE_S: u64 = 60;
-    let mut balancer = balancer();
+    let mut balancer = balancer_with(places);
     lead_to(&mut balancer, 1);
     let pass = |balancer: &mut Balancer, frame: &[u8], time_ms: u64| {
         let (decision, _) = balancer.packet(frame, 1, time_ms * MS, false, drop);
         (decision.real, decision.reason)
     };
-    let old: Vec<Client> = (0..200).map(|port| Client { port: 10_000 + port, ..v4() }).collect();
+    let mut old: Vec<Client> = (0..settled).map(|port| Client { port: 30_000 + port, ..v4() }).collect();
+    // In a bucket, one of two connections with the same 16 bits of hash has no slot.
+    old.retain(|client| pass(&mut balancer, &client.syn(), 0).1 == Reason::New);
+    assert!(old.len() + 3 > usize::from(settled), "{}", old.len());
     for client in &old {
-        for (at_s, frame) in [client.syn(), client.data(0), client.data(9), client.data(9)].iter().enumerate() {
-            pass(&mut balancer, frame, 1000 * at_s as u64);
+        for (at_s, frame) in (1..).zip([client.data(0), client.data(9), client.data(9)]) {
+            pass(&mut balancer, &frame, 1000 * at_s);
         }
     }
-    let per_second = 2 * u64::from(PLACES) / IDLE_S;
+    let per_second = 2 * u64::from(places) / IDLE_S;
     let (mut honest, mut flow, mut full, mut moved) = (Vec::<Honest>::new(), 0_u32, 0, 0);
     for second in 10..610_u64 {
         if second % 100 == 0 {
@@ -176,6 +184,7 @@ fn ten_minutes(flood: Flood) {
             let (now, _) = pass(&mut balancer, &client.data(50), second * 1000 + 600);
             moved += u32::from(now != *real && !is_young);
         }
+        balancer.sweep((second * 1000 + 650) * MS, drop);
         if second % 20 == 0 {
             for client in &old {
                 let told = pass(&mut balancer, &client.data(9), second * 1000 + 700);
@@ -189,16 +198,78 @@ fn ten_minutes(flood: Flood) {
 
 #[test]
 fn a_flood_of_acknowledgements_takes_no_place_for_long() {
-    ten_minutes(acks);
-    ten_minutes(steady_acks);
+    ten_minutes(acks, PLACES, 200);
+    ten_minutes(steady_acks, PLACES, 200);
 }
 
 #[test]
 fn a_flood_of_requests_takes_no_place_for_long() {
-    ten_minutes(requests);
+    ten_minutes(requests, PLACES, 200);
 }
 
 #[test]
 fn a_flood_of_all_kinds_takes_no_place_for_long() {
-    ten_minutes(mixed);
+    ten_minutes(mixed, PLACES, 200);
+}
+
+#[test]
+fn a_flood_of_all_kinds_breaks_none_of_ten_thousand_connections() {
+    ten_minutes(mixed, 4 * PLACES, 10_000);
+}
+
+#[test]
+fn a_flood_of_short_headers_takes_no_place_at_all() {
+    let mut balancer = balancer();
+    lead_to(&mut balancer, 1);
+    let vip = Vip { number: 2, zero_slot: Some(1), ..Vip::default() };
+    balancer.set_vip(&key(&v4()), &vip, &[1; 7]);
+    balancer.set_zero(&key(&v4()), 1, &zero_vip());
+    let mut pass = |frame: &[u8], time_ns| balancer.packet(frame, 1, time_ns, false, drop).0.reason;
+    for step in 0..4 * PLACES {
+        let at_ns = 2000 * MS + u64::from(step) * 3000 * MS / u64::from(PLACES);
+        let client = Client { port: 1000 + (step % 60_000) as u16, ..v4() };
+        let forged = [&[0x41][..], &step.wrapping_mul(0x9E37_79B9).to_be_bytes().repeat(5)].concat();
+        assert_eq!(pass(&client.udp(&forged), at_ns), Reason::Unroutable);
+        if step % 64 == 0 {
+            let drawn = (1 << 24 | step).to_be_bytes().repeat(2);
+            assert_eq!(pass(&long(&v4(), &drawn), at_ns), Reason::New);
+        }
+    }
+    let found = balancer.sweep(14_000 * MS, drop);
+    assert_eq!(found.tracked(1) + found.tracked(2), u64::from(4 * PLACES / 64));
+}
+
+#[test]
+fn a_backend_that_leaves_is_soon_empty_in_spite_of_a_flood() {
+    let mut balancer = balancer();
+    lead_to(&mut balancer, 1);
+    let pass = |balancer: &mut Balancer, frame: &[u8], time_ms: u64| {
+        let (decision, _) = balancer.packet(frame, 1, time_ms * MS, false, drop);
+        decision.real
+    };
+    // Of a hundred connections, half end, and the others fall silent.
+    for port in 1..=100 {
+        let client = Client { port, ..v4() };
+        let last = if port % 2 == 0 { client.fin() } else { client.data(9) };
+        for (at_s, frame) in [client.syn(), client.data(0), client.data(9), last].iter().enumerate() {
+            assert_eq!(pass(&mut balancer, frame, 1000 * at_s as u64), Some(1));
+        }
+    }
+    lead_to(&mut balancer, 2);
+    balancer.set_real(1, &Real { leaving: true, ..real(address("10.0.0.5"), Forward::L2, 71) });
+    let per_second = 2 * PLACES / 60;
+    let mut tracked = Vec::new();
+    for second in 4..94 {
+        for step in 0..per_second {
+            let flow = second * per_second + step;
+            let src = address(&format!("198.18.{}.{}", flow >> 8 & 255, flow & 255));
+            let client = Client { src, port: (flow >> 4) as u16, ..v4() };
+            for (again, frame) in mixed(&client, flow).iter().enumerate() {
+                let real = pass(&mut balancer, frame, u64::from(second) * 1000 + 100 * again as u64);
+                assert_eq!(real, Some(2));
+            }
+        }
+        tracked.push(balancer.sweep((u64::from(second) * 1000 + 900) * MS, drop).tracked(1));
+    }
+    assert_eq!(tracked.last(), Some(&0), "{tracked:?}");
 }
