@@ -263,6 +263,7 @@ impl BackendStatus {
             (_, HealthState::Down) => "down",
             (_, HealthState::Rising) => "rising",
             (_, HealthState::Up) => "up",
+            (_, HealthState::Pending) => "pending",
             (_, HealthState::Unchecked) => "serving",
         }
     }
@@ -299,8 +300,10 @@ pub struct LoadStatus {
 #[schemars(rename = "lb-health")]
 #[serde(rename_all = "lowercase")]
 pub enum HealthState {
-    /// It is not checked, or has not been checked yet.
+    /// It is not checked, or has not been checked since the balancer began.
     Unchecked,
+    /// It has joined a VIP that runs, and gets no connections until its first check has ended.
+    Pending,
     /// It is healthy.
     Up,
     /// It is healthy again, but does not have its whole weight yet.

@@ -215,10 +215,7 @@ impl Balancer {
         if !result.is_news {
             return false;
         }
-        // Only a backend that was down regains its weight gradually.
-        health.up_since = (health.is_down() && result.is_up).then(Instant::now);
-        let is_first_success = health.is_up.is_none() && result.is_up;
-        health.is_up = Some(result.is_up);
+        let is_changed = health.update(result.is_up, Instant::now());
         let event = Event::Health {
             vip: run.vip.name.clone(),
             backend: backend.backend.name.clone(),
@@ -226,7 +223,7 @@ impl Balancer {
             reason: result.outcome.as_ref().err().cloned(),
         };
         self.emit(&event);
-        !is_first_success
+        is_changed
     }
 
     /// Looks up the next hops of all backends from now on, and no others.

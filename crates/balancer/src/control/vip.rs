@@ -81,7 +81,9 @@ pub(super) struct PriorState {
 pub(super) struct BackendHealth {
     /// None before the first result.
     pub is_up: Option<bool>,
-    /// When the backend came back.
+    /// Whether the backend joined while the VIP ran: it gets no connections before the first result.
+    pub is_pending: bool,
+    /// When the backend came back, or was up for the first time after it had joined.
     pub up_since: Option<Instant>,
     /// Why the last check failed; none if it succeeded.
     pub failure: Option<String>,
@@ -93,6 +95,16 @@ impl BackendHealth {
     /// The state of a backend that the kernel considers down.
     fn down() -> BackendHealth {
         BackendHealth { is_up: Some(false), ..BackendHealth::default() }
+    }
+
+    /// Takes over whether checks succeed. True if that changes what the backend gets.
+    pub(super) fn update(&mut self, is_up: bool, now: Instant) -> bool {
+        let has_joined = std::mem::take(&mut self.is_pending);
+        let was_unknown = self.is_up.is_none() && !has_joined;
+        // Only a backend that had nothing gets its weight gradually.
+        self.up_since = (is_up && (has_joined || self.is_down())).then_some(now);
+        self.is_up = Some(is_up);
+        !(was_unknown && is_up)
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -111,6 +123,7 @@ impl BackendHealth {
 
     pub(super) fn state(&self, ramp: Duration, now: Instant) -> HealthState {
         match self.is_up {
+            None if self.is_pending => HealthState::Pending,
             None => HealthState::Unchecked,
             Some(false) => HealthState::Down,
             Some(true) if self.ramp_factor(ramp, now) < 1.0 => HealthState::Rising,
@@ -179,6 +192,8 @@ impl RunningVip {
             old = before.backends.iter().map(|run| (run.real, run)).collect();
         }
         let is_same_policy = before.is_some_and(|before| before.vip.policy == run.vip.policy);
+        let is_known = |(real, _): &(u32, bool)| old.contains_key(real) || prior.were_up.contains_key(real);
+        let has_run = run.vip.check.is_some() && reals.iter().any(is_known);
         let has_own_weights = !matches!(run.vip.policy, PolicyName::Maglev | PolicyName::ZeroRtt);
         for (backend, (real, is_draining)) in run.vip.backends.iter().zip(reals) {
             let initial = Share::initial(backend.weight);
@@ -196,7 +211,8 @@ impl RunningVip {
                         is_draining: false,
                         health: match prior.were_up.get(real) {
                             Some(false) => BackendHealth::down(),
-                            _ => BackendHealth::default(),
+                            Some(true) => BackendHealth::default(),
+                            None => BackendHealth { is_pending: has_run, ..BackendHealth::default() },
                         },
                         is_reachable: false,
                         seen: None,
@@ -283,11 +299,12 @@ impl RunningVip {
         Built { own, equal: self.equal.build(&self.vip, &backends) }
     }
 
-    /// The weight of each backend in the table. If all backends fail their checks, all are kept: then the second value
-    /// is true.
+    /// The weight of each backend in the table. If all backends fail their checks, or none has been checked, all are kept; if
+    /// some fail, the second value is true.
     fn effective_weights(&self, ramp: Duration, now: Instant) -> (Vec<f64>, bool) {
         let is_eligible = |run: &RunningBackend| !run.is_draining && run.share.weight > 0.0 && run.is_reachable;
-        let weight = |run: &RunningBackend| match is_eligible(run) && !run.health.is_down() {
+        let gets_some = |run: &RunningBackend| is_eligible(run) && !run.health.is_down() && !run.health.is_pending;
+        let weight = |run: &RunningBackend| match gets_some(run) {
             true => run.share.weight * run.health.ramp_factor(ramp, now),
             false => 0.0,
         };
@@ -341,9 +358,10 @@ impl RunningVip {
 }
 
 impl RunningBackend {
-    /// Whether the backend may get new connections: it is up, reachable and not draining.
+    /// Whether the backend may get new connections: it is up, has been checked if it has joined, is reachable and does not
+    /// drain.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_draining && !self.health.is_down() && self.is_reachable
+        !self.is_draining && !self.health.is_down() && !self.health.is_pending && self.is_reachable
     }
 }
 
@@ -444,6 +462,45 @@ mod tests {
             (0..seconds).for_each(|_| run.end_interval(connections, false));
             assert_eq!(run.is_blind(), is_blind, "{seconds}");
         }
+    }
+
+    #[test]
+    fn a_backend_that_joins_waits_for_its_first_check_and_begins_slowly() {
+        let parse = |backends: &str| {
+            let text = format!(
+                "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
+                 table_size = 1009\nhealth = {{ kind = \"tcp\" }}\nbackend = [{backends}]"
+            );
+            let config = crate::config::Config::parse(&text, std::path::Path::new("lb.toml"));
+            config.expect("the configuration is valid").vips.remove(0)
+        };
+        let (ramp, now) = (Duration::from_secs(10), Instant::now());
+        let configure = |before: Option<&RunningVip>, vip, reals: &[(u32, bool)], prior: &PriorState| {
+            let mut run = RunningVip::configure(before, 1, vip, reals, prior, Duration::from_secs(1));
+            run.backends.iter_mut().for_each(|run| run.is_reachable = true);
+            run.build_tables(ramp, now, WhenStale::Keep);
+            run
+        };
+        let shares = |run: &RunningVip| [1, 2].map(|real| (10.0 * run.table.share(real)).round() / 10.0);
+        let (one, two) = ("{ address = \"10.0.0.1\" }", "{ address = \"10.0.0.1\" }, { address = \"10.0.0.2\" }");
+        let nothing = PriorState::default();
+        // At the start nothing is known of either.
+        assert_eq!(shares(&configure(None, parse(two), &[(1, false), (2, false)], &nothing)), [0.5, 0.5]);
+        let before = configure(None, parse(one), &[(1, false)], &nothing);
+        let mut run = configure(Some(&before), parse(two), &[(1, false), (2, false)], &nothing);
+        assert_eq!(shares(&run), [1.0, 0.0]);
+        assert_eq!(run.backends[1].health.state(ramp, now), HealthState::Pending);
+        assert!(!run.backends[1].is_usable());
+        assert!(run.backends[1].health.update(true, now));
+        assert_eq!(run.backends[1].health.state(ramp, now), HealthState::Rising);
+        run.build_tables(ramp, now, WhenStale::Keep);
+        assert_eq!(shares(&run), [0.9, 0.1]);
+        // The process before has known one of them.
+        let prior = PriorState { were_up: [(1, true)].into(), ..PriorState::default() };
+        assert_eq!(shares(&configure(None, parse(two), &[(1, false), (2, false)], &prior)), [1.0, 0.0]);
+        // Nobody else is there.
+        let alone = configure(Some(&before), parse("{ address = \"10.0.0.2\" }"), &[(2, false)], &nothing);
+        assert_eq!((shares(&alone), alone.all_down), ([0.0, 1.0], false));
     }
 
     #[test]
