@@ -287,7 +287,12 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 		vip->opened++;
 	if (real)
 		real->opened++;
-	dwell_count_open(embedder, packet->lb.real, 1);
+}
+
+/* Returns true if a connection may be open: it is of TCP, as others never say that they end. */
+static __always_inline int dwell_is_open(const struct dwell_slot *slot, const struct dwell_packet *packet)
+{
+	return packet->kind == DWELL_KIND_TCP && !(slot->head.flags & DWELL_HEAD_ENDED);
 }
 
 /* Diverts a new QUIC connection if its server is overloaded. Returns the reason. */
@@ -343,6 +348,8 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 		slot->measured = 0;
 	}
 	dwell_slot_mark(slot, packet, found.head->seen);
+	if (dwell_is_open(slot, packet))
+		dwell_count_open(table->embedder, packet->lb.real, 1);
 	return slot->measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
@@ -416,6 +423,12 @@ static __always_inline void dwell_slot_move(struct dwell_table *table, struct dw
 	dwell_balance_opened(table->embedder, packet);
 }
 
+/* Returns true if a connection that was idle for so long, in coarse units, still counts as active. */
+static __always_inline int dwell_is_recent(struct dwell_table *table, __u32 idle)
+{
+	return dwell_is_future(idle) || idle <= dwell_balance_config_of(table->embedder)->active_coarse;
+}
+
 /* Selects anew for a connection that must leave its real. If another CPU has its slot, this packet still goes to the
  * old real: two CPUs must not select differently.
  */
@@ -439,6 +452,9 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 	}
 	if (dwell_same_key(&slot->head.key, &packet->key)) {
+		if (dwell_is_open(slot, packet) &&
+		    dwell_is_recent(table, dwell_now_coarse(table->clock) - slot->head.seen))
+			dwell_count_open(table->embedder, slot->lb.real, -1);
 		if (!dwell_must_reselect(table, slot, packet, dwell_real_at(table->embedder, slot->lb.real))) {
 			packet->lb.real = slot->lb.real;
 			reason = DWELL_REASON_CONNECTION;
@@ -447,15 +463,11 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		}
 		slot->head.seen = dwell_now_coarse(table->clock);
 		dwell_slot_mark(slot, packet, slot->head.seen);
+		if (dwell_is_open(slot, packet))
+			dwell_count_open(table->embedder, slot->lb.real, 1);
 	}
 	dwell_slot_unlock(slot);
 	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
-}
-
-/* Returns true if a connection that was idle for so long, in coarse units, still counts as active. */
-static __always_inline int dwell_is_recent(struct dwell_table *table, __u32 idle)
-{
-	return dwell_is_future(idle) || idle <= dwell_balance_config_of(table->embedder)->active_coarse;
 }
 
 /* Updates a connection that stays with its real. */

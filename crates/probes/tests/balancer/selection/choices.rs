@@ -133,6 +133,32 @@ fn an_end_counts_once_and_a_forged_one_not_at_all() {
 }
 
 #[test]
+fn an_end_of_no_known_connection_opens_none() {
+    let mut scene = Scene::new(1, 100);
+    for (port, end) in [(1000, client(1000).fin()), (1001, client(1001).rst())] {
+        let (real, reason) = scene.pass(&end);
+        assert_eq!((reason, scene.balancer.open(real)), (Reason::Fallback, 0), "{port}");
+        scene.pass(&end);
+        assert_eq!(scene.balancer.open(real), 0, "{port}");
+    }
+    let (real, _) = scene.pass(&client(1002).data(10));
+    assert_eq!(scene.balancer.open(real), 1, "it may go on");
+}
+
+#[test]
+fn a_connection_that_leaves_its_backend_is_open_at_the_new_one_alone() {
+    let (mut scene, client) = (Scene::new(1, 100), client(1000));
+    let (first, _) = scene.pass(&client.syn());
+    scene.balancer.set_real(first, &Real { down: true, ..backend(first) });
+    let (second, reason) = scene.pass(&client.syn());
+    assert_eq!((second, reason), (3 - first, Reason::Moved));
+    assert_eq!((scene.balancer.open(first), scene.balancer.open(second)), (0, 1));
+    scene.pass(&client.data(10));
+    scene.pass(&client.fin());
+    assert_eq!((scene.balancer.open(first), scene.balancer.open(second)), (0, 0));
+}
+
+#[test]
 fn capacity_decides_how_many_connections_are_few() {
     let mut scene = Scene::new(3, 4000);
     for (number, capacity) in [(1, 1000), (2, 250)] {
