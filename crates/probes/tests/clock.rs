@@ -458,6 +458,51 @@ fn root_what_queues_at_the_sender_is_passed_by() {
     assert!(xdp < socket / 4, "{xdp} and {socket}");
 }
 
+/// Attaches another program at XDP of a device.
+fn take(device: &str) -> dwell_probes::rtt::Probe {
+    let mut other = rtt::Config::default();
+    other.filter.clauses.clear();
+    let mut probe = dwell_probes::rtt::Probe::load(&dwell_probes::rtt::Options {
+        ingress: Hook::Xdp,
+        ..dwell_probes::rtt::Options::new(other)
+    })
+    .unwrap();
+    // The reflector's program stays for a while after the last request.
+    let interface = Interface::find(device).unwrap();
+    let is_attached = (0..50).any(|_| {
+        probe.attach(&interface).is_ok() || {
+            thread::sleep(Duration::from_millis(100));
+            false
+        }
+    });
+    assert!(is_attached, "{device} is still occupied");
+    probe
+}
+
+#[test]
+fn root_an_agent_whose_device_is_taken_leaves_the_room_of_xdp_to_others() {
+    if lacks_root() {
+        return;
+    }
+    let pair = Pair::start("clock-room");
+    let reflector = pair.reflector(Experiment::default());
+    let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
+    let station = Station::open(1, ClockMode::Generic);
+    let [mut one, mut other] = [1, 2].map(|number| {
+        reflector.admit(&session(number), ip(COLLECTOR[0])).unwrap();
+        pair.left.enter(|| station.prober(session(number), None, agent).unwrap()).unwrap()
+    });
+    pair.left
+        .enter(|| {
+            let _other = take("left0");
+            assert_eq!(one.round(5).unwrap().reason.unwrap(), "another XDP program occupies 'left0'");
+        })
+        .unwrap();
+    let round = pair.round(&mut other, 10);
+    assert_eq!(round.method, Method::Xdp, "{round:?}");
+    holds(&round, 0);
+}
+
 #[test]
 fn root_sockets_do_where_another_xdp_program_is() {
     if lacks_root() {
@@ -466,26 +511,6 @@ fn root_sockets_do_where_another_xdp_program_is() {
     let pair = Pair::start("clock-taken");
     let reflector = pair.reflector(Experiment::default());
     let mut prober = pair.prober(&reflector, 0);
-    let take = |device: &str| {
-        let mut other = rtt::Config::default();
-        other.filter.clauses.clear();
-        let mut probe = dwell_probes::rtt::Probe::load(&dwell_probes::rtt::Options {
-            ingress: Hook::Xdp,
-            ..dwell_probes::rtt::Options::new(other)
-        })
-        .unwrap();
-        // The reflector's program stays for a while after the last request.
-        let interface = Interface::find(device).unwrap();
-        let is_attached = (0..50).any(|_| {
-            probe.attach(&interface).is_ok() || {
-                thread::sleep(Duration::from_millis(100));
-                false
-            }
-        });
-        assert!(is_attached, "{device} is still occupied");
-        probe
-    };
-
     let other = pair.left.enter(|| {
         let other = take("left0");
         let round = prober.round(5).unwrap();

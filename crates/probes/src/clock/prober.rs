@@ -179,7 +179,10 @@ impl Prober {
                 Ok(round) => return Ok(round),
                 Err(reason) => reason,
             },
-            Err(reason) => reason,
+            Err(reason) => {
+                self.give_back();
+                reason
+            }
         };
         let mut round = self.round_by_socket(exchanges)?;
         round.reason = Some(reason);
@@ -201,6 +204,17 @@ impl Prober {
             thread::sleep(GAP);
         }
         Ok(round)
+    }
+
+    /// Leaves its place in the maps of XDP to another prober, if it has one.
+    fn give_back(&mut self) {
+        let shared = &self.station.0;
+        if let (Ok(programs), Some(_)) = (&shared.programs, self.number) {
+            // There is no entry if the map was full.
+            let _ = programs.probes.delete(&self.session.id.to_ne_bytes());
+        }
+        let free = shared.free.lock();
+        free.unwrap_or_else(PoisonError::into_inner).0.extend(self.number.take());
     }
 
     fn next_request(&mut self) -> [u8; MESSAGE_BYTES] {
@@ -391,12 +405,6 @@ impl Prober {
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        let shared = &self.station.0;
-        if let Ok(programs) = &shared.programs {
-            // There is no entry if no round was made by XDP.
-            let _ = programs.probes.delete(&self.session.id.to_ne_bytes());
-        }
-        let free = shared.free.lock();
-        free.unwrap_or_else(PoisonError::into_inner).0.extend(self.number);
+        self.give_back();
     }
 }
