@@ -40,7 +40,7 @@ const PAUSE_NS: u64 = 1_000_000_000;
 
 /// How records are stored.
 pub struct Recording {
-    /// The store.
+    /// The file of the store.
     pub path: PathBuf,
     /// The length of the intervals of single round trips.
     pub interval_ns: u64,
@@ -95,10 +95,12 @@ impl Recorder {
         let Recording { path, interval_ns, origin, retain, tell } = recording;
         let missed = Arc::clone(&missing);
         let retention = Retention::new(retain, origin);
-        let mut writer = Writer { store, retention, tell, missing: missed, told: [false; 2] };
+        let writer = Writer { store, retention, tell, missing: missed, told: [false; 2] };
         let (running, ended) = sync_channel(0);
         let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || {
             let _running: SyncSender<()> = running;
+            // It is closed before the other end is told.
+            let mut writer = writer;
             writer.run(&rows);
         });
         thread.map_err(|io| StoreError::Thread { path: path.clone(), io })?;
