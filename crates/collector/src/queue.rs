@@ -320,7 +320,7 @@ mod tests {
             }
             waiting.into_iter().map(|agent| agent.join().unwrap()).sum()
         });
-        // Each has waited once, and now and then for the lock.
-        assert!(wake_ups < 5 * AGENTS as i64, "{wake_ups} for {AGENTS} agents");
+        // Each has waited once, and now and then for the lock. If all woke up each time, it would be 10,000 times.
+        assert!(wake_ups < 20 * AGENTS as i64, "{wake_ups} for {AGENTS} agents");
     }
 }

@@ -17,6 +17,9 @@ mod link;
 mod outbox;
 mod server;
 mod session;
+#[cfg(test)]
+#[path = "../../../lab/testbed/src/skip.rs"]
+mod skip;
 mod uplink;
 pub mod wire;
 
