@@ -29,7 +29,8 @@ const MOST: usize = 256;
 const RAW: u32 = 101;
 
 /// Copies of packets that pass the network namespace in which it was opened, by any device, loopback too. It takes
-/// CAP_NET_RAW. All other packets pass a filter of a few instructions.
+/// CAP_NET_RAW. All other packets pass a filter, of nine instructions for answers and of 55 for requests; the kernel clones the
+/// descriptor of each outgoing packet for the latter.
 #[derive(Debug)]
 pub(super) struct Tap {
     sockets: Vec<OwnedFd>,
