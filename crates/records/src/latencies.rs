@@ -41,7 +41,7 @@ pub struct LatencyLine<'a> {
     pub flow_key: Option<&'static str>,
     /// The number that tells flows apart where ports do not.
     pub key_id: Option<u32>,
-    /// The figures.
+    /// The figures of the latencies.
     pub latency: LatencyObject,
     /// Their distribution; `None` where it is unknown.
     pub histogram: Option<&'a Histogram>,

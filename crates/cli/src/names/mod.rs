@@ -84,20 +84,20 @@ impl NamesArgs {
     /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
     /// unless nothing is printed, or into a file that is not to have them: a store has none.
     pub fn live(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
-        self.namer(has_flows, || Known::Live(Arc::new(LiveNames::start(self.print_labels(write, format)))))
+        self.namer(has_flows, || NameSource::Live(Arc::new(LiveNames::start(self.print_labels(write, format)))))
     }
 
     /// Returns what learns names from a capture, and labels, where [`NamesArgs::live`] would look them up.
     pub fn of_capture(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
         let passive = || PassiveNames::new(self.print_labels(write, format));
-        self.namer(has_flows, || Known::Capture(Arc::new(CaptureNames(Mutex::new(passive())))))
+        self.namer(has_flows, || NameSource::Capture(Arc::new(CaptureNames(Mutex::new(passive())))))
     }
 
     fn print_labels(&self, write: &WriteArgs, format: &str) -> bool {
         write.format(format).is_some() && self.have_labels(write.write.is_some())
     }
 
-    fn namer(&self, has_flows: bool, start: impl FnOnce() -> Known) -> Result<Namer, Failure> {
+    fn namer(&self, has_flows: bool, start: impl FnOnce() -> NameSource) -> Result<Namer, Failure> {
         match self.are_shown() && has_flows {
             true => Ok(Namer { tables: self.tables()?, known: start() }),
             false => Ok(Namer::default()),
@@ -108,12 +108,12 @@ impl NamesArgs {
 /// What knows the names of flows.
 #[derive(Debug, Clone, Default)]
 pub struct Namer {
-    known: Known,
+    known: NameSource,
     tables: Option<Arc<Tables>>,
 }
 
 #[derive(Debug, Clone, Default)]
-enum Known {
+enum NameSource {
     /// No names are shown.
     #[default]
     None,
@@ -127,9 +127,9 @@ impl Namer {
     /// Returns what a source of records needs.
     pub fn of_source(&self) -> Option<Arc<dyn NameFlows>> {
         let names: Arc<dyn NameFlows> = match &self.known {
-            Known::None => return None,
-            Known::Live(names) => Arc::clone(names) as _,
-            Known::Capture(names) => Arc::clone(names) as _,
+            NameSource::None => return None,
+            NameSource::Live(names) => Arc::clone(names) as _,
+            NameSource::Capture(names) => Arc::clone(names) as _,
         };
         Some(match &self.tables {
             Some(tables) => Arc::new(WithNetworks { names, tables: Arc::clone(tables) }),
@@ -139,14 +139,14 @@ impl Namer {
 
     /// Learns from a packet of a capture.
     pub fn observe(&self, packet: &Observation<'_>) {
-        if let Known::Capture(names) = &self.known {
+        if let NameSource::Capture(names) = &self.known {
             names.lock().observe(packet);
         }
     }
 
     /// Has the names of a flow looked up that is shown later: its sockets may have gone by then.
     pub fn note(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) {
-        if let Known::Live(names) = &self.known {
+        if let NameSource::Live(names) = &self.known {
             names.names(src, dst, protocol);
         }
     }
@@ -158,8 +158,8 @@ impl Namer {
             counters.extend(counts.map(|(name, count)| (Cow::Borrowed(*name), *count)));
         };
         let (told, lost) = match &self.known {
-            Known::None => return,
-            Known::Live(names) => {
+            NameSource::None => return,
+            NameSource::Live(names) => {
                 let counts = names.counts();
                 add(&[
                     ("name_lookups", counts.lookups),
@@ -170,7 +170,7 @@ impl Namer {
                 add(&[("dns_answers", answers), ("labelled_requests", requests)]);
                 (counts.passive, (counts.answers_lost, counts.requests_lost))
             }
-            Known::Capture(names) => (names.lock().counts(), (0, 0)),
+            NameSource::Capture(names) => (names.lock().counts(), (0, 0)),
         };
         add(&[("dns_names_lost", lost.0 + told.hosts_forgotten), ("labels_lost", lost.1 + told.labels_forgotten)]);
     }

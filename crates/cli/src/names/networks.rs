@@ -55,7 +55,7 @@ enum Error {
 }
 
 impl Tables {
-    /// Reads files.
+    /// Reads the tables in these files.
     pub fn open<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<Tables, Failure> {
         let open = |path: &Path| {
             Table::open(path).map_err(|error| Failure::usage(anyhow!("--as-file {}: {error}", path.display())))

@@ -22,7 +22,7 @@ const KEPT: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Request {
     pub method: Option<Vec<u8>>,
-    /// Without query.
+    /// The path, without its query.
     pub path: Option<Vec<u8>>,
     /// Whether the content is gRPC's.
     pub is_grpc: bool,
@@ -40,7 +40,7 @@ enum Name {
     Other,
 }
 
-/// A header.
+/// A header of a request, as a table has it.
 #[derive(Debug, Clone)]
 struct Field {
     name: Name,

@@ -42,9 +42,9 @@ struct Frame {
     left: usize,
 }
 
-/// The connection can no longer be followed.
+/// Something of the connection is missing, so that it can no longer be followed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lost;
+pub(super) struct Gap;
 
 /// The label of a request whose path is not known, because something before it was not captured.
 pub(super) fn unknown() -> Arc<str> {
@@ -54,7 +54,7 @@ pub(super) fn unknown() -> Arc<str> {
 impl Connection {
     /// Takes what follows, from the preface on, and then so many bytes that were not captured. Returns the label of the last
     /// request in it.
-    pub(super) fn take(&mut self, bytes: &[u8], missing: usize) -> Result<Option<Arc<str>>, Lost> {
+    pub(super) fn take(&mut self, bytes: &[u8], missing: usize) -> Result<Option<Arc<str>>, Gap> {
         let mut label = None;
         let frames = if std::mem::replace(&mut self.has_begun, true) { bytes } else { &bytes[PREFACE.len()..] };
         self.frames(frames, &mut label)?;
@@ -62,7 +62,7 @@ impl Connection {
         Ok(label)
     }
 
-    fn frames(&mut self, mut bytes: &[u8], label: &mut Option<Arc<str>>) -> Result<(), Lost> {
+    fn frames(&mut self, mut bytes: &[u8], label: &mut Option<Arc<str>>) -> Result<(), Gap> {
         while !bytes.is_empty() {
             let Some(frame) = &mut self.frame else {
                 let (start, rest) = bytes.split_at(bytes.len().min(FRAME_HEADER - self.header.len()));
@@ -83,7 +83,7 @@ impl Connection {
             frame.left -= part.len();
             if matches!(frame.kind, HEADERS | CONTINUATION) {
                 if self.block.len() + part.len() > MAX_BLOCK_BYTES {
-                    return Err(Lost);
+                    return Err(Gap);
                 }
                 self.block.extend(part);
             }
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Passes over bytes that were not captured, which may only be of a frame that labels do not need.
-    fn skip(&mut self, missing: usize) -> Result<(), Lost> {
+    fn skip(&mut self, missing: usize) -> Result<(), Gap> {
         if missing == 0 {
             return Ok(());
         }
@@ -102,12 +102,12 @@ impl Connection {
                 frame.left -= missing;
                 self.end_frame().map(drop)
             }
-            _ => Err(Lost),
+            _ => Err(Gap),
         }
     }
 
     /// Reads the frame if it has come whole.
-    fn end_frame(&mut self) -> Result<Option<Arc<str>>, Lost> {
+    fn end_frame(&mut self) -> Result<Option<Arc<str>>, Gap> {
         let Some(Frame { kind, flags, .. }) = self.frame.take_if(|frame| frame.left == 0) else {
             return Ok(None);
         };
@@ -116,16 +116,16 @@ impl Connection {
         }
         if kind == HEADERS {
             // What is not headers leaves before a continuation comes.
-            let padding = if flags & PADDED == 0 { 0 } else { usize::from(*self.block.first().ok_or(Lost)?) };
+            let padding = if flags & PADDED == 0 { 0 } else { usize::from(*self.block.first().ok_or(Gap)?) };
             let start = usize::from(flags & PADDED != 0) + if flags & PRIORITY == 0 { 0 } else { 5 };
-            let end = self.block.len().checked_sub(padding).filter(|end| *end >= start).ok_or(Lost)?;
+            let end = self.block.len().checked_sub(padding).filter(|end| *end >= start).ok_or(Gap)?;
             self.block.truncate(end);
             self.block.drain(..start);
         }
         if flags & END_HEADERS == 0 {
             return Ok(None);
         }
-        let request = self.decoder.block(&self.block).map_err(|_| Lost)?;
+        let request = self.decoder.block(&self.block).map_err(|_| Gap)?;
         self.block.clear();
         Ok(request.path.map(|path| {
             let method = request.method.unwrap_or_default();

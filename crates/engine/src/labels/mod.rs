@@ -34,15 +34,15 @@ const TCP: Protocol = Protocol(6);
 const UDP: Protocol = Protocol(17);
 const DOMAIN: u16 = 53;
 
-/// What the beginning of a payload asks for.
+/// What the beginning of a payload tells of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum Finding {
     /// It is no request that is known.
     Nothing,
     /// It may be one; more bytes will tell.
     Unfinished,
-    /// This.
-    For(Arc<str>),
+    /// It asks for what this label says.
+    Label(Arc<str>),
 }
 
 /// The labels of flows, in bounded memory.
@@ -133,18 +133,18 @@ impl Labels {
             Content::Hello(mut bytes) => {
                 bytes.extend(payload.bytes);
                 match tls::hello(&bytes) {
-                    Asked::For(label) => (Some(label), None),
-                    Asked::Unfinished if payload.is_whole() && bytes.len() <= MAX_HELLO_BYTES => {
+                    Finding::Label(label) => (Some(label), None),
+                    Finding::Unfinished if payload.is_whole() && bytes.len() <= MAX_HELLO_BYTES => {
                         (None, Some(Content::Hello(bytes)))
                     }
-                    Asked::Unfinished | Asked::Nothing => (None, None),
+                    Finding::Unfinished | Finding::Nothing => (None, None),
                 }
             }
             Content::Http2(mut connection) => {
                 let missing = payload.wire_bytes as usize - payload.bytes.len();
                 match connection.take(payload.bytes, missing) {
                     Ok(label) => (label, Some(Content::Http2(connection))),
-                    Err(http2::Lost) => (Some(http2::unknown()), None),
+                    Err(http2::Gap) => (Some(http2::unknown()), None),
                 }
             }
         };

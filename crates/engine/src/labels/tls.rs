@@ -4,7 +4,7 @@
 //! Libraries want the whole message. Here one that was captured in part, or has come in part, has a label as soon as the name
 //! is there.
 
-use super::{Asked, text};
+use super::{Finding, text};
 
 /// The first word of the label.
 pub(super) const WORD: &str = "TLS";
@@ -16,10 +16,10 @@ const HOST_NAME: u8 = 0;
 const FIXED: usize = 34;
 
 /// Reads the beginning of a connection, as far as it has come.
-pub(super) fn hello(bytes: &[u8]) -> Asked {
+pub(super) fn hello(bytes: &[u8]) -> Finding {
     match record(bytes) {
-        Ok(name) => name.map_or(Asked::Nothing, |name| Asked::For(text::label(WORD, name, false))),
-        Err(End) => Asked::Unfinished,
+        Ok(name) => name.map_or(Finding::Nothing, |name| Finding::Label(text::label(WORD, name, false))),
+        Err(End) => Finding::Unfinished,
     }
 }
 

@@ -72,17 +72,17 @@ pub fn as_name(text: &str) -> Option<Arc<str>> {
 pub struct Networks {
     v4: Vec<Range<u32>>,
     v6: Vec<Range<u128>>,
-    /// By number.
+    /// The names of autonomous systems, by number.
     names: Vec<(u32, Arc<str>)>,
 }
 
 /// A table that cannot be read.
 #[derive(Debug, Error)]
 pub enum NetworksError {
-    /// The file.
+    /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A line.
+    /// A line cannot be read.
     #[error(
         "line {number}: {what}; a line is START, END, AS number, country and AS name with tabs between them, as of iptoasn.com"
     )]
@@ -95,7 +95,7 @@ pub enum NetworksError {
     /// More than is kept.
     #[error("line {0}: more than {MAX_RANGES} ranges; leave out those that are not needed")]
     TooMany(usize),
-    /// Nothing.
+    /// The file has nothing that could be shown.
     #[error("it has no range with an AS number or a country")]
     Empty,
 }

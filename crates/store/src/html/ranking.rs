@@ -96,25 +96,25 @@ pub(super) struct Lookups {
     /// The peer, by the number of the flow.
     peers: HashMap<i64, Rc<str>>,
     /// Those at the ends, by the number of the names.
-    names: HashMap<i64, Rc<Known>>,
+    names: HashMap<i64, Rc<NameLines>>,
 }
 
 /// What names say, as lines have it.
 #[derive(Default)]
-struct Known {
+struct NameLines {
     peer_note: Rc<str>,
     /// The name of each process, and its note.
     processes: Vec<(Rc<str>, Rc<str>)>,
 }
 
-impl Known {
-    fn of(ends: &[EndRead; 2]) -> Known {
+impl NameLines {
+    fn of(ends: &[EndRead; 2]) -> NameLines {
         let processes = ends.iter().filter_map(|end| {
             let process = end.process.as_deref().or(end.unit.as_deref())?;
             let unit = end.unit.as_deref().filter(|unit| *unit != process);
             Some((process.into(), unit.unwrap_or_default().into()))
         });
-        Known { peer_note: ends[1].host.as_deref().unwrap_or_default().into(), processes: processes.collect() }
+        NameLines { peer_note: ends[1].host.as_deref().unwrap_or_default().into(), processes: processes.collect() }
     }
 }
 
@@ -129,14 +129,14 @@ impl Lookups {
         })
     }
 
-    fn names(&mut self, store: &Reader, number: Option<i64>) -> Result<Rc<Known>, StoreError> {
+    fn names(&mut self, store: &Reader, number: Option<i64>) -> Result<Rc<NameLines>, StoreError> {
         if self.names.len() >= MOST_KNOWN {
             self.names.clear();
         }
         let Some(number) = number else { return Ok(Rc::default()) };
         Ok(match self.names.entry(number) {
             Entry::Occupied(known) => Rc::clone(known.get()),
-            Entry::Vacant(new) => Rc::clone(new.insert(Rc::new(Known::of(&store.names(number)?)))),
+            Entry::Vacant(new) => Rc::clone(new.insert(Rc::new(NameLines::of(&store.names(number)?)))),
         })
     }
 }
@@ -208,7 +208,7 @@ impl Ranking {
             flows += 1;
             let flow = store.flow(number)?;
             let ends = group.names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
-            let known = Known::of(&ends);
+            let known = NameLines::of(&ends);
             let (note, of_peer) = peers.entry((peer_of(&flow).into(), host_id)).or_default();
             note.clone_from(&known.peer_note);
             of_peer.merge(&histogram);

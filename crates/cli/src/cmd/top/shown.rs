@@ -23,7 +23,7 @@ pub struct Shown {
     pub table: Table,
     pub names: Names,
     pub units: Units,
-    /// Autonomous systems.
+    /// The autonomous systems of addresses.
     tables: Option<Arc<Tables>>,
     /// The filter of the command line, and the one that was typed: both must admit a flow.
     filters: [Filter; 2],
