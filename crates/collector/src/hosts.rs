@@ -6,8 +6,10 @@ use dwell_fleet::wire::MAX_COUNTERS;
 
 /// Names of hosts that are known at most, some 200 bytes each.
 const MAX_HOSTS: usize = 1 << 16;
-/// Names of hooks of one host at most.
-const MAX_HOOKS: usize = 256;
+/// Names of hooks that no other host used before, of one host at most, however often its agent comes again.
+const MAX_HOOKS: u32 = 256;
+/// Names of hooks in a store at most, of at most 256 bytes each. Kernels have some hundred.
+const MAX_STORED_HOOKS: usize = 4_096;
 
 /// A host whose agent left this long ago may be forgotten: nothing of it waits any more.
 const FORGET_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -23,16 +25,15 @@ pub struct Hosts {
     /// Hosts without an agent, and since when.
     left: HashMap<u32, u64>,
     /// Of hosts whose agent is connected.
-    by_number: HashMap<u32, AgentNames>,
+    counters: HashMap<u32, Counters>,
+    /// Names of hooks that the store has.
+    hooks: HashSet<String>,
+    /// How many of them each host was the first to use.
+    first_hooks: HashMap<u32, u32>,
 }
 
-/// Names that an agent has used in this connection.
-#[derive(Debug, Default)]
-struct AgentNames {
-    /// Counters and their last values.
-    counters: HashMap<String, u64>,
-    hooks: HashSet<String>,
-}
+/// Counters that an agent has named in this connection, and their last values.
+type Counters = HashMap<String, u64>;
 
 /// What a counter's value is to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,7 @@ impl Hosts {
             let name = std::mem::take(&mut self.names[number as usize]);
             self.numbers.remove(&name);
             self.free.push(number);
+            self.first_hooks.remove(&number);
             forget(&name);
         }
         self.numbers.len() < MAX_HOSTS
@@ -87,7 +89,7 @@ impl Hosts {
 
     /// Notes the value of a host's counter.
     pub fn note_counter(&mut self, host: u32, counter: &str, value: u64) -> CounterValue {
-        let counters = &mut self.by_number.entry(host).or_default().counters;
+        let counters = self.counters.entry(host).or_default();
         if let Some(last) = counters.get_mut(counter) {
             let is_same = *last == value;
             *last = value;
@@ -100,16 +102,28 @@ impl Hosts {
         CounterValue::Changed
     }
 
-    /// Notes the name of a hook. Returns false if the host has too many others.
-    pub fn note_hook(&mut self, host: u32, hook: &str) -> bool {
-        let hooks = &mut self.by_number.entry(host).or_default().hooks;
-        hooks.contains(hook) || hooks.len() < MAX_HOOKS && hooks.insert(hook.to_owned())
+    /// Adds the names of hooks that a store has from before.
+    pub fn add_hooks(&mut self, hooks: impl IntoIterator<Item = String>) {
+        self.hooks.extend(hooks);
     }
 
-    /// Notes that a host has no agent any more, and forgets what that named.
+    /// Notes the name of a hook. Returns false if it is new, and the host, or all of them, have brought too many.
+    pub fn note_hook(&mut self, host: u32, hook: &str) -> bool {
+        if self.hooks.contains(hook) {
+            return true;
+        }
+        let first = self.first_hooks.entry(host).or_default();
+        if *first >= MAX_HOOKS || self.hooks.len() >= MAX_STORED_HOOKS {
+            return false;
+        }
+        *first += 1;
+        self.hooks.insert(hook.to_owned())
+    }
+
+    /// Notes that a host has no agent any more, and forgets its counters.
     pub fn leave(&mut self, host: &str, now_ns: u64) {
         let number = self.number(host);
-        self.by_number.remove(&number);
+        self.counters.remove(&number);
         self.left.insert(number, now_ns);
     }
 }
@@ -124,18 +138,38 @@ mod tests {
         let (web, db) = (hosts.number("web"), hosts.number("db"));
         for number in 0..MAX_COUNTERS {
             assert_eq!(hosts.note_counter(web, &number.to_string(), 1), CounterValue::Changed);
-            assert!(hosts.note_hook(web, &number.to_string()));
         }
         assert_eq!(hosts.note_counter(web, "one more", 1), CounterValue::Excess);
-        assert!(!hosts.note_hook(web, "one more"));
         assert_eq!(hosts.note_counter(web, "0", 1), CounterValue::Same);
         assert_eq!(hosts.note_counter(web, "0", 2), CounterValue::Changed);
-        assert!(hosts.note_hook(web, "0"));
         // Others have their own.
         assert_eq!(hosts.note_counter(db, "one more", 1), CounterValue::Changed);
         hosts.leave("web", 0);
-        assert_eq!(hosts.by_number.len(), 1);
+        assert_eq!(hosts.counters.len(), 1);
         assert_eq!(hosts.number("web"), web);
+    }
+
+    #[test]
+    fn an_agent_that_comes_again_and_again_brings_no_more_hooks_and_all_together_no_more_than_a_store_takes() {
+        let mut hosts = Hosts::default();
+        hosts.add_hooks(["before".to_owned()]);
+        let web = hosts.number("web");
+        let new_names = |hosts: &mut Hosts, host: u32, connection: u32| {
+            let names = (0..MAX_HOOKS).filter(|number| hosts.note_hook(host, &format!("{host} {connection} {number}")));
+            names.count()
+        };
+        assert_eq!(new_names(&mut hosts, web, 1), MAX_HOOKS as usize);
+        hosts.leave("web", 0);
+        hosts.arrive("web");
+        assert_eq!(new_names(&mut hosts, web, 2), 0);
+        // What the store has anyway costs nothing.
+        assert!(hosts.note_hook(web, "before") && hosts.note_hook(web, &format!("{web} 1 0")));
+        for number in 1..40 {
+            let other = hosts.number(&number.to_string());
+            new_names(&mut hosts, other, 1);
+        }
+        assert_eq!(hosts.hooks.len(), MAX_STORED_HOOKS);
+        assert!(hosts.note_hook(web, "before"));
     }
 
     #[test]

@@ -169,6 +169,7 @@ fn work(collector: &mut Collector, jobs: &Jobs, gate: &Gate, stop: &Stop, server
         if polled.elapsed() >= POLL {
             polled = Instant::now();
             collector.poll(server)?;
+            collector.delete_oldest()?;
             collector.forward()?;
         }
         collector.set_gate()?;

@@ -12,6 +12,11 @@ use crate::{
 /// Columns that identify a row among those of all stores, so that one that arrives again is recognized.
 const ROW: [(&str, &str); 2] = [("spool", "UInt64"), ("row", "UInt64")];
 
+/// Settings by which a server answers an insert only once its rows are in their tables, also in those of other servers: with
+/// inserts that it gathers, and with distributed tables, whose setting has an older and a newer name. Of these the server's
+/// version knows some, and others would be an error.
+const WAIT: [&str; 3] = ["wait_for_async_insert", "insert_distributed_sync", "distributed_foreground_insert"];
+
 /// Limit on a request that inserts nothing, for a server that accepts connections and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Limit on finding the server's address and connecting.
@@ -95,6 +100,8 @@ pub struct Server {
     agent: Agent,
     address: Address,
     login: Login,
+    /// Those of [`WAIT`] that it knows.
+    wait: Vec<&'static str>,
 }
 
 impl Server {
@@ -113,7 +120,10 @@ impl Server {
             .max_idle_connections(0)
             .timeout_connect(Some(CONNECT))
             .build();
-        let server = Server { agent: config.new_agent(), address, login };
+        let mut server = Server { agent: config.new_agent(), address, login, wait: Vec::new() };
+        let wait = WAIT.map(|name| format!("'{name}'")).join(", ");
+        let known = server.query(&format!("SELECT name FROM system.settings WHERE name IN ({wait})"), &[], PATIENCE)?;
+        server.wait = WAIT.into_iter().filter(|name| known.lines().any(|known| known == *name)).collect();
         for table in tables() {
             let columns = table.server_columns().chain(ROW).map(|(name, kind)| format!("{name} {kind}"));
             let columns: Vec<_> = columns.collect();
@@ -196,6 +206,7 @@ impl Server {
             .post(format!("{scheme}://{authority}/"))
             .query("database", database)
             .query("query", query)
+            .query_pairs(self.wait.iter().map(|name| (*name, "1")))
             .header("X-ClickHouse-User", &self.login.user)
             .config()
             .timeout_global(Some(limit))

@@ -340,7 +340,8 @@ impl Writer {
     fn keep_within(&mut self, latest_ns: Option<i64>) -> Result<(), StoreError> {
         let Some(latest_ns) = latest_ns else { return Ok(()) };
         let now_ns = jiff::Timestamp::now().as_nanosecond().clamp(0, i64::MAX.into()) as i64;
-        let notice = self.retention.apply(&mut self.store, latest_ns.min(now_ns))?;
+        // One transaction deletes more rows than one writes.
+        let notice = self.retention.apply(&mut self.store, latest_ns.min(now_ns), Duration::ZERO)?;
         notice.iter().for_each(|notice| (self.tell)(notice));
         Ok(())
     }

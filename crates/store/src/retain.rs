@@ -1,6 +1,9 @@
 //! What a store keeps: rows that are too old are deleted, and the oldest ones while it is too large.
 
-use std::{fmt, mem, time::Duration};
+use std::{
+    fmt, mem,
+    time::{Duration, Instant},
+};
 
 use rusqlite::Connection;
 
@@ -42,15 +45,23 @@ impl Retention {
         Retention { retain, origin, has_deleted: false }
     }
 
-    /// Deletes rows that are not to be kept, as seen at this time. Returns what a person should know, when rows are deleted for the
-    /// first time.
+    /// Deletes rows that are not to be kept, as seen at this time, in as many transactions as begin within `limit`, at least
+    /// one. Returns what a person should know, when rows are deleted for the first time.
     ///
     /// # Errors
     ///
     /// As [`Store::retain`].
-    pub fn apply(&mut self, store: &mut Store, now_ns: i64) -> Result<Option<String>, StoreError> {
+    pub fn apply(&mut self, store: &mut Store, now_ns: i64, limit: Duration) -> Result<Option<String>, StoreError> {
         let Some(retain) = &self.retain else { return Ok(None) };
-        let is_first = store.retain(retain, self.origin, now_ns)? > 0 && !mem::replace(&mut self.has_deleted, true);
+        let (begun, mut deleted) = (Instant::now(), 0);
+        loop {
+            let some = store.retain(retain, self.origin, now_ns)?;
+            deleted += some;
+            if some == 0 || begun.elapsed() >= limit {
+                break;
+            }
+        }
+        let is_first = deleted > 0 && !mem::replace(&mut self.has_deleted, true);
         Ok(is_first.then(|| format!("the oldest rows of the store are deleted, which keeps {retain} (--retain)")))
     }
 }

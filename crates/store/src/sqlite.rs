@@ -292,6 +292,19 @@ impl Store {
         all().map_err(|sqlite| self.failed("read", sqlite))
     }
 
+    /// Returns the names of all hooks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::last_batch`].
+    pub fn hooks(&self) -> Result<Vec<String>, StoreError> {
+        let read = || -> rusqlite::Result<_> {
+            let mut statement = self.db.prepare("SELECT name FROM hook")?;
+            statement.query_map([], |row| row.get(0))?.collect()
+        };
+        read().map_err(|sqlite| self.failed("read", sqlite))
+    }
+
     /// Returns the collector's progress; `None` in a new store.
     ///
     /// # Errors

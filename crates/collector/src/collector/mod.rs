@@ -4,7 +4,7 @@ mod left_out;
 mod losses;
 mod rows;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use dwell_app::tell::tell;
 use dwell_engine::layers::{
@@ -41,6 +41,10 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// Counters are written at most once in this time, and only if they changed.
 const COUNTED_NS: u64 = 10_000_000_000;
 
+/// Time between the deletion of old rows and the next, and how long new transactions of one may begin.
+const DELETE_NS: u64 = 500_000_000;
+const DELETE_TIME: Duration = Duration::from_millis(500);
+
 /// How long a flow counts as matched after both hosts last saw it.
 const MATCHED_NS: u64 = 60_000_000_000;
 /// Flows that are remembered as matched at most, some 100 bytes each. Estimates are stored of further ones too.
@@ -53,6 +57,8 @@ const PASSAGES: usize = 1 << 14;
 pub struct Collector {
     store: Store,
     retention: Retention,
+    /// When rows were last deleted.
+    deleted_ns: u64,
     /// Sends rows to a server, if they are kept there.
     forward: Option<Forward>,
     time: Time,
@@ -109,12 +115,14 @@ impl Collector {
             end_ns: before.told_until_ns,
         });
         let now_ns = time.now_ns();
+        let mut hosts = Hosts::default();
+        hosts.add_hooks(store.hooks()?);
         let mut collector = Collector {
             time,
             config,
             joiner: Joiner::new(config, told),
             clocks,
-            hosts: Hosts::default(),
+            hosts,
             print,
             metrics: registry.map(|registry| registry.register(CollectorMetrics::new())),
             due_ns: config.next_end(now_ns),
@@ -132,6 +140,7 @@ impl Collector {
             forward,
             store,
             retention: Retention::new(None, Origin::Live),
+            deleted_ns: 0,
         };
         match is_anew {
             true => collector.discard_pending()?,
@@ -320,8 +329,7 @@ impl Collector {
             self.count(&server.refusals())?;
         }
         self.serve_counts(server);
-        self.report_until(now_ns, until_ns)?;
-        self.delete_oldest(now_ns)
+        self.report_until(now_ns, until_ns)
     }
 
     /// Sets what of the store is kept; without that, all is.
@@ -329,9 +337,18 @@ impl Collector {
         self.retention = Retention::new(retain, Origin::Live);
     }
 
-    fn delete_oldest(&mut self, now_ns: u64) -> Result<(), Error> {
-        let notice = self.retention.apply(&mut self.store, unix(now_ns, self.time.to_unix_ns()))?;
+    /// Deletes rows that are not to be kept, once per [`DELETE_NS`] and as long as [`DELETE_TIME`]: agents wait meanwhile, so that
+    /// not more arrives than is deleted.
+    pub fn delete_oldest(&mut self) -> Result<(), Error> {
+        let now_ns = self.time.now_ns();
+        if now_ns < self.deleted_ns + DELETE_NS {
+            return Ok(());
+        }
+        let unix_ns = unix(now_ns, self.time.to_unix_ns());
+        let notice = self.retention.apply(&mut self.store, unix_ns, DELETE_TIME)?;
         notice.into_iter().for_each(tell);
+        // From its end: storing has as much time as deleting, and a row costs it more.
+        self.deleted_ns = self.time.now_ns();
         Ok(())
     }
 

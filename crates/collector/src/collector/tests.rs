@@ -1,3 +1,8 @@
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Segment, SegmentFigures, SegmentHooks},
+};
+use dwell_fleet::wire::{IntervalReport, SegmentReport};
 use dwell_probes::clock::ClockMode;
 
 use super::*;
@@ -58,13 +63,69 @@ fn rows_that_are_too_old_are_deleted() {
         to.counter(unix_ns, None, "new", 1)
     });
     written.unwrap();
-    collector.delete_oldest(now_ns).unwrap();
+    collector.delete_oldest().unwrap();
     let retain = Retain { age: Some(hour), bytes: None };
     collector.set_retain(Some(retain));
-    collector.delete_oldest(now_ns).unwrap();
+    collector.deleted_ns = 0;
+    collector.delete_oldest().unwrap();
     assert_eq!(collector.store.retain(&retain, Origin::Live, unix_ns).unwrap(), 0);
     let all = Retain { age: Some(std::time::Duration::from_nanos(1)), bytes: None };
     assert_eq!(collector.store.retain(&all, Origin::Live, unix_ns + 10).unwrap(), 1, "the new one was kept");
+}
+
+/// The names stay in the store, so that what an agent may bring does not begin anew with its connection.
+#[test]
+fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let open = || {
+        let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+        let gate = Arc::new(Gate::new(1));
+        let store = Store::open(&path).unwrap();
+        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap()
+    };
+    let mut collector = open();
+    for run in 1..=4 {
+        let agent = agent(run);
+        collector.hello(&agent).unwrap().unwrap();
+        let batches = (1..=200).map(|number| (agent.clone(), batch_with_hook(number, &format!("hook {run} {number}"))));
+        collector.store(&batches.collect::<Vec<_>>(), &[]).unwrap();
+        collector.leave(&agent, "it left");
+    }
+    assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 4 * 200 - 256));
+    drop(collector);
+    let mut collector = open();
+    collector.store(&[(agent(5), batch_with_hook(1, "hook 1 1"))], &[]).unwrap();
+    assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 0));
+}
+
+fn agent(run: u8) -> Agent {
+    Agent {
+        name: "web".to_owned().try_into().unwrap(),
+        run: [run; 16],
+        boot: "boot".into(),
+        address: ([192, 0, 2, 1], 4790).into(),
+        own: [192, 0, 2, 9].into(),
+        sync_port: None,
+        secret: [run; 32],
+        is_past: false,
+        confirmed: 0,
+    }
+}
+
+fn batch_with_hook(number: u64, hook: &str) -> Batch {
+    let figures = SegmentFigures { segment: Segment::Queueing, histogram: Histogram::default() };
+    let hooks = SegmentHooks { from: Some(hook.into()), ..SegmentHooks::default() };
+    let interval = IntervalReport {
+        end_ns: 1,
+        end_unix_ns: 1,
+        length_ns: 1,
+        sample_bytes: 64,
+        segments: vec![SegmentReport { first: figures, again: Histogram::default(), hooks }],
+        flows: Vec::new(),
+        rtts: Vec::new(),
+    };
+    Batch { number, content: Content { intervals: vec![interval], ..Content::default() } }
 }
 
 fn passage() -> dwell_engine::layers::ByteTrace {

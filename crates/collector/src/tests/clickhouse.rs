@@ -29,12 +29,22 @@ struct State {
     is_away: bool,
     refuse: Refuse,
     rows: BTreeMap<String, Vec<String>>,
+    /// Settings that the server has.
+    settings: Vec<&'static str>,
+    /// Settings of each insert.
+    insert_settings: Vec<Vec<String>>,
 }
 
 impl ClickHouse {
     pub fn start() -> ClickHouse {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let state = State { is_away: false, refuse: Box::new(|_, _| None), rows: BTreeMap::new() };
+        let state = State {
+            is_away: false,
+            refuse: Box::new(|_, _| None),
+            rows: BTreeMap::new(),
+            settings: vec!["async_insert", "insert_distributed_sync"],
+            insert_settings: Vec::new(),
+        };
         let port = listener.local_addr().unwrap().port();
         let server = ClickHouse(Arc::new(Shared { port, state: Mutex::new(state), inserts: AtomicUsize::new(0) }));
         let accepting = server.clone();
@@ -60,6 +70,16 @@ impl ClickHouse {
         self.state().refuse = Box::new(refuse);
     }
 
+    /// The server becomes one of another version, with these settings.
+    pub fn set_settings(&self, settings: &[&'static str]) {
+        self.state().settings = settings.into();
+    }
+
+    /// The settings that came with each insert.
+    pub fn insert_settings(&self) -> Vec<Vec<String>> {
+        self.state().insert_settings.clone()
+    }
+
     /// The lines of a table.
     pub fn rows(&self, table: &str) -> Vec<String> {
         self.state().rows.get(table).cloned().unwrap_or_default()
@@ -70,6 +90,10 @@ impl ClickHouse {
         self.0.inserts.load(Ordering::SeqCst)
     }
 
+    fn has_setting(&self, name: &str) -> bool {
+        self.state().settings.contains(&name)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap()
     }
@@ -78,8 +102,8 @@ impl ClickHouse {
         if self.state().is_away {
             return None;
         }
-        let (query, body) = read_request(&stream)?;
-        let answer = self.answer(&query, &body);
+        let Request { query, settings, body } = read_request(&stream)?;
+        let answer = self.answer(&query, settings, &body);
         let (status, text) = match &answer {
             Ok(text) => ("200 OK", text),
             Err(text) => ("500 Internal Server Error", text),
@@ -92,13 +116,23 @@ impl ClickHouse {
         write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}").ok()
     }
 
-    fn answer(&self, query: &str, body: &str) -> Result<String, String> {
+    fn answer(&self, query: &str, settings: Vec<String>, body: &str) -> Result<String, String> {
         let words: Vec<&str> = query.split_whitespace().collect();
+        let is_known = |setting: &String| setting.split('=').next().is_some_and(|name| self.has_setting(name));
+        if let Some(unknown) = settings.iter().find(|setting| !is_known(setting)) {
+            return Err(format!("Code: 115. DB::Exception: Unknown setting {unknown}"));
+        }
         match words[..] {
+            ["SELECT", "name", "FROM", "system.settings", ..] => {
+                let asked =
+                    self.state().settings.clone().into_iter().filter(|name| query.contains(&format!("'{name}'")));
+                Ok(asked.collect::<Vec<_>>().join("\n"))
+            }
             ["INSERT", "INTO", table, ..] => {
                 self.0.inserts.fetch_add(1, Ordering::SeqCst);
                 let lines: Vec<&str> = body.lines().collect();
                 let mut state = self.state();
+                state.insert_settings.push(settings);
                 if let Some(exception) = (state.refuse)(table, &lines) {
                     return Err(exception);
                 }
@@ -115,13 +149,21 @@ impl ClickHouse {
     }
 }
 
-/// The query and the body of a request.
-fn read_request(stream: &TcpStream) -> Option<(String, String)> {
+struct Request {
+    query: String,
+    /// NAME=VALUE.
+    settings: Vec<String>,
+    body: String,
+}
+
+fn read_request(stream: &TcpStream) -> Option<Request> {
     let mut from = BufReader::new(stream);
     let mut line = String::new();
     from.read_line(&mut line).ok()?;
-    let query = line.split(['?', '&', ' ']).find_map(|part| part.strip_prefix("query="))?;
-    let query = decoded(query);
+    let parameters = line.split(' ').nth(1)?.split_once('?')?.1.split('&');
+    let query = decoded(parameters.clone().find_map(|part| part.strip_prefix("query="))?);
+    let others = parameters.filter(|part| !["query", "database"].contains(&part.split('=').next().unwrap_or_default()));
+    let settings = others.map(decoded).collect();
     let mut length = 0;
     loop {
         line.clear();
@@ -134,7 +176,7 @@ fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     }
     let mut body = vec![0; length];
     from.read_exact(&mut body).ok()?;
-    Some((query, String::from_utf8_lossy(&body).into_owned()))
+    Some(Request { query, settings, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 fn decoded(text: &str) -> String {

@@ -63,6 +63,28 @@ fn a_full_spool_takes_hellos_and_drains_by_itself() {
     collector.end().1.unwrap();
 }
 
+/// A server whose profile says otherwise would answer before the rows are anywhere but in its memory, or on one server of many.
+#[test]
+fn an_insert_asks_to_be_answered_when_its_rows_are_safe_by_what_the_server_knows() {
+    for (has, wanted) in [
+        (&["async_insert"][..], &[][..]),
+        (&["insert_distributed_sync"], &["insert_distributed_sync=1"]),
+        (
+            &["wait_for_async_insert", "insert_distributed_sync", "distributed_foreground_insert"],
+            &["wait_for_async_insert=1", "insert_distributed_sync=1", "distributed_foreground_insert=1"],
+        ),
+    ] {
+        let server = ClickHouse::start();
+        server.set_settings(has);
+        let collector = Running::start(&server, 1 << 30);
+        let agent = collector.agent("a", 1);
+        agent.push(3, 1);
+        eventually("the rows have arrived", || arrived(&server) == expected(3, 1));
+        assert!(server.insert_settings().iter().all(|settings| settings == wanted), "{:?}", server.insert_settings());
+        collector.end().1.unwrap();
+    }
+}
+
 #[test]
 fn one_refused_row_does_not_hold_up_the_others() {
     let server = ClickHouse::start();

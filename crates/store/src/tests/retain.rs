@@ -7,7 +7,7 @@ use dwell_records::{FlowObject, LatencyLine, LatencyObject, NamesObject, Source}
 use rusqlite::Connection;
 
 use super::{endpoint, ends, histogram, interval};
-use crate::{IntervalRow, Origin, Retain, Store, latency::latency_row};
+use crate::{IntervalRow, Origin, Retain, Retention, Store, latency::latency_row};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_S: i64 = 3_600;
@@ -57,6 +57,41 @@ fn rows_beyond_an_age_or_a_size_are_deleted_oldest_first() {
     assert!(bytes(&db) <= most && last == Some(3_000), "{} of {most}", bytes(&db));
     assert!(count > 100 && first == Some(3_001 - count), "{count} rows from {first:?}");
     assert_eq!(store.retain(&of_size, Origin::Live, 0).unwrap(), 0);
+}
+
+/// More rows arrive between two calls than are deleted in one transaction.
+#[test]
+fn a_store_into_which_much_is_written_keeps_to_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let db = Connection::open(&path).unwrap();
+    let number = |pragma: &str| db.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    let bytes = || (number("page_count") - number("freelist_count")) * number("page_size");
+    let write = |second: i64| {
+        let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
+            INSERT INTO counter SELECT ?1 * 1000000000 + n, NULL, 'name', n FROM n";
+        db.execute(sql, [second]).unwrap();
+    };
+    write(1);
+    let most = 2 * bytes();
+    let retain = Retain { age: None, bytes: Some(most.cast_unsigned()) };
+    let mut retention = Retention::new(Some(retain), Origin::Live);
+    for second in 2..=10 {
+        write(second);
+        retention.apply(&mut store, second * SECOND_NS, Duration::from_secs(3_600)).unwrap();
+        assert!(bytes() <= most, "{} of {most} after {second} s", bytes());
+    }
+    let left = number_of_rows(&path);
+    assert!((50_000..110_000).contains(&left), "{left}");
+    // Without time, a call is one transaction.
+    write(11);
+    retention.apply(&mut store, 11 * SECOND_NS, Duration::ZERO).unwrap();
+    assert_eq!(number_of_rows(&path), left + 50_000 - 20_000);
+}
+
+fn number_of_rows(path: &Path) -> i64 {
+    number(path, "SELECT count(*) FROM counter")
 }
 
 /// Another process may know the number of a flow that is deleted.
