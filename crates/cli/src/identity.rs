@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_fleet::{self as fleet, CollectorAddress, Identity, Key, KeyFile, Token, wire::AgentName};
+use dwell_fleet::{self as fleet, CollectorAddress, Confinement, Identity, Key, KeyFile, Token, wire::AgentName};
 use dwell_socket::privilege;
 
 use crate::{
@@ -56,6 +56,12 @@ impl IdentityArgs {
                 "agents and collector must know each other: give each a --key-file, or --cert, --key and --ca"
             ))),
         }
+    }
+
+    /// Leaves the files of certificates within reach, which are read again when they change.
+    pub fn keep_files(&self, kept: Confinement) -> Confinement {
+        let files = [&self.cert, &self.key, &self.ca].into_iter().flatten();
+        files.fold(kept, |kept, file| kept.reading(file))
     }
 
     /// Gets an agent's key from its collector by the token in a file, unless the file of the key exists.

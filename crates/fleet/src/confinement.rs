@@ -78,14 +78,25 @@ impl Confinement {
     /// symbolic link, that of the file too.
     #[must_use]
     pub fn beside(mut self, file: &Path) -> Confinement {
-        let folder = |file: &Path| match file.parent() {
-            Some(folder) if folder != Path::new("") => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        self.writes.push(folder(file));
-        self.writes.extend(file.canonicalize().ok().map(|file| folder(&file)));
+        self.writes.extend(folders(file));
         self
     }
+
+    /// Keeps a file within reach to read, also if another one takes its place.
+    #[must_use]
+    pub fn reading(mut self, file: &Path) -> Confinement {
+        self.reads.extend(folders(file));
+        self
+    }
+}
+
+/// The folder of a file, and that of the file which it links to.
+fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let folder = |file: &Path| match file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    [folder(file)].into_iter().chain(file.canonicalize().ok().map(move |file| folder(&file)))
 }
 
 #[cfg(test)]
@@ -99,8 +110,8 @@ mod tests {
     fn a_thread_that_is_confined_has_its_folder_and_the_system_and_starts_nothing() {
         // Not in the folder of temporary files, which is within reach.
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
-        for folder in [&own, &other] {
+        let [own, other, read] = ["own", "other", "read"].map(|name| folder.path().join(name));
+        for folder in [&own, &other, &read] {
             fs::create_dir(folder).unwrap();
             fs::write(folder.join("file"), "secret").unwrap();
         }
@@ -108,10 +119,10 @@ mod tests {
         fs::create_dir(&linked).unwrap();
         fs::write(linked.join("store"), "").unwrap();
         std::os::unix::fs::symlink(linked.join("store"), own.join("link")).unwrap();
-        let (own, other, linked) = (&own, &other, &linked);
+        let (own, other, linked, read) = (&own, &other, &linked, &read);
         thread::scope(|scope| {
             let confined = scope.spawn(move || {
-                let kept = Confinement::default().beside(&own.join("link"));
+                let kept = Confinement::default().beside(&own.join("link")).reading(&read.join("cert"));
                 let is_confined = confine(&kept).unwrap();
                 if !is_confined {
                     return false;
@@ -121,8 +132,10 @@ mod tests {
                     fs::write(linked.join("store-wal"), "beside it").unwrap();
                     fs::rename(own.join("file"), own.join("renamed")).unwrap();
                     fs::write(own.join("file"), fs::read("/etc/passwd").unwrap()).unwrap();
+                    fs::read(read.join("file")).unwrap();
                     let denied = [
                         fs::read(other.join("file")).err(),
+                        fs::write(read.join("file"), "").err(),
                         fs::write(other.join("file"), "").err(),
                         fs::remove_file(other.join("file")).err(),
                         fs::write("/etc/dwell-test", "").err(),
@@ -131,7 +144,7 @@ mod tests {
                         fs::File::open("/dev/full").err(),
                     ];
                     let denied = denied.map(|error| error.map(|error| error.kind()));
-                    assert_eq!(denied, [Some(ErrorKind::PermissionDenied); 6]);
+                    assert_eq!(denied, [Some(ErrorKind::PermissionDenied); 7]);
                     fs::File::open("/dev/urandom").unwrap();
                 };
                 check();

@@ -33,8 +33,8 @@ pub(crate) const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
     pub(crate) secret: Secret,
-    /// The certificate or public key of an agent.
-    pub(crate) presented: Option<CertificateDer<'static>>,
+    /// The certificates or the public key of the other side, its own first.
+    pub(crate) presented: Vec<CertificateDer<'static>>,
 }
 
 impl Link {
@@ -52,7 +52,7 @@ impl Link {
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
         Ok(Link {
             secret: secret.map_err(self::tls)?,
-            presented: None,
+            presented: presented(tls.peer_certificates()),
             stream: Box::new(StreamOwned::new(tls, stream)),
         })
     }
@@ -71,8 +71,11 @@ impl Link {
             })?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        let presented = tls.peer_certificates().and_then(|all| all.first()).map(|first| first.clone().into_owned());
-        Ok(Link { secret: secret.map_err(self::tls)?, presented, stream: Box::new(StreamOwned::new(tls, stream)) })
+        Ok(Link {
+            secret: secret.map_err(self::tls)?,
+            presented: presented(tls.peer_certificates()),
+            stream: Box::new(StreamOwned::new(tls, stream)),
+        })
     }
 
     /// Replaces the deadline by an idle timeout: from now on the other side may pause for at most `timeout` between
@@ -117,6 +120,10 @@ impl Drop for Link {
 
 fn tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn presented(certificates: Option<&[CertificateDer<'_>]>) -> Vec<CertificateDer<'static>> {
+    certificates.into_iter().flatten().map(|certificate| certificate.clone().into_owned()).collect()
 }
 
 fn with_deadline(stream: TcpStream) -> io::Result<DeadlineStream> {

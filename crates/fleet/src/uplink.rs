@@ -32,6 +32,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(3);
 const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that a collector may take to answer a hello: it searches its store first.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time between two checks that the collector's certificate is still accepted.
+const CHECK: Duration = Duration::from_secs(10);
 /// Time to close the connection in order.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -259,7 +261,12 @@ impl Worker {
         self.outbox.acknowledge(&run, through);
         (self.on_event)(Event::Connected { collector, is_past });
         let mut pause: Option<Pause> = None;
+        let mut checked = Instant::now();
         loop {
+            if checked.elapsed() >= CHECK {
+                checked = Instant::now();
+                self.identity.check_collector(&link.presented, self.collector.host())?;
+            }
             let next = self.next(&run, pause.as_ref());
             self.tend_disk();
             link.set_idle_timeout(STORE_TIMEOUT);

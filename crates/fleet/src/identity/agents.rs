@@ -3,13 +3,12 @@
 use std::{
     collections::HashMap,
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    files::{create, folder, from_hex, hex, lock, read_text, replace},
+    files::{FileVersion, create, folder, from_hex, hex, lock, read_text, replace, version},
     raw_keys::{Private, derive, public},
     tokens,
 };
@@ -63,8 +62,7 @@ pub struct AgentKeys {
 
 #[derive(Default)]
 struct Known {
-    /// Tells one version of the list from another.
-    version: Option<(i64, i64, u64, u64)>,
+    version: Option<FileVersion>,
     by_key: HashMap<Vec<u8>, Agent>,
 }
 
@@ -116,8 +114,7 @@ impl AgentKeys {
 
     fn refresh(&self, known: &mut Known) -> Result<(), Error> {
         let failed = |source| Error::File { operation: "read", path: self.list.clone(), source };
-        let metadata = fs::metadata(&self.list).map_err(failed)?;
-        let version = Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()));
+        let version = Some(version(&self.list).map_err(failed)?);
         if known.version == version {
             return Ok(());
         }

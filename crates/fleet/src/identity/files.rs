@@ -26,6 +26,15 @@ pub(super) fn read_text(path: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
+/// What tells one version of a file from another.
+pub(super) type FileVersion = (i64, i64, u64, u64);
+
+/// Returns which version of a file is there.
+pub(super) fn version(path: &Path) -> io::Result<FileVersion> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+}
+
 /// Returns the folder of a list.
 pub(super) fn folder(list: &Path) -> &Path {
     list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

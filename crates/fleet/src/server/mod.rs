@@ -33,7 +33,7 @@ const MAX_HELLO_BYTES: usize = 1024;
 /// Silence after which an agent counts as gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Time between two checks that a connected agent's key is still accepted.
+/// Time between two checks that the key or certificate of a connected agent is still accepted.
 const CHECK: Duration = Duration::from_secs(10);
 
 /// Batches of a connection that may be invalid; an agent with more of them is disconnected.
@@ -248,7 +248,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         Ok((link, None)) => return enroll(link, address, shared, permit, handler),
         Err(error) => return shared.admission.count_failure(&permit, &error),
     };
-    if let Err(reason) = shared.identity.check_name(link.presented.as_ref(), &hello.name) {
+    if let Err(reason) = shared.identity.check_agent(&link.presented, &hello.name) {
         shared.admission.count_false_name();
         return refuse(&mut link, reason);
     }
@@ -307,7 +307,7 @@ fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, permit: Permit, 
         return refuse(&mut link, NO_CONNECTION_LEFT.into());
     };
     drop(permit);
-    let outcome = match shared.identity.enroll(link.presented.as_ref()) {
+    let outcome = match shared.identity.enroll(&link.presented) {
         Ok((name, key)) => {
             link.set_idle_timeout(IDLE_TIMEOUT);
             let sent = link.send(&CollectorMessage::Enrolled { key });
@@ -372,7 +372,7 @@ fn session(
         })?;
         if checked.elapsed() >= CHECK {
             checked = Instant::now();
-            if let Err(reason) = identity.check_name(link.presented.as_ref(), &agent.name) {
+            if let Err(reason) = identity.check_agent(&link.presented, &agent.name) {
                 admission.count_false_name();
                 refuse(link, reason.clone());
                 return Err(FrameError::Unauthenticated(io::Error::other(reason)));

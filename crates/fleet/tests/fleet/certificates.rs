@@ -21,14 +21,21 @@ impl Authority {
 
     /// The identity of a certificate for a name.
     fn identity(&self, folder: &Path, ca: &str, name: &str) -> Identity {
+        self.sign(folder, name);
+        let [cert, key] = ["cert", "key"].map(|kind| folder.join(format!("{name}.{kind}")));
+        Identity::from_certificates(&cert, &key, &folder.join(format!("{ca}.ca"))).unwrap()
+    }
+
+    /// Writes a certificate for a name, and its key, or replaces them, as tools do that renew certificates.
+    fn sign(&self, folder: &Path, name: &str) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        let (cert, private) = (folder.join("cert.pem"), folder.join("key.pem"));
-        fs::write(&cert, certificate.pem()).unwrap();
-        fs::write(&private, key.serialize_pem()).unwrap();
-        let ca = folder.join(format!("{ca}.ca"));
-        Identity::from_certificates(&cert, &private, &ca).unwrap()
+        for (kind, text) in [("cert", certificate.pem()), ("key", key.serialize_pem())] {
+            let new = folder.join("new");
+            fs::write(&new, text).unwrap();
+            fs::rename(new, folder.join(format!("{name}.{kind}"))).unwrap();
+        }
     }
 }
 
@@ -63,6 +70,28 @@ fn a_certificate_of_the_right_authority_is_accepted() {
     let misled = agent("d", 4, &at("127.0.0.1"), &ours.identity(folder, "ours", "d"));
     misled.wait_for_failure("the collector's key does not match ours");
     assert_eq!(server.agents(), 1);
+}
+
+/// Both sides keep running while all certificates are replaced by those of another authority.
+#[test]
+fn certificates_and_authorities_that_are_replaced_count_without_a_restart_and_for_connected_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, memory) = (folder.path(), Arc::new(Memory::default()));
+    let (before, after) = (Authority::new(folder, "ours"), Authority::new(folder, "next"));
+    let server = collector(&before.identity(folder, "ours", "localhost"), &memory);
+    let address = format!("localhost:{}", server.address().port());
+    let web = agent("web", 1, &address, &before.identity(folder, "ours", "web"));
+    web.push(1);
+    eventually("it is stored", || memory.numbers(web.run) == [1]);
+    fs::rename(folder.join("next.ca"), folder.join("ours.ca")).unwrap();
+    web.wait_for_failure("certificate is not accepted any more");
+    web.push(2);
+    ["localhost", "web"].into_iter().for_each(|name| after.sign(folder, name));
+    eventually("it is stored", || memory.numbers(web.run) == [1, 2]);
+    // A certificate that does not belong to its key is none.
+    fs::write(folder.join("localhost.key"), "half of a file").unwrap();
+    let other = agent("other", 2, &address, &after.identity(folder, "ours", "other"));
+    other.wait_until_connected();
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Args {
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(&self.buffer_dir);
             writes.push(self.buffer_dir.clone());
         }
-        confine(Confinement { reads: self.metrics.files().collect(), writes })
+        confine(self.identity.keep_files(Confinement { reads: self.metrics.files().collect(), writes }))
     }
 
     fn is_in_memory(&self) -> bool {

@@ -202,6 +202,7 @@ impl Args {
         };
         let files = [store, self.agents.as_ref(), self.write.write.as_ref()];
         let kept = Confinement { reads: self.metrics.files().collect(), writes: Vec::new() };
+        let kept = self.identity.keep_files(kept);
         confine(files.into_iter().flatten().fold(kept, |kept, file| kept.beside(file)))
     }
 
