@@ -263,6 +263,7 @@ mod tests {
             secret: [0; 32],
             is_past: false,
             confirmed: 0,
+            labels: Vec::new(),
         }
     }
 

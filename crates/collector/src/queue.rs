@@ -33,6 +33,9 @@ const STORE: Duration = Duration::from_secs(40);
 /// When agents come back to a spool that is full, to a share of it that is taken, and to a queue that does not move.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Time between two messages about peers of other versions.
+const INCOMPATIBLE: Duration = Duration::from_secs(60);
+
 /// What the writing thread is asked to do.
 pub enum Job {
     /// An agent connected; answered with the number of its last stored batch, or why it cannot come.
@@ -185,6 +188,8 @@ pub struct Front {
     jobs: Entrance,
     clocks: Clocks,
     gate: Arc<Gate>,
+    /// When it was last told that somebody speaks another version.
+    told: Mutex<Option<Instant>>,
 }
 
 /// Where jobs enter the queue.
@@ -206,7 +211,7 @@ pub fn queue(clocks: Clocks, agent_rate: u64) -> (Arc<Front>, Jobs, Arc<Gate>) {
     let room = Arc::new(Room { left: Mutex::new(QUEUE), returned: Condvar::new() });
     let gate = Arc::new(Gate::new(agent_rate));
     let jobs = Entrance { jobs: sender, room: Arc::clone(&room) };
-    let front = Front { jobs, clocks, gate: Arc::clone(&gate) };
+    let front = Front { jobs, clocks, gate: Arc::clone(&gate), told: Mutex::default() };
     (Arc::new(front), Jobs { jobs: receiver, room }, gate)
 }
 
@@ -271,6 +276,15 @@ impl Handler for Front {
         // A batch that is stored later than this is recognized when it comes again.
         let answer = sent.and_then(|()| answer(&answered, STORE));
         answer.unwrap_or_else(|reason| Err(self.gate.busy(Deferral::Queue, RETRY, reason)))
+    }
+
+    fn incompatible(&self, address: SocketAddr, reason: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may be anybody, as often as it likes; all are counted.
+        if told.is_none_or(|told| told.elapsed() >= INCOMPATIBLE) {
+            *told = Some(Instant::now());
+            tell(format_args!("{address} is refused: {reason}; update the older of the two, the collector first"));
+        }
     }
 
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>) {

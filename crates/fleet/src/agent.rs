@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dwell_engine::layers::ByteTrace;
 
 use crate::{
-    Backlog, Uplink,
+    Backlog, Lanes,
     wire::{ByteTraces, Content, FlowReport, FlowRtt, IntervalReport, MAX_FLOWS},
 };
 
@@ -17,37 +17,41 @@ const MAX_TRACES: usize = 8192;
 /// Name of the counter of batches that were dropped because the outbox was full.
 const BATCHES_DROPPED: &str = "batches_dropped";
 
-/// Gathers measurements into batches of a limited size, and sends them by an uplink.
+/// Gathers measurements into batches of a limited size, and sends each to the collector that it is for.
 #[derive(Debug)]
 pub struct Batcher {
-    uplink: Uplink,
-    traces: Vec<ByteTrace>,
+    lanes: Lanes,
+    /// Traces that wait, by lane.
+    traces: Vec<Vec<ByteTrace>>,
     last_flush: Instant,
 }
 
 impl Batcher {
     /// Creates a batcher without measurements.
-    pub fn new(uplink: Uplink) -> Batcher {
-        Batcher { uplink, traces: Vec::new(), last_flush: Instant::now() }
+    pub fn new(lanes: Lanes) -> Batcher {
+        let traces = vec![Vec::new(); lanes.len()];
+        Batcher { lanes, traces, last_flush: Instant::now() }
     }
 
     /// Adds a trace. It is sent with the next full batch, or by [`Batcher::flush_if_due`].
     pub fn push_trace(&mut self, trace: ByteTrace) {
-        self.traces.push(trace);
-        if self.traces.len() >= MAX_TRACES {
-            self.flush();
+        let lane = self.lanes.of_flow(&trace.ends);
+        self.traces[lane].push(trace);
+        if self.traces[lane].len() >= MAX_TRACES {
+            self.flush(lane);
         }
     }
 
-    /// Sends the gathered traces if they have waited long enough.
+    /// Sends the gathered traces if they have waited long enough, and gives other collectors the share of those that are down.
     pub fn flush_if_due(&mut self) {
         if self.last_flush.elapsed() >= MAX_DELAY {
-            self.flush();
+            self.flush_all();
+            self.lanes.tend(Instant::now());
         }
     }
 
-    /// Sends an interval: its segments with the counters first, then its flows in several batches. Each flow comes with
-    /// its round-trip times; `report` itself holds no flows.
+    /// Sends an interval: its segments with the counters first, then the flows of each collector in several batches. Each flow
+    /// comes with its round-trip times; `report` itself holds no flows.
     pub fn push_interval(
         &self,
         report: IntervalReport,
@@ -57,33 +61,45 @@ impl Batcher {
         let empty = IntervalReport { segments: Vec::new(), flows: Vec::new(), rtts: Vec::new(), ..report };
         counters.push((BATCHES_DROPPED.into(), self.backlog().dropped));
         let segments = IntervalReport { segments: report.segments, ..empty.clone() };
-        self.uplink.push(Content { intervals: vec![segments], counters, ..Content::default() });
-        let mut flows = flows.into_iter().peekable();
-        while flows.peek().is_some() {
-            let (flows, rtts): (Vec<_>, Vec<_>) = flows.by_ref().take(MAX_FLOWS).unzip();
-            let part = IntervalReport { flows, rtts: rtts.concat(), ..empty.clone() };
-            self.uplink.push(Content { intervals: vec![part], ..Content::default() });
+        self.lanes.push(self.lanes.home(), Content { intervals: vec![segments], counters, ..Content::default() });
+        let mut of_lanes = vec![Vec::new(); self.lanes.len()];
+        for flow in flows {
+            of_lanes[self.lanes.of_flow(&flow.0.ends)].push(flow);
+        }
+        for (lane, flows) in of_lanes.into_iter().enumerate() {
+            let mut flows = flows.into_iter().peekable();
+            while flows.peek().is_some() {
+                let (flows, rtts): (Vec<_>, Vec<_>) = flows.by_ref().take(MAX_FLOWS).unzip();
+                let part = IntervalReport { flows, rtts: rtts.concat(), ..empty.clone() };
+                self.lanes.push(lane, Content { intervals: vec![part], ..Content::default() });
+            }
         }
     }
 
-    /// Returns the size and the losses of the outbox.
+    /// Returns the size and the losses of all outboxes.
     pub fn backlog(&self) -> Backlog {
-        self.uplink.backlog()
+        self.lanes.backlog()
     }
 
     /// Sends the rest and that it is the end of this run, and waits at most `timeout` until all batches are stored. Returns
     /// what is left.
     pub fn finish(mut self, timeout: Duration) -> Backlog {
-        self.flush();
-        self.uplink.push(Content { is_last: true, ..Content::default() });
-        self.uplink.finish(timeout)
+        self.flush_all();
+        for lane in 0..self.lanes.len() {
+            self.lanes.push(lane, Content { is_last: true, ..Content::default() });
+        }
+        self.lanes.finish(timeout)
     }
 
-    fn flush(&mut self) {
+    fn flush_all(&mut self) {
         self.last_flush = Instant::now();
-        if !self.traces.is_empty() {
-            let traces = ByteTraces(std::mem::take(&mut self.traces));
-            self.uplink.push(Content { traces, ..Content::default() });
+        (0..self.lanes.len()).for_each(|lane| self.flush(lane));
+    }
+
+    fn flush(&mut self, lane: usize) {
+        if !self.traces[lane].is_empty() {
+            let traces = ByteTraces(std::mem::take(&mut self.traces[lane]));
+            self.lanes.push(lane, Content { traces, ..Content::default() });
         }
     }
 }

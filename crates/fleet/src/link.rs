@@ -2,20 +2,20 @@
 
 use std::{
     io::{self, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use dwell_socket::deadline::DeadlineStream;
 use rustls::{
-    ClientConnection, ServerConnection, StreamOwned,
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, ServerName},
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Identity,
-    wire::{self, FrameError},
+    wire::{self, FrameError, Message, Version},
 };
 
 /// A secret that only the two ends of a connection know. It keys what they exchange outside this connection.
@@ -32,6 +32,8 @@ pub(crate) const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Frames over TLS.
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
+    /// What both sides have agreed on.
+    pub(crate) version: Version,
     pub(crate) secret: Secret,
     /// The certificates or the public key of the other side, its own first.
     pub(crate) presented: Vec<CertificateDer<'static>>,
@@ -44,13 +46,22 @@ impl Link {
         identity: &Identity,
         collector: ServerName<'static>,
     ) -> Result<Link, FrameError> {
-        let mut tls = ClientConnection::new(identity.client().map_err(io::Error::other)?, collector).map_err(tls)?;
+        Link::by_client(stream, identity.client().map_err(io::Error::other)?, collector)
+    }
+
+    fn by_client(
+        stream: TcpStream,
+        config: Arc<ClientConfig>,
+        collector: ServerName<'static>,
+    ) -> Result<Link, FrameError> {
+        let mut tls = ClientConnection::new(config, collector).map_err(tls)?;
         let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
-            tls.complete_io(&mut stream)?;
+            tls.complete_io(&mut stream).map_err(failed)?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
         Ok(Link {
+            version: Version::of_protocol(tls.alpn_protocol()).ok_or(FrameError::NoVersion)?,
             secret: secret.map_err(self::tls)?,
             presented: presented(tls.peer_certificates()),
             stream: Box::new(StreamOwned::new(tls, stream)),
@@ -59,19 +70,33 @@ impl Link {
 
     /// Authenticates as a collector.
     pub(crate) fn accept(stream: TcpStream, identity: &Identity) -> Result<Link, FrameError> {
-        let mut tls = ServerConnection::new(identity.server().map_err(io::Error::other)?).map_err(tls)?;
+        Link::by_server(stream, identity.server().map_err(io::Error::other)?)
+    }
+
+    fn by_server(stream: TcpStream, config: Arc<ServerConfig>) -> Result<Link, FrameError> {
+        let mut tls = ServerConnection::new(config).map_err(tls)?;
         let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|io| {
-                // An agent that rejects us may close the connection before its alert arrives.
-                match tls.negotiated_cipher_suite() {
-                    Some(_) if io.kind() != io::ErrorKind::TimedOut => FrameError::Unauthenticated(io),
-                    _ => io.into(),
+                match failed(io) {
+                    // An agent that rejects us may close the connection before its alert arrives.
+                    FrameError::Io(io)
+                        if tls.negotiated_cipher_suite().is_some() && io.kind() != io::ErrorKind::TimedOut =>
+                    {
+                        FrameError::Unauthenticated(io)
+                    }
+                    error => {
+                        if matches!(error, FrameError::NoVersion) {
+                            take_leave(&mut tls, &mut stream);
+                        }
+                        error
+                    }
                 }
             })?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
         Ok(Link {
+            version: Version::of_protocol(tls.alpn_protocol()).ok_or(FrameError::NoVersion)?,
             secret: secret.map_err(self::tls)?,
             presented: presented(tls.peer_certificates()),
             stream: Box::new(StreamOwned::new(tls, stream)),
@@ -84,13 +109,15 @@ impl Link {
         self.stream.socket().set_idle_timeout(timeout);
     }
 
-    pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), FrameError> {
-        let content = wire::encode(message).ok_or(FrameError::Length(wire::MAX_FRAME_BYTES))?;
-        self.send_encoded(&content)
+    pub(crate) fn send(&mut self, message: &impl Message) -> Result<(), FrameError> {
+        let content = wire::encode(self.version, message).ok_or(FrameError::Length(wire::MAX_FRAME_BYTES))?;
+        wire::write(&mut self.stream, &content)
     }
 
+    /// Sends an agent's message that was encoded for this version or another one.
     pub(crate) fn send_encoded(&mut self, content: &[u8]) -> Result<(), FrameError> {
-        wire::write(&mut self.stream, content)
+        let content = wire::for_version(self.version, content)?;
+        wire::write(&mut self.stream, &content)
     }
 
     /// Receives the content of a frame, for whose memory `may_take` is asked as it arrives. Returns `None` for a frame
@@ -106,8 +133,8 @@ impl Link {
         })
     }
 
-    pub(crate) fn receive<M: DeserializeOwned>(&mut self, max_bytes: usize) -> Result<M, FrameError> {
-        wire::decode(&wire::read(&mut self.stream, max_bytes)?)
+    pub(crate) fn receive<M: Message>(&mut self, max_bytes: usize) -> Result<M, FrameError> {
+        wire::decode(self.version, &wire::read(&mut self.stream, max_bytes)?)
     }
 }
 
@@ -120,6 +147,26 @@ impl Drop for Link {
 
 fn tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Tells a handshake that failed for want of a common version from others.
+fn failed(io: io::Error) -> FrameError {
+    use rustls::{
+        AlertDescription,
+        Error::{AlertReceived, NoApplicationProtocol},
+    };
+    match io.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(NoApplicationProtocol | AlertReceived(AlertDescription::NoApplicationProtocol)) => FrameError::NoVersion,
+        _ => io.into(),
+    }
+}
+
+/// Sends the alert of a failed handshake, and waits until the other side has closed the connection: the system may discard what
+/// was sent if this side closes it first.
+fn take_leave(tls: &mut ServerConnection, stream: &mut DeadlineStream) {
+    while tls.wants_write() && tls.write_tls(stream).is_ok() {}
+    let _ = stream.get_ref().shutdown(Shutdown::Write);
+    let _ = io::copy(stream, &mut io::sink());
 }
 
 fn presented(certificates: Option<&[CertificateDer<'_>]>) -> Vec<CertificateDer<'static>> {
@@ -157,3 +204,6 @@ impl Stream for StreamOwned<ServerConnection, DeadlineStream> {
         let _ = self.flush();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use crate::{
     Backlog, Error, Identity, NewKey, Outbox, Secret, Token,
     link::{HANDSHAKE_TIMEOUT, Link},
     outbox::{Next, Run},
-    wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
+    wire::{self, AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
 };
 
 /// Pause before the first new attempt to connect. It doubles with each attempt, up to [`MAX_PAUSE`].
@@ -171,6 +171,16 @@ impl Uplink {
         self.outbox.backlog()
     }
 
+    /// Takes out what the collector has not been sent, and hands it to `each`, batch by batch.
+    pub(crate) fn move_unsent(&self, mut each: impl FnMut(Content)) {
+        for encoded in self.outbox.take_unsent() {
+            let message = wire::version_of(&encoded).and_then(|version| wire::decode(version, &encoded));
+            if let Ok(AgentMessage::Batch(batch)) = message {
+                each(batch.content);
+            }
+        }
+    }
+
     /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
     pub fn finish(self, timeout: Duration) -> Backlog {
         self.outbox.close();
@@ -270,11 +280,19 @@ impl Worker {
             let next = self.next(&run, pause.as_ref());
             self.tend_disk();
             link.set_idle_timeout(STORE_TIMEOUT);
-            let is_batch = matches!(next, Next::Batch(_));
+            let is_batch = matches!(next, Next::Batch(..));
             match next {
                 Next::Closed => return leave(&mut link).map(|()| SessionEnd::Finished),
                 Next::OtherRun => return leave(&mut link).map(|()| SessionEnd::OtherRun),
-                Next::Batch(bytes) => link.send_encoded(&bytes),
+                Next::Batch(number, bytes) => match link.send_encoded(&bytes) {
+                    // It was damaged on disk, or is too long for the collector's version.
+                    Err(error @ (FrameError::Content(_) | FrameError::Length(_) | FrameError::Version(_))) => {
+                        self.outbox.reject(&run, number);
+                        (self.on_event)(Event::Rejected { reason: error.to_string() });
+                        continue;
+                    }
+                    sent => sent,
+                },
                 Next::Timeout => link.send(&AgentMessage::KeepAlive),
             }
             .map_err(|error| describe(&error))?;
@@ -408,10 +426,14 @@ fn refused(reason: &str) -> String {
     format!("it refuses this agent: {reason}")
 }
 
+const UPDATE: &str = "update the older of the two, the collector first";
+
 /// Describes an error of a connection, and what it probably means.
 fn describe(error: &FrameError) -> String {
-    let FrameError::Io(io) = error else {
-        return error.to_string();
+    let io = match error {
+        FrameError::Io(io) => io,
+        FrameError::NoVersion | FrameError::Version(_) => return format!("{error}: {UPDATE}"),
+        error => return error.to_string(),
     };
     use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
     let tls = io.get_ref().and_then(|inner| inner.downcast_ref());

@@ -9,7 +9,7 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, Hello, IntervalReport,
-    LossCause, LostBatches, SegmentReport,
+    LossCause, LostBatches, SegmentReport, Version,
 };
 
 /// A hello, a byte that two hosts report in batches with an interval, and a collector's answers.
@@ -27,6 +27,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         sync_port: Some(4790),
         is_past: false,
         confirmed: 7,
+        labels: vec![(String::from("rack"), String::from("r1"))],
     });
     let batch = |number, traces| {
         let mut histogram = Histogram::default();
@@ -66,12 +67,14 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let refused = CollectorMessage::Refused("no".into());
     let stored = CollectorMessage::Stored { through: 300 };
     let rejected = CollectorMessage::Rejected { number: 5, reason: "no".into() };
+    let older = frame(&|| wire::encode(Version::V3, &hello));
     let [hello, alive, both, down, up, lost, leave] =
         [hello, AgentMessage::KeepAlive, both, down, up, lost, AgentMessage::Leave]
-            .map(|message| frame(&|| wire::encode(&message)));
-    let [refused, stored, rejected] = [refused, stored, rejected].map(|message| frame(&|| wire::encode(&message)));
+            .map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
+    let [refused, stored, rejected] = [refused, stored, rejected].map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
     vec![
         ("hello", [hello.clone(), alive].concat()),
+        ("older", older),
         ("batch", both),
         ("batches", [hello, down, up].concat()),
         ("end", [lost, leave].concat()),

@@ -10,7 +10,7 @@ use dwell_engine::{
     },
     measure::Method,
 };
-use dwell_fleet::wire::{self, AgentMessage, ByteTraces, CollectorMessage, Content};
+use dwell_fleet::wire::{self, AgentMessage, ByteTraces, CollectorMessage, Content, Message, Version};
 
 /// Reads consecutive frames, as a connection carries them. Each message must survive encoding unchanged, and whatever
 /// an agent reports can be stored, joined and summed up. The segments of a path must add up.
@@ -28,13 +28,16 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut joiner = Joiner::new(config, Checkpoint::default());
     let mut now_ns = 0;
     while let Ok(frame) = wire::read(&mut rest, 1 << 16) {
-        if let Ok(message) = wire::decode::<CollectorMessage>(&frame) {
-            assert_round_trip(&message);
-        }
-        let Ok(message) = wire::decode::<AgentMessage>(&frame) else {
+        let Ok(version) = wire::version_of(&frame) else {
             continue;
         };
-        assert_round_trip(&message);
+        if let Ok(message) = wire::decode::<CollectorMessage>(version, &frame) {
+            assert_round_trip(version, &message);
+        }
+        let Ok(message) = wire::decode::<AgentMessage>(version, &frame) else {
+            continue;
+        };
+        assert_round_trip(Version::NEWEST, &message);
         if let AgentMessage::Batch(batch) = message {
             now_ns += batch.number % 1_000_000;
             sum_up(&batch.content);
@@ -54,12 +57,9 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     BTreeSet::new()
 }
 
-fn assert_round_trip<M>(message: &M)
-where
-    M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
-{
-    let bytes = wire::encode(message).expect("it arrived in a frame");
-    assert_eq!(wire::decode::<M>(&bytes).expect("just written"), *message);
+fn assert_round_trip<M: Message + PartialEq + std::fmt::Debug>(version: Version, message: &M) {
+    let bytes = wire::encode(version, message).expect("it arrived in a frame");
+    assert_eq!(wire::decode::<M>(version, &bytes).expect("just written"), *message);
 }
 
 fn sum_up(content: &Content) {

@@ -13,7 +13,7 @@ use dwell_engine::layers::{
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, ByteTraces, Content},
+    wire::{self, Batch, ByteTraces, Content, FrameError, Version},
 };
 use dwell_metrics::{Registry, Shared};
 use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
@@ -153,8 +153,7 @@ impl Collector {
     fn discard_pending(&mut self) -> Result<(), Error> {
         let mut traces = 0;
         self.store.pending(|_, body| {
-            let aside = wire::decode::<Aside>(&body);
-            traces += aside.map_or(0, |(_, ByteTraces(some), _)| some.len() as u64);
+            traces += read_aside(&body).map_or(0, |(_, ByteTraces(some), _)| some.len() as u64);
         })?;
         self.store.write(|to| to.forget(u64::MAX))?;
         self.outlived = traces;
@@ -171,7 +170,7 @@ impl Collector {
     fn resume_pending(&mut self) -> Result<(), Error> {
         let Collector { store, hosts, joiner, time, .. } = self;
         let (mut damaged, now_ns) = (0, time.now_ns());
-        store.pending(|host, body| match wire::decode::<Aside>(&body) {
+        store.pending(|host, body| match read_aside(&body) {
             Ok((arrived_ns, traces, edges)) => {
                 hosts.leave(&host, now_ns);
                 let host = hosts.number(&host);
@@ -199,7 +198,8 @@ impl Collector {
             Some(_) => " again",
             None => "",
         };
-        tell(format_args!("{name} is here{again}, from {}", agent.address));
+        let labels: String = agent.labels.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        tell(format_args!("{name} is here{again}, from {}{labels}", agent.address));
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
@@ -295,7 +295,7 @@ impl Collector {
                 for some in known.chunks(PASSAGES) {
                     let (some, edges) = some.iter().copied().unzip();
                     let aside: Aside = (now_ns, ByteTraces(some), edges);
-                    let body = wire::encode(&aside).expect("so few fit into a frame");
+                    let body = wire::encode(Version::NEWEST, &aside).expect("so few fit into a frame");
                     to.put_aside(name, now_ns, &body)?;
                     all.push((host, aside));
                 }
@@ -582,6 +582,11 @@ impl Collector {
         })?;
         Ok(())
     }
+}
+
+/// Reads a pending row, which an older dwell may have written.
+fn read_aside(body: &[u8]) -> Result<Aside, FrameError> {
+    wire::decode(wire::version_of(body)?, body)
 }
 
 fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = HostTrace> {

@@ -44,12 +44,16 @@ pub(super) fn write_batch(
     }
     if let Some(lost) = reported {
         let why = match lost.why {
-            LossCause::BufferFull => Loss::BufferFull,
-            LossCause::TooLong => Loss::TooLong,
-            LossCause::Rejected => Loss::Rejected,
+            LossCause::BufferFull => Some(Loss::BufferFull),
+            LossCause::TooLong => Some(Loss::TooLong),
+            LossCause::Rejected => Some(Loss::Rejected),
+            // Another collector has it.
+            LossCause::Moved => None,
         };
         let times = (Some(lost.since_unix_ns), Some(lost.until_unix_ns));
-        write_loss(to, agent, why, (first, Some(batch.number)), times, now_ns, losses)?;
+        if let Some(why) = why {
+            write_loss(to, agent, why, (first, Some(batch.number)), times, now_ns, losses)?;
+        }
     }
     if batch.content.is_last {
         to.end_run(host, run, now_ns)?;

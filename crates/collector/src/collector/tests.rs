@@ -16,7 +16,7 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     let put_aside = |boot: &str| {
         let mut store = Store::open(&path).unwrap();
         let aside: Aside = (ahead_ns, ByteTraces(vec![passage()]), vec![(ahead_ns, 1)]);
-        let body = wire::encode(&aside).unwrap();
+        let body = wire::encode(Version::NEWEST, &aside).unwrap();
         let written = store.write(|to| {
             to.put_aside("web", ahead_ns, &body)?;
             to.progress(&Progress { boot: boot.into(), offset_ns: 0, told_at_ns: ahead_ns, told_until_ns: ahead_ns })
@@ -110,6 +110,7 @@ fn agent(run: u8) -> Agent {
         secret: [run; 32],
         is_past: false,
         confirmed: 0,
+        labels: Vec::new(),
     }
 }
 

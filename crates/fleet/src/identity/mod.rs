@@ -17,7 +17,10 @@ use rustls::{
 };
 
 use self::{agents::AgentKeys, certificates::CertificateFiles, raw_keys::Accepted};
-use crate::{Error, wire::AgentName};
+use crate::{
+    Error,
+    wire::{AgentName, Version},
+};
 
 pub use key::{Key, KeyFile, NewKey};
 pub use tokens::Token;
@@ -185,13 +188,19 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Disables session resumption, so that each connection authenticates both sides anew.
+/// Disables session resumption, so that each connection authenticates both sides anew, and offers all versions of the protocol.
 fn tuned_client(mut client: ClientConfig) -> Arc<ClientConfig> {
     client.resumption = Resumption::disabled();
+    client.alpn_protocols = protocols();
     Arc::new(client)
 }
 
 fn tuned_server(mut server: ServerConfig) -> Arc<ServerConfig> {
     server.send_tls13_tickets = 0;
+    server.alpn_protocols = protocols();
     Arc::new(server)
+}
+
+fn protocols() -> Vec<Vec<u8>> {
+    Version::ALL.map(|version| version.protocol().to_vec()).into()
 }

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Run, segment::Segment};
+use super::{
+    Run,
+    segment::{Segment, SegmentFile},
+};
 
 /// How the names of segments end.
 const EXTENSION: &str = "batches";
@@ -29,7 +32,7 @@ pub enum BufferError {
     /// A file or the folder cannot be used.
     #[error("cannot {operation} {}: {source}", path.display())]
     File {
-        /// The operation that failed: create, read, lock.
+        /// The operation that failed: create, read, lock, move.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -44,6 +47,15 @@ pub enum BufferError {
     Exposed(PathBuf),
 }
 
+/// Bytes in a folder that are not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unread {
+    /// They are given up: they were cut off by a power cut, or damaged.
+    pub damaged: u64,
+    /// A newer dwell wrote them, and reads them when it comes again.
+    pub newer: u64,
+}
+
 /// A batch of an earlier run.
 pub(super) struct Stored {
     pub(super) run: Arc<Run>,
@@ -53,6 +65,46 @@ pub(super) struct Stored {
     pub(super) made_unix_ns: i64,
     pub(super) content: Arc<[u8]>,
     pub(super) segment: Arc<Segment>,
+}
+
+/// Creates a folder if it does not exist, and keeps other agents out of it until the lock is dropped.
+pub(super) fn lock(folder: &Path) -> Result<File, BufferError> {
+    let failed = |operation, path: &Path| {
+        let path = path.to_owned();
+        move |source| BufferError::File { operation, path, source }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("create", folder))?;
+    let mode = fs::metadata(folder).map_err(failed("read", folder))?.permissions().mode();
+    if mode & 0o022 != 0 {
+        return Err(BufferError::Exposed(folder.into()));
+    }
+    let path = folder.join("lock");
+    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let lock = lock.map_err(failed("create", &path))?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => BufferError::Taken(folder.into()),
+        TryLockError::Error(source) => failed("lock", &path)(source),
+    })?;
+    Ok(lock)
+}
+
+/// Returns the segments in a folder in their order, with the numbers in their names.
+pub(super) fn segments_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>, BufferError> {
+    let failed = |source| BufferError::File { operation: "read", path: folder.into(), source };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_segment = path.extension().is_some_and(|extension| extension == EXTENSION);
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+        found.extend(number.filter(|_| is_segment).map(|number| (number, path)));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the path of a segment in a folder.
+pub(super) fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:020}.{EXTENSION}"))
 }
 
 /// The folder of an outbox.
@@ -77,22 +129,7 @@ impl Disk {
     /// Creates the folder if it does not exist, and makes sure that nobody else uses it. The segments of this run may
     /// have `max_bytes` together.
     pub(super) fn open(folder: &Path, max_bytes: u64, run: &Arc<Run>) -> Result<Disk, BufferError> {
-        let failed = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |source| BufferError::File { operation, path, source }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("create", folder))?;
-        let mode = fs::metadata(folder).map_err(failed("read", folder))?.permissions().mode();
-        if mode & 0o022 != 0 {
-            return Err(BufferError::Exposed(folder.into()));
-        }
-        let path = folder.join("lock");
-        let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let lock = lock.map_err(failed("create", &path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => BufferError::Taken(folder.into()),
-            TryLockError::Error(source) => failed("lock", &path)(source),
-        })?;
+        let lock = lock(folder)?;
         Ok(Disk {
             folder: folder.into(),
             _lock: lock,
@@ -108,33 +145,30 @@ impl Disk {
         })
     }
 
-    /// Reads what earlier runs have left, the oldest first, and deletes segments of which no batch is kept. Returns how many
-    /// bytes cannot be read.
-    pub(super) fn read_earlier(&mut self, mut each: impl FnMut(Stored)) -> Result<u64, BufferError> {
+    /// Reads what earlier runs have left, the oldest first, and deletes segments of which no batch is kept. Returns what
+    /// is not read.
+    pub(super) fn read_earlier(&mut self, mut each: impl FnMut(Stored)) -> Result<Unread, BufferError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| BufferError::File { operation: "read", path, source }
         };
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed(&self.folder))? {
-            let path = entry.map_err(failed(&self.folder))?.path();
-            let is_segment = path.extension().is_some_and(|extension| extension == EXTENSION);
-            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
-            found.extend(number.filter(|_| is_segment).map(|number| (number, path)));
-        }
-        found.sort();
-        let (mut unreadable, mut segments) = (0, Vec::new());
-        for (number, path) in found {
+        let (mut unread, mut segments) = (Unread::default(), Vec::new());
+        for (number, path) in segments_in(&self.folder)? {
             self.next = number + 1;
             let read = Segment::read(path.clone(), |segment, run, confirmed, (number, made_unix_ns, content)| {
                 let (run, segment) = (Arc::clone(run), Arc::clone(segment));
                 each(Stored { run, confirmed, number, made_unix_ns, content: content.into(), segment });
             });
-            let (segment, rest) = read.map_err(failed(&path))?;
-            unreadable += rest;
-            match segment {
-                Some(segment) => segments.push(segment),
-                None => fs::remove_file(&path).map_err(failed(&path))?,
+            match read.map_err(failed(&path))? {
+                SegmentFile::Read(segment, rest) => {
+                    segments.push(segment);
+                    unread.damaged += rest;
+                }
+                SegmentFile::Newer(bytes) => unread.newer += bytes,
+                SegmentFile::Damaged(bytes) => {
+                    fs::remove_file(&path).map_err(failed(&path))?;
+                    unread.damaged += bytes;
+                }
             }
         }
         // Only now is it known which batches have to go again, for want of room in memory.
@@ -142,7 +176,7 @@ impl Disk {
             self.bytes += segment.bytes();
             self.release(&segment);
         }
-        Ok(unreadable)
+        Ok(unread)
     }
 
     /// Appends a batch; returns where it is, `None` if it cannot be written now.
@@ -178,7 +212,7 @@ impl Disk {
             self.release(&full);
         }
         if self.active.is_none() {
-            let path = self.folder.join(format!("{:020}.{EXTENSION}", self.next));
+            let path = segment_path(&self.folder, self.next);
             self.next += 1;
             let (segment, file) = Segment::create(path, &self.run, confirmed)?;
             self.bytes += segment.bytes();

@@ -1,5 +1,6 @@
 //! The queue of batches that the collector has not stored yet, in memory and, if wanted, on disk as well.
 
+mod adopt;
 mod disk;
 mod segment;
 
@@ -14,9 +15,15 @@ use self::{
     disk::{Disk, Stored},
     segment::Segment,
 };
-use crate::wire::{self, AgentMessage, Batch, Content, Hello, LossCause, LostBatches, RunId};
+use crate::wire::{self, AgentMessage, Batch, Content, Hello, LossCause, LostBatches, RunId, Version};
 
-pub use self::disk::BufferError;
+pub use self::{
+    adopt::adopt,
+    disk::{BufferError, Unread},
+};
+
+/// Longest report of a loss: no longer content has to be looked at.
+const MAX_REPORT_BYTES: usize = 128;
 
 /// A queue of encoded batches in the order of their numbers, bounded by their size. When it is full, the oldest batch is
 /// dropped, and that is reported in its place.
@@ -52,6 +59,8 @@ struct State {
     /// The same of earlier runs, as far as it is known.
     confirmed_before: Vec<(RunId, u64)>,
     dropped: u64,
+    /// The batch of the live run that was sent last and not answered for: the collector may have stored it.
+    in_doubt: Option<u64>,
     is_closed: bool,
     disk: Option<Disk>,
 }
@@ -73,7 +82,8 @@ enum Queued {
         /// Where it is on disk.
         segment: Option<Arc<Segment>>,
     },
-    Lost(LostBatches),
+    /// The segment has the same report, if it has to outlast this process.
+    Lost(LostBatches, Option<Arc<Segment>>),
 }
 
 /// Size of an outbox, and its losses.
@@ -92,8 +102,8 @@ pub struct Backlog {
 /// The result of waiting for a batch.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The oldest batch, as the content of a frame.
-    Batch(Arc<[u8]>),
+    /// The oldest batch: its number, and the content of its frame, of any version.
+    Batch(u64, Arc<[u8]>),
     /// The outbox stayed empty.
     Timeout,
     /// The oldest batch is of another run.
@@ -109,28 +119,41 @@ impl Outbox {
         Outbox { max_bytes, live, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Keeps batches in a folder too, and takes up what earlier runs left there. Returns how many bytes of theirs cannot be
-    /// read and are given up: they were cut off by a power cut, or written by another version of dwell.
+    /// Keeps batches in a folder too, and takes up what earlier runs left there, also those of an older dwell. What a newer one
+    /// left stays there for it. Returns what cannot be read.
     ///
     /// # Errors
     ///
     /// [`BufferError`], if the folder cannot be used. The outbox remains usable, in memory.
-    pub fn keep_in(&self, folder: &Path) -> Result<u64, BufferError> {
+    pub fn keep_in(&self, folder: &Path) -> Result<Unread, BufferError> {
         let mut disk = Disk::open(folder, self.max_bytes as u64, &self.live)?;
         let mut state = self.state();
-        let unreadable = disk.read_earlier(|Stored { run, confirmed, number, made_unix_ns, content, segment }| {
+        let unread = disk.read_earlier(|Stored { run, confirmed, number, made_unix_ns, content, segment }| {
             let known = state.confirmed_before.iter_mut().find(|(id, _)| *id == run.id);
             match known {
                 Some((_, before)) => *before = confirmed.max(*before),
                 None => state.confirmed_before.push((run.id, confirmed)),
             }
-            state.bytes += content.len();
-            let what = Queued::Batch { content, made_unix_ns, segment: Some(segment) };
+            let what = match reported(&content) {
+                Some(lost) => {
+                    // Records of the batches that it is about may still be there.
+                    let is_moved = |entry: &Entry| *entry.run == *run && entry.number >= lost.from;
+                    while state.queue.back().is_some_and(is_moved) {
+                        let entry = state.queue.pop_back().expect("it was just seen");
+                        state.remove(entry.what);
+                    }
+                    Queued::Lost(lost, Some(segment))
+                }
+                None => {
+                    state.bytes += content.len();
+                    Queued::Batch { content, made_unix_ns, segment: Some(segment) }
+                }
+            };
             state.queue.push_back(Entry { run, number, what });
             while state.bytes > self.max_bytes && state.drop_oldest(LossCause::BufferFull) {}
         })?;
         state.disk = Some(disk);
-        Ok(unreadable)
+        Ok(unread)
     }
 
     /// Appends a batch under the next number. A batch that is too long for a frame is given up and counted.
@@ -140,7 +163,7 @@ impl Outbox {
         state.last += 1;
         let (number, confirmed) = (state.last, state.confirmed);
         let batch = Batch { number, content };
-        let encoded = wire::encode(&AgentMessage::Batch(Box::new(batch)));
+        let encoded = wire::encode(Version::NEWEST, &AgentMessage::Batch(Box::new(batch)));
         let what = match encoded {
             Some(bytes) => {
                 state.bytes += bytes.len();
@@ -150,7 +173,7 @@ impl Outbox {
             }
             None => {
                 state.dropped += 1;
-                Queued::Lost(lost(number, LossCause::TooLong, made_unix_ns))
+                Queued::Lost(lost(number, LossCause::TooLong, made_unix_ns), None)
             }
         };
         state.queue.push_back(Entry { run: Arc::clone(&self.live), number, what });
@@ -191,6 +214,7 @@ impl Outbox {
         let mut state = self.state();
         if self.is_live(run) {
             state.confirmed = state.confirmed.max(through.min(state.last));
+            state.in_doubt = None;
         }
         while state.queue.front().is_some_and(|entry| *entry.run == *run && entry.number <= through) {
             let entry = state.queue.pop_front().expect("it was just seen");
@@ -209,6 +233,43 @@ impl Outbox {
         }
     }
 
+    /// Takes out all batches of the live run but the one that the collector may have stored already, as contents of frames, and
+    /// leaves a report that they have moved. That is also on disk, if they are, before they are returned.
+    pub(crate) fn take_unsent(&self) -> Vec<Arc<[u8]>> {
+        let mut state = self.state();
+        let State { queue, in_doubt, .. } = &*state;
+        let is_unsent = |entry: &Entry| {
+            *entry.run == *self.live && Some(entry.number) != *in_doubt && matches!(entry.what, Queued::Batch { .. })
+        };
+        let Some(first) = queue.iter().position(is_unsent) else {
+            return Vec::new();
+        };
+        // Among them may be reports of losses, which then count as moved; what is in doubt is before all.
+        let taken: Vec<Entry> = state.queue.drain(first..).collect();
+        let times = taken.iter().map(|entry| match &entry.what {
+            Queued::Batch { made_unix_ns, .. } => (*made_unix_ns, *made_unix_ns),
+            Queued::Lost(lost, _) => (lost.since_unix_ns, lost.until_unix_ns),
+        });
+        let (since_unix_ns, until_unix_ns) =
+            times.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))).unwrap_or_default();
+        let number = taken.last().map_or(0, |entry| entry.number);
+        let moved = LostBatches { from: taken[0].number, why: LossCause::Moved, since_unix_ns, until_unix_ns };
+        let confirmed = state.confirmed;
+        let disk = state.disk.as_mut();
+        let segment = disk.and_then(|disk| disk.append(number, until_unix_ns, &report(number, moved), confirmed));
+        let mut contents = Vec::new();
+        for entry in taken {
+            if let Queued::Batch { content, .. } = &entry.what {
+                contents.push(Arc::clone(content));
+            }
+            state.remove(entry.what);
+        }
+        state.queue.push_back(Entry { run: Arc::clone(&self.live), number, what: Queued::Lost(moved, segment) });
+        drop(state);
+        self.changed.notify_all();
+        contents
+    }
+
     /// Returns the oldest batch of a run without removing it; waits at most `timeout` for one.
     pub(crate) fn next(&self, run: &Run, timeout: Duration) -> Next {
         let deadline = Instant::now() + timeout;
@@ -216,7 +277,11 @@ impl Outbox {
         loop {
             match state.queue.front() {
                 Some(entry) if *entry.run != *run => return Next::OtherRun,
-                Some(entry) => return Next::Batch(entry.content()),
+                Some(entry) => {
+                    let (number, content) = (entry.number, entry.content());
+                    state.in_doubt = Some(number).filter(|_| self.is_live(run));
+                    return Next::Batch(number, content);
+                }
                 None if state.is_closed => return Next::Closed,
                 None if !self.is_live(run) => return Next::OtherRun,
                 None => {}
@@ -297,12 +362,12 @@ impl State {
         self.dropped += 1;
         let before = at.checked_sub(1).and_then(|before| self.queue.get_mut(before));
         match before {
-            Some(Entry { run, number: last, what: Queued::Lost(lost) }) if *run == entry.run => {
+            Some(Entry { run, number: last, what: Queued::Lost(lost, _) }) if *run == entry.run && lost.why == why => {
                 *last = number;
                 lost.until_unix_ns = made_unix_ns;
             }
             _ => {
-                let what = Queued::Lost(lost(number, why, made_unix_ns));
+                let what = Queued::Lost(lost(number, why, made_unix_ns), None);
                 self.queue.insert(at, Entry { run: entry.run, number, what });
             }
         }
@@ -311,14 +376,17 @@ impl State {
 
     /// Accounts for a batch that has left the queue. Returns when it was made.
     fn remove(&mut self, what: Queued) -> Option<i64> {
-        let Queued::Batch { content, made_unix_ns, segment } = what else {
-            return None;
+        let (made_unix_ns, segment) = match what {
+            Queued::Batch { content, made_unix_ns, segment } => {
+                self.bytes -= content.len();
+                (Some(made_unix_ns), segment)
+            }
+            Queued::Lost(_, segment) => (None, segment),
         };
-        self.bytes -= content.len();
         if let (Some(disk), Some(segment)) = (&mut self.disk, segment) {
             disk.release(&segment);
         }
-        Some(made_unix_ns)
+        made_unix_ns
     }
 }
 
@@ -326,12 +394,25 @@ impl Entry {
     fn content(&self) -> Arc<[u8]> {
         match &self.what {
             Queued::Batch { content, .. } => Arc::clone(content),
-            Queued::Lost(lost) => {
-                let content = Content { lost: Some(*lost), ..Content::default() };
-                let batch = AgentMessage::Batch(Box::new(Batch { number: self.number, content }));
-                wire::encode(&batch).expect("a report of a loss is short").into()
-            }
+            Queued::Lost(lost, _) => report(self.number, *lost).into(),
         }
+    }
+}
+
+/// Returns a batch that reports losses up to its number, as the content of a frame.
+fn report(number: u64, lost: LostBatches) -> Vec<u8> {
+    let batch = Batch { number, content: Content { lost: Some(lost), ..Content::default() } };
+    let report = wire::encode(Version::NEWEST, &AgentMessage::Batch(Box::new(batch)));
+    report.expect("a report of a loss is short")
+}
+
+/// Returns what such a batch reports.
+fn reported(content: &[u8]) -> Option<LostBatches> {
+    let is_short = content.len() <= MAX_REPORT_BYTES;
+    let version = wire::version_of(content).ok().filter(|_| is_short)?;
+    match wire::decode(version, content).ok()? {
+        AgentMessage::Batch(batch) => batch.content.lost,
+        _ => None,
     }
 }
 

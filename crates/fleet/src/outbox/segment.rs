@@ -15,10 +15,10 @@ use std::{
 };
 
 use ring::digest;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use super::Run;
-use crate::wire::{self, MAX_FRAME_BYTES, RunId};
+use crate::wire::{self, MAX_FRAME_BYTES, Message, RunId, Version};
 
 /// Length and digest of a record.
 const HEAD_BYTES: usize = 4 + DIGEST_BYTES;
@@ -44,6 +44,18 @@ struct Header {
     confirmed: u64,
 }
 
+impl Message for Header {}
+
+/// What a file turned out to be.
+pub(super) enum SegmentFile {
+    /// A segment, with as many bytes at its end that cannot be read.
+    Read(Arc<Segment>, u64),
+    /// A segment of a newer dwell, with its size.
+    Newer(u64),
+    /// None, with its size.
+    Damaged(u64),
+}
+
 /// A batch in a segment: its number, when it was made in Unix time, and the content of its frame.
 type Record<'a> = (u64, i64, &'a [u8]);
 
@@ -52,25 +64,28 @@ impl Segment {
     pub(super) fn create(path: PathBuf, run: &Run, confirmed: u64) -> io::Result<(Segment, File)> {
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let header = Header { run: run.id, boot: run.boot.clone(), confirmed };
-        let record = record(&encode(&header)?);
+        let header = wire::encode(Version::NEWEST, &header).ok_or_else(|| io::Error::other("a header is too long"))?;
+        let record = record(&header);
         file.write_all(&record)?;
         let bytes = record.len() as u64;
         Ok((Segment { path, bytes: bytes.into(), header_bytes: bytes }, file))
     }
 
-    /// Reads a file that an earlier run has left. Calls `each` with each batch, its number, and when it was made. Returns
-    /// the segment, and how many bytes at its end cannot be read.
+    /// Reads a file that an earlier run has left. Calls `each` with each batch, its number, and when it was made.
     pub(super) fn read(
         path: PathBuf,
         mut each: impl FnMut(&Arc<Segment>, &Arc<Run>, u64, Record<'_>),
-    ) -> io::Result<(Option<Arc<Segment>>, u64)> {
+    ) -> io::Result<SegmentFile> {
         let mut file = File::open(&path)?;
         let length = file.metadata()?.len();
         let Some(body) = next_record(&mut file)? else {
-            return Ok((None, length));
+            return Ok(SegmentFile::Damaged(length));
         };
-        let Ok(Header { run, boot, confirmed }) = decode(&body) else {
-            return Ok((None, length));
+        let Ok(version) = wire::version_of(&body) else {
+            return Ok(SegmentFile::Newer(length));
+        };
+        let Ok(Header { run, boot, confirmed }) = wire::decode(version, &body) else {
+            return Ok(SegmentFile::Damaged(length));
         };
         let run = Arc::new(Run { id: run, boot });
         let header_bytes = (HEAD_BYTES + body.len()) as u64;
@@ -83,7 +98,7 @@ impl Segment {
             read += (HEAD_BYTES + body.len()) as u64;
             each(&segment, &run, confirmed, record);
         }
-        Ok((Some(segment), length.saturating_sub(read)))
+        Ok(SegmentFile::Read(segment, length.saturating_sub(read)))
     }
 
     /// Appends a batch; returns the bytes that it takes.
@@ -114,15 +129,6 @@ impl Segment {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    wire::encode(value).ok_or_else(|| io::Error::other("a record is too long"))
-}
-
-/// Decodes what this version of dwell wrote.
-fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, wire::FrameError> {
-    wire::decode(body)
 }
 
 fn record(body: &[u8]) -> Vec<u8> {

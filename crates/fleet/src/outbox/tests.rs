@@ -11,7 +11,15 @@ fn content(bytes: usize) -> Content {
 
 fn hello(run: u8) -> Hello {
     let name = "web".to_owned().try_into().unwrap();
-    Hello { name, run: [run; 16], boot: format!("boot {run}"), sync_port: None, is_past: false, confirmed: 0 }
+    Hello {
+        name,
+        run: [run; 16],
+        boot: format!("boot {run}"),
+        sync_port: None,
+        is_past: false,
+        confirmed: 0,
+        labels: Vec::new(),
+    }
 }
 
 fn outbox() -> Outbox {
@@ -20,7 +28,7 @@ fn outbox() -> Outbox {
 
 fn next_batch(outbox: &Outbox) -> Option<Batch> {
     match outbox.next(&outbox.next_run().0, NO_WAIT) {
-        Next::Batch(bytes) => match wire::decode(&bytes).unwrap() {
+        Next::Batch(_, bytes) => match wire::decode(Version::NEWEST, &bytes).unwrap() {
             AgentMessage::Batch(batch) => Some(*batch),
             other => panic!("{other:?}"),
         },
@@ -116,7 +124,7 @@ fn what_a_run_leaves_on_disk_is_sent_by_the_next_before_its_own() {
     let folder = tempfile::tempdir().unwrap();
     for run in 1..=2 {
         let outbox = Outbox::new(100_000, &hello(run));
-        assert_eq!(outbox.keep_in(folder.path()).unwrap(), 0);
+        assert_eq!(outbox.keep_in(folder.path()).unwrap(), Unread::default());
         (0..3).for_each(|_| outbox.push(content(10)));
         assert!(outbox.backlog().is_on_disk);
         let run = Run { id: [run; 16], boot: format!("boot {run}") };
@@ -153,10 +161,51 @@ fn a_record_that_was_cut_off_costs_no_other() {
     file.set_len(file.metadata().unwrap().len() - 5).unwrap();
     fs::write(folder.path().join("00000000000000000007.batches"), "of another program").unwrap();
     let outbox = Outbox::new(100_000, &hello(2));
-    let unreadable = outbox.keep_in(folder.path()).unwrap();
-    assert!(unreadable > 50, "{unreadable}");
+    let unread = outbox.keep_in(folder.path()).unwrap();
+    assert!(unread.damaged > 50 && unread.newer == 0, "{unread:?}");
     assert_eq!(outbox.backlog().batches, 2);
     assert_eq!(segments(folder.path()).len(), 1);
+}
+
+/// As after an update that was taken back. The header is that of a version which does not exist yet.
+#[test]
+fn what_a_newer_dwell_left_stays_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let newer = folder.path().join("00000000000000000007.batches");
+    let body = [Version::NEWEST.byte() + 1, 1, 2, 3];
+    let digest = ring::digest::digest(&ring::digest::SHA256, &body);
+    let written = [&4_u32.to_be_bytes(), &digest.as_ref()[..8], &body, b"records"].concat();
+    fs::write(&newer, &written).unwrap();
+    for run in 1..=2 {
+        let outbox = Outbox::new(100_000, &hello(run));
+        let unread = outbox.keep_in(folder.path()).unwrap();
+        assert_eq!(unread, Unread { damaged: 0, newer: written.len() as u64 });
+        (0..3).for_each(|_| outbox.push(content(10)));
+        acknowledge(&outbox, 3);
+        assert_eq!(fs::read(&newer).unwrap(), written);
+    }
+}
+
+#[test]
+fn what_version_3_left_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "00000000000000000000.batches";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/v3").join(name), folder.path().join(name)).unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    assert_eq!(outbox.keep_in(folder.path()).unwrap(), Unread::default());
+    let (run, _) = outbox.next_run();
+    assert_eq!((run.id, outbox.backlog().batches), ([7; 16], 3));
+    for wanted in 1..=3 {
+        let Next::Batch(number, bytes) = outbox.next(&run, NO_WAIT) else { panic!("{wanted}") };
+        assert_eq!((number, wire::version_of(&bytes).unwrap()), (wanted, Version::V3));
+        let newest = wire::for_version(Version::NEWEST, &bytes).unwrap();
+        let message = wire::decode(Version::NEWEST, &newest).unwrap();
+        let AgentMessage::Batch(batch) = &message else { panic!("{message:?}") };
+        assert_eq!((batch.number, batch.content.is_last), (wanted, wanted == 3));
+        assert_eq!(wire::encode(Version::V3, &message).unwrap(), *bytes);
+        outbox.acknowledge(&run, number);
+    }
+    assert_eq!(segments(folder.path()), [""; 0]);
 }
 
 #[test]
@@ -219,4 +268,90 @@ fn a_disk_that_fails_leaves_the_queue_in_memory() {
     assert_eq!(outbox.tend_disk(), None, "once");
     let backlog = outbox.backlog();
     assert_eq!((backlog.batches, backlog.is_on_disk), (2, false));
+}
+
+fn take_unsent(outbox: &Outbox) -> Vec<u64> {
+    let number = |content: &[u8]| match wire::decode(Version::NEWEST, content).unwrap() {
+        AgentMessage::Batch(batch) => batch.number,
+        other => panic!("{other:?}"),
+    };
+    outbox.take_unsent().iter().map(|content| number(content)).collect()
+}
+
+#[test]
+fn what_was_not_sent_can_be_taken_and_what_is_in_doubt_stays_also_after_a_restart() {
+    for in_doubt in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let outbox = Outbox::new(100_000, &hello(1));
+        outbox.keep_in(folder.path()).unwrap();
+        assert_eq!(take_unsent(&outbox), [0; 0]);
+        (0..4).for_each(|_| outbox.push(content(10)));
+        acknowledge(&outbox, 1);
+        if in_doubt {
+            assert_eq!(next_number(&outbox), Some(2));
+        }
+        let first = 2 + u64::from(in_doubt);
+        assert_eq!(take_unsent(&outbox), (first..=4).collect::<Vec<_>>());
+        assert_eq!(take_unsent(&outbox), [0; 0], "once");
+        assert_eq!(outbox.backlog().batches, u64::from(in_doubt));
+        outbox.push(content(10));
+        drop(outbox);
+        // The next run finds the same, although the records are still there.
+        let outbox = Outbox::new(100_000, &hello(2));
+        outbox.keep_in(folder.path()).unwrap();
+        let before = Run { id: [1; 16], boot: "boot 1".into() };
+        outbox.acknowledge(&before, 1);
+        if in_doubt {
+            assert_eq!((next_number(&outbox), next_loss(&outbox)), (Some(2), None));
+            outbox.acknowledge(&before, 2);
+        }
+        assert_eq!(next_loss(&outbox), Some((first, 4, LossCause::Moved)));
+        outbox.acknowledge(&before, 4);
+        assert_eq!(next_number(&outbox), Some(5));
+        outbox.acknowledge(&before, 5);
+        assert_eq!(outbox.backlog().batches, 0);
+        assert_eq!(segments(folder.path()), [""; 0]);
+    }
+}
+
+/// The answer to a hello says whether a batch was stored.
+#[test]
+fn what_a_collector_has_answered_for_is_not_in_doubt() {
+    let outbox = outbox();
+    (0..3).for_each(|_| outbox.push(content(10)));
+    assert_eq!(next_number(&outbox), Some(1));
+    acknowledge(&outbox, 0);
+    assert_eq!(take_unsent(&outbox), [1, 2, 3]);
+    assert_eq!(next_loss(&outbox), Some((1, 3, LossCause::Moved)));
+    outbox.push(content(10));
+    acknowledge(&outbox, 3);
+    assert_eq!(next_number(&outbox), Some(4));
+}
+
+#[test]
+fn batches_for_a_collector_that_is_gone_go_to_another_one_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let [base, first, second, gone] = ["", "first", "second", "gone"].map(|name| folder.path().join(name));
+    for (run, place) in [(1, &base), (2, &gone), (3, &second), (4, &first)] {
+        let outbox = Outbox::new(100_000, &hello(run));
+        outbox.keep_in(place).unwrap();
+        (0..2).for_each(|_| outbox.push(content(10)));
+    }
+    let kept = [first.clone(), second.clone()];
+    assert_eq!(adopt(&base, &kept, &first).unwrap(), 2);
+    assert_eq!(adopt(&base, &kept, &first).unwrap(), 0);
+    let outbox = Outbox::new(100_000, &hello(5));
+    outbox.keep_in(&first).unwrap();
+    for run in [4, 1, 2] {
+        let (next, _) = outbox.next_run();
+        assert_eq!(next.id, [run; 16]);
+        outbox.acknowledge(&next, 2);
+    }
+    assert_eq!(outbox.backlog().batches, 0);
+    // Back to one collector, whose folder is the outer one.
+    drop(outbox);
+    assert_eq!(adopt(&base, &[], &base).unwrap(), 1);
+    let taken = Outbox::new(100_000, &hello(6));
+    taken.keep_in(&second).unwrap();
+    assert!(matches!(adopt(&base, &[], &base), Err(BufferError::Taken(_))));
 }

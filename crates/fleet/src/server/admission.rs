@@ -24,6 +24,8 @@ pub struct Refusals {
     pub unauthenticated: u64,
     /// Peers that sent something other than TLS or a valid message, also after they had been admitted.
     pub malformed: u64,
+    /// Peers that speak no version of the protocol that this dwell speaks.
+    pub versions: u64,
     /// Peers that did not authenticate in time.
     pub slow: u64,
     /// Connections beyond the limit on unauthenticated ones, in total or per host.
@@ -40,10 +42,11 @@ pub struct Refusals {
 
 impl Refusals {
     /// Returns each count with the name of its reason, as metrics and the store use it.
-    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 9] {
         [
             ("stranger", self.unauthenticated),
             ("garbage", self.malformed),
+            ("version", self.versions),
             ("slow", self.slow),
             ("crowd", self.excess),
             ("name", self.duplicate_names),
@@ -62,6 +65,7 @@ pub(super) struct Admission {
     sessions: AtomicUsize,
     unauthenticated: AtomicU64,
     malformed: AtomicU64,
+    versions: AtomicU64,
     slow: AtomicU64,
     excess: AtomicU64,
     duplicate_names: AtomicU64,
@@ -96,6 +100,7 @@ impl Admission {
             sessions: AtomicUsize::new(0),
             unauthenticated: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
+            versions: AtomicU64::new(0),
             slow: AtomicU64::new(0),
             excess: AtomicU64::new(0),
             duplicate_names: AtomicU64::new(0),
@@ -145,6 +150,7 @@ impl Admission {
             // A later connection displaced it.
             _ if !self.pending().by_number.contains_key(&permit.number) => &self.excess,
             FrameError::Io(io) if io.kind() == io::ErrorKind::TimedOut => &self.slow,
+            FrameError::NoVersion | FrameError::Version(_) => &self.versions,
             FrameError::Unauthenticated(_) => &self.unauthenticated,
             FrameError::Io(io) if is_incompatible(io) => &self.unauthenticated,
             _ => &self.malformed,
@@ -177,6 +183,7 @@ impl Admission {
         Refusals {
             unauthenticated: read(&self.unauthenticated),
             malformed: read(&self.malformed),
+            versions: read(&self.versions),
             slow: read(&self.slow),
             excess: read(&self.excess),
             duplicate_names: read(&self.duplicate_names),

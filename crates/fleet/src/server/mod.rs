@@ -23,13 +23,13 @@ use registry::Registry;
 use crate::{
     Error, Identity, Secret,
     link::Link,
-    wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId},
+    wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId, Version},
 };
 
 pub use admission::{Refusals, peer_host};
 
 /// Maximum length of a hello. Longer frames are accepted only after it.
-const MAX_HELLO_BYTES: usize = 1024;
+const MAX_HELLO_BYTES: usize = 4096;
 /// Silence after which an agent counts as gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 
@@ -91,6 +91,8 @@ pub struct Agent {
     pub is_past: bool,
     /// The number through which a collector has confirmed batches of the run: no earlier one will come.
     pub confirmed: u64,
+    /// What its user calls its host by; none if it speaks an older version.
+    pub labels: Vec<(String, String)>,
 }
 
 /// What a collector does when agents connect, send and leave. Each agent has a thread of its own, which calls this.
@@ -119,6 +121,10 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// [`Busy`] if the batch was not stored; the agent keeps it, and its connection.
     fn store(&self, agent: &Agent, batch: Batch, bytes: usize) -> Result<(), Busy>;
+
+    /// Runs when somebody has connected who speaks no version of the protocol that this dwell speaks. It may not have
+    /// authenticated. The text says which these are.
+    fn incompatible(&self, address: SocketAddr, reason: &str);
 
     /// Runs when an agent has been sent its key for a token, or has not: the text says why.
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>);
@@ -238,15 +244,27 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     let (Ok(copy), Ok(own)) = (stream.try_clone(), stream.local_addr()) else {
         return;
     };
-    let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES)? {
-        AgentMessage::Hello(hello) => Ok((link, Some(hello))),
-        AgentMessage::Enroll => Ok((link, None)),
-        _ => Err(FrameError::Turn),
+    let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES) {
+        Ok(AgentMessage::Hello(hello)) => Ok((link, Some(hello))),
+        Ok(AgentMessage::Enroll) => Ok((link, None)),
+        Ok(_) => Err(FrameError::Turn),
+        Err(error @ FrameError::Version(_)) => {
+            // It cannot read the text, but from the answer's version it knows why it is refused.
+            refuse(&mut link, error.to_string());
+            Err(error)
+        }
+        Err(error) => Err(error),
     });
     let (mut link, hello) = match greeted {
         Ok((link, Some(hello))) => (link, hello),
         Ok((link, None)) => return enroll(link, address, shared, permit, handler),
-        Err(error) => return shared.admission.count_failure(&permit, &error),
+        Err(error) => {
+            shared.admission.count_failure(&permit, &error);
+            if matches!(error, FrameError::NoVersion | FrameError::Version(_)) {
+                handler.incompatible(address, &error.to_string());
+            }
+            return;
+        }
     };
     if let Err(reason) = shared.identity.check_agent(&link.presented, &hello.name) {
         shared.admission.count_false_name();
@@ -266,6 +284,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         secret: link.secret,
         is_past: hello.is_past,
         confirmed: hello.confirmed,
+        labels: hello.labels,
     };
     let registration = match shared.registry.register(&agent, copy) {
         Ok(registration) => registration,
@@ -379,7 +398,7 @@ fn session(
             }
         }
         let handled = match (frame, is_busy) {
-            (Some(frame), _) => handle(&frame, agent, through, handler, &mut share)?,
+            (Some(frame), _) => handle(link.version, &frame, agent, through, handler, &mut share)?,
             (None, Some(Err(busy))) => Handled::Ready(Err(busy)),
             (None, _) => Handled::Ready(Err(no_memory())),
         };
@@ -409,15 +428,16 @@ fn session(
 
 /// Does what a message asks for. Fails if no agent would send it.
 fn handle(
+    version: Version,
     frame: &[u8],
     agent: &Agent,
     through: &mut u64,
     handler: &impl Handler,
     share: &mut BudgetShare<'_>,
 ) -> Result<Handled, FrameError> {
-    let message = match wire::decode(frame) {
+    let message = match wire::decode(version, frame) {
         Ok(message) => message,
-        Err(error @ FrameError::Content(_)) => match wire::batch_number(frame) {
+        Err(error @ FrameError::Content(_)) => match wire::batch_number(version, frame) {
             // Without this the agent would send it for ever.
             Some(number) => return Ok(Handled::Rejected { number, reason: error.to_string() }),
             None => return Err(error),

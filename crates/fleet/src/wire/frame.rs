@@ -1,10 +1,13 @@
 //! Framing of messages.
 
-use std::io::{self, Read, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Read, Write},
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::VERSION;
+use super::{AgentMessage, Spoken, Version};
 
 /// Maximum length of a frame's content, in bytes. A longer frame is refused before memory is allocated for it.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
@@ -30,9 +33,12 @@ pub enum FrameError {
     /// No valid frame has this length.
     #[error("a frame of {0} bytes is not valid")]
     Length(usize),
-    /// The other side has a different version of the protocol.
-    #[error("the other side speaks version {0} of the protocol, and this dwell {VERSION}")]
+    /// A frame is of a version of the protocol that the two sides have not agreed on.
+    #[error("the other side speaks version {0} of the protocol, and this dwell {Spoken}")]
     Version(u8),
+    /// The two sides have no version of the protocol in common.
+    #[error("the other side speaks no version of the protocol that this dwell speaks, which are {Spoken}")]
+    NoVersion,
     /// The other side sent a valid message at the wrong time.
     #[error("the other side sent a message out of turn")]
     Turn,
@@ -41,9 +47,30 @@ pub enum FrameError {
     Content(postcard::Error),
 }
 
+/// What frames contain.
+pub trait Message: Serialize + DeserializeOwned {
+    /// Appends the message as it is in a version, which is the same in all unless an implementation says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As postcard.
+    fn put(&self, _version: Version, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        postcard::to_extend(self, to)
+    }
+
+    /// Reads a message of a version. Returns the bytes that follow it.
+    ///
+    /// # Errors
+    ///
+    /// As postcard.
+    fn take(_version: Version, from: &[u8]) -> postcard::Result<(Self, &[u8])> {
+        postcard::take_from_bytes(from)
+    }
+}
+
 /// Encodes a message as the content of a frame. Returns `None` if it is too long for a frame.
-pub fn encode(message: &impl Serialize) -> Option<Vec<u8>> {
-    let bytes = postcard::to_extend(message, vec![VERSION]).ok()?;
+pub fn encode(version: Version, message: &impl Message) -> Option<Vec<u8>> {
+    let bytes = message.put(version, vec![version.byte()]).ok()?;
     (bytes.len() <= MAX_FRAME_BYTES).then_some(bytes)
 }
 
@@ -52,24 +79,49 @@ pub fn encode(message: &impl Serialize) -> Option<Vec<u8>> {
 /// # Errors
 ///
 /// [`FrameError`], if the content is not exactly one message of this version.
-pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, FrameError> {
+pub fn decode<M: Message>(version: Version, content: &[u8]) -> Result<M, FrameError> {
     match content.split_first() {
         None => Err(FrameError::Length(0)),
-        Some((&VERSION, bytes)) => match postcard::take_from_bytes(bytes) {
+        Some((byte, bytes)) if *byte == version.byte() => match M::take(version, bytes) {
             Ok((message, [])) => Ok(message),
             Ok(_) => Err(FrameError::Length(content.len())),
             Err(error) => Err(FrameError::Content(error)),
         },
-        Some((version, _)) => Err(FrameError::Version(*version)),
+        Some((byte, _)) => Err(FrameError::Version(*byte)),
     }
+}
+
+/// Returns the version of a frame that was kept.
+///
+/// # Errors
+///
+/// [`FrameError::Version`], if this dwell does not know it.
+pub fn version_of(content: &[u8]) -> Result<Version, FrameError> {
+    let byte = content.first().ok_or(FrameError::Length(0))?;
+    Version::of_byte(*byte).ok_or(FrameError::Version(*byte))
+}
+
+/// Returns an agent's message as the content of a frame of a version, whatever version it was encoded in.
+///
+/// # Errors
+///
+/// [`FrameError`], if the content is not a message of a version that is known, or is too long in the other one.
+pub(crate) fn for_version(version: Version, content: &[u8]) -> Result<Cow<'_, [u8]>, FrameError> {
+    let from = version_of(content)?;
+    if from == version {
+        return Ok(Cow::Borrowed(content));
+    }
+    let message = decode::<AgentMessage>(from, content)?;
+    encode(version, &message).map(Cow::Owned).ok_or(FrameError::Length(MAX_FRAME_BYTES))
 }
 
 /// Returns the number of the batch in a frame's content, also if the rest of the batch is not valid; `None` for another
 /// message or another version.
-pub(crate) fn batch_number(content: &[u8]) -> Option<u64> {
-    let (&VERSION, bytes) = content.split_first()? else {
+pub(crate) fn batch_number(version: Version, content: &[u8]) -> Option<u64> {
+    let (byte, bytes) = content.split_first()?;
+    if *byte != version.byte() {
         return None;
-    };
+    }
     // The variant of the message in its enumeration, and the first field of the batch.
     let ((variant, number), _) = postcard::take_from_bytes::<(u32, u64)>(bytes).ok()?;
     (variant == BATCH_VARIANT).then_some(number)

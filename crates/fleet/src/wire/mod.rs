@@ -1,14 +1,17 @@
 //! Messages between agents and collectors.
 //!
 //! A message is sent as a frame: the length of its content in four bytes, most significant first, then the content,
-//! which is [`VERSION`] in one byte and the message in the encoding of postcard (postcard.jamesmunns.com/wire-format).
+//! which is a [`Version`] in one byte and the message in the encoding of postcard (postcard.jamesmunns.com/wire-format).
 //! Values are checked as they are decoded, so that no decoded message holds a number outside its valid range.
 //!
-//! Collectors also keep messages of this encoding in their store until both hosts of a byte have reported it.
+//! Collectors also keep messages of this encoding in their store until both hosts of a byte have reported it, and agents in
+//! their buffer. What an older dwell has left there is read too.
 
 mod fields;
 mod frame;
 mod traces;
+mod v3;
+mod version;
 
 use dwell_engine::{
     histogram::Histogram,
@@ -16,13 +19,12 @@ use dwell_engine::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_NAME_BYTES};
-pub(crate) use frame::batch_number;
-pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, read_within, write};
+pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_LABELS, MAX_NAME_BYTES};
+pub use frame::{FrameError, MAX_FRAME_BYTES, Message, decode, encode, read, read_within, version_of, write};
+pub(crate) use frame::{batch_number, for_version};
 pub use traces::ByteTraces;
-
-/// Version of these messages. Frames of any other version are refused.
-pub const VERSION: u8 = 3;
+use version::Spoken;
+pub use version::Version;
 
 /// Intervals in a batch at most. Agents send one.
 pub const MAX_INTERVALS: usize = 4;
@@ -65,6 +67,10 @@ pub struct Hello {
     /// The number through which a collector has confirmed batches of this run, 0 if none has: those are not sent again, also
     /// if this collector does not have them.
     pub confirmed: u64,
+    /// What its user calls its host by, as `rack` and `r1`: at most [`MAX_LABELS`], with names and values of 1 to
+    /// [`MAX_NAME_BYTES`] bytes.
+    #[serde(deserialize_with = "fields::labels")]
+    pub labels: Vec<(String, String)>,
 }
 
 /// A message from a collector.
@@ -154,6 +160,39 @@ pub enum LossCause {
     TooLong,
     /// A collector has rejected the batch.
     Rejected,
+    /// It is not lost: another collector gets what is in the batch.
+    Moved,
+}
+
+impl Message for CollectorMessage {}
+impl Message for Batch {}
+impl Message for ByteTraces {}
+/// As a collector keeps them until both hosts of a byte have reported it: when they arrived, and for each its time at the driver
+/// with the bound of its error.
+impl Message for (u64, ByteTraces, Vec<(u64, u64)>) {}
+
+impl Message for AgentMessage {
+    fn put(&self, version: Version, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        match (version, self) {
+            (Version::V3, AgentMessage::Hello(hello)) => {
+                postcard::to_extend(&v3::AgentMessage::Hello(hello.into()), to)
+            }
+            (Version::V3, AgentMessage::Batch(batch)) => match v3::downgraded(batch) {
+                Some(batch) => postcard::to_extend(&v3::AgentMessage::Batch(batch), to),
+                None => postcard::to_extend(self, to),
+            },
+            _ => postcard::to_extend(self, to),
+        }
+    }
+
+    fn take(version: Version, from: &[u8]) -> postcard::Result<(AgentMessage, &[u8])> {
+        match version {
+            Version::V3 => {
+                postcard::take_from_bytes::<v3::AgentMessage>(from).map(|(message, rest)| (message.into(), rest))
+            }
+            Version::V4 => postcard::take_from_bytes(from),
+        }
+    }
 }
 
 impl Content {

@@ -9,10 +9,13 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
-    IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES,
-    SegmentReport, VERSION, decode, encode, read, read_within, write,
+    IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_LABELS, MAX_NAME_BYTES,
+    SegmentReport, Version, decode, encode, read, read_within, write,
 };
 use proptest::prelude::*;
+
+const NEWEST: u8 = Version::NEWEST as u8;
+const OTHER: u8 = NEWEST + 1;
 
 fn ends(sport: u16) -> Ends {
     Ends {
@@ -21,7 +24,7 @@ fn ends(sport: u16) -> Ends {
     }
 }
 
-fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
+pub fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
     let mut trace = ByteTrace {
         ends: ends(seq as u16 % 3),
         seq,
@@ -41,7 +44,7 @@ fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
 const DRIVER_HOOKS: &str =
     "tp_btf/napi_gro_receive_entry,tp_btf/napi_gro_frags_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry";
 
-fn batch(traces: Vec<ByteTrace>) -> Batch {
+pub fn batch(traces: Vec<ByteTrace>) -> Batch {
     let mut histogram = Histogram::default();
     histogram.record(1_000);
     let segment = SegmentFigures { segment: Segment::Application, histogram: histogram.clone() };
@@ -70,6 +73,18 @@ fn batch(traces: Vec<ByteTrace>) -> Batch {
     }
 }
 
+fn hello() -> Hello {
+    Hello {
+        name: AgentName::try_from("web-1.example".to_owned()).unwrap(),
+        run: [3; 16],
+        boot: "a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1".into(),
+        sync_port: Some(4790),
+        is_past: true,
+        confirmed: 8,
+        labels: vec![("rack".into(), "r1".into())],
+    }
+}
+
 #[test]
 fn messages_survive_encoding_unchanged() {
     // Some timestamps are missing, and some out of order: a send may be stamped after the packets that it caused.
@@ -78,24 +93,16 @@ fn messages_survive_encoding_unchanged() {
         trace(2, Direction::Rx, &[5, 4, 3, 2, 1]),
         trace(3, Direction::Rx, &[0, 0, 0, 0, 1 << 61]),
     ];
-    let hello = Hello {
-        name: AgentName::try_from("web-1.example".to_owned()).unwrap(),
-        run: [3; 16],
-        boot: "a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1".into(),
-        sync_port: Some(4790),
-        is_past: true,
-        confirmed: 8,
-    };
     for message in [
-        AgentMessage::Hello(hello),
+        AgentMessage::Hello(hello()),
         AgentMessage::Batch(Box::new(batch(traces))),
         AgentMessage::KeepAlive,
         AgentMessage::Leave,
     ] {
         let mut bytes = Vec::new();
-        write(&mut bytes, &encode(&message).unwrap()).unwrap();
+        write(&mut bytes, &encode(Version::NEWEST, &message).unwrap()).unwrap();
         let content = read(&mut &bytes[..], MAX_FRAME_BYTES).unwrap();
-        assert_eq!(decode::<AgentMessage>(&content).unwrap(), message);
+        assert_eq!(decode::<AgentMessage>(Version::NEWEST, &content).unwrap(), message);
     }
     for message in [
         CollectorMessage::Welcome { through: 1 },
@@ -104,8 +111,8 @@ fn messages_survive_encoding_unchanged() {
         CollectorMessage::Busy { reason: "why".into(), retry_ms: 5_000 },
         CollectorMessage::Rejected { number: 7, reason: "why".into() },
     ] {
-        let content = encode(&message).unwrap();
-        assert_eq!(decode::<CollectorMessage>(&content).unwrap(), message);
+        let content = encode(Version::NEWEST, &message).unwrap();
+        assert_eq!(decode::<CollectorMessage>(Version::NEWEST, &content).unwrap(), message);
     }
 }
 
@@ -113,7 +120,7 @@ fn messages_survive_encoding_unchanged() {
 fn a_trace_takes_at_most_forty_bytes() {
     let stamps = [1 << 55, (1 << 55) + 90_000, (1 << 55) + 92_000, (1 << 55) + 95_000, (1 << 55) + 99_000];
     let traces: Vec<_> = (0..1000).map(|number| trace(number << 16, Direction::Tx, &stamps)).collect();
-    let bytes = encode(&ByteTraces(traces)).unwrap().len();
+    let bytes = encode(Version::NEWEST, &ByteTraces(traces)).unwrap().len();
     assert!(bytes < 40 * 1000, "{bytes}");
 }
 
@@ -122,7 +129,7 @@ fn numbers_out_of_range_are_refused() {
     let decoded = |change: &dyn Fn(&mut IntervalReport)| {
         let mut batch = batch(Vec::new());
         change(&mut batch.content.intervals[0]);
-        decode::<Batch>(&encode(&batch).unwrap())
+        decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, &batch).unwrap())
     };
     assert!(decoded(&|interval| interval.end_unix_ns = (1 << 62) - 1).is_ok());
     let changes: [&dyn Fn(&mut IntervalReport); 6] = [
@@ -142,8 +149,8 @@ fn numbers_out_of_range_are_refused() {
 fn more_traces_than_an_agent_sends_are_refused() {
     let decoded = |many: u32| {
         let traces = (0..many).map(|seq| trace(seq, Direction::Tx, &[1]));
-        let bytes = encode(&ByteTraces(traces.collect())).unwrap();
-        decode::<ByteTraces>(&bytes)
+        let bytes = encode(Version::NEWEST, &ByteTraces(traces.collect())).unwrap();
+        decode::<ByteTraces>(Version::NEWEST, &bytes)
     };
     assert_eq!(decoded(1 << 14).unwrap().0.len(), 1 << 14);
     assert!(matches!(decoded((1 << 14) + 1), Err(FrameError::Content(_))));
@@ -159,7 +166,7 @@ fn a_batch_that_would_be_large_in_memory_is_refused_or_counted_as_such() {
         let interval = &mut batch.content.intervals[0];
         interval.flows = vec![flow(vec![empty.clone(); segments]); flows];
         batch.content.intervals = vec![interval.clone(); intervals];
-        decode::<Batch>(&encode(&batch).unwrap())
+        decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, &batch).unwrap())
     };
     let largest = decoded(4, 128, Segment::ALL.len()).unwrap();
     assert!((300_000..2_000_000).contains(&largest.content.memory_bytes()), "{}", largest.content.memory_bytes());
@@ -197,11 +204,30 @@ fn wire_read(from: &mut &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn labels_have_bounds() {
+    let decoded = |labels: Vec<(String, String)>| {
+        let hello = Hello { labels, ..hello() };
+        decode::<AgentMessage>(Version::NEWEST, &encode(Version::NEWEST, &AgentMessage::Hello(hello)).unwrap())
+    };
+    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert!(decoded(vec![label("rack", &"x".repeat(MAX_NAME_BYTES)); MAX_LABELS]).is_ok());
+    for wrong in [
+        vec![label("rack", "r1"); MAX_LABELS + 1],
+        vec![label("", "r1")],
+        vec![label("rack", "")],
+        vec![label("rack", "a\nb")],
+        vec![label("rack", &"x".repeat(MAX_NAME_BYTES + 1))],
+    ] {
+        assert!(matches!(decoded(wrong), Err(FrameError::Content(_))));
+    }
+}
+
+#[test]
 fn more_or_longer_names_than_an_agent_has_are_refused() {
     let decoded = |change: &dyn Fn(&mut Batch)| {
         let mut batch = batch(Vec::new());
         change(&mut batch);
-        decode::<Batch>(&encode(&batch).unwrap())
+        decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, &batch).unwrap())
     };
     let counters = |count: usize, length: usize| {
         decoded(&move |batch| batch.content.counters = vec![("x".repeat(length), 1); count])
@@ -222,15 +248,15 @@ fn more_or_longer_names_than_an_agent_has_are_refused() {
 
 #[test]
 fn malformed_messages_are_refused() {
-    let good = encode(&AgentMessage::KeepAlive).unwrap();
+    let good = encode(Version::NEWEST, &AgentMessage::KeepAlive).unwrap();
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(decode::<AgentMessage>(&longer), Err(FrameError::Length(_))));
-    let other = [&[VERSION + 1], &good[1..]].concat();
+    assert!(matches!(decode::<AgentMessage>(Version::NEWEST, &longer), Err(FrameError::Length(_))));
+    let other = [&[OTHER], &good[1..]].concat();
     assert!(matches!(
-        decode::<AgentMessage>(&other),
-        Err(FrameError::Version(other)) if other == VERSION + 1
+        decode::<AgentMessage>(Version::NEWEST, &other),
+        Err(FrameError::Version(other)) if other == OTHER
     ));
-    assert!(matches!(decode::<AgentMessage>(&[VERSION, 77]), Err(FrameError::Content(_))));
+    assert!(matches!(decode::<AgentMessage>(Version::NEWEST, &[NEWEST, 77]), Err(FrameError::Content(_))));
     for name in ["", "a b", "ä", "a/b", &"x".repeat(65)] {
         assert!(AgentName::try_from(name.to_owned()).is_err(), "{name}");
     }
@@ -241,8 +267,8 @@ fn malformed_messages_are_refused() {
     assert!(matches!(refused(&[0, 0, 0, 0]), FrameError::Length(0)));
     assert!(matches!(refused(&[0, 0x7f, 0, 0, 1]), FrameError::Io(_)));
     assert!(matches!(refused(&[0xff; 8]), FrameError::Length(_)));
-    let content = vec![0; MAX_FRAME_BYTES + 1];
-    assert!(encode(&content).is_none());
+    let long = CollectorMessage::Refused("x".repeat(MAX_FRAME_BYTES));
+    assert!(encode(Version::NEWEST, &long).is_none());
 }
 
 proptest! {
@@ -251,15 +277,15 @@ proptest! {
         prop_assume!(stamps.iter().any(|ns| *ns > 0));
         let direction = if is_up { Direction::Rx } else { Direction::Tx };
         let traces = ByteTraces(vec![trace(seq, direction, &stamps)]);
-        let bytes = encode(&traces).unwrap();
-        prop_assert_eq!(decode::<ByteTraces>(&bytes).unwrap(), traces);
+        let bytes = encode(Version::NEWEST, &traces).unwrap();
+        prop_assert_eq!(decode::<ByteTraces>(Version::NEWEST, &bytes).unwrap(), traces);
     }
 
     #[test]
     fn arbitrary_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let content = [&[VERSION], &bytes[..]].concat();
-        if let Ok(AgentMessage::Batch(batch)) = decode(&content) {
-            prop_assert_eq!(decode::<AgentMessage>(&encode(&AgentMessage::Batch(batch.clone())).unwrap()).unwrap(), AgentMessage::Batch(batch));
+        let content = [&[NEWEST], &bytes[..]].concat();
+        if let Ok(AgentMessage::Batch(batch)) = decode(Version::NEWEST, &content) {
+            prop_assert_eq!(decode::<AgentMessage>(Version::NEWEST, &encode(Version::NEWEST, &AgentMessage::Batch(batch.clone())).unwrap()).unwrap(), AgentMessage::Batch(batch));
         }
     }
 }

@@ -7,11 +7,13 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::{
-    Batcher, Event, Limits,
+    Event, Limits,
     wire::{FlowReport, FlowRtt, IntervalReport, LossCause},
 };
 
-use crate::support::{Memory, agent, collector, collector_at, eventually, identity, kept_agent, limited_collector};
+use crate::support::{
+    Memory, agent, batcher, collector, collector_at, eventually, identity, kept_agent, limited_collector,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -195,10 +197,9 @@ fn both_sides_share_a_secret_that_differs_for_each_connection() {
 fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
-    let agent = agent("a", 1, &server.address().to_string(), &key);
     let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
     let ends = |port| Ends { src: end(port), dst: end(443) };
-    let mut batcher = Batcher::new(agent.uplink);
+    let mut batcher = batcher(&[server.address().to_string()], &key, 1);
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     for seq in 0..10_000 {
@@ -234,7 +235,7 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
 fn an_agent_with_few_traces_sends_few_batches() {
     let key = identity("k");
     // Nobody is there.
-    let mut batcher = Batcher::new(agent("a", 1, "127.0.0.1:9", &key).uplink);
+    let mut batcher = batcher(&["127.0.0.1:9".to_owned()], &key, 1);
     let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);

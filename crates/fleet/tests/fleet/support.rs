@@ -15,7 +15,7 @@ use std::{
 };
 
 use dwell_fleet::{
-    Agent, Busy, Event, Handler, Identity, Key, Limits, Outbox, Server, Uplink,
+    Agent, Batcher, Busy, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
     wire::{AgentName, Batch, Content, Hello, RunId},
 };
 
@@ -41,6 +41,8 @@ pub struct Memory {
     pub disconnected: Mutex<Vec<String>>,
     /// Agents that were sent a key for a token, and why others were not.
     pub enrolled: Mutex<Vec<Result<AgentName, String>>>,
+    /// What was said of those who speak no version of the protocol.
+    pub incompatible: Mutex<Vec<String>>,
     /// The size of the largest batch.
     pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
@@ -85,6 +87,10 @@ impl Handler for Memory {
             self.contents.lock().unwrap().push(batch.content);
         }
         Ok(())
+    }
+
+    fn incompatible(&self, _: SocketAddr, reason: &str) {
+        self.incompatible.lock().unwrap().push(reason.into());
     }
 
     fn enrolled(&self, _: SocketAddr, outcome: Result<AgentName, String>) {
@@ -136,7 +142,8 @@ fn start_agent(name: &str, run: u8, collector: &str, identity: &Identity, folder
     let (sender, events) = mpsc::channel();
     let run = [run; 16];
     let name = name.to_owned().try_into().unwrap();
-    let hello = Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0 };
+    let hello =
+        Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0, labels: Vec::new() };
     let on_event = move |event| {
         let _ = sender.send(event);
     };
@@ -179,4 +186,21 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What an agent named `web` reports by to these collectors, each with a run of its own, from this one on.
+pub fn batcher(collectors: &[String], identity: &Identity, run: u8) -> Batcher {
+    let lanes = collectors.iter().zip(run..).map(|(collector, run)| {
+        let hello = Hello {
+            name: "web".to_owned().try_into().unwrap(),
+            run: [run; 16],
+            boot: "boot".into(),
+            sync_port: None,
+            is_past: false,
+            confirmed: 0,
+            labels: Vec::new(),
+        };
+        Lane { collector: collector.parse().unwrap(), outbox: Outbox::new(MB, &hello), hello }
+    });
+    Batcher::new(Lanes::start(lanes.collect(), identity, |_, _| {}).unwrap())
 }

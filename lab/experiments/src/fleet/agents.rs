@@ -1,18 +1,19 @@
 //! The agents: real ones but for what they report.
 
 use std::{
+    collections::{HashMap, HashSet},
     net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use dwell_fleet::{
-    Batcher, Event, Identity, Key, Outbox, Uplink, clock_session,
+    Batcher, Event, Identity, Key, Lane, Lanes, Outbox, clock_session,
     wire::{AgentName, Hello, IntervalReport},
 };
 use dwell_probes::clock::{Reflector, ReflectorOptions};
@@ -28,6 +29,8 @@ use super::{
 /// The addresses of agents, and the first one.
 pub(super) const ADDRESSES: &str = "10.128.0.0/9";
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 128, 1, 0);
+/// The address of the first of several collectors, which all agents have to call the same.
+const FIRST_COLLECTOR: Ipv4Addr = Ipv4Addr::new(10, 254, 0, 1);
 /// How often an agent looks for bytes that were stamped: as often as it may send them.
 const TICK: Duration = Duration::from_millis(100);
 /// What an agent keeps for its collector, in bytes, as `dwell agent` does.
@@ -48,6 +51,11 @@ pub(super) fn list(folder: &Path) -> PathBuf {
 /// The address of an agent.
 pub(super) fn address(agent: usize) -> Ipv4Addr {
     traffic::nth_address(FIRST, agent)
+}
+
+/// The address of one of several collectors.
+pub(super) fn collector_address(number: usize) -> Ipv4Addr {
+    traffic::nth_address(FIRST_COLLECTOR, number)
 }
 
 /// The name of an agent.
@@ -128,7 +136,7 @@ impl Fleet {
         Ok(Enrolled { load, keys })
     }
 
-    /// The number of agents that have been welcomed.
+    /// The number of agents that all collectors have welcomed.
     pub(super) fn connected(&self) -> usize {
         self.counts.connected.load(Ordering::Relaxed) as usize
     }
@@ -214,11 +222,14 @@ impl Enrolled {
         let rows = (0..load.agents).map(|agent| traffic::rows(&traffic::flows(agent, load.agents, load.flows)));
         let rows = rows.collect();
         let start = || {
-            let sessions = ReflectorOptions { sessions: 4 * load.agents as u32 + 64, ..ReflectorOptions::default() };
+            let sessions = ReflectorOptions {
+                sessions: (4 * load.agents * load.collectors) as u32 + 64,
+                ..ReflectorOptions::default()
+            };
             let reflector = Reflector::attach(&sessions).map_err(|error| Error::invalid("clock", error))?;
             let reflector = Arc::new(reflector);
             let agents = self.keys.into_iter().zip(0..).map(|((name, key), number)| {
-                let batcher = connect(number, name, &key, &reflector, &counts)?;
+                let batcher = connect(&load, number, name, &key, &reflector, &counts)?;
                 Ok(Agent { batcher, flows: traffic::flows(number, load.agents, load.flows) })
             });
             agents.collect::<Result<Vec<_>>>()
@@ -228,39 +239,48 @@ impl Enrolled {
     }
 }
 
-/// Starts an agent, which calls the collector by an address of its own.
+/// Starts an agent, which calls a single collector by an address of its own.
 fn connect(
+    load: &Load,
     number: usize,
     name: AgentName,
     key: &Key,
     reflector: &Arc<Reflector>,
     counts: &Arc<Counts>,
 ) -> Result<Batcher> {
-    let collector = format!("{}:{PORT}", address(number)).parse();
     let failed = |error: dwell_fleet::Error| Error::invalid("agent", error);
-    let hello = Hello {
-        // Another kernel than that of the collector, so that its clock is compared.
-        boot: format!("boot-of-{name}"),
-        name,
-        run: rand::random(),
-        sync_port: Some(reflector.port()),
-        is_past: false,
-        confirmed: 0,
+    let addresses: Vec<Ipv4Addr> = match load.collectors {
+        1 => vec![address(number)],
+        several => (0..several).map(collector_address).collect(),
     };
-    let outbox = Outbox::new(BUFFER, &hello);
-    let (reflector, counts) = (Arc::clone(reflector), Arc::clone(counts));
-    let (mut session, was_welcome) = (None, AtomicBool::new(false));
-    let on_event = move |event| match event {
+    let lane = |address: &Ipv4Addr| {
+        let hello = Hello {
+            // Another kernel than that of the collector, so that its clock is compared.
+            boot: format!("boot-of-{name}"),
+            name: name.clone(),
+            run: rand::random(),
+            sync_port: Some(reflector.port()),
+            is_past: false,
+            confirmed: 0,
+            labels: Vec::new(),
+        };
+        let collector = format!("{address}:{PORT}").parse()?;
+        Ok(Lane { collector, outbox: Outbox::new(BUFFER / addresses.len(), &hello), hello })
+    };
+    let lanes = addresses.iter().map(lane).collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+    let (reflector, counts, collectors) = (Arc::clone(reflector), Arc::clone(counts), lanes.len());
+    let (mut sessions, mut welcomes) = (HashMap::new(), HashSet::new());
+    let on_event = move |lane, event| match event {
         Event::Authenticated { collector, secret } => {
             let new = clock_session(&secret);
-            if let Some(old) = session.replace(new.id) {
+            if let Some(old) = sessions.insert(lane, new.id) {
                 reflector.dismiss(old);
             }
             // An agent whose clock is not compared works all the same.
             let _ = reflector.admit(&new, collector.ip());
         }
         Event::Connected { .. } => {
-            if !was_welcome.swap(true, Ordering::Relaxed) {
+            if welcomes.insert(lane) && welcomes.len() == collectors {
                 counts.connected.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -269,8 +289,7 @@ fn connect(
         Event::Disconnected { .. } => _ = counts.disconnected.fetch_add(1, Ordering::Relaxed),
         Event::Disk(_) => {}
     };
-    let uplink = Uplink::start(collector.map_err(failed)?, Identity::from_key(key), hello, outbox, on_event);
-    Ok(Batcher::new(uplink.map_err(failed)?))
+    Ok(Batcher::new(Lanes::start(lanes, &Identity::from_key(key), on_event).map_err(failed)?))
 }
 
 impl Sent {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -9,9 +10,10 @@ use std::{
 use dwell_testbed::{
     Namespace, Result,
     program::{PATIENCE, RunningProgram},
+    signals::Signals,
 };
 
-use super::{PORT, agents, clickhouse};
+use super::{Load, PORT, agents, clickhouse};
 use crate::usage::{Usage, process_cpu_time, resident_memory};
 
 /// `dwell collect`, and what its processes have used.
@@ -20,6 +22,8 @@ pub(super) struct Collector<'a> {
     dwell: &'a Path,
     folder: &'a Path,
     store: PathBuf,
+    /// The address that it listens on.
+    listen: String,
     /// Whether the store is a ClickHouse server, and the file a spool.
     has_server: bool,
     /// `None` only while it is down.
@@ -32,19 +36,25 @@ pub(super) struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// Starts a collector with its files in a folder, and waits until it listens.
+    /// Starts a collector with its files in a folder, and waits until it listens: the one with this number of several.
     pub(super) fn start<'a>(
         namespace: &'a Namespace,
         dwell: &'a Path,
         folder: &'a Path,
-        has_server: bool,
+        load: &Load,
+        number: usize,
     ) -> Result<Collector<'a>> {
+        let address = match load.collectors {
+            1 => Ipv4Addr::UNSPECIFIED,
+            _ => agents::collector_address(number),
+        };
         let mut collector = Collector {
             namespace,
             dwell,
             folder,
-            store: folder.join("fleet.db"),
-            has_server,
+            store: folder.join(format!("fleet-{number}.db")),
+            listen: format!("{address}:{PORT}"),
+            has_server: load.has_server,
             program: None,
             used: Duration::ZERO,
             most_bytes: 0,
@@ -55,10 +65,9 @@ impl Collector<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let listen = format!("0.0.0.0:{PORT}");
         let (key, list) = (agents::key(self.folder), agents::list(self.folder));
         let [store, key, list] = [&self.store, &key, &list].map(|path| path.to_string_lossy());
-        let always = ["collect", "--listen", &listen, "--key-file", &key, "--agents", &list];
+        let always = ["collect", "--listen", &self.listen, "--key-file", &key, "--agents", &list];
         let own = match self.has_server {
             true => vec!["--store", clickhouse::STORE, "--spool", &store],
             false => vec!["--store", &store],
@@ -70,11 +79,12 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Sends SIGKILL, and starts another one with the same store.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    /// Sends SIGKILL, and starts another one with the same store after a time.
+    pub(super) fn kill(&mut self, away: Duration, signals: &Signals) -> Result<()> {
         (self.used, self.most_bytes) = (self.cpu(), self.most_bytes());
         let killed = Instant::now();
         self.program = None;
+        signals.pause(away)?;
         self.run()?;
         self.down.push(killed.elapsed());
         Ok(())

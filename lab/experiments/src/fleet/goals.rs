@@ -18,7 +18,12 @@ const MAX_DELAY_WITH_FAULTS: Duration = Duration::from_secs(30);
 pub(super) fn judge(outcome: &Outcome) -> Vec<Goal> {
     let Outcome { sent, seen, delays, load, .. } = outcome;
     let has_faults = load.kills + load.strangers > 0;
-    let max_delay = if has_faults { MAX_DELAY_WITH_FAULTS } else { MAX_DELAY };
+    let max_delay = match (has_faults, load.collectors) {
+        (false, _) => MAX_DELAY,
+        (true, 1) => MAX_DELAY_WITH_FAULTS,
+        // A batch that one of several may have stored waits for it.
+        (true, _) => MAX_DELAY_WITH_FAULTS + outcome.down.last().copied().unwrap_or_default(),
+    };
     let unstored = sent.left + sent.dropped + sent.rejected;
     let complete = (delays.len() == sent.intervals()).then(|| delays.last()).flatten();
     let mut goals = vec![

@@ -1,4 +1,4 @@
-//! Many agents and one collector: how fast the store has what they send, and what that costs the collector.
+//! Many agents and one collector, or a few: how fast the store has what they send, and what that costs the collector.
 //!
 //! The collector is `dwell collect`, as it ships. The agents are those of `dwell_fleet`, each with a key, an address, a
 //! connection and a clock session of its own, but all in this process, and what they send is made up. What arrives is counted in
@@ -53,7 +53,9 @@ struct Load {
     interval: Duration,
     /// How long agents report.
     duration: Duration,
-    /// How often the collector is killed in that time.
+    /// Number of collectors.
+    collectors: usize,
+    /// How often a collector is killed in that time; one of several is then away for half of a part of it.
     kills: usize,
     /// Connections that never say anything.
     strangers: usize,
@@ -100,14 +102,16 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
     namespace.ip(&format!("route add local {} dev lo\n", agents::ADDRESSES))?;
     let fleet = Fleet::enroll(load, folder)?;
     let server = load.has_server.then(|| ClickHouse::start(&namespace, folder)).transpose()?;
-    let mut collector = Collector::start(&namespace, &programs.dwell, folder, load.has_server)?;
-    let store = collector.store().to_owned();
+    let start = |number| Collector::start(&namespace, &programs.dwell, folder, &load, number);
+    let mut collectors = (0..load.collectors).map(start).collect::<Result<Vec<_>>>()?;
+    let stores: Vec<_> = collectors.iter().map(|collector| collector.store().to_owned()).collect();
     let stored_rows = match server {
-        Some(server) => Rows::Server(Arc::new(server), store.clone()),
-        None => Rows::File(store.clone()),
+        Some(server) => Rows::Server(Arc::new(server), stores[0].clone()),
+        None => Rows::Files(stores.clone()),
     };
+    let store_bytes = || stores.iter().map(|store| store_bytes(store)).sum::<u64>();
     signals.pause(SETTLE)?;
-    let alone = collector.bytes();
+    let alone = sum(&collectors, Collector::bytes);
     let strangers = (load.strangers > 0).then(|| Strangers::start(&namespace, load.strangers));
     while strangers.as_ref().is_some_and(|strangers| strangers.opened() < load.strangers as u64) {
         signals.pause(Duration::from_millis(10))?;
@@ -123,23 +127,26 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
     }
     let connected = connecting.elapsed();
     signals.pause(SETTLE)?;
-    let (idle, threads) = (collector.bytes(), collector.threads());
+    let idle = sum(&collectors, Collector::bytes);
+    let threads = collectors.iter().map(Collector::threads).sum();
 
     let oracle = Oracle::start(&stored_rows)?;
-    let (begun, cpu) = (Instant::now(), collector.cpu());
-    let (before, wire, stored) = (stored_rows.so_far()?, wire_bytes(&namespace)?, store_bytes(&store));
-    report(&mut fleet, &mut collector, load, signals)?;
+    let used = |collectors: &[Collector<'_>]| collectors.iter().map(Collector::cpu).sum::<Duration>();
+    let (begun, cpu) = (Instant::now(), used(&collectors));
+    let (before, wire, stored) = (stored_rows.so_far()?, wire_bytes(&namespace)?, store_bytes());
+    report(&mut fleet, &mut collectors, load, signals)?;
     let elapsed = begun.elapsed();
-    let cpu = collector.cpu().saturating_sub(cpu);
+    let cpu = used(&collectors).saturating_sub(cpu);
     let after = stored_rows.so_far()?;
     let (wire_bytes, store_bytes) =
-        (wire_bytes(&namespace)?.saturating_sub(wire), store_bytes(&store).saturating_sub(stored));
+        (wire_bytes(&namespace)?.saturating_sub(wire), store_bytes().saturating_sub(stored));
     let sent = fleet.finish(LONGEST_WAIT);
     stored_rows.wait_for(sent.rows(), LONGEST_WAIT, signals)?;
-    let most = collector.most_bytes();
+    let most = sum(&collectors, Collector::most_bytes);
     let times = oracle.stop()?;
     let strange_connections = strangers.map_or(Ok(0), Strangers::end)?;
-    let mut down = collector.end()?;
+    let down = collectors.into_iter().map(Collector::end).collect::<Result<Vec<_>>>()?;
+    let mut down = down.concat();
     down.sort_unstable();
     let delays = sent.delays(&times);
     let seen = stored_rows.count(&sent)?;
@@ -162,15 +169,26 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
     })
 }
 
-/// Has agents report, and kills the collector meanwhile: at a random moment of each of equal parts of the time.
-fn report(fleet: &mut Fleet, collector: &mut Collector<'_>, load: Load, signals: &Signals) -> Result<()> {
+/// The sum of a figure of all collectors.
+fn sum<'a>(collectors: &[Collector<'a>], of: impl Fn(&Collector<'a>) -> u64) -> u64 {
+    collectors.iter().map(of).sum()
+}
+
+/// Has agents report, and kills a collector meanwhile: a single one at a random moment of each of equal parts of the time, and
+/// starts it again at once; several by turns in the first half of each, and starts it again half of a part later.
+fn report(fleet: &mut Fleet, collectors: &mut [Collector<'_>], load: Load, signals: &Signals) -> Result<()> {
+    let (random, away) = match collectors.len() {
+        1 => (1.0, Duration::ZERO),
+        _ => (0.5, load.duration.mul_f64(0.5 / load.kills.max(1) as f64)),
+    };
     let begun = Instant::now();
     thread::scope(|scope| {
         let reporting = scope.spawn(|| fleet.report(load.duration, signals));
         for number in 0..load.kills {
-            let moment = load.duration.mul_f64((number as f64 + rand::random::<f64>()) / load.kills as f64);
+            let moment = load.duration.mul_f64((number as f64 + random * rand::random::<f64>()) / load.kills as f64);
             signals.pause(moment.saturating_sub(begun.elapsed()))?;
-            collector.kill()?;
+            let which = number % collectors.len();
+            collectors[which].kill(away, signals)?;
         }
         reporting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

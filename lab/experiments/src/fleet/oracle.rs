@@ -12,7 +12,7 @@ use std::{
 };
 
 use dwell_testbed::{Error, Result, signals::Signals};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
 
 use super::{
     agents::{self, Sent},
@@ -59,8 +59,8 @@ pub(super) struct Seen {
 /// Where the rows are.
 #[derive(Clone)]
 pub(super) enum Rows {
-    /// In the collector's store.
-    File(PathBuf),
+    /// In the stores of all collectors.
+    Files(Vec<PathBuf>),
     /// On a server; what waits for it is in a file.
     Server(Arc<ClickHouse>, PathBuf),
 }
@@ -71,11 +71,15 @@ impl Oracle {
         let (stop, stopped) = mpsc::channel();
         let rows = rows.clone();
         let look = move || {
-            let (mut times, mut last) = (Times::default(), 0);
+            let (mut times, mut last) = (Times::default(), HashMap::new());
             loop {
                 let is_last = stopped.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout);
                 match &rows {
-                    Rows::File(store) => times.look(store, &mut last)?,
+                    Rows::Files(stores) => {
+                        for store in stores {
+                            times.look(store, last.entry(store.clone()).or_default())?;
+                        }
+                    }
                     Rows::Server(server, _) => times.ask(server)?,
                 }
                 if is_last {
@@ -153,13 +157,14 @@ impl Rows {
     pub(super) fn so_far(&self) -> Result<(u64, u64)> {
         let batches = "SELECT ifnull(sum(last_batch), 0) FROM run";
         match self {
-            Rows::File(store) => {
-                let count = || {
+            Rows::Files(stores) => {
+                let count = |store: &PathBuf| {
                     let db = open(store)?;
                     let last = |table: &&str| number(&db, &format!("SELECT ifnull(max(rowid), 0) FROM {table}"));
                     Ok((TABLES.iter().map(last).sum::<rusqlite::Result<u64>>()?, number(&db, batches)?))
                 };
-                count().map_err(unreadable)
+                let counts = stores.iter().map(count).collect::<rusqlite::Result<Vec<_>>>().map_err(unreadable)?;
+                Ok(counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
             }
             Rows::Server(server, spool) => {
                 let tables = ["intervals", "paths", "clock", "counter"];
@@ -190,24 +195,17 @@ impl Rows {
             "SELECT count(*) FROM paths WHERE method = 'matched' AND src IS NOT NULL",
         ];
         match self {
-            Rows::File(store) => {
+            Rows::Files(stores) => {
                 let mut count = || {
-                    let db = open(store)?;
-                    let names = hosts(&db)?;
-                    let sql = "SELECT host_id, interval_ns, count(*), sum(n) FROM (
-                            SELECT host_id, interval_ns, count(*) AS n FROM interval
-                            GROUP BY host_id, interval_ns, flow_id, segment, direction, retransmitted)
-                        GROUP BY host_id, interval_ns";
-                    let mut statement = db.prepare(sql)?;
-                    let mut rows = statement.query([])?;
-                    while let Some(row) = rows.next()? {
-                        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-                        seen.add(sent, &names[&row.get(0)?], [number(1)?, number(2)?, number(3)?]);
+                    for store in stores {
+                        let db = open(store)?;
+                        seen.lost += number(&db, lost)?;
+                        seen.paths += number(&db, paths)?;
+                        let compared = number(&db, &clocks.replace("host)", "host_id)"))?;
+                        // All collectors compare all clocks.
+                        seen.clocks = if seen.clocks == 0 { compared } else { seen.clocks.min(compared) };
                     }
-                    seen.lost = number(&db, lost)?;
-                    seen.clocks = number(&db, &clocks.replace("host)", "host_id)"))?;
-                    seen.paths = number(&db, paths)?;
-                    Ok(())
+                    each_interval(stores, |host, numbers| seen.add(sent, host, numbers))
                 };
                 count().map_err(unreadable)?;
             }
@@ -242,6 +240,47 @@ impl Seen {
             _ => self.foreign += all,
         }
     }
+}
+
+/// Calls `each` with each host and interval: its length, the number of different rows in all stores, and that of all.
+fn each_interval(stores: &[PathBuf], mut each: impl FnMut(&str, [u64; 3])) -> rusqlite::Result<()> {
+    let Some((first, others)) = stores.split_first() else {
+        return Ok(());
+    };
+    let db = open(first)?;
+    // One store needs no names, which its numbers stand for.
+    let (host, columns, mut from) = match others {
+        [] => ("host_id", "flow_id, segment, direction, retransmitted", "interval".to_owned()),
+        _ => (
+            "host",
+            "src, sport, dst, dport, segment, direction, retransmitted",
+            "SELECT * FROM main.intervals".to_owned(),
+        ),
+    };
+    for (number, store) in others.iter().enumerate() {
+        db.execute(&format!("ATTACH ?1 AS other_{number}"), [store.to_string_lossy()])?;
+        from += &format!(" UNION ALL SELECT * FROM other_{number}.intervals");
+    }
+    if !others.is_empty() {
+        from = format!("({from})");
+    }
+    let sql = format!(
+        "SELECT {host}, interval_ns, count(*), sum(n) FROM (
+            SELECT {host}, interval_ns, count(*) AS n FROM {from} GROUP BY {host}, interval_ns, {columns})
+        GROUP BY {host}, interval_ns"
+    );
+    let names = hosts(&db)?;
+    let mut statement = db.prepare(&sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name = match row.get_ref(0)? {
+            ValueRef::Integer(id) => names[&id].clone(),
+            _ => row.get(0)?,
+        };
+        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+        each(&name, [number(1)?, number(2)?, number(3)?]);
+    }
+    Ok(())
 }
 
 /// The last numbers of an answer.

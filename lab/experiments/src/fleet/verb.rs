@@ -30,6 +30,8 @@ Examples:
   sudo dwell-lab fleet --agents 200 --interval 1s --duration 20s
   sudo dwell-lab fleet --agents 20 --interval 1s --duration 200s --kill 100
                                                  is anything lost or doubled by SIGKILL?
+  sudo dwell-lab fleet --agents 20 --interval 1s --duration 80s --collectors 3 --kill 1
+                                                 do others take over?
   sudo dwell-lab fleet --strangers 10000         do agents get through?")]
 pub struct Fleet {
     /// Numbers of agents, one per run
@@ -47,7 +49,11 @@ pub struct Fleet {
     /// Store in a ClickHouse server, which is started for each run, instead of an SQLite file
     #[arg(long)]
     clickhouse: bool,
-    /// Kill the collector N times while agents report, at random moments, and start it again at once
+    /// Number of collectors, of which each agent has all, with a store each
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "clickhouse", value_parser = clap::value_parser!(u8).range(1..=8))]
+    collectors: u8,
+    /// Kill the collector N times while agents report, at random moments, and start it again at once; one of several stays away
+    /// for half of DURATION/N
     #[arg(long, value_name = "N", default_value_t = 0)]
     kill: usize,
     /// Connections that never say anything, each from an address of its own, and that come again when they are closed
@@ -97,6 +103,7 @@ struct Record {
     store: &'static str,
     agents: usize,
     flows: usize,
+    collectors: usize,
     interval_ns: u64,
     connected_ns: u64,
     batches_per_s: f64,
@@ -154,6 +161,7 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
             flows: args.flows,
             interval: args.interval,
             duration: args.duration,
+            collectors: args.collectors.into(),
             kills: args.kill,
             strangers: args.strangers,
             has_server: args.clickhouse,
@@ -211,6 +219,7 @@ impl Record {
             store: if load.has_server { "clickhouse" } else { "sqlite" },
             agents: load.agents,
             flows: load.agents * load.flows,
+            collectors: load.collectors,
             interval_ns: load.interval.as_nanos() as u64,
             connected_ns: outcome.connected.as_nanos() as u64,
             batches_per_s: per_s(outcome.batches),

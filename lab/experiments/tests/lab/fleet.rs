@@ -77,6 +77,22 @@ fn root_a_collector_that_is_killed_at_any_moment_loses_nothing_and_doubles_nothi
     assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
 }
 
+/// The second of three is away for 20 s, of which agents do without it for some 10 s.
+#[test]
+fn root_one_of_three_collectors_that_is_killed_under_load_loses_nothing_and_doubles_nothing() {
+    if skipped() {
+        return;
+    }
+    let load = ["--agents", "6", "--flows", "40", "--interval", "1s", "--duration", "40s", "--collectors", "3"];
+    let run = lab(&[&["fleet", "--kill", "1", "--format", "jsonl"][..], &load].concat());
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
+    let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
+    assert_eq!((&object["collectors"], &object["kills"]), (&3.into(), &1.into()), "{object}");
+    assert!(object["down_max_ns"].as_u64() >= Some(20_000_000_000), "{object}");
+    assert!(object["path_rows"].as_u64() > Some(0), "both ends of a flow are at one collector: {object}");
+    assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
+}
+
 /// Each from another host, and again as soon as it is turned out.
 #[test]
 fn root_connections_that_never_speak_do_not_keep_agents_out() {

@@ -1,16 +1,17 @@
 //! Answers the collector's requests for this host's clock.
 
-use std::net::SocketAddr;
+use std::{collections::HashMap, net::SocketAddr};
 
 use dwell_fleet::{Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Reflector, ReflectorOptions};
 
 use crate::tell::tell;
 
-/// Answers one collector at a time.
+/// Answers the collectors of an agent, each in one session at a time.
 pub struct ClockReflector {
     reflector: Option<Reflector>,
-    session: Option<u64>,
+    /// By the number of the collector.
+    sessions: HashMap<usize, u64>,
 }
 
 impl ClockReflector {
@@ -23,7 +24,7 @@ impl ClockReflector {
                 "the collector cannot compare this host's clock: {error}; latency between hosts is not reported"
             ));
         });
-        ClockReflector { reflector: reflector.ok(), session: None }
+        ClockReflector { reflector: reflector.ok(), sessions: HashMap::new() }
     }
 
     /// The UDP port that answers, if any does.
@@ -31,22 +32,22 @@ impl ClockReflector {
         self.reflector.as_ref().map(Reflector::port)
     }
 
-    /// Answers this collector, and no other.
-    pub fn admit(&mut self, collector: SocketAddr, secret: &Secret) {
-        self.dismiss();
+    /// Answers the collector with this number at an address, and nobody in its place.
+    pub fn admit(&mut self, number: usize, collector: SocketAddr, secret: &Secret) {
+        self.dismiss(number);
         let Some(reflector) = &self.reflector else {
             return;
         };
         let session = clock_session(secret);
         match reflector.admit(&session, collector.ip()) {
-            Ok(()) => self.session = Some(session.id),
+            Ok(()) => _ = self.sessions.insert(number, session.id),
             Err(error) => tell(format_args!("the clock cannot be compared: {error}")),
         }
     }
 
-    /// Stops answering.
-    pub fn dismiss(&mut self) {
-        if let (Some(reflector), Some(session)) = (&self.reflector, self.session.take()) {
+    /// Stops answering a collector.
+    pub fn dismiss(&mut self, number: usize) {
+        if let (Some(reflector), Some(session)) = (&self.reflector, self.sessions.remove(&number)) {
             reflector.dismiss(session);
         }
     }

@@ -5,6 +5,7 @@ mod metrics;
 mod send;
 
 use std::{
+    collections::BTreeSet,
     fs::DirBuilder,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -14,8 +15,8 @@ use std::{
 use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
-    Backlog, CollectorAddress, Confinement, Event, Outbox, Uplink,
-    wire::{AgentName, Hello},
+    Backlog, BufferError, CollectorAddress, Confinement, Event, Lane, Lanes, MAX_COLLECTORS, Outbox, Unread,
+    wire::{AgentName, Hello, MAX_LABELS, MAX_NAME_BYTES, RunId},
 };
 use dwell_records::counted;
 use dwell_socket::{
@@ -39,6 +40,9 @@ use crate::{
 /// How long to wait at the end for the collector to store what it has not.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The smallest part of the buffer, in megabytes, that one of several collectors has: some batches of the largest size.
+const MIN_BUFFER_MB: u32 = 4;
+
 /// Send the times of bytes in the layers of this host to a collector
 ///
 /// Measures like `dwell stack`, and sends the results to `dwell collect`, which joins those that
@@ -50,13 +54,15 @@ Examples:
   dwell agent --collector collector.example:4790 --key-file web-1.key
   dwell agent --collector collector.example:4790 --key-file web-1.key --token-file token
                                              at the first start; later ones have the key
+  dwell agent --collector a.example:4790,b.example:4790,c.example:4790 --key-file web-1.key
   dwell agent --collector 192.0.2.9:4790 --key-file fleet.key --port 443 --name web-1
   dwell agent --collector collector.example:4790 --cert web-1.pem --key web-1.key --ca ca.pem")]
 #[group(skip)]
 pub struct Args {
-    /// The address where `dwell collect` listens
-    #[arg(long, value_name = "HOST:PORT")]
-    collector: CollectorAddress,
+    /// The address where `dwell collect` listens; or several, up to 16 separated by commas, in the same spelling at all
+    /// agents: each flow is sent to one of them, and to another one while that is down
+    #[arg(long, value_name = "HOST:PORT,...", required = true, value_delimiter = ',')]
+    collector: Vec<CollectorAddress>,
 
     #[command(flatten)]
     identity: IdentityArgs,
@@ -69,6 +75,10 @@ pub struct Args {
     /// Name of the agent, different from that of any other agent of the collector [default: that of its key, or the host's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+
+    /// What the collector is told about this host, as `rack=r1`; may be given up to 16 times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
 
     #[command(flatten)]
     selection: StackArgs,
@@ -105,69 +115,66 @@ pub struct Args {
     metrics: MetricsArgs,
 }
 
+/// The name of the folder for a collector's batches: its address, with all but letters, digits, dots and dashes as numbers.
+fn folder_name(collector: &CollectorAddress) -> String {
+    let address = collector.to_string();
+    let escaped = address.bytes().map(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() || b".-".contains(&byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    format!("to-{}", escaped.collect::<String>())
+}
+
+fn tell_unread(folder: &Path, Unread { damaged, newer }: Unread) {
+    let folder = folder.display();
+    if damaged > 0 {
+        tell(format_args!(
+            "{damaged} bytes that an earlier agent left in {folder} cannot be read, and are given up: they were cut off"
+        ));
+    }
+    if newer > 0 {
+        tell(format_args!("{newer} bytes in {folder} are of a newer dwell, and stay there for it"));
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let label = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let is_good = |text: &String| (1..=MAX_NAME_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
+    label.filter(|(name, value)| is_good(name) && is_good(value)).ok_or_else(|| {
+        format!("write NAME=VALUE, as in rack=r1, each with 1 to {MAX_NAME_BYTES} bytes and no control characters")
+    })
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    args.check()?;
     if let Some(token) = &args.token_file {
-        args.identity.enroll(token, &args.collector)?;
+        args.identity.enroll(token, &args.collector[0])?;
     }
     let (identity, own_name) = args.identity.identity()?;
-    args.clock_mode.check(&args.collector)?;
+    args.collector.iter().try_for_each(|collector| args.clock_mode.check(collector))?;
     let name = args.name(own_name)?;
     args.confine()?;
-    let mut reflector = ClockReflector::start(args.clock_mode.mode());
+    let reflector = ClockReflector::start(args.clock_mode.mode());
     let hello = Hello {
         name,
-        run: rand::random(),
+        run: RunId::default(),
         boot: boot_id().map_err(|error| Failure::new(Exit::Host, error))?,
         sync_port: reflector.port(),
         is_past: false,
         confirmed: 0,
+        labels: args.label.clone(),
     };
-    let outbox = Outbox::new(args.buffer as usize * 1_000_000, &hello);
-    let mut config = Config { traces: true, again: true, ..args.selection.config(args.sample_bytes)? };
-    let given = config.filter.terms();
-    if given == MAX_TERMS {
-        let most = MAX_TERMS - 1;
-        return Err(Failure::usage(anyhow!(
-            "an agent's filter has at most {most} terms, and {given} were given: one place is for the rule that leaves out \
-             its own connection to the collector; join or drop a rule"
-        )));
-    }
-    config.filter.exclude_port(args.collector.port());
+    let config = args.config()?;
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.start("agent")?;
-    args.keep_on_disk(&outbox, &hello.name);
+    let lanes = args.lanes(&hello);
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     // Those of its unit; threads that speak to the network keep fewer.
     privilege::keep(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon])
         .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
-    let collector = args.collector.clone();
-    let on_event = move |event| match event {
-        Event::Authenticated { collector, secret } => reflector.admit(collector, &secret),
-        Event::Connected { collector, is_past: false } => {
-            tell(format_args!("connected to the collector at {collector}"));
-        }
-        Event::Connected { collector, is_past: true } => {
-            tell(format_args!("sends what an earlier agent left to the collector at {collector}"));
-        }
-        Event::Rejected { reason } => {
-            tell(format_args!(
-                "the collector rejects a batch, which is given up: {reason}; use the same version of dwell"
-            ));
-        }
-        Event::Disk(notice) => tell(notice),
-        Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
-        Event::Busy { .. } => {}
-        Event::Disconnected { reason, is_new } => {
-            reflector.dismiss();
-            if !is_new {
-                return;
-            }
-            tell(format_args!("no collector at {collector}: {reason}; what is measured waits"));
-        }
-    };
-    let uplink = Uplink::start(args.collector.clone(), identity, hello, outbox, on_event)?;
-    let mut reporter = Reporter::new(uplink, served);
+    let lanes = Lanes::start(lanes, &identity, args.on_event(reflector))?;
+    let mut reporter = Reporter::new(lanes, served);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);
@@ -178,6 +185,83 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Args {
+    fn check(&self) -> Result<(), Failure> {
+        let collectors = &self.collector;
+        let is_repeated = |(number, one): (usize, &CollectorAddress)| collectors[..number].contains(one);
+        if collectors.len() > MAX_COLLECTORS || collectors.iter().enumerate().any(is_repeated) {
+            return Err(Failure::usage(anyhow!("an agent has at most {MAX_COLLECTORS} collectors, and each once")));
+        }
+        let least = MIN_BUFFER_MB * collectors.len() as u32;
+        if collectors.len() > 1 && self.buffer < least {
+            return Err(Failure::usage(anyhow!(
+                "each collector has its part of --buffer: give it {least} for {} of them",
+                collectors.len()
+            )));
+        }
+        if self.label.len() > MAX_LABELS {
+            return Err(Failure::usage(anyhow!("an agent has at most {MAX_LABELS} labels")));
+        }
+        Ok(())
+    }
+
+    /// What is measured: all that is selected but for the agent's own connections.
+    fn config(&self) -> Result<Config, Failure> {
+        let mut config = Config { traces: true, again: true, ..self.selection.config(self.sample_bytes)? };
+        let ports: BTreeSet<u16> = self.collector.iter().map(CollectorAddress::port).collect();
+        let (given, own) = (config.filter.terms(), ports.len());
+        if given + own > MAX_TERMS {
+            let most = MAX_TERMS - own;
+            return Err(Failure::usage(anyhow!(
+                "an agent's filter has at most {most} terms, and {given} were given: one place is for the rule that leaves out \
+                 its own connection to the collector, or more if collectors have other ports; join or drop a rule"
+            )));
+        }
+        ports.into_iter().for_each(|port| config.filter.exclude_port(port));
+        Ok(config)
+    }
+
+    /// Makes the queue for each collector, each with its part of the buffer.
+    fn lanes(&self, hello: &Hello) -> Vec<Lane> {
+        let bytes = self.buffer as usize * 1_000_000 / self.collector.len();
+        let lanes = self.collector.iter().map(|collector| {
+            let hello = Hello { run: rand::random(), ..hello.clone() };
+            Lane { collector: collector.clone(), outbox: Outbox::new(bytes, &hello), hello }
+        });
+        let lanes: Vec<_> = lanes.collect();
+        self.keep_on_disk(&lanes, &hello.name);
+        lanes
+    }
+
+    /// Returns what is done about changes of the connections to collectors, by their number.
+    fn on_event(&self, mut reflector: ClockReflector) -> impl FnMut(usize, Event) + Send + 'static {
+        let collectors = self.collector.clone();
+        move |number, event| match event {
+            Event::Authenticated { collector, secret } => reflector.admit(number, collector, &secret),
+            Event::Connected { collector, is_past: false } => {
+                tell(format_args!("connected to the collector at {collector}"));
+            }
+            Event::Connected { collector, is_past: true } => {
+                tell(format_args!("sends what an earlier agent left to the collector at {collector}"));
+            }
+            Event::Rejected { reason } => {
+                tell(format_args!(
+                    "the collector rejects a batch, which is given up: {reason}; use the same version of dwell"
+                ));
+            }
+            Event::Disk(notice) => tell(notice),
+            Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
+            Event::Busy { .. } => {}
+            Event::Disconnected { reason, is_new } => {
+                reflector.dismiss(number);
+                if !is_new {
+                    return;
+                }
+                let others = if collectors.len() > 1 { ", and others get it if that lasts" } else { "" };
+                tell(format_args!("no collector at {}: {reason}; what is measured waits{others}", collectors[number]));
+            }
+        }
+    }
+
     /// Returns the agent's name. Its key may be good for one name only.
     fn name(&self, own: Option<AgentName>) -> Result<AgentName, Failure> {
         match (self.name.clone().map(AgentName::try_from).transpose()?, own) {
@@ -206,25 +290,33 @@ impl Args {
     }
 
     /// Keeps results on disk too, if that is wanted and possible.
-    fn keep_on_disk(&self, outbox: &Outbox, name: &AgentName) {
+    fn keep_on_disk(&self, lanes: &[Lane], name: &AgentName) {
         if self.is_in_memory() {
             return;
         }
         // A name may be "..".
-        let folder = self.buffer_dir.join(format!("agent-{name}"));
-        match outbox.keep_in(&folder) {
-            Ok(0) => {}
-            Ok(bytes) => tell(format_args!(
-                "{bytes} bytes that an earlier agent left in {} cannot be read, and are given up: they were cut off, or are \
-                 of another version of dwell",
-                folder.display()
-            )),
-            Err(error) => tell(format_args!(
+        let own = self.buffer_dir.join(format!("agent-{name}"));
+        let folders: Vec<PathBuf> = match lanes {
+            [_] => vec![own.clone()],
+            several => several.iter().map(|lane| own.join(folder_name(&lane.collector))).collect(),
+        };
+        let warn = |error: BufferError| {
+            tell(format_args!(
                 "{error}; what is measured waits in memory only, and is lost if this agent is killed: name another folder with \
                  --buffer-dir, or none"
-            )),
+            ));
+        };
+        // Of collectors that are no longer in the list.
+        if let Err(error) = dwell_fleet::adopt(&own, &folders, &folders[0]) {
+            return warn(error);
         }
-        let left = outbox.backlog().batches;
+        for (lane, folder) in lanes.iter().zip(&folders) {
+            match lane.outbox.keep_in(folder) {
+                Ok(unread) => tell_unread(folder, unread),
+                Err(error) => warn(error),
+            }
+        }
+        let left = lanes.iter().map(|lane| lane.outbox.backlog().batches).sum();
         if left > 0 {
             tell(format_args!("an earlier agent left {}, which are sent first", counted(left, "batch", "batches")));
         }

@@ -10,7 +10,7 @@ use dwell_engine::{
     socket::TcpInfo,
 };
 use dwell_fleet::{
-    Backlog, Batcher, Uplink,
+    Backlog, Batcher, Lanes,
     wire::{FlowReport, FlowRtt, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Shared;
@@ -25,7 +25,7 @@ use crate::{
     tell::tell,
 };
 
-/// Sends what it observes to a collector.
+/// Sends what it observes to its collectors.
 pub struct Reporter {
     batcher: Batcher,
     served: Option<(Served, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
@@ -34,13 +34,13 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub fn new(uplink: Uplink, served: Option<Served>) -> Reporter {
+    pub fn new(lanes: Lanes, served: Option<Served>) -> Reporter {
         let served = served.map(|served| {
             let metrics = served.registry.register(StackMetrics::default());
             let backlog = served.registry.register(BacklogMetrics::default());
             (served, metrics, backlog)
         });
-        Reporter { batcher: Batcher::new(uplink), served, has_warned: false }
+        Reporter { batcher: Batcher::new(lanes), served, has_warned: false }
     }
 
     /// Waits at most `timeout` until all batches are stored. Returns what is left.

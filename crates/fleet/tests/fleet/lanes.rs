@@ -1,0 +1,94 @@
+//! Agents with several collectors.
+
+use std::{collections::HashSet, sync::Arc, thread, time::Duration};
+
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, Segment, SegmentFigures},
+    measure::Endpoint,
+};
+use dwell_fleet::{
+    Batcher,
+    wire::{FlowReport, IntervalReport, SegmentReport},
+};
+
+use crate::support::{Memory, batcher, collector, collector_at, eventually, identity};
+
+fn ends(number: u16) -> Ends {
+    let end = |last, port| Endpoint { address: [192, 0, 2, last].into(), port };
+    Ends { src: end(1, number), dst: end(2, 443) }
+}
+
+/// Reports an interval of this number, with so many flows.
+fn push(batcher: &Batcher, number: u64, flows: u16) {
+    let figures = SegmentFigures { segment: Segment::Queueing, histogram: Histogram::default() };
+    let sums = SegmentReport { first: figures.clone(), again: Histogram::default(), hooks: Default::default() };
+    let report = IntervalReport {
+        end_ns: number,
+        end_unix_ns: 1,
+        length_ns: 1,
+        sample_bytes: 64,
+        segments: vec![sums],
+        flows: Vec::new(),
+        rtts: Vec::new(),
+    };
+    let flows = (0..flows).map(|port| (FlowReport { ends: ends(port), segments: vec![figures.clone()] }, Vec::new()));
+    batcher.push_interval(report, flows.collect(), Vec::new());
+}
+
+/// Each flow of an interval that a collector has, and `None` for the sums.
+fn stored(memory: &Memory) -> Vec<(u64, Option<Ends>)> {
+    let contents = memory.contents.lock().unwrap();
+    let intervals = contents.iter().flat_map(|content| &content.intervals);
+    let of = |interval: &IntervalReport| {
+        let sums = interval.segments.iter().map(|_| None);
+        let end_ns = interval.end_ns;
+        sums.chain(interval.flows.iter().map(|flow| Some(flow.ends))).map(move |of| (end_ns, of)).collect::<Vec<_>>()
+    };
+    intervals.flat_map(of).collect()
+}
+
+/// A collector ends for good while agents report, and later comes back.
+#[test]
+fn flows_of_a_collector_that_is_down_go_to_others_and_nothing_is_lost_or_doubled() {
+    let key = identity("k");
+    let memories = [(); 3].map(|()| Arc::new(Memory::default()));
+    let mut servers: Vec<_> = memories.iter().map(|memory| Some(collector(&key, memory))).collect();
+    let addresses: Vec<_> = servers.iter().flatten().map(|server| server.address().to_string()).collect();
+    let mut batcher = batcher(&addresses, &key, 1);
+    push(&batcher, 1, 300);
+    let all = |intervals: u64| intervals as usize * 301;
+    let count = || memories.iter().map(|memory| stored(memory).len()).sum::<usize>();
+    eventually("all is stored", || count() == all(1));
+    let shares = memories.each_ref().map(|memory| stored(memory).len());
+    assert!(shares.iter().all(|share| (60..150).contains(share)), "{shares:?}");
+    // Before the agent knows: the first batch may be sent in vain, and it cannot know that.
+    let before = stored(&memories[1]).len();
+    servers[1] = None;
+    push(&batcher, 2, 300);
+    push(&batcher, 3, 300);
+    let of = |interval: u64| {
+        let rows = memories.iter().flat_map(|memory| stored(memory));
+        rows.filter(|(number, _)| *number == interval).count()
+    };
+    eventually("others have its share", || {
+        batcher.flush_if_due();
+        thread::sleep(Duration::from_millis(100));
+        of(3) == 301
+    });
+    push(&batcher, 4, 300);
+    eventually("others get its share at once", || of(4) == 301);
+    assert_eq!(stored(&memories[1]).len(), before);
+    servers[1] = Some(collector_at(addresses[1].parse().unwrap(), &key, &memories[1]));
+    let mut intervals = 4;
+    eventually("it has its share again", || {
+        batcher.flush_if_due();
+        intervals += 1;
+        push(&batcher, intervals, 300);
+        thread::sleep(Duration::from_millis(500));
+        stored(&memories[1]).len() > before
+    });
+    assert_eq!(batcher.finish(Duration::from_secs(60)).batches, 0);
+    let rows: Vec<_> = memories.iter().flat_map(|memory| stored(memory)).collect();
+    assert_eq!((rows.len(), rows.iter().collect::<HashSet<_>>().len()), (all(intervals), all(intervals)));
+}
