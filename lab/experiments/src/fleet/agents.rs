@@ -229,7 +229,7 @@ impl Enrolled {
             let reflector = Reflector::attach(&sessions).map_err(|error| Error::invalid("clock", error))?;
             let reflector = Arc::new(reflector);
             let agents = self.keys.into_iter().zip(0..).map(|((name, key), number)| {
-                let batcher = connect(&load, number, name, &key, &reflector, &counts)?;
+                let batcher = connect(&load, number, &name, &key, &reflector, &counts)?;
                 Ok(Agent { batcher, flows: traffic::flows(number, load.agents, load.flows) })
             });
             agents.collect::<Result<Vec<_>>>()
@@ -243,7 +243,7 @@ impl Enrolled {
 fn connect(
     load: &Load,
     number: usize,
-    name: AgentName,
+    name: &AgentName,
     key: &Key,
     reflector: &Arc<Reflector>,
     counts: &Arc<Counts>,
