@@ -555,6 +555,7 @@ pub const DWELL_TURN_LOOSE: u32 = 1024;
 pub const DWELL_TURN_PART: u32 = 2048;
 pub const DWELL_TURN_FRAME: u32 = 8192;
 pub const DWELL_TURN_TEXT: u32 = 4096;
+pub const DWELL_TURN_TIED: u32 = 32768;
 pub const DWELL_QUEUE_LENGTH: u32 = 16;
 pub const DWELL_GAP_LOGS: u32 = 32;
 pub const DWELL_GAP_LOG_MIN: u32 = 14;
@@ -2455,6 +2456,7 @@ pub struct dwell_turn_state {
     pub early: __u16,
     pub pushed: __u16,
     pub frames: __u16,
+    pub overlong: __u16,
     pub mss: __u16,
     pub burst: __u8,
     pub runs: __u8,
@@ -2499,14 +2501,15 @@ const _: () = {
     ["Offset of field: dwell_turn_state::early"][::std::mem::offset_of!(dwell_turn_state, early) - 104usize];
     ["Offset of field: dwell_turn_state::pushed"][::std::mem::offset_of!(dwell_turn_state, pushed) - 106usize];
     ["Offset of field: dwell_turn_state::frames"][::std::mem::offset_of!(dwell_turn_state, frames) - 108usize];
-    ["Offset of field: dwell_turn_state::mss"][::std::mem::offset_of!(dwell_turn_state, mss) - 110usize];
-    ["Offset of field: dwell_turn_state::burst"][::std::mem::offset_of!(dwell_turn_state, burst) - 112usize];
-    ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 113usize];
+    ["Offset of field: dwell_turn_state::overlong"][::std::mem::offset_of!(dwell_turn_state, overlong) - 110usize];
+    ["Offset of field: dwell_turn_state::mss"][::std::mem::offset_of!(dwell_turn_state, mss) - 112usize];
+    ["Offset of field: dwell_turn_state::burst"][::std::mem::offset_of!(dwell_turn_state, burst) - 114usize];
+    ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 115usize];
     ["Offset of field: dwell_turn_state::clock_samples"]
-        [::std::mem::offset_of!(dwell_turn_state, clock_samples) - 114usize];
-    ["Offset of field: dwell_turn_state::clock_age"][::std::mem::offset_of!(dwell_turn_state, clock_age) - 115usize];
-    ["Offset of field: dwell_turn_state::stale"][::std::mem::offset_of!(dwell_turn_state, stale) - 116usize];
-    ["Offset of field: dwell_turn_state::refuted"][::std::mem::offset_of!(dwell_turn_state, refuted) - 117usize];
+        [::std::mem::offset_of!(dwell_turn_state, clock_samples) - 116usize];
+    ["Offset of field: dwell_turn_state::clock_age"][::std::mem::offset_of!(dwell_turn_state, clock_age) - 117usize];
+    ["Offset of field: dwell_turn_state::stale"][::std::mem::offset_of!(dwell_turn_state, stale) - 118usize];
+    ["Offset of field: dwell_turn_state::refuted"][::std::mem::offset_of!(dwell_turn_state, refuted) - 119usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -2728,6 +2731,7 @@ const _: () = {
 pub struct dwell_epoch {
     pub start_ns: __u64,
     pub epoch_ns: __u64,
+    pub idle_ns: __u64,
     pub packets: __u32,
     pub discarded: __u32,
     pub idle: __u32,
@@ -2782,85 +2786,88 @@ pub struct dwell_epoch {
     pub early_turns: __u16,
     pub pushed: __u16,
     pub frames: __u16,
+    pub overlong: __u16,
     pub window: __u8,
     pub shared: __u8,
     pub reopened: __u8,
     pub log_shift: __u8,
     pub text: __u8,
-    pub reserved: [__u8; 5usize],
+    pub reserved: [__u8; 3usize],
     pub log: [__u8; 64usize],
     pub gap_log: [__u16; 32usize],
     pub mode: [dwell_epoch_mode; 10usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_epoch"][::std::mem::size_of::<dwell_epoch>() - 672usize];
+    ["Size of dwell_epoch"][::std::mem::size_of::<dwell_epoch>() - 680usize];
     ["Alignment of dwell_epoch"][::std::mem::align_of::<dwell_epoch>() - 8usize];
     ["Offset of field: dwell_epoch::start_ns"][::std::mem::offset_of!(dwell_epoch, start_ns) - 0usize];
     ["Offset of field: dwell_epoch::epoch_ns"][::std::mem::offset_of!(dwell_epoch, epoch_ns) - 8usize];
-    ["Offset of field: dwell_epoch::packets"][::std::mem::offset_of!(dwell_epoch, packets) - 16usize];
-    ["Offset of field: dwell_epoch::discarded"][::std::mem::offset_of!(dwell_epoch, discarded) - 20usize];
-    ["Offset of field: dwell_epoch::idle"][::std::mem::offset_of!(dwell_epoch, idle) - 24usize];
-    ["Offset of field: dwell_epoch::estimator"][::std::mem::offset_of!(dwell_epoch, estimator) - 28usize];
-    ["Offset of field: dwell_epoch::modes"][::std::mem::offset_of!(dwell_epoch, modes) - 29usize];
-    ["Offset of field: dwell_epoch::sizes_only"][::std::mem::offset_of!(dwell_epoch, sizes_only) - 30usize];
-    ["Offset of field: dwell_epoch::waits"][::std::mem::offset_of!(dwell_epoch, waits) - 31usize];
-    ["Offset of field: dwell_epoch::handshake_ns"][::std::mem::offset_of!(dwell_epoch, handshake_ns) - 32usize];
-    ["Offset of field: dwell_epoch::gaps_ns"][::std::mem::offset_of!(dwell_epoch, gaps_ns) - 40usize];
-    ["Offset of field: dwell_epoch::gaps"][::std::mem::offset_of!(dwell_epoch, gaps) - 48usize];
-    ["Offset of field: dwell_epoch::requests"][::std::mem::offset_of!(dwell_epoch, requests) - 52usize];
-    ["Offset of field: dwell_epoch::full"][::std::mem::offset_of!(dwell_epoch, full) - 56usize];
-    ["Offset of field: dwell_epoch::late"][::std::mem::offset_of!(dwell_epoch, late) - 60usize];
-    ["Offset of field: dwell_epoch::lag_ns"][::std::mem::offset_of!(dwell_epoch, lag_ns) - 64usize];
-    ["Offset of field: dwell_epoch::lags"][::std::mem::offset_of!(dwell_epoch, lags) - 72usize];
-    ["Offset of field: dwell_epoch::depth"][::std::mem::offset_of!(dwell_epoch, depth) - 76usize];
-    ["Offset of field: dwell_epoch::think_ns"][::std::mem::offset_of!(dwell_epoch, think_ns) - 80usize];
-    ["Offset of field: dwell_epoch::turns"][::std::mem::offset_of!(dwell_epoch, turns) - 88usize];
-    ["Offset of field: dwell_epoch::slow"][::std::mem::offset_of!(dwell_epoch, slow) - 92usize];
-    ["Offset of field: dwell_epoch::all_ns"][::std::mem::offset_of!(dwell_epoch, all_ns) - 96usize];
-    ["Offset of field: dwell_epoch::hidden_ns"][::std::mem::offset_of!(dwell_epoch, hidden_ns) - 104usize];
-    ["Offset of field: dwell_epoch::all"][::std::mem::offset_of!(dwell_epoch, all) - 112usize];
-    ["Offset of field: dwell_epoch::hidden"][::std::mem::offset_of!(dwell_epoch, hidden) - 116usize];
-    ["Offset of field: dwell_epoch::surplus"][::std::mem::offset_of!(dwell_epoch, surplus) - 120usize];
-    ["Offset of field: dwell_epoch::missed"][::std::mem::offset_of!(dwell_epoch, missed) - 124usize];
-    ["Offset of field: dwell_epoch::early"][::std::mem::offset_of!(dwell_epoch, early) - 128usize];
-    ["Offset of field: dwell_epoch::minor"][::std::mem::offset_of!(dwell_epoch, minor) - 132usize];
-    ["Offset of field: dwell_epoch::plain"][::std::mem::offset_of!(dwell_epoch, plain) - 136usize];
-    ["Offset of field: dwell_epoch::streak"][::std::mem::offset_of!(dwell_epoch, streak) - 140usize];
-    ["Offset of field: dwell_epoch::repeats"][::std::mem::offset_of!(dwell_epoch, repeats) - 144usize];
-    ["Offset of field: dwell_epoch::steady"][::std::mem::offset_of!(dwell_epoch, steady) - 148usize];
-    ["Offset of field: dwell_epoch::deep"][::std::mem::offset_of!(dwell_epoch, deep) - 149usize];
-    ["Offset of field: dwell_epoch::once"][::std::mem::offset_of!(dwell_epoch, once) - 150usize];
-    ["Offset of field: dwell_epoch::narrow"][::std::mem::offset_of!(dwell_epoch, narrow) - 151usize];
-    ["Offset of field: dwell_epoch::soon"][::std::mem::offset_of!(dwell_epoch, soon) - 152usize];
-    ["Offset of field: dwell_epoch::smallest"][::std::mem::offset_of!(dwell_epoch, smallest) - 156usize];
-    ["Offset of field: dwell_epoch::largest"][::std::mem::offset_of!(dwell_epoch, largest) - 158usize];
-    ["Offset of field: dwell_epoch::answered_ns"][::std::mem::offset_of!(dwell_epoch, answered_ns) - 160usize];
-    ["Offset of field: dwell_epoch::answered"][::std::mem::offset_of!(dwell_epoch, answered) - 168usize];
-    ["Offset of field: dwell_epoch::runs"][::std::mem::offset_of!(dwell_epoch, runs) - 172usize];
-    ["Offset of field: dwell_epoch::extra"][::std::mem::offset_of!(dwell_epoch, extra) - 176usize];
-    ["Offset of field: dwell_epoch::server_tick_ns"][::std::mem::offset_of!(dwell_epoch, server_tick_ns) - 180usize];
-    ["Offset of field: dwell_epoch::anchor_age_ms"][::std::mem::offset_of!(dwell_epoch, anchor_age_ms) - 184usize];
-    ["Offset of field: dwell_epoch::window_bytes"][::std::mem::offset_of!(dwell_epoch, window_bytes) - 188usize];
-    ["Offset of field: dwell_epoch::usual_bytes"][::std::mem::offset_of!(dwell_epoch, usual_bytes) - 192usize];
-    ["Offset of field: dwell_epoch::bursts"][::std::mem::offset_of!(dwell_epoch, bursts) - 196usize];
-    ["Offset of field: dwell_epoch::alike"][::std::mem::offset_of!(dwell_epoch, alike) - 198usize];
-    ["Offset of field: dwell_epoch::unsure"][::std::mem::offset_of!(dwell_epoch, unsure) - 200usize];
-    ["Offset of field: dwell_epoch::moved"][::std::mem::offset_of!(dwell_epoch, moved) - 202usize];
-    ["Offset of field: dwell_epoch::carried"][::std::mem::offset_of!(dwell_epoch, carried) - 204usize];
-    ["Offset of field: dwell_epoch::loose"][::std::mem::offset_of!(dwell_epoch, loose) - 206usize];
-    ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 208usize];
-    ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 210usize];
-    ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 212usize];
-    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 214usize];
-    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 215usize];
-    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 216usize];
-    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 217usize];
-    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 218usize];
-    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 219usize];
-    ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 224usize];
-    ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 288usize];
-    ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 352usize];
+    ["Offset of field: dwell_epoch::idle_ns"][::std::mem::offset_of!(dwell_epoch, idle_ns) - 16usize];
+    ["Offset of field: dwell_epoch::packets"][::std::mem::offset_of!(dwell_epoch, packets) - 24usize];
+    ["Offset of field: dwell_epoch::discarded"][::std::mem::offset_of!(dwell_epoch, discarded) - 28usize];
+    ["Offset of field: dwell_epoch::idle"][::std::mem::offset_of!(dwell_epoch, idle) - 32usize];
+    ["Offset of field: dwell_epoch::estimator"][::std::mem::offset_of!(dwell_epoch, estimator) - 36usize];
+    ["Offset of field: dwell_epoch::modes"][::std::mem::offset_of!(dwell_epoch, modes) - 37usize];
+    ["Offset of field: dwell_epoch::sizes_only"][::std::mem::offset_of!(dwell_epoch, sizes_only) - 38usize];
+    ["Offset of field: dwell_epoch::waits"][::std::mem::offset_of!(dwell_epoch, waits) - 39usize];
+    ["Offset of field: dwell_epoch::handshake_ns"][::std::mem::offset_of!(dwell_epoch, handshake_ns) - 40usize];
+    ["Offset of field: dwell_epoch::gaps_ns"][::std::mem::offset_of!(dwell_epoch, gaps_ns) - 48usize];
+    ["Offset of field: dwell_epoch::gaps"][::std::mem::offset_of!(dwell_epoch, gaps) - 56usize];
+    ["Offset of field: dwell_epoch::requests"][::std::mem::offset_of!(dwell_epoch, requests) - 60usize];
+    ["Offset of field: dwell_epoch::full"][::std::mem::offset_of!(dwell_epoch, full) - 64usize];
+    ["Offset of field: dwell_epoch::late"][::std::mem::offset_of!(dwell_epoch, late) - 68usize];
+    ["Offset of field: dwell_epoch::lag_ns"][::std::mem::offset_of!(dwell_epoch, lag_ns) - 72usize];
+    ["Offset of field: dwell_epoch::lags"][::std::mem::offset_of!(dwell_epoch, lags) - 80usize];
+    ["Offset of field: dwell_epoch::depth"][::std::mem::offset_of!(dwell_epoch, depth) - 84usize];
+    ["Offset of field: dwell_epoch::think_ns"][::std::mem::offset_of!(dwell_epoch, think_ns) - 88usize];
+    ["Offset of field: dwell_epoch::turns"][::std::mem::offset_of!(dwell_epoch, turns) - 96usize];
+    ["Offset of field: dwell_epoch::slow"][::std::mem::offset_of!(dwell_epoch, slow) - 100usize];
+    ["Offset of field: dwell_epoch::all_ns"][::std::mem::offset_of!(dwell_epoch, all_ns) - 104usize];
+    ["Offset of field: dwell_epoch::hidden_ns"][::std::mem::offset_of!(dwell_epoch, hidden_ns) - 112usize];
+    ["Offset of field: dwell_epoch::all"][::std::mem::offset_of!(dwell_epoch, all) - 120usize];
+    ["Offset of field: dwell_epoch::hidden"][::std::mem::offset_of!(dwell_epoch, hidden) - 124usize];
+    ["Offset of field: dwell_epoch::surplus"][::std::mem::offset_of!(dwell_epoch, surplus) - 128usize];
+    ["Offset of field: dwell_epoch::missed"][::std::mem::offset_of!(dwell_epoch, missed) - 132usize];
+    ["Offset of field: dwell_epoch::early"][::std::mem::offset_of!(dwell_epoch, early) - 136usize];
+    ["Offset of field: dwell_epoch::minor"][::std::mem::offset_of!(dwell_epoch, minor) - 140usize];
+    ["Offset of field: dwell_epoch::plain"][::std::mem::offset_of!(dwell_epoch, plain) - 144usize];
+    ["Offset of field: dwell_epoch::streak"][::std::mem::offset_of!(dwell_epoch, streak) - 148usize];
+    ["Offset of field: dwell_epoch::repeats"][::std::mem::offset_of!(dwell_epoch, repeats) - 152usize];
+    ["Offset of field: dwell_epoch::steady"][::std::mem::offset_of!(dwell_epoch, steady) - 156usize];
+    ["Offset of field: dwell_epoch::deep"][::std::mem::offset_of!(dwell_epoch, deep) - 157usize];
+    ["Offset of field: dwell_epoch::once"][::std::mem::offset_of!(dwell_epoch, once) - 158usize];
+    ["Offset of field: dwell_epoch::narrow"][::std::mem::offset_of!(dwell_epoch, narrow) - 159usize];
+    ["Offset of field: dwell_epoch::soon"][::std::mem::offset_of!(dwell_epoch, soon) - 160usize];
+    ["Offset of field: dwell_epoch::smallest"][::std::mem::offset_of!(dwell_epoch, smallest) - 164usize];
+    ["Offset of field: dwell_epoch::largest"][::std::mem::offset_of!(dwell_epoch, largest) - 166usize];
+    ["Offset of field: dwell_epoch::answered_ns"][::std::mem::offset_of!(dwell_epoch, answered_ns) - 168usize];
+    ["Offset of field: dwell_epoch::answered"][::std::mem::offset_of!(dwell_epoch, answered) - 176usize];
+    ["Offset of field: dwell_epoch::runs"][::std::mem::offset_of!(dwell_epoch, runs) - 180usize];
+    ["Offset of field: dwell_epoch::extra"][::std::mem::offset_of!(dwell_epoch, extra) - 184usize];
+    ["Offset of field: dwell_epoch::server_tick_ns"][::std::mem::offset_of!(dwell_epoch, server_tick_ns) - 188usize];
+    ["Offset of field: dwell_epoch::anchor_age_ms"][::std::mem::offset_of!(dwell_epoch, anchor_age_ms) - 192usize];
+    ["Offset of field: dwell_epoch::window_bytes"][::std::mem::offset_of!(dwell_epoch, window_bytes) - 196usize];
+    ["Offset of field: dwell_epoch::usual_bytes"][::std::mem::offset_of!(dwell_epoch, usual_bytes) - 200usize];
+    ["Offset of field: dwell_epoch::bursts"][::std::mem::offset_of!(dwell_epoch, bursts) - 204usize];
+    ["Offset of field: dwell_epoch::alike"][::std::mem::offset_of!(dwell_epoch, alike) - 206usize];
+    ["Offset of field: dwell_epoch::unsure"][::std::mem::offset_of!(dwell_epoch, unsure) - 208usize];
+    ["Offset of field: dwell_epoch::moved"][::std::mem::offset_of!(dwell_epoch, moved) - 210usize];
+    ["Offset of field: dwell_epoch::carried"][::std::mem::offset_of!(dwell_epoch, carried) - 212usize];
+    ["Offset of field: dwell_epoch::loose"][::std::mem::offset_of!(dwell_epoch, loose) - 214usize];
+    ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 216usize];
+    ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 218usize];
+    ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 220usize];
+    ["Offset of field: dwell_epoch::overlong"][::std::mem::offset_of!(dwell_epoch, overlong) - 222usize];
+    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 224usize];
+    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 225usize];
+    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 226usize];
+    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 227usize];
+    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 228usize];
+    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 229usize];
+    ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 232usize];
+    ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 296usize];
+    ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 360usize];
 };
 impl Default for dwell_epoch {
     fn default() -> Self {
@@ -2894,7 +2901,7 @@ pub struct dwell_response_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 736usize];
+    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 744usize];
     ["Alignment of dwell_response_event"][::std::mem::align_of::<dwell_response_event>() - 8usize];
     ["Offset of field: dwell_response_event::event"][::std::mem::offset_of!(dwell_response_event, event) - 0usize];
     ["Offset of field: dwell_response_event::proto"][::std::mem::offset_of!(dwell_response_event, proto) - 1usize];
@@ -3051,7 +3058,7 @@ pub struct dwell_slots {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7568usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7632usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
     ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1408usize];
@@ -3159,44 +3166,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8736usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8800usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7568usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7624usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7792usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7808usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7824usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7832usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7840usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7848usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7856usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7864usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7872usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7876usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7880usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7884usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7888usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8408usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8480usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8488usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8496usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8648usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8656usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8664usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8672usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8680usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8688usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8696usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8704usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8708usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7632usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7688usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7856usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7872usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7888usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7896usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7904usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7912usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7920usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7928usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7936usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7940usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7944usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7948usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7952usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8472usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8544usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8552usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8560usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8712usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8720usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8728usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8736usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8744usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8752usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8760usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8768usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8772usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8712usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8776usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8716usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8720usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8728usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8732usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8780usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8784usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8792usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8796usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
