@@ -71,7 +71,8 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let [hello, alive, both, down, up, lost, leave] =
         [hello, AgentMessage::KeepAlive, both, down, up, lost, AgentMessage::Leave]
             .map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
-    let [refused, stored, rejected] = [refused, stored, rejected].map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
+    let [refused, stored, rejected] =
+        [refused, stored, rejected].map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
     vec![
         ("hello", [hello.clone(), alive].concat()),
         ("older", older),

@@ -216,6 +216,7 @@ fn plane(row: &Row) -> Result<Plane> {
             next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: row.forward,
             down: false,
+            leaving: false,
             capacity: 1,
         };
         plane.set_real(number, &real)?;

@@ -124,6 +124,7 @@ fn plane() -> Result<Plane> {
             next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: Forward::L2,
             down: false,
+            leaving: false,
             capacity: 1,
         };
         plane.set_real(number, &real)?;

@@ -213,7 +213,7 @@ mod tests {
         let disk = Disk { is_full: Arc::clone(&is_full), read: Arc::clone(&read) };
         let (sender, reports) = channel();
         let (writer, mut emit) = EventWriter::start(disk, move |error| sender.send(error.kind()).unwrap()).unwrap();
-        let refused = |number: usize| Event::Refused { reason: number.to_string() };
+        let refused = |number: usize| Event::Refused { reason: number.to_string(), uid: None, pid: None };
         (0..3).for_each(|number| emit(&refused(number)));
         assert_eq!(reports.recv(), Ok(io::ErrorKind::StorageFull));
         // All three have failed once a fourth is written.
