@@ -565,8 +565,8 @@ mod tests {
         // Those of the panel are a few of them, which the verdict says.
         assert_eq!((evidence.connections, evidence.accepted), (2 * CONNECTIONS as u64, CONNECTIONS as u64));
         let service_ms = evidence.service.mean_ns().unwrap() / 1e6;
-        // It takes 150 ms, and longer where the host is busy; polls that are late there see only a part of some waits.
-        assert!(service_ms >= 75.0, "{service_ms}");
+        // It takes 150 ms, and longer where the host is busy.
+        assert!(service_ms >= 140.0, "{service_ms}");
     }
 
     /// A listener whose queue of new connections is full drops SYNs.
