@@ -48,7 +48,8 @@ pub struct LatencyLine<'a> {
 }
 
 impl LatencyLine<'_> {
-    fn new(kind: &'static str, what: &'static str, latency: LatencyObject) -> LatencyLine<'static> {
+    /// Returns a latency of nothing in particular: what it is of is added to it.
+    pub fn new(kind: &'static str, what: &'static str, latency: LatencyObject) -> LatencyLine<'static> {
         LatencyLine {
             time_ns: None,
             interval_ns: None,

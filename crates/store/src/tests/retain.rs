@@ -193,21 +193,9 @@ fn write_latency(store: &mut Store, time_ns: i64, n: u16, host: Option<&str>) {
     let mut flow = FlowObject::new(&endpoint("192.0.2.1", n), &endpoint("192.0.2.2", 443), Protocol(6), None);
     flow.names = Some(NamesObject { service: Some(format!("service-{n}")), ..NamesObject::default() });
     let line = LatencyLine {
-        time_ns: None,
-        interval_ns: None,
-        kind: "rtt.sample",
-        what: "latency",
         flow: Some(flow),
-        pid: None,
-        interface: None,
-        tunnel: None,
-        echo_id: None,
-        prefix: None,
-        prefix_name: None,
-        flow_key: None,
-        key_id: None,
-        latency: LatencyObject::new(None, &histogram),
         histogram: Some(&histogram),
+        ..LatencyLine::new("rtt.sample", "latency", LatencyObject::new(None, &histogram))
     };
     store.write(|store| store.insert(latency_row(time_ns, &source, line))).unwrap();
 }
