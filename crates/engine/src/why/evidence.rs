@@ -131,6 +131,8 @@ pub struct Evidence {
     pub service: Silences,
     /// Of these, how long requests waited to be read.
     pub unread: Silences,
+    /// Segments with data that were sent on connections that this host has accepted: at least as many as answers.
+    pub answer_segments: u64,
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
     /// Between two writes of one transfer.
@@ -397,6 +399,7 @@ impl Evidence {
         self.sent_bytes += figures.sent_bytes;
         self.received_bytes += figures.received_bytes;
         self.segments_sent += figures.segments_sent;
+        self.answer_segments += if figures.role == Role::Server { figures.segments_sent } else { 0 };
         self.segments_sent_again += figures.segments_sent_again;
         self.segments_sent_needlessly += figures.segments_sent_needlessly;
         self.segments_received += figures.segments_received;
@@ -436,6 +439,7 @@ impl Evidence {
         self.idle_ns += other.idle_ns * weight;
         self.service.plus(&other.service.times(weight));
         self.unread.plus(&other.unread.times(weight));
+        self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
         self.answer.plus(&other.answer.times(weight));
         for (own, more) in [
             (&mut self.connections, other.connections),

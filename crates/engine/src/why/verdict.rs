@@ -2,7 +2,7 @@
 
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen,
-    cause::{Assessment, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
+    cause::{Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -192,6 +192,15 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
             verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
             verdict.facts = healthy_facts(evidence);
+            if is_too_coarse(evidence) {
+                let apart_ns = evidence.poll_interval_ns();
+                verdict.certainty = Some(Certainty::Possible);
+                verdict.sentence = format!(
+                    "No wait is longer than {:.0} ms, and shorter ones cannot be told: polls were too far apart.",
+                    apart_ns * INTERVALS / 1e6
+                );
+                verdict.unseen.insert(0, short_waits(apart_ns));
+            }
             if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
                 verdict.certainty = Some(Certainty::Possible);
                 verdict.sentence = match evidence.source {
@@ -259,6 +268,12 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         }
     }
     verdict
+}
+
+/// Whether there would be a cause if polls that are close together had found the same waits.
+fn is_too_coarse(evidence: &Evidence) -> bool {
+    let close = Evidence { polls: u64::MAX, ..evidence.clone() };
+    evidence.source == Source::Sockets && Cause::ALL.iter().any(|cause| cause.assess(&close).holds)
 }
 
 /// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next
@@ -353,6 +368,14 @@ fn sender(evidence: &Evidence) -> Unseen {
     let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
     let port = port_number(evidence);
     Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
+}
+
+/// Waits that end before the next poll.
+fn short_waits(apart_ns: f64) -> Unseen {
+    Unseen {
+        what: format!("whether shorter waits add up: polls were {:.0} ms apart", apart_ns / 1e6),
+        remedy: "capture the packets, whose times are exact, and run `dwell why -r FILE`".into(),
+    }
 }
 
 /// Connections that may wait for an answer.

@@ -201,10 +201,11 @@ fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) ->
     reaches_between(evidence.poll_interval_ns(), wait_ns, least_ns)
 }
 
+/// A wait that is this many times as long as the time between two readings is one.
+pub(super) const INTERVALS: f64 = 2.0;
+
 /// The threshold of a wait that was found by readings which are this far apart.
 fn reaches_between(interval_ns: f64, wait_ns: Option<f64>, least_ns: f64) -> bool {
-    /// A wait that is this many times as long as the time between two readings is one.
-    const INTERVALS: f64 = 2.0;
     reaches(wait_ns, least_ns.max(interval_ns * INTERVALS))
 }
 

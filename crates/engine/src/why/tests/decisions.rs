@@ -103,6 +103,33 @@ fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accu
 }
 
 #[test]
+fn requests_that_wait_long_by_the_number_of_answers_are_found_however_far_apart_polls_are() {
+    let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);
+    (evidence.polls, evidence.service) = (417, silences(200, 43));
+    // Polls are 24 ms apart.
+    evidence.answer_segments = 400;
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+    // Most answers were so short that no poll fell into their time.
+    evidence.answer_segments = 10_000;
+    assert_eq!(cause(&evidence), None);
+    // A few waits may be chance.
+    (evidence.answer_segments, evidence.service) = (8, silences(8, 43));
+    assert_eq!(cause(&evidence), None);
+}
+
+#[test]
+fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
+    let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);
+    (evidence.polls, evidence.service, evidence.answer_segments) = (417, silences(8, 43), 8);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("48 ms"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].what.contains("24 ms apart"), "{:?}", verdict.unseen);
+    evidence.polls = 10_000;
+    assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+#[test]
 fn stamps_tell_waits_that_are_shorter_than_the_time_between_two_polls() {
     let mut evidence = evidence(&[(Part::Reader, 0.9), (Part::Transfer, 0.1)]);
     (evidence.polls, evidence.receive_buffer) = (1_000, wait(3));
