@@ -109,6 +109,8 @@ pub(super) struct ConnectionFigures {
     pub(super) began_before: bool,
     pub(super) times: Times,
     pub(super) idle_ns: f64,
+    /// From the first poll to the last; of a capture, nothing.
+    pub(super) polled_ns: f64,
     pub(super) transfers: RoundTrip,
     pub(super) messages: RoundTrip,
     /// In a capture at the sender's host, how long data was in queues before it passed.
@@ -484,6 +486,7 @@ impl Connection {
         ConnectionFigures {
             times,
             idle_ns: idle_ns + late_ns,
+            polled_ns: observed,
             totals,
             sent_bytes: totals.acked_bytes,
             received_bytes: totals.received_bytes,
@@ -497,13 +500,15 @@ impl Connection {
         }
     }
 
-    /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. What is far shorter
+    /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. It adds to the length
+    /// of waits and not to their number: the first of a look may have been cut, too, and has been counted. What is far shorter
     /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
         let is_asked = self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest);
+        let (served, answered) = (self.figures.service.count, self.figures.answer.count);
         match (self.speaker, self.figures.role) {
-            (Side::Peer, Role::Server) if is_asked && self.figures.service.count > 0 => self.break_silence(Side::Local),
-            (Side::Local, Role::Client) if is_asked && self.figures.answer.count > 0 => self.break_silence(Side::Peer),
+            (Side::Peer, Role::Server) if is_asked && served > 0 => self.break_silence(Side::Local),
+            (Side::Local, Role::Client) if is_asked && answered > 0 => self.break_silence(Side::Peer),
             (speaker, role) => {
                 let ns = std::mem::take(&mut self.silence_ns);
                 self.figures.idle_ns += ns as f64;
@@ -522,6 +527,7 @@ impl Connection {
                 }
             }
         }
+        (self.figures.service.count, self.figures.answer.count) = (served, answered);
     }
 }
 

@@ -103,6 +103,9 @@ pub struct Evidence {
     pub times: Times,
     /// The time of all connections in which nobody waited.
     pub idle_ns: f64,
+    /// The time of all connections from the first poll to the last. Where both ends are on this host, parts of it that are
+    /// one wait are in `times` once.
+    pub polled_ns: f64,
     /// Bytes that peers have acknowledged.
     pub sent_bytes: u64,
     /// Bytes that have arrived in order.
@@ -396,6 +399,7 @@ impl Evidence {
         self.accepted += if figures.role == Role::Server { connections } else { 0 };
         self.times.plus(&figures.times);
         self.idle_ns += figures.idle_ns;
+        self.polled_ns += figures.polled_ns;
         self.sent_bytes += figures.sent_bytes;
         self.received_bytes += figures.received_bytes;
         self.segments_sent += figures.segments_sent;
@@ -437,6 +441,7 @@ impl Evidence {
         self.polls += (other.polls as f64 * weight).round() as u64;
         self.times.plus(&other.times.scaled(weight));
         self.idle_ns += other.idle_ns * weight;
+        self.polled_ns += other.polled_ns * weight;
         self.service.plus(&other.service.times(weight));
         self.unread.plus(&other.unread.times(weight));
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
@@ -558,7 +563,7 @@ impl Evidence {
     /// Returns the mean time between two polls of a connection, below which polls tell nothing apart; 0 for a capture.
     pub fn poll_interval_ns(&self) -> f64 {
         match self.source {
-            Source::Sockets if self.polls > 0 => (self.times.total() + self.idle_ns) / self.polls as f64,
+            Source::Sockets if self.polls > 0 => self.polled_ns / self.polls as f64,
             _ => 0.0,
         }
     }

@@ -48,8 +48,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_idle(evidence), fact)));
-    let is_long =
-        reaches_by_polls(evidence, mean, MIN_SERVICE_NS) || reaches(least_mean(evidence), MIN_SERVICE_NS);
+    let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS) || reaches(least_mean(evidence), MIN_SERVICE_NS);
     Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }
 }
 

@@ -31,6 +31,38 @@ fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
+/// As those of a panel, which connections join and leave whenever there is room.
+#[test]
+fn waits_that_a_look_cuts_at_its_beginning_and_at_its_end_are_one_in_the_mean() {
+    let mut socket = Socket::new(Role::Server);
+    socket.request();
+    socket.polls(29, |_| {});
+    socket.reading.info.last_data_sent_ms = 1_000;
+    socket.connection = Connection::new(Role::Server, &socket.reading);
+    for _ in 0..4 {
+        socket.polls(19, |_| {});
+        socket.answer();
+        socket.polls(49, |_| {});
+        socket.request();
+        socket.polls(30, |_| {});
+    }
+    let evidence = socket.evidence();
+    assert_eq!((evidence.service.count, evidence.service.mean_ns()), (4, Some(50.0 * MS)));
+}
+
+#[test]
+fn polls_of_a_client_whose_server_is_here_too_are_as_far_apart_as_they_are() {
+    let mut socket = Socket::new(Role::Client);
+    for _ in 0..10 {
+        socket.request();
+        socket.polls(99, |_| {});
+        socket.answer();
+    }
+    let mut evidence = Evidence { observed_ns: 1_000_000_000, ..Evidence::default() };
+    evidence.add(&socket.connection, key(Role::Client, 80), Counted::WithPeer);
+    assert!((0.9 * MS..1.1 * MS).contains(&evidence.poll_interval_ns()), "{}", evidence.poll_interval_ns());
+}
+
 /// Each turn is over between two polls, and the first poll comes after one, within a tick of the kernel.
 #[test]
 fn the_pause_of_a_client_that_is_answered_at_once_accuses_nobody() {

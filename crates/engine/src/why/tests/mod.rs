@@ -13,6 +13,7 @@ fn evidence(parts: &[(Part, f64)]) -> Evidence {
     let mut evidence = Evidence {
         observed_ns: 10_000_000_000,
         polls: 5_000,
+        polled_ns: 1e10,
         connections: 1,
         sent_bytes: 10_000_000,
         segments_sent: 7_000,
