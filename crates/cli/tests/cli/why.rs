@@ -127,6 +127,38 @@ fn an_application_that_pauses_is_slow() {
 }
 
 #[test]
+fn a_run_fails_by_the_causes_that_are_named_and_without_a_verdict() {
+    let (listener, client, mut server) = pair();
+    let target = format!(":{}", listener.local_addr().unwrap().port());
+    let failing = |causes| why(&[&target, "--duration", "2s", "--fail-if", causes]).0;
+    let run = failing("slow");
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr.contains("there is no verdict, so this run has failed"), "{run}");
+    let run = failing("slow,slowly");
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains("one of") && run.stderr.contains("slow-application"), "{run}");
+    let mut writer = client.try_clone().unwrap();
+    thread::spawn(move || {
+        while writer.write_all(&[0; 10_000]).is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    thread::spawn(move || while server.read(&mut [0; 65536]).is_ok_and(|bytes| bytes > 0) {});
+    names(&listener, "slow-application");
+    // Other work may be the cause for once.
+    let fails = |causes, said: &str, status| {
+        eventually(causes, || {
+            let run = failing(causes);
+            run.status == Some(status) && run.stderr.contains(said)
+        });
+    };
+    fails("slow", "the verdict has slow, so this run has failed", 1);
+    fails("loss,slow-application", "the verdict has slow-application, so this run has failed", 1);
+    fails("nagle,slow-names", "the verdict has none of nagle, slow-names", 0);
+    drop(client);
+}
+
+#[test]
 fn a_connection_without_traffic_is_idle_and_nothing_is_guessed() {
     let (listener, _client, _server) = pair();
     let target = format!(":{}", listener.local_addr().unwrap().port());

@@ -1,5 +1,6 @@
 //! `dwell why`: why the connections of a target are slow.
 
+mod fail_if;
 mod layers;
 mod look;
 mod peers;
@@ -52,7 +53,11 @@ Examples:
   dwell why :443 --format jsonl -w why.jsonl
                                         one more line in this file, as from a timer
 
-Exit status: 0 a verdict, also that all is well; 4 no traffic, or not enough evidence."
+  dwell why :443 --fail-if loss,path-queue
+                                        exit with status 1 if the path is at fault, as in CI
+
+Exit status: 0 a verdict, also that all is well; 4 no traffic, or not enough evidence; with --fail-if, 1 if it
+has failed."
 )]
 #[group(skip)]
 pub struct Args {
@@ -93,6 +98,11 @@ pub struct Args {
     /// End after this time; a program may end earlier [default: 10s; with a program, until it ends]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
+
+    /// Exit with status 1 if one of these is in the verdict, or if there is no verdict: slow, for any cause, or causes by
+    /// their names, as in loss,path-queue
+    #[arg(long, value_name = "CAUSES", value_delimiter = ',', value_parser = fail_if::parse)]
+    fail_if: Vec<fail_if::Failing>,
 
     /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -200,5 +210,5 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Outcome::Slow(_) | Outcome::Healthy => is_complete?,
         Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,
     };
-    Ok(stored::finish(Some(&mut output), exit))
+    Ok(fail_if::exit(&args.fail_if, &verdict, stored::finish(Some(&mut output), exit)))
 }

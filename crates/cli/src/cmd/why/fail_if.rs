@@ -1,0 +1,56 @@
+//! `--fail-if`: verdicts with which `dwell why` has the exit status 1.
+
+use dwell_engine::why::{Cause, Outcome, Verdict};
+
+use crate::{
+    exit::Exit,
+    tell::{alarm, tell},
+};
+
+/// What a verdict must not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failing {
+    /// Any cause.
+    Slow,
+    /// This cause, the first or a further one.
+    Cause(Cause),
+}
+
+/// Parses `slow` or the name of a cause. An error lists the names.
+pub fn parse(text: &str) -> Result<Failing, String> {
+    let named = Cause::ALL.into_iter().find(|cause| cause.name() == text).map(Failing::Cause);
+    named.or((text == "slow").then_some(Failing::Slow)).ok_or_else(|| {
+        let names = Cause::ALL.map(Cause::name).join(", ");
+        format!("write slow for any cause, or one of {names}")
+    })
+}
+
+/// Says whether a verdict has one of these, or none can be told, and returns the exit status that follows. A run that
+/// could not do its work keeps its own.
+pub fn exit(failing: &[Failing], verdict: &Verdict, exit: Exit) -> Exit {
+    let has = |failing: &Failing| match failing {
+        Failing::Slow => matches!(verdict.outcome, Outcome::Slow(_)),
+        Failing::Cause(cause) => verdict.ranked.iter().any(|ranked| ranked.cause == *cause),
+    };
+    let name = |failing: &Failing| match failing {
+        Failing::Slow => "slow",
+        Failing::Cause(cause) => cause.name(),
+    };
+    if failing.is_empty() {
+        return exit;
+    }
+    match (verdict.outcome, failing.iter().find(|failing| has(failing))) {
+        (Outcome::NoTraffic | Outcome::NotEnough, _) => {
+            alarm("there is no verdict, so this run has failed");
+            Exit::False
+        }
+        (_, Some(found)) => {
+            alarm(format!("the verdict has {}, so this run has failed", name(found)));
+            if exit == Exit::Done { Exit::False } else { exit }
+        }
+        (_, None) => {
+            tell(format!("the verdict has none of {}", failing.iter().map(name).collect::<Vec<_>>().join(", ")));
+            exit
+        }
+    }
+}
