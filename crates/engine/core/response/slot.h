@@ -359,6 +359,8 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 			continue;
 		if (dwell_slot_end_epoch(table, slot, dwell_now(table->clock), record))
 			dwell_slot_report(table, slot, record);
+		dwell_turn_give_up(&slot->state.adaptive, &dwell_response_program_of(table)->response,
+				   dwell_now(table->clock));
 		dwell_slot_unlock(slot);
 	}
 	dwell_bucket_sweep(table, index, reason, kept);

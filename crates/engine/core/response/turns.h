@@ -537,6 +537,17 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	turn->flags |= DWELL_TURN_AGED;
 }
 
+/* Gives up a request that has waited for nine minutes, before its age could wrap and look young again. */
+static __always_inline void dwell_turn_give_up(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config, __u64 now_ns)
+{
+	struct dwell_turn_state *turn = &state->turn;
+
+	if (config->estimator == DWELL_ESTIMATE_AUTO && turn->start && !turn->end &&
+	    (__s32)(dwell_tick_at(state, now_ns) - turn->sent) < 0)
+		turn->start = 0;
+}
+
 /* The longest that a request may have waited: its client may be gone. */
 #define DWELL_PENDING_MOST_NS (1ULL << 36)
 

@@ -328,6 +328,27 @@ fn a_silent_connection_is_remembered_while_the_table_has_room() {
     assert_eq!(scene.known(open), 0);
 }
 
+/// The core counts time in ticks that wrap after 18 minutes; connections are remembered for longer.
+#[test]
+fn a_request_that_is_never_answered_waits_for_a_minute_once() {
+    let mut scene = Scene::new(3, 4000);
+    scene.balancer.set_vip(&key(), &Vip { measured: true, ..vip(3) }, &TABLE);
+    let chosen = scene.chosen(1000..1200);
+    for _ in 0..3 {
+        scene.now_ns += 1100 * MS;
+        assert_eq!(scene.known(&chosen), chosen.len());
+    }
+    let mut pending = Vec::new();
+    for _ in 0..250 {
+        scene.now_ns += 10_000 * MS;
+        let found = scene.balancer.sweep(scene.now_ns, drop);
+        pending.push((1..=2).map(|real| found.pending(real).count()).sum::<u64>());
+    }
+    assert!(pending[4] >= chosen.len() as u64, "{pending:?}");
+    assert!(pending[7..].iter().all(|count| *count == 0), "{pending:?}");
+    assert_eq!(scene.known(&chosen), chosen.len());
+}
+
 #[test]
 fn a_backend_that_leaves_waits_for_no_silent_connection() {
     let mut scene = Scene::new(3, 4000);
