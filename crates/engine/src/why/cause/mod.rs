@@ -204,6 +204,14 @@ fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) ->
 /// A wait that is this many times as long as the time between two readings is one.
 pub(super) const INTERVALS: f64 = 2.0;
 
+/// The threshold of waits each of which ends with a segment at least, of so many. Unlike the length of a single one, their
+/// sum is right in the mean however far apart polls are, so that this is the least that they can have taken. A few may be
+/// chance, and without segments their number is unknown.
+fn reaches_by_segments(waits: &Silences, segments: u64, least_ns: f64) -> bool {
+    const FEW: u64 = 10;
+    waits.count >= FEW && segments > 0 && waits.sum_ns as f64 >= segments as f64 * least_ns
+}
+
 /// The threshold of a wait that was found by readings which are this far apart.
 fn reaches_between(interval_ns: f64, wait_ns: Option<f64>, least_ns: f64) -> bool {
     reaches(wait_ns, least_ns.max(interval_ns * INTERVALS))

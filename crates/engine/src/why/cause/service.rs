@@ -17,15 +17,6 @@ fn unread(evidence: &Evidence) -> Option<f64> {
     (evidence.unread.count > 0).then(|| evidence.unread.sum_ns as f64 / evidence.service.count.max(1) as f64)
 }
 
-/// The least that requests can have waited in the mean, in nanoseconds. It holds however far apart polls are: these find waits
-/// in proportion to their length, and each answer has at least a segment. `None` if so few waits were found that they may be
-/// chance.
-fn least_mean(evidence: &Evidence) -> Option<f64> {
-    const FEW: u64 = 10;
-    let is_known = evidence.service.count >= FEW && evidence.answer_segments > 0;
-    is_known.then(|| evidence.service.sum_ns as f64 / evidence.answer_segments as f64)
-}
-
 /// Whether it may take its time on purpose, as for long polls and for consumers that wait for messages: answers take long,
 /// and the process neither computes nor waits for a processor or a disk.
 fn is_idle(evidence: &Evidence) -> bool {
@@ -48,7 +39,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_idle(evidence), fact)));
-    let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS) || reaches(least_mean(evidence), MIN_SERVICE_NS);
+    let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS)
+        || reaches_by_segments(&evidence.service, evidence.answer_segments, MIN_SERVICE_NS);
     Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }
 }
 

@@ -103,7 +103,7 @@ fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accu
 }
 
 #[test]
-fn requests_that_wait_long_by_the_number_of_answers_are_found_however_far_apart_polls_are() {
+fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_polls_are() {
     let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);
     (evidence.polls, evidence.service) = (417, silences(200, 43));
     // Polls are 24 ms apart.
@@ -112,6 +112,11 @@ fn requests_that_wait_long_by_the_number_of_answers_are_found_however_far_apart_
     // Most answers were so short that no poll fell into their time.
     evidence.answer_segments = 10_000;
     assert_eq!(cause(&evidence), None);
+    let mut held = self::evidence(&[(Part::Held, 0.9), (Part::Transfer, 0.1)]);
+    (held.polls, held.held, held.segments_sent) = (417, silences(100, 40), 300);
+    assert_eq!(cause(&held), Some(Cause::Nagle));
+    held.segments_sent = 7_000;
+    assert_eq!(cause(&held), None);
     // A few waits may be chance.
     (evidence.answer_segments, evidence.service) = (8, silences(8, 43));
     assert_eq!(cause(&evidence), None);
