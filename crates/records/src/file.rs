@@ -68,19 +68,27 @@ impl RecordFile {
         Ok(RecordFile { path: path.into(), file, length, rotation, reopen })
     }
 
-    /// Opens the file anew if it was moved, or is to be.
+    /// Opens the file anew if it was moved, or is to be. If that fails, it is due at the next record: the old file may be
+    /// moved or gone.
     fn prepare(&mut self, more: usize) -> io::Result<()> {
         let is_asked = self.reopen.swap(false, Ordering::Relaxed);
         let full = self.rotation.filter(|rotation| {
             self.length.is_some_and(|length| length > 0 && length + more as u64 > rotation.size_bytes)
         });
-        if let Some(rotation) = full {
-            rotate(&self.path, rotation.keep)?;
+        if !is_asked && full.is_none() {
+            return Ok(());
         }
-        if is_asked || full.is_some() {
-            (self.file, self.length) = open(&self.path)?;
+        let rotated = full.map_or(Ok(()), |rotation| rotate(&self.path, rotation.keep));
+        match rotated.and_then(|()| open(&self.path)) {
+            Ok(opened) => {
+                (self.file, self.length) = opened;
+                Ok(())
+            }
+            Err(error) => {
+                self.reopen.store(true, Ordering::Relaxed);
+                Err(error)
+            }
         }
-        Ok(())
     }
 
     /// Follows a write of `more` bytes behind `contiguous` ones of the same call. Returns how many bytes of the call lie
@@ -212,5 +220,25 @@ mod tests {
         write(&mut sink, "three\n").unwrap();
         assert_eq!(fs::read_to_string(&moved).unwrap(), "one\ntwo\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_reopened_is_at_the_next_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, away) = (folder.path().join("here"), folder.path().join("away"));
+        fs::create_dir(&here).unwrap();
+        let path = here.join("records");
+        let reopen = Arc::new(AtomicBool::new(false));
+        let mut file = RecordFile::open(&path, None, Arc::clone(&reopen)).unwrap();
+        file.write_all(b"one\n").unwrap();
+        fs::rename(&here, &away).unwrap();
+        reopen.store(true, Ordering::Relaxed);
+        for _ in 0..2 {
+            assert_eq!(file.write(b"lost\n").unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        fs::create_dir(&here).unwrap();
+        file.write_all(b"two\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(fs::read_to_string(away.join("records")).unwrap(), "one\n");
     }
 }

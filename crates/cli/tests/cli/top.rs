@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::{
     records::objects,
-    support::{DWELL, dwell, skipped},
+    support::{DWELL, dwell, eventually, skipped},
     why::Service,
 };
 
@@ -303,13 +303,15 @@ fn why_is_asked_without_labels_where_none_are_shown() {
         terminal.shows("4 flows");
         key.into_iter().for_each(|key| terminal.keys(&[key]));
         terminal.keys(&["Enter"]);
-        terminal.shows("Where its time went");
         let pid = fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
         let pid = pid.trim();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        let child = children.split_whitespace().next().unwrap_or_else(|| panic!("dwell why is not asked"));
-        let arguments = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap();
-        assert!(arguments.contains("why\0--duration"), "{arguments}");
+        let mut arguments = String::new();
+        eventually("dwell why is asked", || {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+            let child = children.split_whitespace().next().unwrap_or("none");
+            arguments = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            arguments.contains("why\0--duration")
+        });
         assert_eq!(!arguments.contains("\0--no-labels"), has_labels, "{option} {key:?}: {arguments}");
     }
 }

@@ -196,15 +196,16 @@ impl Rows {
         ];
         match self {
             Rows::Files(stores) => {
+                let mut compared = Vec::new();
                 let mut count = || {
                     for store in stores {
                         let db = open(store)?;
                         seen.lost += number(&db, lost)?;
                         seen.paths += number(&db, paths)?;
-                        let compared = number(&db, &clocks.replace("host)", "host_id)"))?;
-                        // All collectors compare all clocks.
-                        seen.clocks = if seen.clocks == 0 { compared } else { seen.clocks.min(compared) };
+                        compared.push(number(&db, &clocks.replace("host)", "host_id)"))?);
                     }
+                    // All collectors compare all clocks.
+                    seen.clocks = compared.iter().copied().min().unwrap_or(0);
                     each_interval(stores, |host, numbers| seen.add(sent, host, numbers))
                 };
                 count().map_err(unreadable)?;

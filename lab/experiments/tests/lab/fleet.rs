@@ -77,7 +77,7 @@ fn root_a_collector_that_is_killed_at_any_moment_loses_nothing_and_doubles_nothi
     assert_eq!((&object["rows_missing"], &object["rows_doubled"]), (&0.into(), &0.into()), "{object}");
 }
 
-/// The second of three is away for 20 s, of which agents do without it for some 10 s.
+/// The first of three is away for 20 s, of which agents do without it for some 10 s.
 #[test]
 fn root_one_of_three_collectors_that_is_killed_under_load_loses_nothing_and_doubles_nothing() {
     if skipped() {

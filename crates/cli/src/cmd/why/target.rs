@@ -15,8 +15,7 @@ pub fn parse(text: &str) -> Result<Selected> {
         return Ok(Selected::Process(pid));
     }
     // IPv6 addresses may begin with a colon.
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    if let Ok(address) = bare.parse::<IpAddr>() {
+    if let Ok(address) = bare(text).parse::<IpAddr>() {
         return Ok(Selected::Ends { addresses: vec![address.to_canonical()], port: None });
     }
     if let Some(port) = text.strip_prefix(':') {
@@ -35,7 +34,7 @@ pub fn parse(text: &str) -> Result<Selected> {
             None => (text, None),
         },
     };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = bare(host);
     let found = (host, port.unwrap_or(0)).to_socket_addrs();
     let found = found.with_context(|| {
         let container = if port.is_none() { ", and no container has this name or ID" } else { "" };
@@ -50,9 +49,15 @@ pub fn parse(text: &str) -> Result<Selected> {
     Ok(Selected::Ends { addresses, port })
 }
 
-/// Returns the host of a target `HOST:PORT` or `HOST`.
+/// Returns the host of a target `HOST:PORT` or `HOST`, which may be an address.
 pub fn host(text: &str) -> &str {
-    text.rsplit_once(':').map_or(text, |(host, _)| host)
+    let is_address = |text: &str| bare(text).parse::<IpAddr>().is_ok();
+    bare(text.rsplit_once(':').filter(|_| !is_address(text)).map_or(text, |(host, _)| host))
+}
+
+/// An address of IPv6 without its brackets.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 fn parse_port(port: &str, text: &str) -> Result<u16> {
@@ -80,6 +85,20 @@ mod tests {
         assert_eq!(parse("2001:db8::1").unwrap(), ends(&["2001:db8::1"], None));
         assert_eq!(parse("[2001:db8::1]:80").unwrap(), ends(&["2001:db8::1"], Some(80)));
         assert_eq!(parse("::ffff:192.0.2.1").unwrap(), ends(&["192.0.2.1"], None));
+    }
+
+    #[test]
+    fn a_host_is_without_its_port_and_an_address_without_brackets() {
+        for (text, wanted) in [
+            ("example.org:443", "example.org"),
+            ("example.org", "example.org"),
+            ("192.0.2.1:80", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+        ] {
+            assert_eq!(host(text), wanted);
+        }
     }
 
     #[test]

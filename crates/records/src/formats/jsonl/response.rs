@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dwell_engine::response::{Key, Truth};
+use dwell_engine::response::{Key, Method, Truth};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -35,8 +35,9 @@ pub(super) struct EpochObject<'a> {
     /// answers, also of those that took longer than `idle-gap`, and null where they are longer or the method does not know
     /// them.
     latency: LatencyObject,
-    /// Answers that took longer than `idle-gap`, as far as the method knows single answers. They are not in the mean.
-    over_long: u32,
+    /// Answers that took longer than `idle-gap`, which are not in the mean. Null if there is no estimate, or if its method does
+    /// not know single answers.
+    over_long: Option<u32>,
     /// Which latencies the estimate is the mean of: "all" responses, or those that are "causal", after which the client
     /// sent its next request.
     #[schemars(extend("enum" = names_or_null(Truth::ALL, Truth::name)))]
@@ -62,7 +63,8 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
         tunnel: record.tunnel.label(),
         packets: record.epoch.packets,
         latency: response.latency(),
-        over_long: record.epoch.overlong.into(),
+        over_long: (response.method == Some(Method::Turns.name()) || record.epoch.overlong > 0)
+            .then_some(record.epoch.overlong.into()),
         truth: response.truth,
         batch_gap_ns: response.ibg_ns,
         modes: response.show_modes.then(|| response.modes().collect()),
