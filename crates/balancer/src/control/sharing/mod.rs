@@ -2,24 +2,25 @@
 //! from the set of weights that all have.
 
 mod agreement;
+mod sets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use dwell_probes::balancer::ActiveConnections;
 use dwell_socket::clock::realtime_ns;
 
-use self::agreement::Role;
+use self::{agreement::Role, sets::Sets};
 use super::{Balancer, ControlError, Event, random, saved_state::SavedState, vip::RunningVip};
 use crate::{
     api::SharedStatus,
     config::{Config, StoreUrl},
     shared::{
         Shared,
-        member::{LEAD_TIME, News, Situation},
+        member::{News, Situation},
         report::{Report, VipReport},
         set::{FORMAT, VipWeights, WeightSet},
     },
@@ -38,12 +39,7 @@ pub(in crate::control) struct Sharing {
     own: Report,
     /// Whether this balancer has merged all reports since it leads.
     has_merged: bool,
-    /// The set that counts.
-    set: Option<WeightSet>,
-    /// The set that is to count from some time on.
-    next: Option<(Instant, WeightSet)>,
-    /// The weights that have been proposed and are not in a set yet.
-    proposed: Option<BTreeMap<String, VipWeights>>,
+    sets: Sets,
     /// Whether the data plane has another seed than the store.
     has_other_seed: bool,
     is_unencrypted: bool,
@@ -72,9 +68,7 @@ impl Sharing {
             reports: None,
             own: Report::default(),
             has_merged: false,
-            set: saved.and_then(|saved| saved.set.clone()),
-            next: None,
-            proposed: None,
+            sets: Sets::new(saved.and_then(|saved| saved.set.clone())),
             has_other_seed: false,
             is_unencrypted: !settings.endpoints.iter().all(StoreUrl::is_tls),
             told: None,
@@ -83,7 +77,7 @@ impl Sharing {
             Ok((seed, set)) => {
                 sharing.has_other_seed = config.hash_seed.is_some_and(|configured| configured != seed);
                 // A store without a set has been emptied, or is another one.
-                sharing.set = set;
+                sharing.sets = Sets::new(set);
                 seed
             }
             Err(error) => {
@@ -101,18 +95,12 @@ impl Sharing {
 
     /// Gives a VIP the weights that all have agreed on.
     pub(in crate::control) fn guide(&self, run: &mut RunningVip) {
-        let agreed = self.set.as_ref().and_then(|set| set.vips.get(&run.vip.key.to_string()));
+        let agreed = self.set().and_then(|set| set.vips.get(&run.vip.key.to_string()));
         run.follow(agreed, self.role());
     }
 
     pub(in crate::control) fn set(&self) -> Option<&WeightSet> {
-        self.set.as_ref()
-    }
-
-    /// Returns the weights that the next proposal is compared with.
-    fn last(&self) -> Option<&BTreeMap<String, VipWeights>> {
-        let next = self.next.as_ref().map(|(_, set)| set);
-        self.proposed.as_ref().or(next.or(self.set.as_ref()).map(|set| &set.vips))
+        self.sets.counting.as_ref()
     }
 }
 
@@ -151,8 +139,7 @@ impl Balancer {
             is_changed |= self.take(news);
         }
         let Some(sharing) = &mut self.sharing else { return false };
-        if let Some((_, set)) = sharing.next.take_if(|(due, _)| *due <= Instant::now()) {
-            sharing.set = Some(set);
+        if sharing.sets.switch(Instant::now()) {
             self.follow();
             self.save();
             is_changed = true;
@@ -167,13 +154,10 @@ impl Balancer {
         sharing.situation = news.situation;
         let role = sharing.role();
         if let Some(set) = news.set {
-            let now_ms = realtime_ns() / 1_000_000;
-            // Whatever a clock says, a set counts soon.
-            let wait = Duration::from_millis(set.from_ms.saturating_sub(now_ms)).min(LEAD_TIME);
-            (sharing.next, sharing.proposed) = (Some((Instant::now() + wait, set)), None);
+            sharing.sets.arrive(set, Instant::now(), realtime_ns() / 1_000_000);
         }
         if !role.leads || !before.leads {
-            (sharing.proposed, sharing.has_merged, sharing.reports) = (None, false, None);
+            (sharing.sets.proposed, sharing.has_merged, sharing.reports) = (None, false, None);
         }
         if role != before {
             self.follow();
@@ -211,11 +195,11 @@ impl Balancer {
                     .iter()
                     .all(|(key, new)| last.get(key).is_some_and(|last| new.is_near(last, runs[key].vip.policy)))
         };
-        if sharing.last().is_some_and(is_near) {
+        if sharing.sets.last().is_some_and(is_near) {
             return;
         }
         sharing.link.propose(vips.clone());
-        sharing.proposed = Some(vips);
+        sharing.sets.proposed = Some(vips);
     }
 
     /// Returns what an operator should know of the others.
@@ -228,7 +212,7 @@ impl Balancer {
             members: members.clone(),
             leader: leader.clone(),
             differing: self.differing(sharing),
-            set: sharing.set.as_ref().map(|set| set.number),
+            set: sharing.set().map(|set| set.number),
             refused: *refused,
         })
     }
@@ -243,11 +227,7 @@ impl Balancer {
                 let of = sharing.reports.iter().flatten();
                 let other = of.filter(|(_, report)| report.vips.get(&key).is_none_or(|vip| vip.digest != run.digest()));
                 differing.extend(other.map(|(name, _)| format!("{name}: {}", run.vip.name)));
-            } else if sharing
-                .set
-                .as_ref()
-                .is_some_and(|set| set.vips.get(&key).is_none_or(|vip| vip.digest != run.digest()))
-            {
+            } else if sharing.set().is_some_and(|set| set.vips.get(&key).is_none_or(|vip| vip.digest != run.digest())) {
                 differing.insert(format!("{}: {}", sharing.name, run.vip.name));
             }
         }
