@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use dwell_engine::labels::harmless;
 use dwell_metrics::tls::{self, NoAuthorities};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ const MAX_ANSWER_BYTES: u64 = 32 << 20;
 const SHOWN: usize = 300;
 
 /// Codes of gRPC.
+const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const UNAVAILABLE: i64 = 14;
 const UNAUTHENTICATED: i64 = 16;
@@ -37,7 +39,7 @@ pub struct Etcd {
     /// The server that answered last.
     at: usize,
     login: Option<(String, Secret<String>)>,
-    token: Option<String>,
+    token: Option<Secret<String>>,
 }
 
 impl Etcd {
@@ -47,12 +49,16 @@ impl Etcd {
     ///
     /// If this host has no authorities to check certificates by, and the configuration names none.
     pub fn new(settings: &SharedSettings) -> Result<Etcd, NoAuthorities> {
+        Etcd::with_patience(settings, PATIENCE)
+    }
+
+    fn with_patience(settings: &SharedSettings, patience: Duration) -> Result<Etcd, NoAuthorities> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(PATIENCE));
+            .timeout_global(Some(patience));
         if settings.endpoints.iter().any(StoreUrl::is_tls) {
             let own = settings.identity.as_ref().and_then(|identity| {
                 let chain = identity.certificates.iter().map(|der| Certificate::from_der(der).to_owned());
@@ -90,18 +96,19 @@ impl Etcd {
         let Some((user, password)) = self.login.clone() else {
             return self.ask_once(path, body).map_err(StoreError::from);
         };
-        for _ in 0..2 {
-            if self.token.is_none() {
+        loop {
+            let is_new = self.token.is_none();
+            if is_new {
                 let answer = self.ask_once("auth/authenticate", &json!({"name": user, "password": password.0}))?;
-                self.token = answer["token"].as_str().map(str::to_owned);
+                let token = answer["token"].as_str().ok_or_else(unreadable)?;
+                self.token = Some(Secret(token.to_owned()));
             }
             match self.ask_once(path, body) {
-                // A server forgets logins after a while.
-                Err(Failure::Refused { code: UNAUTHENTICATED, .. }) => self.token = None,
+                // A server forgets logins after a while, and those of before a change of its users are invalid.
+                Err(Failure::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, .. }) if !is_new => self.token = None,
                 answer => return answer.map_err(StoreError::from),
             }
         }
-        Err(StoreError::Refused("the store does not accept its own login".into()))
     }
 
     fn ask_once(&self, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -109,17 +116,20 @@ impl Etcd {
         let away = |error: ureq::Error| Failure::Away(format!("{endpoint}: {error}"));
         let mut request = self.agent.post(format!("{endpoint}/v3/{path}")).header(CONTENT_TYPE, "application/json");
         if let Some(token) = self.token.as_ref().filter(|_| !path.starts_with("auth/")) {
-            request = request.header(AUTHORIZATION, token);
+            request = request.header(AUTHORIZATION, &token.0);
         }
         let mut response = request.send(body.to_string()).map_err(away)?;
         let bytes = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(away)?;
         let answer = serde_json::from_slice::<Value>(&bytes);
-        let failure = |answer: &Value| match (answer["code"].as_i64(), answer["message"].as_str()) {
-            (Some(UNAVAILABLE), Some(said)) => Failure::Away(format!("{endpoint}: {}", shown(said))),
-            (Some(code), Some(said)) => Failure::Refused { code, said: format!("{endpoint}: {}", shown(said)) },
-            _ => Failure::Away(format!("{endpoint} answers with status {}: is it etcd?", response.status())),
-        };
+        let failure =
+            |told: &Value| match (told["code"].as_i64().or(told["grpc_code"].as_i64()), told["message"].as_str()) {
+                (Some(UNAVAILABLE), Some(said)) => Failure::Away(format!("{endpoint}: {}", shown(said))),
+                (Some(code), Some(said)) => Failure::Refused { code, said: format!("{endpoint}: {}", shown(said)) },
+                _ => Failure::Away(format!("{endpoint} answers with status {}: is it etcd?", response.status())),
+            };
         match answer {
+            // A stream has its error inside; elsewhere there is a text of this name beside the message.
+            Ok(answer) if answer["error"].is_object() => Err(failure(&answer["error"])),
             Ok(answer) if response.status().is_success() && answer.is_object() => Ok(answer),
             Ok(answer) => Err(failure(&answer)),
             Err(_) => Err(failure(&Value::Null)),
@@ -144,7 +154,7 @@ impl From<Failure> for StoreError {
 }
 
 fn shown(said: &str) -> String {
-    said.chars().take(SHOWN).collect()
+    harmless(&said.chars().take(SHOWN).collect::<String>())
 }
 
 impl Store for Etcd {
@@ -207,7 +217,7 @@ fn operation(operation: &Operation) -> Value {
                 "min_mod_revision": (after + 1).to_string(),
                 "limit": most.to_string(),
                 "sort_order": "DESCEND",
-                "sort_target": "KEY",
+                "sort_target": "MOD",
             }})
         }
         Operation::Delete { key } => json!({"request_delete_range": {"key": STANDARD.encode(key)}}),
@@ -292,5 +302,150 @@ impl ResponseAnswer {
             })
         };
         entries.map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, BufRead, BufReader, Read, Write},
+        net::{Ipv4Addr, TcpListener},
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    /// A store on a server that makes of each path and token a status and a body.
+    fn store(answer: impl Fn(&str, &str) -> (u16, String) + Send + 'static) -> Etcd {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it has an address"));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.expect("a connection"));
+                let (mut path, mut token, mut length) = (String::new(), String::new(), 0);
+                for line in stream.by_ref().lines() {
+                    let line = line.expect("a request");
+                    if line.is_empty() {
+                        break;
+                    }
+                    if let Some(rest) = line.strip_prefix("POST /v3/") {
+                        path = rest.split(' ').next().unwrap_or_default().into();
+                    }
+                    match line.to_ascii_lowercase().split_once(": ") {
+                        Some(("authorization", value)) => token = value.into(),
+                        Some(("content-length", value)) => length = value.parse().expect("a number"),
+                        _ => {}
+                    }
+                }
+                io::copy(&mut stream.by_ref().take(length), &mut io::sink()).expect("a body");
+                let (status, body) = answer(&path, &token);
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                stream.get_mut().write_all((head + &body).as_bytes()).expect("the answer is read");
+            }
+        });
+        let settings = SharedSettings {
+            endpoints: vec![url.parse().expect("it is an address")],
+            authorities: None,
+            identity: None,
+            prefix: "/dwell/lb/".into(),
+            name: "a".into(),
+            login: Some(("lb".into(), Secret("open sesame".into()))),
+        };
+        Etcd::with_patience(&settings, Duration::from_secs(60)).expect("it needs no authorities")
+    }
+
+    /// A store that logs everybody in, and answers the rest so.
+    fn store_that_says(status: u16, body: &'static str) -> Etcd {
+        store(move |path, _| match path {
+            "auth/authenticate" => (200, r#"{"token":"t"}"#.into()),
+            _ => (status, body.into()),
+        })
+    }
+
+    #[test]
+    fn a_login_that_is_not_accepted_any_more_is_renewed_once() {
+        let [logins, accepted] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        for refusal in [
+            r#"{"code":16,"message":"etcdserver: invalid auth token"}"#,
+            r#"{"code":3,"message":"etcdserver: revision of auth store is old"}"#,
+        ] {
+            logins.store(0, Ordering::Relaxed);
+            accepted.store(1, Ordering::Relaxed);
+            let mut etcd = store({
+                let (logins, accepted) = (Arc::clone(&logins), Arc::clone(&accepted));
+                move |path, token| match path {
+                    "auth/authenticate" => {
+                        (200, format!(r#"{{"token":"t{}"}}"#, 1 + logins.fetch_add(1, Ordering::Relaxed)))
+                    }
+                    _ if token == format!("t{}", accepted.load(Ordering::Relaxed)) => {
+                        (200, r#"{"ID":"7","TTL":"3"}"#.into())
+                    }
+                    _ => (400, refusal.into()),
+                }
+            });
+            for expected in [1, 1, 2] {
+                accepted.store(expected, Ordering::Relaxed);
+                assert_eq!(etcd.grant(Duration::from_secs(3)), Ok(Lease(7)), "{refusal}");
+                assert_eq!(logins.load(Ordering::Relaxed), expected, "{refusal}");
+            }
+            let shown = format!("{etcd:?}");
+            assert!(!shown.contains("sesame") && !shown.contains("t2"), "{shown}");
+            accepted.store(100, Ordering::Relaxed);
+            let error = etcd.grant(Duration::from_secs(3)).expect_err("no login is accepted").to_string();
+            assert!(error.contains("etcdserver: "), "{error}");
+            assert_eq!(logins.load(Ordering::Relaxed), 3, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn answers_to_a_lease_that_is_kept_come_as_a_stream_with_errors_of_its_own() {
+        let keep = |body| store_that_says(200, body).keep(Lease(7));
+        assert_eq!(keep(r#"{"result":{"ID":"7","TTL":"3"}}"#), Ok(()));
+        assert_eq!(keep(r#"{"result":{"ID":"7"}}"#), Err(StoreError::LeaseGone));
+        for code in ["grpc_code", "code"] {
+            let body = format!(r#"{{"error":{{"{code}":5,"message":"etcdserver: requested lease not found"}}}}"#);
+            assert_eq!(keep(body.leak()), Err(StoreError::LeaseGone));
+            let body = format!(r#"{{"error":{{"{code}":7,"message":"etcdserver: permission denied"}}}}"#);
+            let error = keep(body.leak()).expect_err("it is refused");
+            assert!(matches!(&error, StoreError::Refused(said) if said.contains("permission denied")), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_answer_of_etcd_is_told_as_such() {
+        let kvs = |entry: &str| {
+            format!(r#"{{"header":{{"revision":"1"}},"responses":[{{"response_range":{{"kvs":[{entry}]}}}}]}}"#).leak()
+        };
+        for body in [
+            "",
+            "[]",
+            "{}",
+            "nonsense",
+            r#"{"header":{"revision":"x"}}"#,
+            r#"{"header":{"revision":"1"},"responses":7}"#,
+            kvs(r#"{"key":"!","create_revision":"1","mod_revision":"1"}"#),
+            kvs(r#"{"key":"/w==","create_revision":"1","mod_revision":"1"}"#),
+            kvs(r#"{"key":"YQ==","mod_revision":"1"}"#),
+        ] {
+            let outcome = store_that_says(200, body).transact(&Transaction::default());
+            let error = outcome.expect_err("it cannot be read");
+            assert!(matches!(&error, StoreError::Away(why) if why.contains("is it etcd")), "{body}: {error:?}");
+        }
+        let good = kvs(r#"{"key":"YQ==","create_revision":"1","mod_revision":"2"}"#);
+        let entry = Entry { key: "a".into(), value: Vec::new(), created: 1, modified: 2 };
+        let read = store_that_says(200, good).transact(&Transaction::default()).map(|outcome| outcome.read);
+        assert_eq!(read, Ok(vec![vec![entry]]));
+    }
+
+    #[test]
+    fn what_a_server_says_cannot_steer_a_terminal() {
+        let mut etcd = store_that_says(400, r#"{"code":9,"message":"no\u001b[2J\nspace"}"#);
+        let error = etcd.grant(Duration::from_secs(3)).expect_err("it is refused").to_string();
+        assert!(error.contains("no") && error.contains("space") && !error.contains(char::is_control), "{error:?}");
     }
 }

@@ -101,9 +101,12 @@ impl State {
                 return self.entries.get(key).map(|(entry, _)| entry.clone()).into_iter().collect();
             }
             Operation::List { prefix, after, most } => {
-                let all = self.entries.values().rev().map(|(entry, _)| entry);
+                let all = self.entries.values().map(|(entry, _)| entry);
                 let listed = all.filter(|entry| entry.key.starts_with(prefix) && entry.modified > *after);
-                return listed.take(*most).cloned().collect();
+                let mut listed: Vec<_> = listed.cloned().collect();
+                listed.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
+                listed.truncate(*most);
+                return listed;
             }
         }
         Vec::new()

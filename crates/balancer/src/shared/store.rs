@@ -88,7 +88,7 @@ pub enum Operation {
         /// The key.
         key: String,
     },
-    /// Reads the keys that begin with a prefix, the last ones first.
+    /// Reads the keys that begin with a prefix, those that have changed last first.
     List {
         /// The prefix.
         prefix: String,
