@@ -38,7 +38,7 @@ pub use self::{
     backend::{Backend, MAX_WEIGHT},
     check::{Check, CheckKind, CheckTls},
     latency::Latency,
-    shared::{Secret, SharedSettings, StoreIdentity, StoreUrl},
+    shared::{MOST_BACKENDS, Secret, SharedSettings, StoreIdentity, StoreUrl},
     table::Fault,
     vip::{PolicyName, Vip},
     zero_rtt::ZeroRtt,

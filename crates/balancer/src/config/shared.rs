@@ -92,8 +92,8 @@ const MOST_ENDPOINTS: usize = 16;
 const MOST_PREFIX_BYTES: usize = 256;
 /// The greatest size of the file of the password.
 const MOST_PASSWORD_BYTES: u64 = 4096;
-/// The most backends that balancers can agree on: a request to etcd has at most 1.5 MiB.
-const MOST_BACKENDS: usize = 10_000;
+/// The most backends that balancers can agree on, in all VIPs together: the report of as many fits into a value of etcd.
+pub const MOST_BACKENDS: usize = 3_000;
 const EXAMPLE: &str = "[\"https://10.0.0.5:2379\"]";
 
 impl SharedSettings {

@@ -148,12 +148,14 @@ impl<S: Store> Member<S> {
     /// Sets what the others are told.
     pub fn report(&mut self, report: &Report, now: Instant) {
         self.reported = now;
-        let bytes = report.to_bytes();
+        let mut bytes = report.to_bytes();
         if bytes.len() > MOST_BYTES {
-            self.situation.refused += 1;
-            return;
+            bytes = report.without_histograms().to_bytes();
         }
-        self.own_report = Some((bytes, true));
+        match bytes.len() {
+            0..=MOST_BYTES => self.own_report = Some((bytes, true)),
+            _ => self.situation.refused += 1,
+        }
     }
 
     /// Proposes weights. They become a set if this balancer leads.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use dwell_engine::steer::{BackendStats, IntervalsConfig, Measured};
 use serde::{Deserialize, Serialize};
 
-use super::set::FORMAT;
+use super::set::{FORMAT, are_few};
 
 /// What a balancer has seen in its last interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,17 @@ impl Report {
         let report: Report = serde_json::from_slice(bytes).ok()?;
         let measured = report.vips.values().flat_map(|vip| vip.of.values()).filter_map(|of| of.measured.as_ref());
         let is_plausible = measured.into_iter().all(Measured::is_plausible);
-        (report.format == FORMAT && is_plausible).then_some(report)
+        let is_good = report.format == FORMAT && is_plausible;
+        (is_good && are_few(report.vips.values().map(|vip| vip.of.len()))).then_some(report)
+    }
+
+    /// Returns the report without what quantiles are made of, so that the mean has to do.
+    pub fn without_histograms(&self) -> Report {
+        let mut report = self.clone();
+        let measured =
+            report.vips.values_mut().flat_map(|vip| vip.of.values_mut()).filter_map(|of| of.measured.as_mut());
+        measured.for_each(|measured| measured.histogram.clear());
+        report
     }
 
     /// Returns the report as it is stored.

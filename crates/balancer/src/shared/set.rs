@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{MAX_WEIGHT, PolicyName, Vip};
+use crate::config::{MAX_WEIGHT, MOST_BACKENDS, PolicyName, Vip};
 
 /// What balancers must have in common to read each other's messages, and to build the same table from the same weights.
 pub const FORMAT: u32 = 1;
@@ -66,8 +66,14 @@ impl WeightSet {
         let set: WeightSet = serde_json::from_slice(bytes).ok()?;
         let weights = set.vips.values().flat_map(|vip| vip.of.values());
         let are_weights = weights.flat_map(|weight| [weight.table, weight.policy]).all(is_weight);
-        (set.format == FORMAT && set.number < u64::MAX && are_weights).then_some(set)
+        let is_good = set.format == FORMAT && set.number < u64::MAX && are_weights;
+        (is_good && are_few(set.vips.values().map(|vip| vip.of.len()))).then_some(set)
     }
+}
+
+/// Whether there are no more VIPs and backends than balancers agree on, by the number of backends of each VIP.
+pub(super) fn are_few(vips: impl ExactSizeIterator<Item = usize>) -> bool {
+    vips.len() <= MOST_BACKENDS && vips.sum::<usize>() <= MOST_BACKENDS
 }
 
 /// Whether a policy can set this weight: it moves weight between backends, so that one may have that of all.

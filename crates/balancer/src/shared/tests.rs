@@ -5,13 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_engine::steer::Measured;
+
 use super::{
     fake::Fake,
     member::{Identity, MOST_MEMBERS, Member, News},
-    report::Report,
+    report::{BackendReport, Report, View, VipReport},
     set::{FORMAT, VipWeights, WeightSet},
     store::StoreError,
 };
+use crate::config::MOST_BACKENDS;
 
 const PREFIX: &str = "/dwell/lb/";
 const STEP: Duration = Duration::from_millis(200);
@@ -307,4 +310,67 @@ fn what_strangers_put_there_is_counted_and_changes_nothing() {
     a.poll();
     a.propose("three");
     assert_eq!(a.poll().set, None, "there is no next number");
+}
+
+#[test]
+fn keys_of_strangers_hide_no_set_from_whoever_begins() {
+    let store = Fake::default();
+    let [mut a, _b] = two(&store);
+    for at in 0..8 {
+        store.put(&format!("{PREFIX}sets/x{at}"), b"garbage");
+    }
+    a.propose("one");
+    a.poll();
+    let (_, set) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
+    assert_eq!(number_and_digest(&set), Some((1, "one")));
+}
+
+#[test]
+fn a_report_of_as_many_backends_as_there_may_be_is_stored_at_worst_without_histograms() {
+    let measured = Measured {
+        connections: 123_456,
+        samples: 1_234_567,
+        intervals: 30,
+        weight: 12_345_678.125,
+        weighted_ns: 1.0e20 / 3.0,
+        squares: [1.0e22 / 3.0, 1.0e32 / 3.0, 1.0e42 / 3.0],
+        histogram: (0..100).map(|part| (300 + part, 1.0e3 / 3.0)).collect(),
+    };
+    let backend = BackendReport {
+        view: View { is_up: Some(false), is_unreachable: true, is_draining: true },
+        requests: 123_456_789,
+        active: 1_234_567,
+        measured: Some(measured),
+    };
+    let address = |at: usize| std::net::Ipv6Addr::from(0x2001_0db8_1111_2222_3333_4444_5555_0000 + at as u128).into();
+    let vip = VipReport {
+        digest: "0123456789abcdef".into(),
+        of: (0..MOST_BACKENDS).map(|at| (address(at), backend.clone())).collect(),
+    };
+    let report = Report { format: FORMAT, vips: BTreeMap::from([("web".into(), vip)]), ..Report::default() };
+    let store = Fake::default();
+    let [mut a, mut b] = two(&store);
+    b.member.report(&report, b.now);
+    assert_eq!(b.poll().situation.refused, 0);
+    let of = &a.poll().reports.as_ref().expect("it is new")["b"].vips["web"].of;
+    assert_eq!(of.len(), MOST_BACKENDS);
+    assert!(of.values().all(|of| of.measured.as_ref().is_some_and(|measured| measured.connections == 123_456)));
+}
+
+#[test]
+fn values_with_more_backends_than_there_may_be_are_refused() {
+    let of = |count: usize| (0..count).map(|at| (std::net::Ipv4Addr::from(at as u32).into(), Default::default()));
+    for (count, is_one) in [(MOST_BACKENDS, true), (MOST_BACKENDS + 1, false)] {
+        let vips = BTreeMap::from([("web".to_owned(), VipWeights { of: of(count).collect(), ..Default::default() })]);
+        let set = WeightSet { format: FORMAT, vips, ..WeightSet::default() };
+        let bytes = serde_json::to_vec(&set).expect("it can be written");
+        assert_eq!(WeightSet::parse(&bytes).is_some(), is_one);
+        let of = |count: usize| (0..count).map(|at| (std::net::Ipv4Addr::from(at as u32).into(), Default::default()));
+        let vips = BTreeMap::from([("web".to_owned(), VipReport { of: of(count).collect(), ..Default::default() })]);
+        let report = Report { format: FORMAT, vips, ..Report::default() };
+        assert_eq!(Report::parse(&report.to_bytes()).is_some(), is_one);
+        let vips = (0..count).map(|at| (at.to_string(), VipReport::default())).collect();
+        let report = Report { format: FORMAT, vips, ..Report::default() };
+        assert_eq!(Report::parse(&report.to_bytes()).is_some(), is_one);
+    }
 }
