@@ -375,3 +375,13 @@ fn read_heartbeat(root: &mut Table<'_>) -> HeartbeatSettings {
     table.finish();
     settings
 }
+
+/// Returns a VIP with these keys and backends, for tests.
+#[cfg(test)]
+pub(crate) fn vip_with(keys: &str, backends: &str) -> Vip {
+    let text = format!(
+        "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
+         {keys}\nbackend = [{backends}]"
+    );
+    Config::parse(&text, Path::new("lb.toml")).expect("the configuration is valid").vips.remove(0)
+}

@@ -438,24 +438,13 @@ pub(super) fn latency_object(latency: Latency) -> LatencyObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::vip_with;
+
+    const TWO: &str = "{ address = \"10.0.0.1\" }, { address = \"10.0.0.2\" }";
 
     #[test]
     fn disruption_is_that_of_one_interval_and_a_first_table_disrupts_nothing() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            table_size = 1009
-            [[vip.backend]]
-            address = "10.0.0.1"
-            [[vip.backend]]
-            address = "10.0.0.2"
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let vip = vip_with("table_size = 1009", TWO);
         let reals = [(1, false), (2, false)];
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         let (ramp, now) = (Duration::ZERO, Instant::now());
@@ -480,18 +469,7 @@ mod tests {
 
     #[test]
     fn a_vip_whose_backends_have_no_estimates_is_blind_after_a_while() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            policy = "latency"
-            backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let vip = vip_with("policy = \"latency\"", TWO);
         let reals = [(1, false), (2, false)];
         let interval = Duration::from_secs(1);
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), interval);
@@ -507,14 +485,7 @@ mod tests {
 
     #[test]
     fn a_backend_that_joins_waits_for_its_first_check_and_begins_slowly() {
-        let parse = |backends: &str| {
-            let text = format!(
-                "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
-                 table_size = 1009\nhealth = {{ kind = \"tcp\" }}\nbackend = [{backends}]"
-            );
-            let config = crate::config::Config::parse(&text, std::path::Path::new("lb.toml"));
-            config.expect("the configuration is valid").vips.remove(0)
-        };
+        let parse = |backends: &str| vip_with("table_size = 1009\nhealth = { kind = \"tcp\" }", backends);
         let (ramp, now) = (Duration::from_secs(10), Instant::now());
         let configure = |before: Option<&RunningVip>, vip, reals: &[(u32, bool)], prior: &PriorState| {
             let mut run = RunningVip::configure(before, 1, vip, reals, prior, Duration::from_secs(1));
@@ -546,24 +517,9 @@ mod tests {
 
     #[test]
     fn the_table_for_a_silent_control_plane_has_equal_parts_of_the_usable_alone() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            table_size = 1009
-            policy = "weights"
-            backend = [
-                { address = "10.0.0.1", weight = 100 },
-                { address = "10.0.0.2" },
-                { address = "10.0.0.3" },
-                { address = "10.0.0.4", weight = 0 },
-            ]
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let backends = "{ address = \"10.0.0.1\", weight = 100 }, { address = \"10.0.0.2\" }, \
+                        { address = \"10.0.0.3\" }, { address = \"10.0.0.4\", weight = 0 }";
+        let vip = vip_with("table_size = 1009\npolicy = \"weights\"", backends);
         let reals = [(1, false), (2, false), (3, true), (4, false)];
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);

@@ -122,22 +122,14 @@ fn fnv(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn vip(keys: &str, backends: &str) -> Vip {
-        let text = format!(
-            "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
-             {keys}\nbackend = [{backends}]"
-        );
-        let config = crate::config::Config::parse(&text, std::path::Path::new("lb.toml"));
-        config.expect("the configuration is valid").vips.remove(0)
-    }
+    use crate::config::vip_with;
 
     #[test]
     fn the_digest_is_of_what_tables_follow_from() {
         let (one, two) = ("{ address = \"10.0.0.1\" }", "{ address = \"10.0.0.2\" }");
-        let base = digest(&vip("", &format!("{one}, {two}")));
-        assert_eq!(base, digest(&vip("", &format!("{two}, {one}"))), "their order does not matter");
-        assert_eq!(base, digest(&vip("health.kind = \"tcp\"", &format!("{one}, {two}"))));
+        let base = digest(&vip_with("", &format!("{one}, {two}")));
+        assert_eq!(base, digest(&vip_with("", &format!("{two}, {one}"))), "their order does not matter");
+        assert_eq!(base, digest(&vip_with("health.kind = \"tcp\"", &format!("{one}, {two}"))));
         for (keys, backends) in [
             ("", one.to_owned()),
             ("", format!("{one}, {{ address = \"10.0.0.2\", weight = 2 }}")),
@@ -145,7 +137,7 @@ mod tests {
             ("policy = \"latency\"", format!("{one}, {two}")),
             ("hash = \"source\"", format!("{one}, {two}")),
         ] {
-            assert_ne!(base, digest(&vip(keys, &backends)), "{keys} {backends}");
+            assert_ne!(base, digest(&vip_with(keys, &backends)), "{keys} {backends}");
         }
     }
 

@@ -171,15 +171,10 @@ mod tests {
     use dwell_probes::balancer::WhenStale;
 
     use super::*;
-    use crate::control::vip::PriorState;
+    use crate::{config::vip_with, control::vip::PriorState};
 
     fn vip(backends: &str) -> RunningVip {
-        let text = format!(
-            "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
-             table_size = 1009\npolicy = \"latency\"\nhealth.kind = \"tcp\"\nbackend = [{backends}]"
-        );
-        let config = crate::config::Config::parse(&text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let vip = vip_with("table_size = 1009\npolicy = \"latency\"\nhealth.kind = \"tcp\"", backends);
         let reals: Vec<(u32, bool)> = (1..).zip(&vip.backends).map(|(real, _)| (real, false)).collect();
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
