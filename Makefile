@@ -13,7 +13,7 @@ TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpfto
 	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv runc:runc tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget wireshark-common:editcap \
 	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
-	default-jre-headless+openjdk-*-jre-headless:java haproxy:haproxy ipvsadm:ipvsadm \
+	default-jre-headless+openjdk-*-jre-headless:java etcd-server:etcd haproxy:haproxy ipvsadm:ipvsadm \
 	libnginx-mod-stream:ngx_stream_module.so memcached:memcached nginx:nginx \
 	postgresql+postgresql-*:initdb,postgres procps:sysctl prometheus:prometheus,promtool \
 	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \

@@ -6,3 +6,4 @@ pub mod control;
 pub mod health;
 pub mod metrics;
 pub mod plan;
+pub mod shared;

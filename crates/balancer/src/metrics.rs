@@ -77,6 +77,18 @@ metrics! {
         "Unix time when the control loop last renewed the data plane, as of the end of an interval: time() minus it is its age.");
     CHECKS_LATE = counter("dwell_lb_health_checks_late_total", [],
         "Health checks that began late: there are too few threads for backends that are silent.");
+    SHARED_STORE_UP = gauge("dwell_lb_shared_store_up", [],
+        "1 if the store through which balancers agree answers; 0 if not, so that each keeps the last weights.");
+    SHARED_MEMBERS = gauge("dwell_lb_shared_members", [],
+        "Balancers that agree on weights, with this one, as far as it knows.");
+    SHARED_LEADS = gauge("dwell_lb_shared_leads", [],
+        "1 if this balancer decides for all.");
+    SHARED_DIFFERING = gauge("dwell_lb_shared_differing", [],
+        "VIPs whose configuration is not that of the balancer that leads: there those of all balancers, elsewhere its own.");
+    SHARED_REFUSED = counter("dwell_lb_shared_refused_total", [],
+        "Values of the store that could not be used, and those that were too large for it.");
+    SHARED_SET = gauge("dwell_lb_shared_set_number", [],
+        "Number of the set of weights that tables are built from: the same at all balancers.");
     LEAVING = gauge("dwell_lb_leaving_backends", [],
         "Backends that are no longer wanted, and wait for their last connections.");
     LEAVING_TRACKED = gauge("dwell_lb_leaving_tracked_connections", [],

@@ -501,6 +501,7 @@ pub fn restart_keys(old: &Config, new: &Config) -> Vec<&'static str> {
         ("idle_timeout", old.idle_timeout != new.idle_timeout),
         ("active_timeout", old.active_timeout != new.active_timeout),
         ("hash_seed", old.hash_seed != new.hash_seed),
+        ("shared", old.shared != new.shared),
         ("pin", old.pin != new.pin),
         ("chain", old.chain != new.chain),
         ("limits", old.limits != new.limits),

@@ -1,7 +1,7 @@
 //! What a configuration means, and how its faults are reported.
 #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
-use std::{path::Path, time::Duration};
+use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, MetricsSettings, PolicyName, Protocol};
 use proptest::prelude::*;
@@ -68,6 +68,8 @@ fn connections_have_a_choice_where_their_backend_is_remembered_by_one_balancer_a
         let error = choices("", &format!("{other}\nchoices = 2")).unwrap_err();
         assert!(error.contains("vip.choices") && error.contains("remove it"), "{error}");
     }
+    let shared = "shared.endpoints = [\"https://10.0.0.5:2379\"]\nshared.name = \"lb1\"";
+    assert_eq!(choices(shared, latency), Ok(1));
     assert!(choices("", "choices = 5").unwrap_err().contains('4'));
 }
 
@@ -143,6 +145,21 @@ fn faults_of_single_keys() {
         ("interface = \"eth0\"", "interface = \"eth0\"\nchain = \"/sys/fs/bpf/slots\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.alpha_low = 2"),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.floor = 0"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nshared.name = \"lb1\""),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = \"https://etcd:2379\" }",
+        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = [] }"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = [\"etcd:2379\"] }"),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = [\"https://me:x@etcd:1\"] }",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = [\"http://etcd:2379\"], ca = \"ca.pem\" }",
+        ),
         ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"10.0.0.0/16\""),
         ("name = \"web\"", ""),
         ("name = \"web\"", "name = \"a b\""),
@@ -200,6 +217,53 @@ fn faults_of_checks() {
     let any = "port = \"any\"\nhealth = { kind = \"tcp\" }";
     faults.push(format!("{any:?}\n    {}", faults_with("port = 443", any)));
     insta::assert_snapshot!(faults.join("\n"));
+}
+
+#[test]
+fn what_balancers_share_has_its_defaults_and_secrets_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str, mode: u32| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let made = rcgen::generate_simple_self_signed(vec!["lb1".to_owned()]).unwrap();
+    file("ca.pem", &made.cert.pem(), 0o644);
+    file("lb.key", &made.signing_key.serialize_pem(), 0o600);
+    file("password", "secret\n", 0o640);
+    let parse = |shared: &str| {
+        let text = format!("{GOOD}\n[shared]\nendpoints = [\"https://etcd:2379\"]\n{shared}");
+        Config::parse(&text, &folder.path().join("lb.toml")).map_err(|error| error.to_string())
+    };
+    let shared = parse("name = \"lb1\"").unwrap().shared.unwrap();
+    assert_eq!((shared.prefix.as_str(), shared.name.as_str()), ("/dwell/lb/", "lb1"));
+    assert_eq!((shared.authorities, shared.identity, shared.login), (None, None, None));
+    assert!(!parse("").unwrap().shared.unwrap().name.is_empty(), "the host has a name");
+    let all = "name = \"lb1\"\nprefix = \"/a\"\nca = \"ca.pem\"\ncertificate = \"ca.pem\"\nkey = \"lb.key\"\n\
+               user = \"me\"\npassword_file = \"password\"";
+    let config = parse(all).unwrap();
+    let shared = config.shared.as_ref().unwrap();
+    assert_eq!((shared.prefix.as_str(), shared.authorities.as_ref().map(Vec::len)), ("/a/", Some(1)));
+    assert_eq!(shared.login.as_ref().unwrap().1.0, "secret");
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("secret") && !shown.contains("PRIVATE"), "{shown}");
+    file("open.key", &made.signing_key.serialize_pem(), 0o644);
+    file("open", "secret", 0o604);
+    for (keys, fault) in [
+        ("certificate = \"ca.pem\"", "shared.key: it is missing, but certificate is there; write key too"),
+        ("key = \"lb.key\"", "shared.certificate: it is missing, but key is there"),
+        ("certificate = \"ca.pem\"\nkey = \"open.key\"", "can reach"),
+        ("certificate = \"lb.key\"\nkey = \"lb.key\"", "contains no certificate"),
+        ("certificate = \"ca.pem\"\nkey = \"password\"", "contains no key"),
+        ("ca = \"nowhere\"", "shared.ca: "),
+        ("user = \"me\"", "shared.password_file: it is missing"),
+        ("user = \"me\"\npassword_file = \"open\"", "chmod 600 it"),
+        ("name = \"a b\"", "shared.name: "),
+        ("prefix = \"a b\"", "shared.prefix: it is not a prefix of keys"),
+    ] {
+        let faults = parse(keys).unwrap_err();
+        assert!(faults.contains(fault) && !faults.contains("secret"), "{keys}: {faults}");
+    }
 }
 
 /// The text of a VIP.

@@ -17,7 +17,7 @@ pub use client::{Client, ClientError};
 pub use server::{Answer, ListenError, Listener, PendingRequest, Requester};
 pub use status::{
     BackendStatus, DeviceStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus,
-    Status, VipStatus, XdpStatus,
+    SharedStatus, Status, VipStatus, XdpStatus,
 };
 
 /// The greatest length of a request, with its newline.

@@ -29,6 +29,9 @@ pub struct Status {
     pub interval_work_ns: Option<u64>,
     /// The data plane in the kernel.
     pub plane: PlaneStatus,
+    /// What is shared with other balancers; null if this one decides alone.
+    #[serde(default)]
+    pub shared: Option<SharedStatus>,
     /// The VIPs, in the order of the configuration.
     pub vips: Vec<VipStatus>,
     /// Backends that are no longer wanted and wait for their last connections.
@@ -71,6 +74,27 @@ pub struct PlaneStatus {
     /// QUIC connection IDs by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
+}
+
+/// What a balancer shares with others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "lb-shared")]
+pub struct SharedStatus {
+    /// The name of this balancer.
+    pub name: String,
+    /// Why the store is away, so that the last weights stay; null if it is not.
+    pub problem: Option<String>,
+    /// The names of the balancers that are there, with this one; none while the store is away.
+    pub members: Vec<String>,
+    /// The name of the one that decides for all; null if there is none, or the store is away.
+    pub leader: Option<String>,
+    /// Balancer and VIP, as in "lb2: web", where the backends, their weights or the table are configured differently than
+    /// at the leader. The leader knows those of all, any other one its own.
+    pub differing: Vec<String>,
+    /// The number of the set of weights that tables are built from; null if there is none.
+    pub set: Option<u64>,
+    /// The values of the store that could not be used, and those that were too large for it.
+    pub refused: u64,
 }
 
 /// What runs the program.
@@ -167,6 +191,9 @@ pub struct VipStatus {
     pub forward: Forward,
     /// The number of entries in the Maglev table.
     pub table_size: u32,
+    /// A hash of the table: the same at all balancers that select alike. Null if it is empty.
+    #[serde(default)]
+    pub table_hash: Option<String>,
     /// The part of the table that changed in the last interval.
     pub disruption: Option<f64>,
     /// Packets from clients.

@@ -1,10 +1,6 @@
 //! `[vip.health]`: how the backends of a VIP are checked.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt, path::Path, time::Duration};
 
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use toml::de::DeValue;
@@ -180,7 +176,8 @@ impl CheckTls {
     }
 }
 
-fn certificates(file: &PathBuf) -> Result<Vec<Vec<u8>>, Problem> {
+/// Reads a file of certificates in PEM.
+pub(super) fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Problem> {
     let remedy = "name a file of certificates in PEM";
     let read = CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)

@@ -6,6 +6,7 @@ mod backend;
 mod check;
 mod latency;
 mod overlap;
+mod shared;
 mod table;
 mod value;
 mod vip;
@@ -37,6 +38,7 @@ pub use self::{
     backend::{Backend, MAX_WEIGHT},
     check::{Check, CheckKind, CheckTls},
     latency::Latency,
+    shared::{MOST_BACKENDS, Secret, SharedSettings, StoreIdentity, StoreUrl},
     table::Fault,
     vip::{PolicyName, Vip},
     zero_rtt::ZeroRtt,
@@ -58,8 +60,11 @@ pub struct Config {
     /// A connection with a packet within this time counts as active.
     pub active_timeout: Duration,
     /// The seed of connection hashes. All balancers of a VIP must have the same, so that they select the same backends.
-    /// `None`: the balancer draws one. Whoever knows it can direct connections to a backend of his choice.
+    /// `None`: the balancer draws one, or takes that of the others from the store. Whoever knows it can direct connections
+    /// to a backend of his choice.
     pub hash_seed: Option<u64>,
+    /// The store through which the balancers of these VIPs agree on weights; none if each decides alone.
+    pub shared: Option<SharedSettings>,
     /// The folder of a BPF file system where maps and link are pinned.
     pub pin: PathBuf,
     /// The slot of another XDP program's array to occupy, instead of attaching to the interface: `MAP:SLOT[:NEXT]`.
@@ -218,8 +223,9 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
     let tunnel = read_tunnel(&mut table);
     let latency = Latency::read(&mut table, &Latency::default());
     let hash_seed = table.get("hash_seed", seed);
-    let defaults = VipDefaults { latency: &latency, is_one_of_several: hash_seed.is_some() };
+    let defaults = VipDefaults { latency: &latency, is_one_of_several: hash_seed.is_some() || table.has("shared") };
     let (vips, lines) = Vip::read_all(&mut table, path, &defaults);
+    let backends = vips.iter().map(|vip| vip.backends.len()).sum();
     let config = Config {
         path: path.into(),
         interface: name.clone(),
@@ -228,6 +234,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         idle_timeout: table.get("idle_timeout", time(Duration::from_secs(1)..=DAY)).unwrap_or(MINUTE),
         active_timeout: table.get("active_timeout", time(10 * MILLISECOND..=DAY)).unwrap_or(Duration::from_secs(5)),
         hash_seed,
+        shared: SharedSettings::read(&mut table, path, backends),
         pin: table.get("pin", text).map_or_else(|| default_pin(&name), PathBuf::from),
         chain: table.get("chain", chain),
         xdp: table.get("xdp", choice(&XDP)).unwrap_or_default(),
@@ -367,4 +374,14 @@ fn read_heartbeat(root: &mut Table<'_>) -> HeartbeatSettings {
     }
     table.finish();
     settings
+}
+
+/// Returns a VIP with these keys and backends, for tests.
+#[cfg(test)]
+pub(crate) fn vip_with(keys: &str, backends: &str) -> Vip {
+    let text = format!(
+        "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
+         {keys}\nbackend = [{backends}]"
+    );
+    Config::parse(&text, Path::new("lb.toml")).expect("the configuration is valid").vips.remove(0)
 }

@@ -101,6 +101,9 @@ impl Balancer {
         let mut rebuilt = Rebuilt::default();
         for (at, run) in runs.iter_mut().enumerate() {
             run.update_reachability(&self.known_hops, &self.devices);
+            if let Some(sharing) = &self.sharing {
+                sharing.guide(run);
+            }
             let when_stale = self.config.heartbeat.when_stale;
             rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
         }
@@ -218,6 +221,7 @@ impl Balancer {
             hash_seed: Some(self.hash_seed),
             state: self.state.clone(),
             weights: weights.collect(),
+            set: self.sharing.as_ref().and_then(|sharing| sharing.set().cloned()),
         };
         let failure = saved_state::write(&self.config.socket, &saved).err();
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());

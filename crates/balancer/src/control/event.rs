@@ -107,6 +107,17 @@ pub enum Event {
         /// The cause, and what became of the file.
         reason: String,
     },
+    /// What balancers share has changed: who is there, who leads, whether the store is away.
+    Shared {
+        /// Why the store is away, so that the last weights stay; null if it is not.
+        problem: Option<String>,
+        /// The names of the balancers that are there, with this one; none while the store is away.
+        members: Vec<String>,
+        /// The name of the one that decides for all; null if there is none, or the store is away.
+        leader: Option<String>,
+        /// As in the status.
+        differing: Vec<String>,
+    },
     /// A backend has been removed after its last connection.
     Left {
         /// The name of the backend.
@@ -130,6 +141,7 @@ impl Object for Event {
         "lb.refused",
         "lb.unsaved",
         "lb.state-lost",
+        "lb.shared",
         "lb.left",
     ];
 
@@ -146,6 +158,7 @@ impl Object for Event {
             Event::Refused { .. } => "lb.refused",
             Event::Unsaved { .. } => "lb.unsaved",
             Event::StateLost { .. } => "lb.state-lost",
+            Event::Shared { .. } => "lb.shared",
             Event::Left { .. } => "lb.left",
         }
     }

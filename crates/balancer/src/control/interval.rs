@@ -65,9 +65,7 @@ impl Balancer {
         self.figures.vips = self.plane.vip_loads()?;
         self.update_pressure()?;
         let is_held = self.figures.pressure.is_some();
-        for run in &mut self.vips {
-            run.end_interval(&active, is_held);
-        }
+        self.steer(&active, is_held);
         self.update_unfinished();
         self.update_unnamed();
         self.revive_checks();
@@ -160,6 +158,7 @@ impl Balancer {
         let weights = rebuilt.own.iter().map(|at| weights(&self.vips[*at]));
         let events: Vec<Event> = all_down.chain(weights).collect();
         events.iter().for_each(|event| self.emit(event));
+        self.propose();
         Ok(!rebuilt.own.is_empty())
     }
 

@@ -90,6 +90,16 @@ impl Balancer {
         let leaving: Vec<u64> = leaving.map(|(number, _)| self.tracked(*number)).collect();
         put(metrics::LEAVING, &[], leaving.len() as f64);
         put(metrics::LEAVING_TRACKED, &[], leaving.iter().sum::<u64>() as f64);
+        if let Some(shared) = self.shared_status() {
+            put(metrics::SHARED_STORE_UP, &[], f64::from(u8::from(shared.problem.is_none())));
+            put(metrics::SHARED_MEMBERS, &[], shared.members.len() as f64);
+            put(metrics::SHARED_LEADS, &[], f64::from(u8::from(shared.leader.as_ref() == Some(&shared.name))));
+            put(metrics::SHARED_DIFFERING, &[], shared.differing.len() as f64);
+            put(metrics::SHARED_REFUSED, &[], shared.refused as f64);
+            if let Some(number) = shared.set {
+                put(metrics::SHARED_SET, &[], number as f64);
+            }
+        }
         if let Some(age) = self.plane.heartbeat_age() {
             put(metrics::HEARTBEAT, &[], seconds(realtime_ns()) - age.as_secs_f64());
         }

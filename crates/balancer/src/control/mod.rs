@@ -11,6 +11,7 @@ mod neighbours;
 mod pressure;
 mod request;
 mod saved_state;
+mod sharing;
 mod status;
 mod table;
 mod vip;
@@ -37,6 +38,7 @@ use self::{
     devices::Devices,
     neighbours::{HopUpdate, Neighbours},
     saved_state::{SavedState, Unreadable},
+    sharing::Sharing,
     vip::{PriorState, RunningVip},
 };
 use crate::{
@@ -44,6 +46,7 @@ use crate::{
     config::{Config, ConfigError, Vip},
     health::{CheckResult, Health},
     plan::{Plan, PlanError, State, plan},
+    shared::JoinError,
 };
 
 pub use self::{
@@ -83,6 +86,16 @@ pub enum ControlError {
         .0.display()
     )]
     Locked(PathBuf),
+    /// The other balancers cannot be joined.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The store is away, and nothing here has the seed of the other balancers.
+    #[error(
+        "the store of [shared] is away, and only it has the seed of connection hashes, without which this balancer would \
+         send connections elsewhere than the others do: {0}; start again once the store answers, or give all balancers the \
+         same hash_seed too"
+    )]
+    NoSeed(String),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}; does this service have a limit on tasks?")]
     Thread(io::Error),
@@ -96,7 +109,9 @@ impl ControlError {
     pub fn is_usage(&self) -> bool {
         match self {
             ControlError::Plane(error) => error.is_usage(),
-            ControlError::Thread(_) | ControlError::Vanished(_) => false,
+            ControlError::Thread(_) | ControlError::Vanished(_) | ControlError::NoSeed(_) | ControlError::Join(_) => {
+                false
+            }
             _ => true,
         }
     }
@@ -110,6 +125,8 @@ pub struct Balancer {
     plane: Plane,
     /// The seed of connection hashes, configured or drawn.
     hash_seed: u64,
+    /// What is shared with other balancers; none if this one decides alone.
+    sharing: Option<Sharing>,
     start: &'static str,
     state: State,
     /// The VIPs, in the order of the configuration.
@@ -180,8 +197,7 @@ impl Balancer {
     ) -> Result<Balancer, ControlError> {
         let interface = Interface::find(&config.interface)?;
         let saved = saved_state::read(&config.socket);
-        let drawn = saved.as_ref().ok().and_then(|saved| saved.hash_seed);
-        let hash_seed = config.hash_seed.or(drawn).unwrap_or_else(random);
+        let (sharing, hash_seed) = Sharing::join(&config, saved.as_ref().ok())?;
         let mut options = options(&config, hash_seed);
         devices::adapt(&mut options, &config, &interface);
         let (plane, start) = Plane::run_at(&options, &interface, &config.pin).map_err(locked)?;
@@ -194,6 +210,7 @@ impl Balancer {
             interface,
             plane,
             hash_seed,
+            sharing,
             start: match &start {
                 StartKind::New => "new",
                 StartKind::TakenOver => "over",
@@ -352,6 +369,7 @@ impl Balancer {
             self.apply_hop(update);
             is_changed = true;
         }
+        is_changed |= self.take_news();
         if is_changed {
             self.sync(true)?;
         }

@@ -17,6 +17,7 @@ use super::vip::scaled;
 use crate::{
     config::{Limits, PolicyName, Vip},
     plan::{NumberedBackend, Phase, Plan, State},
+    shared::set::WeightSet,
 };
 
 /// The contents of the file.
@@ -32,6 +33,9 @@ pub(super) struct SavedState {
     /// The weights by the number of the backend.
     #[serde(default, rename = "weighed")]
     pub weights: BTreeMap<u32, SavedWeight>,
+    /// The set of weights that balancers have agreed on.
+    #[serde(default)]
+    pub set: Option<WeightSet>,
 }
 
 /// The weight of a backend, and where it came from.

@@ -45,6 +45,7 @@ impl Balancer {
             interval_ns: nanos(self.config.interval),
             interval_work_ns: self.figures.work.map(nanos),
             plane: self.plane_status(),
+            shared: self.shared_status(),
             vips: self.vips.iter().map(|run| self.vip_status(run)).collect(),
             leaving: leaving.map(|(number, real)| self.leaving_status(*number, real)).collect(),
             warnings: self.warnings(),
@@ -100,6 +101,7 @@ impl Balancer {
             policy: run.vip.policy,
             forward: run.vip.forward,
             table_size: run.vip.table_size,
+            table_hash: run.table.hash(),
             disruption: run.table.disruption(),
             packets: load.packets,
             bytes: load.bytes,
@@ -212,6 +214,7 @@ impl Balancer {
                  and key of the layout, or their clients time out"
             )
         }));
+        warnings.extend(self.shared_warnings());
         for run in &self.vips {
             let name = &run.vip.name;
             if run.is_blind() {

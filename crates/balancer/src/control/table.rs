@@ -1,8 +1,11 @@
 //! The Maglev table of a VIP: what it was built from, and how much of it has changed.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{cell::OnceCell, collections::HashMap, net::IpAddr};
 
-use dwell_engine::steer::maglev::{self, Member};
+use dwell_engine::{
+    hash::mix,
+    steer::maglev::{self, Member},
+};
 
 use crate::config::{PolicyName, Vip};
 
@@ -29,6 +32,9 @@ pub(super) struct Table {
     weights: Vec<(u32, f64)>,
     /// The part of the entries that each number has.
     shares: HashMap<u32, f64>,
+    /// The identities of the backends in the table, and the hash of the table once it was asked for.
+    ids: HashMap<u32, u64>,
+    hash: OnceCell<u64>,
     churn: Churn,
 }
 
@@ -54,6 +60,14 @@ impl Table {
         self.shares.get(&real).copied().unwrap_or(0.0)
     }
 
+    /// A hash of the addresses of the backends in all entries: unlike numbers, these are the same at all balancers. `None` if
+    /// the table is empty.
+    pub(super) fn hash(&self) -> Option<String> {
+        let id = |real: &u32| self.ids.get(real).copied().unwrap_or(0);
+        let hash = self.hash.get_or_init(|| self.entries.iter().fold(0, |hash, real| mix(hash ^ id(real))));
+        (!self.entries.is_empty()).then(|| format!("{hash:016x}"))
+    }
+
     /// The part of the entries that the last change changed. None for the first table of this process.
     pub(super) fn last_change(&self) -> Option<f64> {
         self.churn.last
@@ -69,12 +83,13 @@ impl Table {
         self.churn.previous = Some(self.churn.current.take().unwrap_or(0.0).min(1.0));
     }
 
-    /// Rebuilds the table if the weights or the size of the VIP have changed. True if its entries have changed.
-    pub(super) fn build(&mut self, vip: &Vip, backends: &[TableWeight]) -> bool {
+    /// Rebuilds the table if the weights or the size of the VIP have changed: with `is_exact` by anything, otherwise by
+    /// more than is worth it. True if its entries have changed.
+    pub(super) fn build(&mut self, vip: &Vip, backends: &[TableWeight], is_exact: bool) -> bool {
         let used = backends.iter().filter(|backend| backend.weight > 0.0);
         let weights: Vec<(u32, f64)> = used.map(|backend| (backend.real, backend.weight)).collect();
         let is_resized = self.entries.len() != vip.table_size as usize && !weights.is_empty();
-        if !is_resized && self.fits(vip.policy, &weights) {
+        if !is_resized && self.fits(vip.policy, &weights, is_exact) {
             return false;
         }
         let members = backends.iter().map(|backend| Member {
@@ -82,9 +97,10 @@ impl Table {
             weight: backend.weight,
             real: backend.real,
         });
+        let members: Vec<Member> = members.collect();
         let entries = match weights.is_empty() {
             true => Vec::new(),
-            false => maglev::table(vip.table_size, &members.collect::<Vec<_>>()),
+            false => maglev::table(vip.table_size, &members),
         };
         self.weights = weights;
         if entries == self.entries {
@@ -92,13 +108,15 @@ impl Table {
         }
         self.churn.add(&self.entries, &entries);
         self.shares = shares(&entries);
+        self.ids = members.iter().map(|member| (member.real, member.id)).collect();
+        self.hash = OnceCell::new();
         self.entries = entries;
         true
     }
 
     /// Whether the table was built from these weights, or under a policy that measures, from similar ones.
-    fn fits(&self, policy: PolicyName, weights: &[(u32, f64)]) -> bool {
-        if policy != PolicyName::Latency || weights.len() != self.weights.len() {
+    fn fits(&self, policy: PolicyName, weights: &[(u32, f64)], is_exact: bool) -> bool {
+        if is_exact || policy != PolicyName::Latency || weights.len() != self.weights.len() {
             return weights == self.weights;
         }
         let total = |weights: &[(u32, f64)]| weights.iter().map(|(_, weight)| weight).sum::<f64>();

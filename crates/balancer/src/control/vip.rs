@@ -1,6 +1,7 @@
 //! A VIP that is balanced: its backends with their weights, and the table that follows.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     net::IpAddr,
     time::{Duration, Instant},
@@ -18,11 +19,13 @@ use dwell_records::LatencyObject;
 
 use super::{
     devices::Devices,
+    sharing::Agreement,
     table::{Table, TableWeight},
 };
 use crate::{
     api::{HealthState, HeavyStatus},
     config::{Backend, PolicyName, Vip},
+    shared::{report::View, set::BackendWeight},
 };
 
 /// A VIP that is balanced.
@@ -31,7 +34,7 @@ pub(super) struct RunningVip {
     pub vip: Vip,
     pub backends: Vec<RunningBackend>,
     policy: Box<dyn Policy>,
-    intervals: Intervals,
+    pub(super) intervals: Intervals,
     interval: Duration,
     /// For how long no backend has had an estimate although there were connections.
     blind: Duration,
@@ -43,6 +46,9 @@ pub(super) struct RunningVip {
     pub all_down: bool,
     /// Decides how many connections of a server are heavy; none if that is fixed by the configuration.
     heavy: Option<HeavyShare>,
+    /// What all balancers have agreed on.
+    pub(super) agreement: Agreement,
+    pub(super) digest: OnceCell<String>,
 }
 
 /// Which tables of a VIP have changed.
@@ -66,6 +72,10 @@ pub(super) struct RunningBackend {
     pub is_reachable: bool,
     /// What the last interval measured.
     pub seen: Option<BackendStats>,
+    /// What most balancers say, if this one decides for all.
+    pub voted: Option<View>,
+    /// The weight that all balancers have agreed on.
+    pub agreed: Option<BackendWeight>,
 }
 
 /// What an earlier process has left behind, by the number of the backend.
@@ -164,6 +174,8 @@ impl RunningVip {
             table: Table::default(),
             equal: Table::default(),
             all_down: false,
+            agreement: Agreement::default(),
+            digest: OnceCell::new(),
         }
     }
 
@@ -216,6 +228,8 @@ impl RunningVip {
                         },
                         is_reachable: false,
                         seen: None,
+                        voted: None,
+                        agreed: None,
                     }
                 }
             };
@@ -245,8 +259,20 @@ impl RunningVip {
 
     /// Ends an interval: the policy sets weights, unless they are held.
     pub(super) fn end_interval(&mut self, connections: &ActiveConnections, is_held: bool) {
-        let inputs: Vec<PolicyInput> = self
-            .backends
+        let inputs = self.policy_inputs(connections);
+        let seen = self.intervals.end(&inputs);
+        self.note_estimates(&inputs, seen.iter());
+        if !is_held {
+            self.step(&seen);
+        }
+        for (run, seen) in self.backends.iter_mut().zip(seen) {
+            run.seen = Some(seen);
+        }
+    }
+
+    /// What policies know of the backends at the end of an interval.
+    pub(super) fn policy_inputs(&self, connections: &ActiveConnections) -> Vec<PolicyInput> {
+        self.backends
             .iter()
             .map(|run| PolicyInput {
                 real: run.real,
@@ -255,16 +281,24 @@ impl RunningVip {
                 pending: connections.pending(run.real),
                 is_usable: run.is_usable(),
             })
-            .collect();
-        let seen = self.intervals.end(&inputs);
-        let is_without = inputs.iter().any(|input| input.active > 0) && seen.iter().all(|seen| seen.latency.is_none());
+            .collect()
+    }
+
+    /// Counts for how long no backend has had an estimate although there were connections.
+    pub(super) fn note_estimates<'a>(
+        &mut self,
+        inputs: &[PolicyInput],
+        mut seen: impl Iterator<Item = &'a BackendStats>,
+    ) {
+        let is_without = inputs.iter().any(|input| input.active > 0) && seen.all(|seen| seen.latency.is_none());
         self.blind = if is_without { self.blind + self.interval } else { Duration::ZERO };
+    }
+
+    /// Lets the policy set weights.
+    pub(super) fn step(&mut self, seen: &[BackendStats]) {
         let shares: Vec<Share> = self.backends.iter().map(|run| run.share).collect();
-        let next = if is_held { shares } else { self.policy.step(&seen, &shares) };
-        for ((run, seen), share) in self.backends.iter_mut().zip(seen).zip(next) {
-            run.seen = Some(seen);
-            run.share = share;
-        }
+        let next = self.policy.step(seen, &shares);
+        self.backends.iter_mut().zip(next).for_each(|(run, share)| run.share = share);
     }
 
     /// Whether the policy needs estimates, and has had none for longer than it looks back, although there were connections.
@@ -282,13 +316,16 @@ impl RunningVip {
 
     /// Rebuilds the tables if weights or health have changed. True for each whose entries have changed.
     pub(super) fn build_tables(&mut self, ramp: Duration, now: Instant, when_stale: WhenStale) -> Built {
-        let (weights, all_down) = self.effective_weights(ramp, now);
+        let agreed = self.agreed_weights();
+        // What follows from an agreement follows from nothing that was before.
+        let is_exact = agreed.is_some();
+        let (weights, all_down) = agreed.unwrap_or_else(|| self.effective_weights(ramp, now));
         self.all_down = all_down;
         let backends = self.backends.iter().zip(weights);
         let backends =
             backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
         let mut backends: Vec<_> = backends.collect();
-        let own = self.table.build(&self.vip, &backends);
+        let own = self.table.build(&self.vip, &backends, is_exact);
         if when_stale == WhenStale::Keep {
             self.equal = Table::default();
             return Built { own, equal: false };
@@ -296,14 +333,18 @@ impl RunningVip {
         for backend in backends.iter_mut().filter(|backend| backend.weight > 0.0) {
             backend.weight = 1.0;
         }
-        Built { own, equal: self.equal.build(&self.vip, &backends) }
+        Built { own, equal: self.equal.build(&self.vip, &backends, true) }
     }
 
     /// The weight of each backend in the table. If all backends fail their checks, or none has been checked, all are kept; if
     /// some fail, the second value is true.
-    fn effective_weights(&self, ramp: Duration, now: Instant) -> (Vec<f64>, bool) {
-        let is_eligible = |run: &RunningBackend| !run.is_draining && run.share.weight > 0.0 && run.is_reachable;
-        let gets_some = |run: &RunningBackend| is_eligible(run) && !run.health.is_down() && !run.health.is_pending;
+    pub(super) fn effective_weights(&self, ramp: Duration, now: Instant) -> (Vec<f64>, bool) {
+        let is_eligible = |run: &RunningBackend| {
+            let view = run.view();
+            !view.is_draining && run.share.weight > 0.0 && !view.is_unreachable
+        };
+        let is_down = |run: &RunningBackend| run.view().is_up == Some(false);
+        let gets_some = |run: &RunningBackend| is_eligible(run) && !is_down(run) && !run.health.is_pending;
         let weight = |run: &RunningBackend| match gets_some(run) {
             true => run.share.weight * run.health.ramp_factor(ramp, now),
             false => 0.0,
@@ -312,7 +353,7 @@ impl RunningVip {
         if weights.iter().any(|weight| *weight > 0.0) {
             return (weights, false);
         }
-        let all_down = self.backends.iter().any(|run| is_eligible(run) && run.health.is_down());
+        let all_down = self.backends.iter().any(|run| is_eligible(run) && is_down(run));
         let kept = |run: &RunningBackend| if is_eligible(run) { run.share.weight } else { 0.0 };
         (self.backends.iter().map(kept).collect(), all_down)
     }
@@ -320,7 +361,7 @@ impl RunningVip {
     /// The numbers of the backends that the kernel should consider down. Not those of a VIP whose backends are all
     /// down: they are kept.
     pub(super) fn down(&self) -> impl Iterator<Item = u32> {
-        let down = self.backends.iter().filter(|run| !self.all_down && run.health.is_down());
+        let down = self.backends.iter().filter(|run| !self.all_down && self.is_down(run));
         down.map(|run| run.real)
     }
 
@@ -397,24 +438,13 @@ pub(super) fn latency_object(latency: Latency) -> LatencyObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::vip_with;
+
+    const TWO: &str = "{ address = \"10.0.0.1\" }, { address = \"10.0.0.2\" }";
 
     #[test]
     fn disruption_is_that_of_one_interval_and_a_first_table_disrupts_nothing() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            table_size = 1009
-            [[vip.backend]]
-            address = "10.0.0.1"
-            [[vip.backend]]
-            address = "10.0.0.2"
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let vip = vip_with("table_size = 1009", TWO);
         let reals = [(1, false), (2, false)];
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         let (ramp, now) = (Duration::ZERO, Instant::now());
@@ -439,18 +469,7 @@ mod tests {
 
     #[test]
     fn a_vip_whose_backends_have_no_estimates_is_blind_after_a_while() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            policy = "latency"
-            backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let vip = vip_with("policy = \"latency\"", TWO);
         let reals = [(1, false), (2, false)];
         let interval = Duration::from_secs(1);
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), interval);
@@ -466,14 +485,7 @@ mod tests {
 
     #[test]
     fn a_backend_that_joins_waits_for_its_first_check_and_begins_slowly() {
-        let parse = |backends: &str| {
-            let text = format!(
-                "interface = \"eth0\"\n[[vip]]\nname = \"web\"\naddress = \"198.51.100.1\"\nport = 80\nforward = \"l2\"\n\
-                 table_size = 1009\nhealth = {{ kind = \"tcp\" }}\nbackend = [{backends}]"
-            );
-            let config = crate::config::Config::parse(&text, std::path::Path::new("lb.toml"));
-            config.expect("the configuration is valid").vips.remove(0)
-        };
+        let parse = |backends: &str| vip_with("table_size = 1009\nhealth = { kind = \"tcp\" }", backends);
         let (ramp, now) = (Duration::from_secs(10), Instant::now());
         let configure = |before: Option<&RunningVip>, vip, reals: &[(u32, bool)], prior: &PriorState| {
             let mut run = RunningVip::configure(before, 1, vip, reals, prior, Duration::from_secs(1));
@@ -505,24 +517,9 @@ mod tests {
 
     #[test]
     fn the_table_for_a_silent_control_plane_has_equal_parts_of_the_usable_alone() {
-        let text = r#"
-            interface = "eth0"
-            [[vip]]
-            name = "web"
-            address = "198.51.100.1"
-            port = 80
-            forward = "l2"
-            table_size = 1009
-            policy = "weights"
-            backend = [
-                { address = "10.0.0.1", weight = 100 },
-                { address = "10.0.0.2" },
-                { address = "10.0.0.3" },
-                { address = "10.0.0.4", weight = 0 },
-            ]
-        "#;
-        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("the configuration is valid").vips.remove(0);
+        let backends = "{ address = \"10.0.0.1\", weight = 100 }, { address = \"10.0.0.2\" }, \
+                        { address = \"10.0.0.3\" }, { address = \"10.0.0.4\", weight = 0 }";
+        let vip = vip_with("table_size = 1009\npolicy = \"weights\"", backends);
         let reals = [(1, false), (2, false), (3, true), (4, false)];
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);

@@ -10,6 +10,7 @@ mod heavy;
 mod offline;
 mod paths;
 mod scene;
+mod shared;
 mod steering;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, reason = "shared with other tests")]

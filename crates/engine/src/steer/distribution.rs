@@ -1,5 +1,10 @@
 //! The latencies of a backend's responses, of which each counts with a weight.
 
+use std::collections::BTreeMap;
+
+/// The number of parts of an octave in a histogram: its middle is within 3 % of what is in it.
+const PARTS: f64 = 12.0;
+
 /// A latency with the weight of the responses that took as long.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
@@ -42,6 +47,24 @@ impl Distribution {
         self.weight += count;
         self.single += count;
         self.squares += count;
+    }
+
+    /// Returns a distribution of the weight in each octave's [`PARTS`]th, as [`Distribution::histogram`] has them. `squares`
+    /// is the sum of the squared weights of connections.
+    pub(super) fn of_histogram(histogram: &BTreeMap<u16, f64>, squares: f64) -> Distribution {
+        let middle = |part: u16| 2f64.powf((f64::from(part) + 0.5) / PARTS);
+        let points = histogram.iter().map(|(part, weight)| Point { ns: middle(*part), weight: *weight });
+        let weight = histogram.values().sum();
+        Distribution { points: points.collect(), weight, single: weight, squares }
+    }
+
+    /// Returns the weight in each octave's [`PARTS`]th, numbered from 1 ns on.
+    pub(super) fn histogram(&self) -> BTreeMap<u16, f64> {
+        let mut histogram = BTreeMap::new();
+        for point in &self.points {
+            *histogram.entry((point.ns.max(1.0).log2() * PARTS) as u16).or_insert(0.0) += point.weight;
+        }
+        histogram
     }
 
     /// Returns the distribution, which nothing is added to any more.

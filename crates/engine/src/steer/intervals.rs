@@ -8,6 +8,7 @@ use std::{
 use super::{
     BackendStats, Constant, Latency, OutOfRange, Pending,
     distribution::Distribution,
+    measured::Measured,
     networks::{self, Network, Networks, Weighted},
     range::{check_all, constants, intervals},
 };
@@ -173,6 +174,24 @@ impl Intervals {
     /// Ends the interval. Returns the statistics of these backends, in their order, and drops the history of all
     /// others.
     pub fn end(&mut self, backends: &[BackendState]) -> Vec<BackendStats> {
+        self.end_with(backends, |_, _, stats| stats)
+    }
+
+    /// Ends the interval as [`Intervals::end`] does. Returns in addition what was measured of each backend, to be merged
+    /// with what other balancers have measured: also of backends with too few connections for a latency.
+    pub fn end_measured(&mut self, backends: &[BackendState]) -> Vec<(BackendStats, Measured)> {
+        let config = self.config;
+        self.end_with(backends, |intervals, overdue, stats| {
+            let window = config.window(intervals, overdue);
+            (stats, config.gather(&window.sums, window.ages).measured(config.quantile > 0.0, window.intervals))
+        })
+    }
+
+    fn end_with<T>(
+        &mut self,
+        backends: &[BackendState],
+        mut result: impl FnMut(&VecDeque<HashMap<Connection, Sum>>, &Overdue, BackendStats) -> T,
+    ) -> Vec<T> {
         let mut next = HashMap::with_capacity(backends.len());
         let answered: Vec<Option<Latency>> = backends
             .iter()
@@ -193,13 +212,14 @@ impl Intervals {
                 active: backend.active,
                 is_usable: backend.is_usable,
             };
+            let result = result(&real.intervals, &overdue, stats);
             real.requests = 0;
             real.intervals.push_back(HashMap::new());
             while real.intervals.len() > self.look_back as usize {
                 real.intervals.pop_front();
             }
             next.insert(backend.real, real);
-            stats
+            result
         });
         let stats = stats.collect();
         self.reals = next;
@@ -250,25 +270,33 @@ impl IntervalsConfig {
     /// good news. Such requests of few of the networks whose clients are answered count for nothing: they may have been
     /// sent to wait.
     fn latency(&self, intervals: &VecDeque<HashMap<Connection, Sum>>, overdue: &Overdue) -> Option<Latency> {
-        let enough = self.min_connections as usize;
-        let mut sums: HashMap<Connection, Sum> = HashMap::new();
-        for (back, interval) in intervals.iter().rev().enumerate() {
-            for (connection, new) in interval {
-                sums.entry(*connection).or_default().add(new);
-            }
-            let mut answered = Networks::default();
-            sums.keys().for_each(|(client, _, _)| answered.add_client(client.address));
-            let ages: &[_] = if overdue.networks.are_many_of(answered) { &overdue.ages } else { &[] };
-            let late = if ages.is_empty() { 0 } else { overdue.count() };
-            if sums.len() + late >= enough {
-                return Some(self.mean(&sums, ages, back as u32 + 1));
-            }
-        }
-        None
+        let window = self.window(intervals, overdue);
+        window.is_enough.then(|| self.gather(&window.sums, window.ages).latency(self.quantile, window.intervals))
     }
 
-    /// Returns the mean of connections' responses, and of overdue requests by age, and their quantiles.
-    fn mean(&self, sums: &HashMap<Connection, Sum>, overdue: &[(u64, u32)], intervals: u32) -> Latency {
+    /// Returns the newest intervals that together have enough connections, or all.
+    fn window<'a>(&self, intervals: &VecDeque<HashMap<Connection, Sum>>, overdue: &'a Overdue) -> Window<'a> {
+        let enough = self.min_connections as usize;
+        let mut window = Window { sums: HashMap::new(), ages: &[], intervals: 0, is_enough: false };
+        for (back, interval) in intervals.iter().rev().enumerate() {
+            for (connection, new) in interval {
+                window.sums.entry(*connection).or_default().add(new);
+            }
+            let mut answered = Networks::default();
+            window.sums.keys().for_each(|(client, _, _)| answered.add_client(client.address));
+            window.ages = if overdue.networks.are_many_of(answered) { &overdue.ages } else { &[] };
+            let late = if window.ages.is_empty() { 0 } else { overdue.count() };
+            window.intervals = back as u32 + 1;
+            window.is_enough = window.sums.len() + late >= enough;
+            if window.is_enough {
+                break;
+            }
+        }
+        window
+    }
+
+    /// Gathers connections' responses, and overdue requests by age.
+    fn gather(&self, sums: &HashMap<Connection, Sum>, overdue: &[(u64, u32)]) -> Gathered {
         let answered = sums.iter().filter(|(_, sum)| sum.responses > 0.0).map(|((client, _, _), sum)| {
             let weight = sum.responses.min(self.most_responses.into());
             (Weighted { network: Network::of(client.address), ns: sum.ns / sum.responses, weight }, sum)
@@ -284,18 +312,43 @@ impl IntervalsConfig {
             all.add(bounded.ns, &sum.singles, factor, bounded.weight);
         }
         overdue.iter().for_each(|(age_ns, count)| all.add_overdue(*age_ns, *count));
-        let all = all.sorted();
         let bounded = bounded.iter().map(|mean| (mean.ns, mean.weight, 1));
         let overdue = overdue.iter().map(|(age_ns, count)| (*age_ns as f64, 1.0, *count));
-        let means: Vec<(f64, f64, u32)> = bounded.chain(overdue).collect();
+        let samples = sums.values().map(|sum| sum.samples).sum();
+        Gathered { means: bounded.chain(overdue).collect(), all: all.sorted(), samples }
+    }
+}
+
+/// The newest intervals that together have enough connections, or all.
+struct Window<'a> {
+    sums: HashMap<Connection, Sum>,
+    /// The overdue requests that count.
+    ages: &'a [(u64, u32)],
+    /// The number of intervals.
+    intervals: u32,
+    is_enough: bool,
+}
+
+/// The responses of a backend.
+struct Gathered {
+    /// Means of connections: latency, weight, and the number of connections.
+    means: Vec<(f64, f64, u32)>,
+    all: Distribution,
+    samples: u64,
+}
+
+impl Gathered {
+    /// Returns the mean of connections' responses, and of overdue requests by age, and their quantiles.
+    fn latency(&self, quantile: f64, intervals: u32) -> Latency {
+        let all = &self.all;
         let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
-            means.iter().map(|(ns, weight, count)| f64::from(*count) * of(*ns, *weight)).sum()
+            self.means.iter().map(|(ns, weight, count)| f64::from(*count) * of(*ns, *weight)).sum()
         };
         let (count, weight) = (sum(&|_, _| 1.0), sum(&|_, weight| weight));
         let mean = sum(&|ns, weight| ns * weight) / weight;
         let squares = sum(&|ns, weight| ((ns - mean) * weight).powi(2));
         let error = if count > 1.0 { (squares * count / (count - 1.0)).sqrt() / weight } else { f64::INFINITY };
-        let (ns, error_ns) = match self.quantile {
+        let (ns, error_ns) = match quantile {
             q if q > 0.0 => (all.quantile_ns(q), all.error_ns(q)),
             _ => (mean, error),
         };
@@ -305,8 +358,20 @@ impl IntervalsConfig {
             mean_ns: mean.round() as u64,
             percentiles_ns: all.is_of_singles().then(|| PERCENTILES.map(|q| all.quantile_ns(q).round() as u64)),
             connections: count as u32,
-            samples: sums.values().map(|sum| sum.samples).sum(),
+            samples: self.samples,
             intervals,
         }
+    }
+
+    /// Returns the sums from which the latency follows, and the histogram if quantiles are wanted.
+    fn measured(&self, is_histogram_wanted: bool, intervals: u32) -> Measured {
+        let mut measured = Measured { samples: self.samples, intervals, ..Measured::default() };
+        for (ns, weight, count) in &self.means {
+            measured.add(*ns, *weight, *count);
+        }
+        if is_histogram_wanted {
+            measured.histogram = self.all.histogram();
+        }
+        measured
     }
 }

@@ -72,6 +72,8 @@ pub enum ShareReason {
     Configured,
     /// Set by an operator.
     Manual,
+    /// Set by the balancer that decides for several.
+    Shared,
     /// Unhealthy or draining: the weight is kept for when the backend is back.
     Unusable,
     /// No valid estimate: the weight is kept.
@@ -121,6 +123,7 @@ impl ShareReason {
             ShareReason::Initial => "initial",
             ShareReason::Configured => "configured",
             ShareReason::Manual => "manual",
+            ShareReason::Shared => "shared",
             ShareReason::Unusable => "unusable",
             ShareReason::NoEstimate => "no_estimate",
             ShareReason::Kept => "kept",
@@ -142,6 +145,7 @@ impl fmt::Display for ShareReason {
             ShareReason::Initial => f.write_str("as configured, nothing measured yet"),
             ShareReason::Configured => f.write_str("as configured"),
             ShareReason::Manual => f.write_str("set by hand"),
+            ShareReason::Shared => f.write_str("set by the balancer that leads"),
             ShareReason::Unusable => f.write_str("keeps its weight for when it is usable again"),
             ShareReason::NoEstimate => f.write_str("no valid estimate, keeps its weight"),
             ShareReason::Kept => f.write_str("unchanged"),

@@ -64,6 +64,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             );
         }
     }
+    if let Some(shared) = &config.shared {
+        let endpoints: Vec<_> = shared.endpoints.iter().map(ToString::to_string).collect();
+        put(&mut text, format_args!("takes part as {} in {} at {}", shared.name, shared.prefix, endpoints.join(", ")));
+    }
     for warning in warnings(&config) {
         put(&mut text, format_args!("warning: {warning}"));
     }

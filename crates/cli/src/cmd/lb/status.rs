@@ -104,6 +104,20 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     if let Some(heartbeat) = &plane.heartbeat {
         let _ = writeln!(text, "data plane: {}", describe(heartbeat));
     }
+    if let Some(shared) = &status.shared {
+        let others: Vec<_> = shared.members.iter().filter(|name| **name != shared.name).map(String::as_str).collect();
+        let others = if others.is_empty() { "no other".to_owned() } else { others.join(", ") };
+        let leader = match &shared.leader {
+            Some(leader) if *leader == shared.name => "leads".to_owned(),
+            Some(leader) => format!("follows {leader}"),
+            None => "nobody leads".to_owned(),
+        };
+        let set = shared.set.map_or("no set of weights yet".to_owned(), |number| format!("set {number} of weights"));
+        let _ = match shared.problem {
+            Some(_) => writeln!(text, "{}: THE STORE IS AWAY, {set}", shared.name),
+            None => writeln!(text, "{} with {others}: {leader}, {set}", shared.name),
+        };
+    }
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
         write_vip(&mut text, vip, was, status.interval_ns);
@@ -251,6 +265,7 @@ mod tests {
             vips: Vec::new(),
             leaving: Vec::new(),
             warnings: Vec::new(),
+            shared: None,
         };
         let shown = text(&of(&[("contended", 7), ("events_lost", 0), ("untracked", 3)]), None);
         assert!(shown.contains("\nconnection table: contended 7, untracked 3\n"), "{shown}");
