@@ -158,15 +158,28 @@ fn so_far((first_ns, last_ns): &(Option<u64>, u64)) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::UdpSocket, process, thread, time::Duration};
+    use std::{
+        net::UdpSocket,
+        process,
+        sync::{Mutex, MutexGuard, PoisonError},
+        thread,
+        time::Duration,
+    };
 
     use super::{
         super::{Selected, Survey},
         *,
     };
 
+    /// The tests of this file look at all sockets of this process: one at a time has some.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[test]
     fn a_question_to_a_name_server_lasts_from_the_look_before_it_also_if_there_was_no_socket_then() {
+        let _alone = alone();
         let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = || datagrams.look(0, &mut diag, &mut target);
@@ -185,6 +198,7 @@ mod tests {
 
     #[test]
     fn a_question_that_is_open_at_the_end_has_waited_at_least_until_it_was_last_seen() {
+        let _alone = alone();
         let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
@@ -205,6 +219,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
+        let _alone = alone();
         let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
