@@ -85,9 +85,7 @@ impl Batcher {
     /// what is left.
     pub fn finish(mut self, timeout: Duration) -> Backlog {
         self.flush_all();
-        for lane in 0..self.lanes.len() {
-            self.lanes.push(lane, Content { is_last: true, ..Content::default() });
-        }
+        self.lanes.tend(Instant::now());
         self.lanes.finish(timeout)
     }
 

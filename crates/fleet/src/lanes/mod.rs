@@ -173,11 +173,18 @@ impl Lanes {
         sum(self.lanes.iter().map(|lane| lane.uplink.backlog()))
     }
 
-    /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
+    /// Tells each collector that it is the end of this run, and waits at most `timeout` until all batches are stored. Returns what
+    /// is left. A collector that is down and has nothing to get is not waited for.
     pub(crate) fn finish(self, timeout: Duration) -> Backlog {
         let deadline = Instant::now() + timeout;
-        let finish = |lane: Running| lane.uplink.finish(deadline.saturating_duration_since(Instant::now()));
-        sum(self.lanes.into_iter().map(finish))
+        let finish = |(number, lane): (usize, Running)| {
+            if !self.open.contains(&number) && lane.uplink.backlog().batches == 0 {
+                return lane.uplink.finish(Duration::ZERO);
+            }
+            lane.uplink.push(Content { is_last: true, ..Content::default() });
+            lane.uplink.finish(deadline.saturating_duration_since(Instant::now()))
+        };
+        sum(self.lanes.into_iter().enumerate().map(finish))
     }
 }
 
