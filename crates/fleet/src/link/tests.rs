@@ -79,6 +79,8 @@ impl Handler for Stored {
         self.incompatible.lock().unwrap().push(reason.to_owned());
     }
 
+    fn unusable(&self, _: &crate::Error) {}
+
     fn enrolled(&self, _: SocketAddr, _: Result<AgentName, String>) {}
 
     fn disconnected(&self, _: &Agent, _: &str) {}

@@ -15,7 +15,7 @@ use std::{
 };
 
 use dwell_fleet::{
-    Agent, Batcher, Busy, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
+    Agent, Batcher, Busy, Error, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
     wire::{AgentName, Batch, Content, Hello, RunId},
 };
 
@@ -43,6 +43,8 @@ pub struct Memory {
     pub enrolled: Mutex<Vec<Result<AgentName, String>>>,
     /// What was said of those who speak no version of the protocol.
     pub incompatible: Mutex<Vec<String>>,
+    /// What was said of the collector's own credentials.
+    pub unusable: Mutex<Vec<String>>,
     /// The size of the largest batch.
     pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
@@ -91,6 +93,10 @@ impl Handler for Memory {
 
     fn incompatible(&self, _: SocketAddr, reason: &str) {
         self.incompatible.lock().unwrap().push(reason.into());
+    }
+
+    fn unusable(&self, error: &Error) {
+        self.unusable.lock().unwrap().push(error.to_string());
     }
 
     fn enrolled(&self, _: SocketAddr, outcome: Result<AgentName, String>) {

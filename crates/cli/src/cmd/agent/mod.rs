@@ -125,7 +125,7 @@ fn folder_name(collector: &CollectorAddress) -> String {
     format!("to-{}", escaped.collect::<String>())
 }
 
-fn tell_unread(folder: &Path, Unread { damaged, newer }: Unread) {
+fn tell_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
     let folder = folder.display();
     if damaged > 0 {
         tell(format_args!(
@@ -134,6 +134,12 @@ fn tell_unread(folder: &Path, Unread { damaged, newer }: Unread) {
     }
     if newer > 0 {
         tell(format_args!("{newer} bytes in {folder} are of a newer dwell, and stay there for it"));
+    }
+    if older > 0 {
+        tell(format_args!(
+            "{older} bytes in {folder} are of a dwell too old for this one to read, and stay there: start a version between the \
+             two once to send them, or delete its files"
+        ));
     }
 }
 
@@ -187,9 +193,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 impl Args {
     fn check(&self) -> Result<(), Failure> {
         let collectors = &self.collector;
-        let is_repeated = |(number, one): (usize, &CollectorAddress)| collectors[..number].contains(one);
-        if collectors.len() > MAX_COLLECTORS || collectors.iter().enumerate().any(is_repeated) {
-            return Err(Failure::usage(anyhow!("an agent has at most {MAX_COLLECTORS} collectors, and each once")));
+        let is_repeated = |(number, one): &(usize, &CollectorAddress)| collectors[..*number].contains(one);
+        if collectors.len() > MAX_COLLECTORS {
+            return Err(Failure::usage(anyhow!(
+                "an agent has at most {MAX_COLLECTORS} collectors, and {} were given",
+                collectors.len()
+            )));
+        }
+        if let Some((_, repeated)) = collectors.iter().enumerate().find(is_repeated) {
+            return Err(Failure::usage(anyhow!("the collector {repeated} was given twice: name it once")));
         }
         let least = MIN_BUFFER_MB * collectors.len() as u32;
         if collectors.len() > 1 && self.buffer < least {
@@ -245,9 +257,19 @@ impl Args {
             }
             Event::Rejected { reason } => {
                 tell(format_args!(
-                    "the collector rejects a batch, which is given up: {reason}; use the same version of dwell"
+                    "the collector rejects a batch, which is given up: {reason}; update the older of the two, the collector first"
                 ));
             }
+            Event::GivenUp { reason } => {
+                tell(format_args!(
+                    "a batch cannot be sent and is given up: {reason}; it was damaged on disk, or is too long for the \
+                     collector's version"
+                ));
+            }
+            Event::Unusable(reason) => tell(format_args!(
+                "{reason}; until that is mended, what was in the files before stays in use, and no collector accepts this agent \
+                 once it expires"
+            )),
             Event::Disk(notice) => tell(notice),
             Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
             Event::Busy { .. } => {}
@@ -318,7 +340,7 @@ impl Args {
         }
         let left = lanes.iter().map(|lane| lane.outbox.backlog().batches).sum();
         if left > 0 {
-            tell(format_args!("an earlier agent left {}, which are sent first", counted(left, "batch", "batches")));
+            tell(format_args!("an earlier agent left {}, to be sent first", counted(left, "batch", "batches")));
         }
     }
 
@@ -336,8 +358,9 @@ impl Args {
         Err(Failure::new(
             Exit::Incomplete,
             anyhow!(
-                "the collector has not stored {waiting} batches of what was measured{kept}, and {dropped} more were dropped, \
-                 mostly as --buffer was full"
+                "the collector has not stored {} of what was measured{kept}, and {dropped} more were dropped, mostly as --buffer \
+                 was full",
+                counted(waiting, "batch", "batches")
             ),
         ))
     }
