@@ -15,15 +15,7 @@ fn content(bytes: usize) -> Content {
 
 fn hello(run: u8) -> Hello {
     let name = "web".to_owned().try_into().unwrap();
-    Hello {
-        name,
-        run: [run; 16],
-        boot: format!("boot {run}"),
-        sync_port: None,
-        is_past: false,
-        confirmed: 0,
-        labels: Vec::new(),
-    }
+    Hello { name, run: [run; 16], boot: format!("boot {run}"), sync_port: None, is_past: false, confirmed: 0 }
 }
 
 fn outbox() -> Outbox {

@@ -91,8 +91,6 @@ pub struct Agent {
     pub is_past: bool,
     /// The number through which a collector has confirmed batches of the run: no earlier one will come.
     pub confirmed: u64,
-    /// What its user calls its host by; none if it speaks an older version.
-    pub labels: Vec<(String, String)>,
 }
 
 /// What a collector does when agents connect, send and leave. Each agent has a thread of its own, which calls this.
@@ -289,7 +287,6 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         secret: link.secret,
         is_past: hello.is_past,
         confirmed: hello.confirmed,
-        labels: hello.labels,
     };
     let registration = match shared.registry.register(&agent, copy) {
         Ok(registration) => registration,

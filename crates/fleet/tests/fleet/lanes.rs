@@ -29,11 +29,10 @@ fn push(batcher: &Batcher, number: u64, flows: u16) {
         length_ns: 1,
         sample_bytes: 64,
         segments: vec![sums],
-        flows: Vec::new(),
+        flows: (0..flows).map(|port| FlowReport { ends: ends(port), segments: vec![figures.clone()] }).collect(),
         rtts: Vec::new(),
     };
-    let flows = (0..flows).map(|port| (FlowReport { ends: ends(port), segments: vec![figures.clone()] }, Vec::new()));
-    batcher.push_interval(report, flows.collect(), Vec::new());
+    batcher.push_interval(report, Vec::new());
 }
 
 /// Each flow of an interval that a collector has, and `None` for the sums.

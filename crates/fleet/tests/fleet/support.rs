@@ -148,8 +148,7 @@ fn start_agent(name: &str, run: u8, collector: &str, identity: &Identity, folder
     let (sender, events) = mpsc::channel();
     let run = [run; 16];
     let name = name.to_owned().try_into().unwrap();
-    let hello =
-        Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0, labels: Vec::new() };
+    let hello = Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0 };
     let on_event = move |event| {
         let _ = sender.send(event);
     };
@@ -204,7 +203,6 @@ pub fn batcher(collectors: &[String], identity: &Identity, run: u8) -> Batcher {
             sync_port: None,
             is_past: false,
             confirmed: 0,
-            labels: Vec::new(),
         };
         Lane { collector: collector.parse().unwrap(), outbox: Outbox::new(MB, &hello), hello }
     });

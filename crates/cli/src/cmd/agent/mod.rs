@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
     Backlog, BufferError, CollectorAddress, Confinement, Event, Lane, Lanes, MAX_COLLECTORS, Outbox, Unread,
-    wire::{AgentName, Hello, MAX_LABELS, MAX_NAME_BYTES, RunId},
+    wire::{AgentName, Hello, RunId},
 };
 use dwell_records::counted;
 use dwell_socket::{
@@ -75,10 +75,6 @@ pub struct Args {
     /// Name of the agent, different from that of any other agent of the collector [default: that of its key, or the host's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-
-    /// What the collector is told about this host, as `rack=r1`; may be given up to 16 times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
-    label: Vec<(String, String)>,
 
     #[command(flatten)]
     selection: StackArgs,
@@ -143,14 +139,6 @@ fn tell_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
     }
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
-    let label = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let is_good = |text: &String| (1..=MAX_NAME_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
-    label.filter(|(name, value)| is_good(name) && is_good(value)).ok_or_else(|| {
-        format!("write NAME=VALUE, as in rack=r1, each with 1 to {MAX_NAME_BYTES} bytes and no control characters")
-    })
-}
-
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     args.check()?;
@@ -169,7 +157,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         sync_port: reflector.port(),
         is_past: false,
         confirmed: 0,
-        labels: args.label.clone(),
     };
     let config = args.config()?;
     let stop = Stop::listen(args.duration)?;
@@ -209,9 +196,6 @@ impl Args {
                 "each collector has its part of --buffer: give it {least} for {} of them",
                 collectors.len()
             )));
-        }
-        if self.label.len() > MAX_LABELS {
-            return Err(Failure::usage(anyhow!("an agent has at most {MAX_LABELS} labels")));
         }
         Ok(())
     }
