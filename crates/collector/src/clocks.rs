@@ -263,7 +263,6 @@ mod tests {
             secret: [0; 32],
             is_past: false,
             confirmed: 0,
-            labels: Vec::new(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::{
 
 use dwell_app::tell::tell;
 use dwell_fleet::{
-    Agent, Busy, Handler, peer_host,
+    Agent, Busy, Error, Handler, peer_host,
     wire::{AgentName, Batch},
 };
 
@@ -279,12 +279,25 @@ impl Handler for Front {
     }
 
     fn incompatible(&self, address: SocketAddr, reason: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         // It may be anybody, as often as it likes; all are counted.
-        if told.is_none_or(|told| told.elapsed() >= INCOMPATIBLE) {
-            *told = Some(Instant::now());
+        let is_due = {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = told.is_none_or(|told| told.elapsed() >= INCOMPATIBLE);
+            if is_due {
+                *told = Some(Instant::now());
+            }
+            is_due
+        };
+        // Whoever reads this may be slow, and others of them need not wait for that.
+        if is_due {
             tell(format_args!("{address} is refused: {reason}; update the older of the two, the collector first"));
         }
+    }
+
+    fn unusable(&self, error: &Error) {
+        tell(format_args!(
+            "{error}; until that is mended, what was in the files before stays in use, and agents are refused once it expires"
+        ));
     }
 
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>) {

@@ -6,7 +6,7 @@ use dwell_engine::layers::ByteTrace;
 
 use crate::{
     Backlog, Lanes,
-    wire::{ByteTraces, Content, FlowReport, FlowRtt, IntervalReport, MAX_FLOWS},
+    wire::{ByteTraces, Content, IntervalReport},
 };
 
 /// Time that traces wait for others: a batch costs the collector as much as thirty rows. It has them well before it reports their
@@ -50,30 +50,10 @@ impl Batcher {
         }
     }
 
-    /// Sends an interval: its segments with the counters first, then the flows of each collector in several batches. Each flow
-    /// comes with its round-trip times; `report` itself holds no flows.
-    pub fn push_interval(
-        &self,
-        report: IntervalReport,
-        flows: Vec<(FlowReport, Vec<FlowRtt>)>,
-        mut counters: Vec<(String, u64)>,
-    ) {
-        let empty = IntervalReport { segments: Vec::new(), flows: Vec::new(), rtts: Vec::new(), ..report };
+    /// Sends an interval, with any number of flows, and the counters.
+    pub fn push_interval(&self, report: IntervalReport, mut counters: Vec<(String, u64)>) {
         counters.push((BATCHES_DROPPED.into(), self.backlog().dropped));
-        let segments = IntervalReport { segments: report.segments, ..empty.clone() };
-        self.lanes.push(self.lanes.home(), Content { intervals: vec![segments], counters, ..Content::default() });
-        let mut of_lanes = vec![Vec::new(); self.lanes.len()];
-        for flow in flows {
-            of_lanes[self.lanes.of_flow(&flow.0.ends)].push(flow);
-        }
-        for (lane, flows) in of_lanes.into_iter().enumerate() {
-            let mut flows = flows.into_iter().peekable();
-            while flows.peek().is_some() {
-                let (flows, rtts): (Vec<_>, Vec<_>) = flows.by_ref().take(MAX_FLOWS).unzip();
-                let part = IntervalReport { flows, rtts: rtts.concat(), ..empty.clone() };
-                self.lanes.push(lane, Content { intervals: vec![part], ..Content::default() });
-            }
-        }
+        self.lanes.distribute(Content { intervals: vec![report], counters, ..Content::default() });
     }
 
     /// Returns the size and the losses of all outboxes.
@@ -85,9 +65,7 @@ impl Batcher {
     /// what is left.
     pub fn finish(mut self, timeout: Duration) -> Backlog {
         self.flush_all();
-        for lane in 0..self.lanes.len() {
-            self.lanes.push(lane, Content { is_last: true, ..Content::default() });
-        }
+        self.lanes.tend(Instant::now());
         self.lanes.finish(timeout)
     }
 

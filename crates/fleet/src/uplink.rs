@@ -18,7 +18,7 @@ use crate::{
     Backlog, Error, Identity, NewKey, Outbox, Secret, Token,
     link::{HANDSHAKE_TIMEOUT, Link},
     outbox::{Next, Run},
-    wire::{self, AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
+    wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
 };
 
 /// Pause before the first new attempt to connect. It doubles with each attempt, up to [`MAX_PAUSE`].
@@ -94,6 +94,13 @@ pub enum Event {
         /// Why, for people to read.
         reason: String,
     },
+    /// A batch cannot be sent, and is given up: it was damaged on disk, or is too long in the collector's version.
+    GivenUp {
+        /// Why, for people to read.
+        reason: String,
+    },
+    /// Files of the agent's credentials were replaced and cannot be used, for this reason. Those that were there before stay in use.
+    Unusable(String),
     /// The disk that batches are kept on has failed, or works again.
     Disk(String),
     /// The collector stores nothing at present, and the agent waits as it was asked to.
@@ -173,12 +180,7 @@ impl Uplink {
 
     /// Takes out what the collector has not been sent, and hands it to `each`, batch by batch.
     pub(crate) fn move_unsent(&self, mut each: impl FnMut(Content)) {
-        for encoded in self.outbox.take_unsent() {
-            let message = wire::version_of(&encoded).and_then(|version| wire::decode(version, &encoded));
-            if let Ok(AgentMessage::Batch(batch)) = message {
-                each(batch.content);
-            }
-        }
+        self.outbox.move_unsent(|batch| each(batch.content));
     }
 
     /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
@@ -237,7 +239,7 @@ impl Worker {
                 Ok(SessionEnd::OtherRun) => continue,
                 Err(reason) => reason,
             };
-            self.tend_disk();
+            self.tend();
             if was_welcome {
                 (pause, last_reason) = (MIN_PAUSE, None);
             }
@@ -278,17 +280,16 @@ impl Worker {
                 self.identity.check_collector(&link.presented, self.collector.host())?;
             }
             let next = self.next(&run, pause.as_ref());
-            self.tend_disk();
+            self.tend();
             link.set_idle_timeout(STORE_TIMEOUT);
             let is_batch = matches!(next, Next::Batch(..));
             match next {
                 Next::Closed => return leave(&mut link).map(|()| SessionEnd::Finished),
                 Next::OtherRun => return leave(&mut link).map(|()| SessionEnd::OtherRun),
                 Next::Batch(number, bytes) => match link.send_encoded(&bytes) {
-                    // It was damaged on disk, or is too long for the collector's version.
                     Err(error @ (FrameError::Content(_) | FrameError::Length(_) | FrameError::Version(_))) => {
                         self.outbox.reject(&run, number);
-                        (self.on_event)(Event::Rejected { reason: error.to_string() });
+                        (self.on_event)(Event::GivenUp { reason: error.to_string() });
                         continue;
                     }
                     sent => sent,
@@ -328,9 +329,12 @@ impl Worker {
         }
     }
 
-    fn tend_disk(&mut self) {
+    fn tend(&mut self) {
         if let Some(notice) = self.outbox.tend_disk() {
             (self.on_event)(Event::Disk(notice));
+        }
+        if let Some(error) = self.identity.take_problem() {
+            (self.on_event)(Event::Unusable(error.to_string()));
         }
     }
 

@@ -27,7 +27,6 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         sync_port: Some(4790),
         is_past: false,
         confirmed: 7,
-        labels: vec![(String::from("rack"), String::from("r1"))],
     });
     let batch = |number, traces| {
         let mut histogram = Histogram::default();

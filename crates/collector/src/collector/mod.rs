@@ -198,8 +198,7 @@ impl Collector {
             Some(_) => " again",
             None => "",
         };
-        let labels: String = agent.labels.iter().map(|(name, value)| format!(", {name}={value}")).collect();
-        tell(format_args!("{name} is here{again}, from {}{labels}", agent.address));
+        tell(format_args!("{name} is here{again}, from {}", agent.address));
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;

@@ -110,7 +110,6 @@ fn agent(run: u8) -> Agent {
         secret: [run; 32],
         is_past: false,
         confirmed: 0,
-        labels: Vec::new(),
     }
 }
 

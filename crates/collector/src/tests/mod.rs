@@ -91,7 +91,6 @@ impl Running {
             sync_port: None,
             is_past: false,
             confirmed,
-            labels: Vec::new(),
         };
         let on_event = move |event| {
             let _ = sender.send(event);

@@ -2,7 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use rustls::{
@@ -19,13 +20,28 @@ use super::{
 };
 use crate::{Error, wire::AgentName};
 
+/// Time that it may take to replace all files, one after the other.
+const REPLACEMENT: Duration = Duration::from_secs(5);
+
 /// Files with an own certificate, its private key, and the authorities that have signed the other side's.
 #[derive(Debug)]
 pub(super) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
     ca: PathBuf,
-    read: Mutex<(Option<[FileVersion; 3]>, Loaded)>,
+    last: Mutex<Last>,
+}
+
+/// The last attempt to read the files.
+#[derive(Debug)]
+struct Last {
+    /// Of which versions it was; `None` if a file was missing.
+    versions: Option<[FileVersion; 3]>,
+    at: Instant,
+    /// Why it failed, until that is told.
+    problem: Option<Error>,
+    /// What the last one that did not fail has found.
+    loaded: Loaded,
 }
 
 /// What the files have had last.
@@ -44,25 +60,44 @@ impl CertificateFiles {
     ///
     /// [`Error::Certificate`], if a file cannot be read or used.
     pub(super) fn open(certificate: &Path, key: &Path, ca: &Path) -> Result<CertificateFiles, Error> {
-        let read_from = versions([certificate, key, ca]);
+        let versions = versions([certificate, key, ca]);
         let loaded = Loaded::read(certificate, key, ca)?;
         let [certificate, key, ca] = [certificate, key, ca].map(Path::to_owned);
-        Ok(CertificateFiles { certificate, key, ca, read: Mutex::new((read_from, loaded)) })
+        let last = Last { versions, at: Instant::now(), problem: None, loaded };
+        Ok(CertificateFiles { certificate, key, ca, last: Mutex::new(last) })
     }
 
     /// Returns what is in the files now. Files that cannot be used, as while they are being replaced, leave what was there
     /// before.
     pub(super) fn current(&self) -> Loaded {
-        let CertificateFiles { certificate, key, ca, read } = self;
-        let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look().loaded.clone()
+    }
+
+    /// Returns why the files cannot be used, once, and only after the time in which they may be about to be replaced.
+    pub(super) fn take_problem(&self) -> Option<Error> {
+        let is_due = |last: &Last| last.problem.is_some() && last.at.elapsed() >= REPLACEMENT;
+        // They may have been mended since.
+        let is_still = is_due(&self.last()) && is_due(&self.look());
+        is_still.then(|| self.last().problem.take()).flatten()
+    }
+
+    /// Reads the files if they have changed: whoever connects causes no more than that.
+    fn look(&self) -> MutexGuard<'_, Last> {
+        let CertificateFiles { certificate, key, ca, .. } = self;
+        let mut last = self.last();
         let now = versions([certificate, key, ca]);
-        if now.is_some()
-            && now != read.0
-            && let Ok(loaded) = Loaded::read(certificate, key, ca)
-        {
-            *read = (now, loaded);
+        if now != last.versions {
+            (last.versions, last.at, last.problem) = (now, Instant::now(), None);
+            match Loaded::read(certificate, key, ca) {
+                Ok(loaded) => last.loaded = loaded,
+                Err(error) => last.problem = Some(error),
+            }
         }
-        read.1.clone()
+        last
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +188,7 @@ fn unusable(path: &Path, reason: impl Into<Box<dyn std::error::Error>>) -> Error
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::fs;
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 

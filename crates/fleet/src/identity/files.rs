@@ -26,13 +26,13 @@ pub(super) fn read_text(path: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// What tells one version of a file from another.
+/// What tells one version of a file from another, also if only its owner or mode has changed.
 pub(super) type FileVersion = (i64, i64, u64, u64);
 
 /// Returns which version of a file is there.
 pub(super) fn version(path: &Path) -> io::Result<FileVersion> {
     let metadata = fs::metadata(path)?;
-    Ok((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+    Ok((metadata.ctime(), metadata.ctime_nsec(), metadata.len(), metadata.ino()))
 }
 
 /// Returns the folder of a list.

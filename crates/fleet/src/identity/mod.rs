@@ -106,6 +106,15 @@ impl Identity {
         Ok(Identity { configs: Configs::Files(Arc::new(files)), names: Names::Unknown })
     }
 
+    /// Returns why files that were replaced cannot be used, so that what was in them before stays in use: once for each time they
+    /// were replaced, and some seconds after it.
+    pub(crate) fn take_problem(&self) -> Option<Error> {
+        match &self.configs {
+            Configs::Keys { .. } => None,
+            Configs::Files(files) => files.take_problem(),
+        }
+    }
+
     fn of_keys(client: Option<ClientConfig>, server: Option<ServerConfig>, names: Names) -> Identity {
         let (client, server) = (client.map(tuned_client), server.map(tuned_server));
         Identity { configs: Configs::Keys { client, server }, names }

@@ -8,6 +8,7 @@
 mod route;
 
 use std::{
+    iter, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use dwell_engine::layers::Ends;
 use self::route::{Health, flow, winner};
 use crate::{
     Backlog, CollectorAddress, Error, Event, Identity, Outbox, Uplink,
-    wire::{Content, Hello, IntervalReport},
+    wire::{Content, FlowReport, FlowRtt, Hello, IntervalReport, MAX_FLOWS, MAX_RTTS},
 };
 
 /// Collectors of one agent at most.
@@ -135,8 +136,8 @@ impl Lanes {
         }
     }
 
-    /// Queues what is in a batch for the lanes that it belongs to now.
-    fn distribute(&self, content: Content) {
+    /// Queues what was measured for the lanes that it belongs to now, in batches of a limited size.
+    pub(crate) fn distribute(&self, content: Content) {
         let mut parts = vec![Content::default(); self.lanes.len()];
         let home = self.home();
         let Content { intervals, traces, counters, lost: _, is_last } = content;
@@ -156,14 +157,16 @@ impl Lanes {
             }
             of_lanes[home].segments = segments;
             for (part, of_lane) in parts.iter_mut().zip(of_lanes) {
-                if !(of_lane.segments.is_empty() && of_lane.flows.is_empty() && of_lane.rtts.is_empty()) {
-                    part.intervals.push(of_lane);
-                }
+                part.intervals.extend(pieces(of_lane));
             }
         }
-        for (number, part) in parts.into_iter().enumerate() {
+        for (number, mut part) in parts.into_iter().enumerate() {
+            let further = part.intervals.split_off(part.intervals.len().min(1));
             if !part.is_empty() {
                 self.push(number, part);
+            }
+            for interval in further {
+                self.push(number, Content { intervals: vec![interval], ..Content::default() });
             }
         }
     }
@@ -173,12 +176,32 @@ impl Lanes {
         sum(self.lanes.iter().map(|lane| lane.uplink.backlog()))
     }
 
-    /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
+    /// Tells each collector that it is the end of this run, and waits at most `timeout` until all batches are stored. Returns what
+    /// is left. A collector that is down and has nothing to get is not waited for.
     pub(crate) fn finish(self, timeout: Duration) -> Backlog {
         let deadline = Instant::now() + timeout;
-        let finish = |lane: Running| lane.uplink.finish(deadline.saturating_duration_since(Instant::now()));
-        sum(self.lanes.into_iter().map(finish))
+        let finish = |(number, lane): (usize, Running)| {
+            if !self.open.contains(&number) && lane.uplink.backlog().batches == 0 {
+                return lane.uplink.finish(Duration::ZERO);
+            }
+            lane.uplink.push(Content { is_last: true, ..Content::default() });
+            lane.uplink.finish(deadline.saturating_duration_since(Instant::now()))
+        };
+        sum(self.lanes.into_iter().enumerate().map(finish))
     }
+}
+
+/// Divides an interval into reports that a batch can hold, each with the round-trip times of its flows: none if it is empty.
+fn pieces(interval: IntervalReport) -> impl Iterator<Item = IntervalReport> {
+    let IntervalReport { mut segments, flows, rtts, .. } = interval;
+    let (mut flows, mut rtts) = (flows.into_iter(), rtts.into_iter().peekable());
+    iter::from_fn(move || {
+        let (segments, flows) = (mem::take(&mut segments), flows.by_ref().take(MAX_FLOWS).collect::<Vec<FlowReport>>());
+        let is_of_these = |rtt: &FlowRtt| flows.is_empty() || flows.iter().any(|flow| flow.ends == rtt.ends);
+        let rtts: Vec<_> = iter::from_fn(|| rtts.next_if(is_of_these)).take(MAX_RTTS).collect();
+        let is_empty = segments.is_empty() && flows.is_empty() && rtts.is_empty();
+        (!is_empty).then_some(IntervalReport { segments, flows, rtts, ..interval })
+    })
 }
 
 fn sum(backlogs: impl Iterator<Item = Backlog>) -> Backlog {

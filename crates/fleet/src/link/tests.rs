@@ -54,13 +54,11 @@ fn receive(link: &mut Link) -> Vec<u8> {
 #[derive(Default)]
 struct Stored {
     batches: Mutex<Vec<Batch>>,
-    labels: Mutex<Vec<(String, String)>>,
     incompatible: Mutex<Vec<String>>,
 }
 
 impl Handler for Stored {
-    fn hello(&self, agent: &Agent) -> Result<u64, String> {
-        self.labels.lock().unwrap().clone_from(&agent.labels);
+    fn hello(&self, _: &Agent) -> Result<u64, String> {
         Ok(0)
     }
 
@@ -78,6 +76,8 @@ impl Handler for Stored {
     fn incompatible(&self, _: SocketAddr, reason: &str) {
         self.incompatible.lock().unwrap().push(reason.to_owned());
     }
+
+    fn unusable(&self, _: &crate::Error) {}
 
     fn enrolled(&self, _: SocketAddr, _: Result<AgentName, String>) {}
 
@@ -106,7 +106,6 @@ fn agent(address: SocketAddr, identity: &Identity, contents: &[Content]) -> (Upl
         sync_port: Some(4790),
         is_past: false,
         confirmed: 0,
-        labels: vec![("rack".into(), "r1".into())],
     };
     let outbox = Outbox::new(1 << 20, &hello);
     contents.iter().for_each(|content| outbox.push(content.clone()));
@@ -164,7 +163,6 @@ fn two_of_today_speak_the_newest_version_and_so_does_an_agent_that_knows_a_newer
     let (uplink, _events) = agent(server.address(), &identity, &[content("batch")]);
     uplink.finish(Duration::from_secs(60));
     assert_eq!(stored.batches.lock().unwrap().len(), 1);
-    assert_eq!(*stored.labels.lock().unwrap(), [("rack".to_owned(), "r1".to_owned())]);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct Unread {
     pub damaged: u64,
     /// A newer dwell wrote them, and reads them when it comes again.
     pub newer: u64,
+    /// A dwell wrote them that is so old that this one cannot read them.
+    pub older: u64,
 }
 
 /// A batch of an earlier run.
@@ -165,6 +167,7 @@ impl Disk {
                     unread.damaged += rest;
                 }
                 SegmentFile::Newer(bytes) => unread.newer += bytes,
+                SegmentFile::Older(bytes) => unread.older += bytes,
                 SegmentFile::Damaged(bytes) => {
                     fs::remove_file(&path).map_err(failed(&path))?;
                     unread.damaged += bytes;

@@ -185,9 +185,8 @@ impl Outbox {
     /// Returns the current size and losses.
     pub fn backlog(&self) -> Backlog {
         let state = self.state();
-        let batches = || state.queue.iter().filter(|entry| matches!(entry.what, Queued::Batch { .. }));
-        let is_on_disk =
-            batches().all(|entry| matches!(&entry.what, Queued::Batch { segment, .. } if segment.is_some()));
+        let batches = || state.queue.iter().filter(|entry| entry.is_batch());
+        let is_on_disk = batches().all(Entry::is_on_disk);
         Backlog {
             batches: batches().count() as u64,
             bytes: state.bytes as u64,
@@ -233,38 +232,38 @@ impl Outbox {
         }
     }
 
-    /// Takes out all batches of the live run but the one that the collector may have stored already, as contents of frames, and
-    /// leaves a report that they have moved. That is also on disk, if they are, before they are returned.
-    pub(crate) fn take_unsent(&self) -> Vec<Arc<[u8]>> {
+    /// Takes out all batches of the live run but the one that the collector may have stored already, hands them to `each`, and
+    /// leaves reports that they have moved. A batch that is not valid, which a collector would reject, counts as dropped.
+    pub(crate) fn move_unsent(&self, mut each: impl FnMut(Batch)) {
+        for encoded in self.take_unsent() {
+            match wire::version_of(&encoded).and_then(|version| wire::decode(version, &encoded)) {
+                Ok(AgentMessage::Batch(batch)) => each(*batch),
+                _ => self.state().dropped += 1,
+            }
+        }
+    }
+
+    /// Returns what moves, as contents of frames. The reports are on disk before that, if the batches are: those that are there
+    /// stay if the report cannot be written, as the next run would send them too.
+    fn take_unsent(&self) -> Vec<Arc<[u8]>> {
         let mut state = self.state();
         let State { queue, in_doubt, .. } = &*state;
-        let is_unsent = |entry: &Entry| {
-            *entry.run == *self.live && Some(entry.number) != *in_doubt && matches!(entry.what, Queued::Batch { .. })
-        };
+        let is_unsent = |entry: &Entry| *entry.run == *self.live && Some(entry.number) != *in_doubt && entry.is_batch();
         let Some(first) = queue.iter().position(is_unsent) else {
             return Vec::new();
         };
-        // Among them may be reports of losses, which then count as moved; what is in doubt is before all.
-        let taken: Vec<Entry> = state.queue.drain(first..).collect();
-        let times = taken.iter().map(|entry| match &entry.what {
-            Queued::Batch { made_unix_ns, .. } => (*made_unix_ns, *made_unix_ns),
-            Queued::Lost(lost, _) => (lost.since_unix_ns, lost.until_unix_ns),
-        });
-        let (since_unix_ns, until_unix_ns) =
-            times.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))).unwrap_or_default();
-        let number = taken.last().map_or(0, |entry| entry.number);
-        let moved = LostBatches { from: taken[0].number, why: LossCause::Moved, since_unix_ns, until_unix_ns };
-        let confirmed = state.confirmed;
-        let disk = state.disk.as_mut();
-        let segment = disk.and_then(|disk| disk.append(number, until_unix_ns, &report(number, moved), confirmed));
+        // What is in doubt is before all. Reports of losses stay in their places.
+        let mut rest = state.queue.split_off(first);
         let mut contents = Vec::new();
-        for entry in taken {
-            if let Queued::Batch { content, .. } = &entry.what {
-                contents.push(Arc::clone(content));
+        let kind = |entry: &Entry| (entry.is_batch(), entry.is_on_disk());
+        while let Some(of_first) = rest.front().map(kind) {
+            let length = rest.iter().take_while(|entry| kind(entry) == of_first).count();
+            let alike: Vec<Entry> = rest.drain(..length).collect();
+            match of_first {
+                (true, _) => state.move_out(alike, &mut contents),
+                (false, _) => state.queue.extend(alike),
             }
-            state.remove(entry.what);
         }
-        state.queue.push_back(Entry { run: Arc::clone(&self.live), number, what: Queued::Lost(moved, segment) });
         drop(state);
         self.changed.notify_all();
         contents
@@ -351,7 +350,7 @@ impl State {
     /// Gives up the oldest batch and leaves a report of that in its place, one for all that follow each other. False if
     /// there is no batch.
     fn drop_oldest(&mut self, why: LossCause) -> bool {
-        let at = self.queue.iter().position(|entry| matches!(entry.what, Queued::Batch { .. }));
+        let at = self.queue.iter().position(Entry::is_batch);
         let Some(entry) = at.and_then(|at| self.queue.remove(at)) else {
             return false;
         };
@@ -374,6 +373,47 @@ impl State {
         true
     }
 
+    /// Takes batches that follow each other out of the queue, or leaves them at its end if they have to stay. All are on disk, or
+    /// none.
+    fn move_out(&mut self, batches: Vec<Entry>, contents: &mut Vec<Arc<[u8]>>) {
+        let made = || batches.iter().filter_map(Entry::made_unix_ns);
+        let mut moved = LostBatches {
+            from: batches[0].number,
+            why: LossCause::Moved,
+            since_unix_ns: made().min().unwrap_or_default(),
+            until_unix_ns: made().max().unwrap_or_default(),
+        };
+        let Entry { run, number, .. } = &batches[batches.len() - 1];
+        let (run, number) = (Arc::clone(run), *number);
+        // One report for all moves that follow each other.
+        let before = match self.queue.back() {
+            Some(Entry { run: of, what: Queued::Lost(before, _), .. })
+                if *of == run && before.why == LossCause::Moved =>
+            {
+                moved.from = before.from;
+                moved.since_unix_ns = moved.since_unix_ns.min(before.since_unix_ns);
+                moved.until_unix_ns = moved.until_unix_ns.max(before.until_unix_ns);
+                self.queue.pop_back()
+            }
+            _ => None,
+        };
+        let (confirmed, until_unix_ns) = (self.confirmed, moved.until_unix_ns);
+        let disk = self.disk.as_mut();
+        let segment = disk.and_then(|disk| disk.append(number, until_unix_ns, &report(number, moved), confirmed));
+        if segment.is_none() && before.iter().chain(&batches).any(Entry::is_on_disk) {
+            self.queue.extend(before);
+            self.queue.extend(batches);
+            return;
+        }
+        for entry in before.into_iter().chain(batches) {
+            if let Queued::Batch { content, .. } = &entry.what {
+                contents.push(Arc::clone(content));
+            }
+            self.remove(entry.what);
+        }
+        self.queue.push_back(Entry { run, number, what: Queued::Lost(moved, segment) });
+    }
+
     /// Accounts for a batch that has left the queue. Returns when it was made.
     fn remove(&mut self, what: Queued) -> Option<i64> {
         let (made_unix_ns, segment) = match what {
@@ -391,6 +431,23 @@ impl State {
 }
 
 impl Entry {
+    fn is_batch(&self) -> bool {
+        matches!(self.what, Queued::Batch { .. })
+    }
+
+    fn is_on_disk(&self) -> bool {
+        match &self.what {
+            Queued::Batch { segment, .. } | Queued::Lost(_, segment) => segment.is_some(),
+        }
+    }
+
+    fn made_unix_ns(&self) -> Option<i64> {
+        match &self.what {
+            Queued::Batch { made_unix_ns, .. } => Some(*made_unix_ns),
+            Queued::Lost(..) => None,
+        }
+    }
+
     fn content(&self) -> Arc<[u8]> {
         match &self.what {
             Queued::Batch { content, .. } => Arc::clone(content),

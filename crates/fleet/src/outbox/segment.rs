@@ -18,7 +18,7 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
-use crate::wire::{self, MAX_FRAME_BYTES, Message, RunId, Version};
+use crate::wire::{self, FrameError, MAX_FRAME_BYTES, Message, RunId, Version};
 
 /// Length and digest of a record.
 const HEAD_BYTES: usize = 4 + DIGEST_BYTES;
@@ -52,6 +52,8 @@ pub(super) enum SegmentFile {
     Read(Arc<Segment>, u64),
     /// A segment of a newer dwell, with its size.
     Newer(u64),
+    /// A segment of a dwell whose version is not read any more, with its size.
+    Older(u64),
     /// None, with its size.
     Damaged(u64),
 }
@@ -81,8 +83,11 @@ impl Segment {
         let Some(body) = next_record(&mut file)? else {
             return Ok(SegmentFile::Damaged(length));
         };
-        let Ok(version) = wire::version_of(&body) else {
-            return Ok(SegmentFile::Newer(length));
+        let version = match wire::version_of(&body) {
+            Ok(version) => version,
+            Err(FrameError::Version(byte)) if byte > Version::NEWEST.byte() => return Ok(SegmentFile::Newer(length)),
+            Err(FrameError::Version(_)) => return Ok(SegmentFile::Older(length)),
+            Err(_) => return Ok(SegmentFile::Damaged(length)),
         };
         let Ok(Header { run, boot, confirmed }) = wire::decode(version, &body) else {
             return Ok(SegmentFile::Damaged(length));

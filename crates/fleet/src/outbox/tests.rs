@@ -1,6 +1,10 @@
-use std::fs::{self, OpenOptions};
+use std::{
+    fs::{self, OpenOptions},
+    io,
+};
 
 use super::*;
+use crate::wire::{IntervalReport, MAX_FRAME_BYTES};
 
 const NO_WAIT: Duration = Duration::ZERO;
 
@@ -11,15 +15,7 @@ fn content(bytes: usize) -> Content {
 
 fn hello(run: u8) -> Hello {
     let name = "web".to_owned().try_into().unwrap();
-    Hello {
-        name,
-        run: [run; 16],
-        boot: format!("boot {run}"),
-        sync_port: None,
-        is_past: false,
-        confirmed: 0,
-        labels: Vec::new(),
-    }
+    Hello { name, run: [run; 16], boot: format!("boot {run}"), sync_port: None, is_past: false, confirmed: 0 }
 }
 
 fn outbox() -> Outbox {
@@ -167,22 +163,27 @@ fn a_record_that_was_cut_off_costs_no_other() {
     assert_eq!(segments(folder.path()).len(), 1);
 }
 
-/// As after an update that was taken back. The header is that of a version which does not exist yet.
+/// As after an update that was taken back, or that went over several versions. The headers are of versions that do not exist yet,
+/// or any more.
 #[test]
-fn what_a_newer_dwell_left_stays_for_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let newer = folder.path().join("00000000000000000007.batches");
-    let body = [Version::NEWEST.byte() + 1, 1, 2, 3];
-    let digest = ring::digest::digest(&ring::digest::SHA256, &body);
-    let written = [&4_u32.to_be_bytes(), &digest.as_ref()[..8], &body, b"records"].concat();
-    fs::write(&newer, &written).unwrap();
-    for run in 1..=2 {
-        let outbox = Outbox::new(100_000, &hello(run));
-        let unread = outbox.keep_in(folder.path()).unwrap();
-        assert_eq!(unread, Unread { damaged: 0, newer: written.len() as u64 });
-        (0..3).for_each(|_| outbox.push(content(10)));
-        acknowledge(&outbox, 3);
-        assert_eq!(fs::read(&newer).unwrap(), written);
+fn what_a_newer_or_much_older_dwell_left_stays_for_it() {
+    let [oldest, newest] = [Version::ALL.last().unwrap(), &Version::NEWEST].map(|version| version.byte());
+    let bytes = 4 + 8 + 4 + 7;
+    let [newer, older] = [Unread { newer: bytes, ..Unread::default() }, Unread { older: bytes, ..Unread::default() }];
+    for (version, wanted) in [(newest + 1, newer), (oldest - 1, older), (0, older)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("00000000000000000007.batches");
+        let body = [version, 1, 2, 3];
+        let digest = ring::digest::digest(&ring::digest::SHA256, &body);
+        let written = [&4_u32.to_be_bytes(), &digest.as_ref()[..8], &body, b"records"].concat();
+        fs::write(&path, &written).unwrap();
+        for run in 1..=2 {
+            let outbox = Outbox::new(100_000, &hello(run));
+            assert_eq!(outbox.keep_in(folder.path()).unwrap(), wanted);
+            (0..3).for_each(|_| outbox.push(content(10)));
+            acknowledge(&outbox, 3);
+            assert_eq!(fs::read(&path).unwrap(), written);
+        }
     }
 }
 
@@ -271,11 +272,9 @@ fn a_disk_that_fails_leaves_the_queue_in_memory() {
 }
 
 fn take_unsent(outbox: &Outbox) -> Vec<u64> {
-    let number = |content: &[u8]| match wire::decode(Version::NEWEST, content).unwrap() {
-        AgentMessage::Batch(batch) => batch.number,
-        other => panic!("{other:?}"),
-    };
-    outbox.take_unsent().iter().map(|content| number(content)).collect()
+    let mut numbers = Vec::new();
+    outbox.move_unsent(|batch| numbers.push(batch.number));
+    numbers
 }
 
 #[test]
@@ -312,6 +311,75 @@ fn what_was_not_sent_can_be_taken_and_what_is_in_doubt_stays_also_after_a_restar
         assert_eq!(outbox.backlog().batches, 0);
         assert_eq!(segments(folder.path()), [""; 0]);
     }
+}
+
+/// Each outage adds to the report of the one before: otherwise reports would fill the queue of a collector that stays away.
+#[test]
+fn reports_of_moves_that_follow_each_other_are_one_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(10_000, &hello(1));
+    outbox.keep_in(folder.path()).unwrap();
+    for outage in 0..200 {
+        (0..2).for_each(|_| outbox.push(content(300)));
+        assert_eq!(take_unsent(&outbox), [2 * outage + 1, 2 * outage + 2]);
+        assert_eq!(next_loss(&outbox), Some((1, 2 * outage + 2, LossCause::Moved)));
+    }
+    drop(outbox);
+    let outbox = Outbox::new(10_000, &hello(2));
+    outbox.keep_in(folder.path()).unwrap();
+    assert_eq!(next_loss(&outbox), Some((1, 400, LossCause::Moved)));
+    acknowledge(&outbox, 400);
+    assert_eq!(outbox.next_run().0.id, [2; 16]);
+}
+
+/// A collector would reject the second batch.
+#[test]
+fn a_batch_that_is_not_valid_counts_as_dropped_when_others_move() {
+    let outbox = outbox();
+    let intervals = [1, u64::MAX, 1].map(|end_ns| IntervalReport {
+        end_ns,
+        end_unix_ns: 1,
+        length_ns: 1,
+        sample_bytes: 64,
+        segments: Vec::new(),
+        flows: Vec::new(),
+        rtts: Vec::new(),
+    });
+    for interval in intervals {
+        outbox.push(Content { intervals: vec![interval], ..Content::default() });
+    }
+    assert_eq!(take_unsent(&outbox), [1, 3]);
+    assert_eq!(outbox.backlog().dropped, 1);
+}
+
+#[test]
+fn what_was_lost_does_not_count_as_moved() {
+    let outbox = Outbox::new(100_000, &hello(1));
+    outbox.push(content(10));
+    outbox.push(content(MAX_FRAME_BYTES));
+    outbox.push(content(10));
+    assert_eq!(take_unsent(&outbox), [1, 3]);
+    for (number, why) in [(1, LossCause::Moved), (2, LossCause::TooLong), (3, LossCause::Moved)] {
+        assert_eq!(next_loss(&outbox), Some((number, number, why)));
+        acknowledge(&outbox, number);
+    }
+    assert_eq!(outbox.backlog(), Backlog { dropped: 1, ..Backlog::default() });
+}
+
+/// The next agent would send what is still in its segments a second time.
+#[test]
+fn what_is_on_disk_stays_if_the_report_that_it_has_moved_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    outbox.keep_in(folder.path()).unwrap();
+    (0..2).for_each(|_| outbox.push(content(10)));
+    outbox.state().disk.as_mut().unwrap().give_up_for_now(&io::Error::other("full"));
+    outbox.push(content(10));
+    assert_eq!(take_unsent(&outbox), [3], "what is in memory only");
+    assert_eq!(take_unsent(&outbox), [0; 0]);
+    assert_eq!(next_number(&outbox), Some(1));
+    acknowledge(&outbox, 2);
+    assert_eq!(next_loss(&outbox), Some((3, 3, LossCause::Moved)));
 }
 
 /// The answer to a hello says whether a batch was stored.

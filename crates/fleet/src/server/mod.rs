@@ -91,8 +91,6 @@ pub struct Agent {
     pub is_past: bool,
     /// The number through which a collector has confirmed batches of the run: no earlier one will come.
     pub confirmed: u64,
-    /// What its user calls its host by; none if it speaks an older version.
-    pub labels: Vec<(String, String)>,
 }
 
 /// What a collector does when agents connect, send and leave. Each agent has a thread of its own, which calls this.
@@ -125,6 +123,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Runs when somebody has connected who speaks no version of the protocol that this dwell speaks. It may not have
     /// authenticated. The text says which these are.
     fn incompatible(&self, address: SocketAddr, reason: &str);
+
+    /// Runs when files of the collector's credentials were replaced and cannot be used. Those that were there before stay in use.
+    fn unusable(&self, error: &Error);
 
     /// Runs when an agent has been sent its key for a token, or has not: the text says why.
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>);
@@ -244,7 +245,9 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     let (Ok(copy), Ok(own)) = (stream.try_clone(), stream.local_addr()) else {
         return;
     };
-    let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES) {
+    let accepted = Link::accept(stream, &shared.identity);
+    tell_problem(&shared.identity, handler);
+    let greeted = accepted.and_then(|mut link| match link.receive(MAX_HELLO_BYTES) {
         Ok(AgentMessage::Hello(hello)) => Ok((link, Some(hello))),
         Ok(AgentMessage::Enroll) => Ok((link, None)),
         Ok(_) => Err(FrameError::Turn),
@@ -284,7 +287,6 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         secret: link.secret,
         is_past: hello.is_past,
         confirmed: hello.confirmed,
-        labels: hello.labels,
     };
     let registration = match shared.registry.register(&agent, copy) {
         Ok(registration) => registration,
@@ -343,6 +345,12 @@ fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, permit: Permit, 
     handler.enrolled(address, outcome);
 }
 
+fn tell_problem(identity: &Identity, handler: &impl Handler) {
+    if let Some(error) = identity.take_problem() {
+        handler.unusable(&error);
+    }
+}
+
 fn no_memory() -> Busy {
     Busy { reason: "the collector has no memory left for another batch".into(), retry: MEMORY_RETRY }
 }
@@ -391,7 +399,9 @@ fn session(
         })?;
         if checked.elapsed() >= CHECK {
             checked = Instant::now();
-            if let Err(reason) = identity.check_agent(&link.presented, &agent.name) {
+            let accepted = identity.check_agent(&link.presented, &agent.name);
+            tell_problem(identity, handler);
+            if let Err(reason) = accepted {
                 admission.count_false_name();
                 refuse(link, reason.clone());
                 return Err(FrameError::Unauthenticated(io::Error::other(reason)));

@@ -12,15 +12,12 @@ use serde::{
     de::{Error, SeqAccess, Visitor},
 };
 
-/// Longest name of a counter, and longest name or value of a label, in bytes.
+/// Longest name of a counter, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Longest names of the hooks at one end of a segment, in bytes: the driver's end has four.
 pub const MAX_HOOKS_BYTES: usize = 256;
 /// Counters in a message at most; a collector keeps no more of an agent.
 pub const MAX_COUNTERS: usize = 256;
-
-/// Labels of an agent at most.
-pub const MAX_LABELS: usize = 16;
 
 /// Valid values of CLOCK_MONOTONIC: far from the limits of the type, so that sums and differences cannot overflow.
 pub const TIMES_NS: Range<u64> = 0..1 << 62;
@@ -63,15 +60,6 @@ pub fn counters<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<(String, u64)>, 
     match counters.iter().all(|(name, _)| name.len() <= MAX_NAME_BYTES) {
         true => Ok(counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
         false => Err(D::Error::custom("length of a counter's name")),
-    }
-}
-
-pub fn labels<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
-    let labels = list::<_, (&str, &str), MAX_LABELS>(from)?;
-    let is_good = |text: &str| (1..=MAX_NAME_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
-    match labels.iter().all(|(name, value)| is_good(name) && is_good(value)) {
-        true => Ok(labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
-        false => Err(D::Error::custom("a label")),
     }
 }
 

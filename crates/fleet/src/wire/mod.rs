@@ -19,7 +19,7 @@ use dwell_engine::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_LABELS, MAX_NAME_BYTES};
+pub use fields::{MAX_COUNTERS, MAX_HOOKS_BYTES, MAX_NAME_BYTES};
 pub use frame::{FrameError, MAX_FRAME_BYTES, Message, decode, encode, read, read_within, version_of, write};
 pub(crate) use frame::{batch_number, for_version};
 pub use traces::ByteTraces;
@@ -31,6 +31,8 @@ pub const MAX_INTERVALS: usize = 4;
 
 /// Flows in an interval of a batch at most; those of further flows come in further batches.
 pub const MAX_FLOWS: usize = 128;
+/// Round-trip times of these flows at most: of both directions.
+pub const MAX_RTTS: usize = 2 * MAX_FLOWS;
 
 /// A random number that identifies one run of an agent.
 pub type RunId = [u8; 16];
@@ -67,10 +69,6 @@ pub struct Hello {
     /// The number through which a collector has confirmed batches of this run, 0 if none has: those are not sent again, also
     /// if this collector does not have them.
     pub confirmed: u64,
-    /// What its user calls its host by, as `rack` and `r1`: at most [`MAX_LABELS`], with names and values of 1 to
-    /// [`MAX_NAME_BYTES`] bytes.
-    #[serde(deserialize_with = "fields::labels")]
-    pub labels: Vec<(String, String)>,
 }
 
 /// A message from a collector.
@@ -173,25 +171,11 @@ impl Message for (u64, ByteTraces, Vec<(u64, u64)>) {}
 
 impl Message for AgentMessage {
     fn put(&self, version: Version, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        match (version, self) {
-            (Version::V3, AgentMessage::Hello(hello)) => {
-                postcard::to_extend(&v3::AgentMessage::Hello(hello.into()), to)
-            }
-            (Version::V3, AgentMessage::Batch(batch)) => match v3::downgraded(batch) {
-                Some(batch) => postcard::to_extend(&v3::AgentMessage::Batch(batch), to),
-                None => postcard::to_extend(self, to),
-            },
-            _ => postcard::to_extend(self, to),
-        }
-    }
-
-    fn take(version: Version, from: &[u8]) -> postcard::Result<(AgentMessage, &[u8])> {
-        match version {
-            Version::V3 => {
-                postcard::take_from_bytes::<v3::AgentMessage>(from).map(|(message, rest)| (message.into(), rest))
-            }
-            Version::V4 => postcard::take_from_bytes(from),
-        }
+        let downgraded = match self {
+            AgentMessage::Batch(batch) if version == Version::V3 => v3::downgraded(batch).map(AgentMessage::Batch),
+            _ => None,
+        };
+        postcard::to_extend(downgraded.as_ref().unwrap_or(self), to)
     }
 }
 
@@ -245,7 +229,7 @@ pub struct IntervalReport {
     #[serde(deserialize_with = "fields::list::<_, _, MAX_FLOWS>")]
     pub flows: Vec<FlowReport>,
     /// Round-trip times of these flows, as measured by the host's TCP.
-    #[serde(deserialize_with = "fields::list::<_, _, { 2 * MAX_FLOWS }>")]
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_RTTS>")]
     pub rtts: Vec<FlowRtt>,
 }
 

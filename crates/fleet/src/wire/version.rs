@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Version {
-    /// Without labels, and with fewer causes of losses.
+    /// With fewer causes of losses.
     V3 = 3,
     /// The newest.
     V4 = 4,

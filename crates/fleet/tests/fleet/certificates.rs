@@ -1,8 +1,13 @@
 //! Agents and collectors with certificates.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, mpsc::RecvTimeoutError},
+    time::Duration,
+};
 
-use dwell_fleet::{Error, Identity};
+use dwell_fleet::{Error, Event, Identity};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use crate::support::{Memory, agent, collector, eventually};
@@ -92,6 +97,35 @@ fn certificates_and_authorities_that_are_replaced_count_without_a_restart_and_fo
     fs::write(folder.join("localhost.key"), "half of a file").unwrap();
     let other = agent("other", 2, &address, &after.identity(folder, "ours", "other"));
     other.wait_until_connected();
+}
+
+/// Otherwise nobody would know before the certificates that are in use expire, of all agents at the same time.
+#[test]
+fn a_renewed_certificate_that_cannot_be_used_is_told_once_on_both_sides_until_it_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, memory) = (folder.path(), Arc::new(Memory::default()));
+    let ours = Authority::new(folder, "ours");
+    let server = collector(&ours.identity(folder, "ours", "localhost"), &memory);
+    let address = format!("localhost:{}", server.address().port());
+    let web = agent("web", 1, &address, &ours.identity(folder, "ours", "web"));
+    web.wait_until_connected();
+    for times in 1..=2 {
+        // The other half of each pair stays as it was.
+        ["localhost", "web"].into_iter().for_each(|name| {
+            let other = KeyPair::generate().unwrap();
+            fs::write(folder.join(format!("{name}.key")), other.serialize_pem()).unwrap();
+        });
+        let Event::Unusable(reason) = web.event() else { panic!("it is connected") };
+        assert!(reason.starts_with("cannot use ") && reason.contains("web.cert"), "{reason}");
+        eventually("the collector says so", || memory.unusable.lock().unwrap().len() == times);
+        // A check later nothing is new.
+        assert_eq!(web.events.recv_timeout(Duration::from_secs(12)), Err(RecvTimeoutError::Timeout));
+        let told = memory.unusable.lock().unwrap().clone();
+        assert!(told.len() == times && told.iter().all(|told| told.contains("localhost.cert")), "{told:?}");
+        ["localhost", "web"].into_iter().for_each(|name| ours.sign(folder, name));
+        let name = format!("other-{times}");
+        agent(&name, 2, &address, &ours.identity(folder, "ours", &name)).wait_until_connected();
+    }
 }
 
 #[test]

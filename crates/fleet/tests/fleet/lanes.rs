@@ -29,11 +29,10 @@ fn push(batcher: &Batcher, number: u64, flows: u16) {
         length_ns: 1,
         sample_bytes: 64,
         segments: vec![sums],
-        flows: Vec::new(),
+        flows: (0..flows).map(|port| FlowReport { ends: ends(port), segments: vec![figures.clone()] }).collect(),
         rtts: Vec::new(),
     };
-    let flows = (0..flows).map(|port| (FlowReport { ends: ends(port), segments: vec![figures.clone()] }, Vec::new()));
-    batcher.push_interval(report, flows.collect(), Vec::new());
+    batcher.push_interval(report, Vec::new());
 }
 
 /// Each flow of an interval that a collector has, and `None` for the sums.
@@ -53,7 +52,10 @@ fn stored(memory: &Memory) -> Vec<(u64, Option<Ends>)> {
 fn flows_of_a_collector_that_is_down_go_to_others_and_nothing_is_lost_or_doubled() {
     let key = identity("k");
     let memories = [(); 3].map(|()| Arc::new(Memory::default()));
-    let mut servers: Vec<_> = memories.iter().map(|memory| Some(collector(&key, memory))).collect();
+    // The address of one that ends is its own, so that no other test gets its port.
+    let at = ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.1:0"].map(|address| address.parse().unwrap());
+    let start = |(address, memory)| Some(collector_at(address, &key, memory));
+    let mut servers: Vec<_> = at.into_iter().zip(&memories).map(start).collect();
     let addresses: Vec<_> = servers.iter().flatten().map(|server| server.address().to_string()).collect();
     let mut batcher = batcher(&addresses, &key, 1);
     push(&batcher, 1, 300);
@@ -91,4 +93,25 @@ fn flows_of_a_collector_that_is_down_go_to_others_and_nothing_is_lost_or_doubled
     assert_eq!(batcher.finish(Duration::from_secs(60)).batches, 0);
     let rows: Vec<_> = memories.iter().flat_map(|memory| stored(memory)).collect();
     assert_eq!((rows.len(), rows.iter().collect::<HashSet<_>>().len()), (all(intervals), all(intervals)));
+}
+
+/// All that was measured is at the other collector, and so nothing is left, and nobody is waited for.
+#[test]
+fn an_agent_that_ends_while_a_collector_is_down_has_nothing_left() {
+    let key = identity("k");
+    let memory = Arc::new(Memory::default());
+    let server = collector(&key, &memory);
+    // Nobody listens there, and no other test gets the port.
+    let nobody = format!("127.0.0.3:{}", server.address().port());
+    let mut batcher = batcher(&[server.address().to_string(), nobody], &key, 1);
+    push(&batcher, 1, 100);
+    eventually("the other collector has its share", || {
+        batcher.flush_if_due();
+        thread::sleep(Duration::from_millis(100));
+        stored(&memory).len() == 101
+    });
+    // It would take that long.
+    let left = batcher.finish(Duration::from_secs(3600));
+    assert_eq!((left.batches, left.dropped), (0, 0));
+    assert!(memory.contents.lock().unwrap().iter().any(|content| content.is_last));
 }

@@ -9,7 +9,7 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     AgentMessage, AgentName, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FrameError, Hello,
-    IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_LABELS, MAX_NAME_BYTES,
+    IntervalReport, LossCause, LostBatches, MAX_COUNTERS, MAX_FRAME_BYTES, MAX_HOOKS_BYTES, MAX_NAME_BYTES,
     SegmentReport, Version, decode, encode, read, read_within, write,
 };
 use proptest::prelude::*;
@@ -81,7 +81,6 @@ fn hello() -> Hello {
         sync_port: Some(4790),
         is_past: true,
         confirmed: 8,
-        labels: vec![("rack".into(), "r1".into())],
     }
 }
 
@@ -201,25 +200,6 @@ fn memory_for_a_frame_is_asked_for_in_pieces() {
 
 fn wire_read(from: &mut &[u8]) -> Vec<u8> {
     read(from, MAX_FRAME_BYTES).unwrap()
-}
-
-#[test]
-fn labels_have_bounds() {
-    let decoded = |labels: Vec<(String, String)>| {
-        let hello = Hello { labels, ..hello() };
-        decode::<AgentMessage>(Version::NEWEST, &encode(Version::NEWEST, &AgentMessage::Hello(hello)).unwrap())
-    };
-    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert!(decoded(vec![label("rack", &"x".repeat(MAX_NAME_BYTES)); MAX_LABELS]).is_ok());
-    for wrong in [
-        vec![label("rack", "r1"); MAX_LABELS + 1],
-        vec![label("", "r1")],
-        vec![label("rack", "")],
-        vec![label("rack", "a\nb")],
-        vec![label("rack", &"x".repeat(MAX_NAME_BYTES + 1))],
-    ] {
-        assert!(matches!(decoded(wrong), Err(FrameError::Content(_))));
-    }
 }
 
 #[test]

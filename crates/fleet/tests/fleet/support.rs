@@ -15,7 +15,7 @@ use std::{
 };
 
 use dwell_fleet::{
-    Agent, Batcher, Busy, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
+    Agent, Batcher, Busy, Error, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
     wire::{AgentName, Batch, Content, Hello, RunId},
 };
 
@@ -43,6 +43,8 @@ pub struct Memory {
     pub enrolled: Mutex<Vec<Result<AgentName, String>>>,
     /// What was said of those who speak no version of the protocol.
     pub incompatible: Mutex<Vec<String>>,
+    /// What was said of the collector's own credentials.
+    pub unusable: Mutex<Vec<String>>,
     /// The size of the largest batch.
     pub largest: AtomicUsize,
     /// Makes each attempt to store a batch fail.
@@ -91,6 +93,10 @@ impl Handler for Memory {
 
     fn incompatible(&self, _: SocketAddr, reason: &str) {
         self.incompatible.lock().unwrap().push(reason.into());
+    }
+
+    fn unusable(&self, error: &Error) {
+        self.unusable.lock().unwrap().push(error.to_string());
     }
 
     fn enrolled(&self, _: SocketAddr, outcome: Result<AgentName, String>) {
@@ -142,8 +148,7 @@ fn start_agent(name: &str, run: u8, collector: &str, identity: &Identity, folder
     let (sender, events) = mpsc::channel();
     let run = [run; 16];
     let name = name.to_owned().try_into().unwrap();
-    let hello =
-        Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0, labels: Vec::new() };
+    let hello = Hello { name, run, boot: "boot".into(), sync_port: None, is_past: false, confirmed: 0 };
     let on_event = move |event| {
         let _ = sender.send(event);
     };
@@ -198,7 +203,6 @@ pub fn batcher(collectors: &[String], identity: &Identity, run: u8) -> Batcher {
             sync_port: None,
             is_past: false,
             confirmed: 0,
-            labels: Vec::new(),
         };
         Lane { collector: collector.parse().unwrap(), outbox: Outbox::new(MB, &hello), hello }
     });

@@ -162,19 +162,19 @@ impl Fleet {
                     continue;
                 }
                 let reported = &mut self.reported[number as usize];
+                let (flows, rtts): (Vec<_>, Vec<_>) = agent.flows.iter().map(|flow| flow.report(now_ns)).unzip();
                 let report = IntervalReport {
                     end_ns: now_ns,
                     end_unix_ns: unix_ns(),
                     length_ns: interval_ns + reported.len() as u64,
                     sample_bytes: traffic::SAMPLE_BYTES,
                     segments: traffic::segments(agent.flows.len()),
-                    flows: Vec::new(),
-                    rtts: Vec::new(),
+                    flows,
+                    rtts: rtts.concat(),
                 };
-                let flows = agent.flows.iter().map(|flow| flow.report(now_ns)).collect();
                 let counters = traffic::counters(reported.len() as u64);
                 reported.push(Instant::now());
-                agent.batcher.push_interval(report, flows, counters);
+                agent.batcher.push_interval(report, counters);
             }
         }
         Ok(())
@@ -262,7 +262,6 @@ fn connect(
             sync_port: Some(reflector.port()),
             is_past: false,
             confirmed: 0,
-            labels: Vec::new(),
         };
         let collector = format!("{address}:{PORT}").parse()?;
         Ok(Lane { collector, outbox: Outbox::new(BUFFER / addresses.len(), &hello), hello })

@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
     Backlog, BufferError, CollectorAddress, Confinement, Event, Lane, Lanes, MAX_COLLECTORS, Outbox, Unread,
-    wire::{AgentName, Hello, MAX_LABELS, MAX_NAME_BYTES, RunId},
+    wire::{AgentName, Hello, RunId},
 };
 use dwell_records::counted;
 use dwell_socket::{
@@ -76,10 +76,6 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// What the collector is told about this host, as `rack=r1`; may be given up to 16 times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
-    label: Vec<(String, String)>,
-
     #[command(flatten)]
     selection: StackArgs,
 
@@ -125,7 +121,7 @@ fn folder_name(collector: &CollectorAddress) -> String {
     format!("to-{}", escaped.collect::<String>())
 }
 
-fn tell_unread(folder: &Path, Unread { damaged, newer }: Unread) {
+fn tell_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
     let folder = folder.display();
     if damaged > 0 {
         tell(format_args!(
@@ -135,14 +131,12 @@ fn tell_unread(folder: &Path, Unread { damaged, newer }: Unread) {
     if newer > 0 {
         tell(format_args!("{newer} bytes in {folder} are of a newer dwell, and stay there for it"));
     }
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    let label = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let is_good = |text: &String| (1..=MAX_NAME_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
-    label.filter(|(name, value)| is_good(name) && is_good(value)).ok_or_else(|| {
-        format!("write NAME=VALUE, as in rack=r1, each with 1 to {MAX_NAME_BYTES} bytes and no control characters")
-    })
+    if older > 0 {
+        tell(format_args!(
+            "{older} bytes in {folder} are of a dwell too old for this one to read, and stay there: start a version between the \
+             two once to send them, or delete its files"
+        ));
+    }
 }
 
 /// Runs the verb.
@@ -163,7 +157,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         sync_port: reflector.port(),
         is_past: false,
         confirmed: 0,
-        labels: args.label.clone(),
     };
     let config = args.config()?;
     let stop = Stop::listen(args.duration)?;
@@ -187,9 +180,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 impl Args {
     fn check(&self) -> Result<(), Failure> {
         let collectors = &self.collector;
-        let is_repeated = |(number, one): (usize, &CollectorAddress)| collectors[..number].contains(one);
-        if collectors.len() > MAX_COLLECTORS || collectors.iter().enumerate().any(is_repeated) {
-            return Err(Failure::usage(anyhow!("an agent has at most {MAX_COLLECTORS} collectors, and each once")));
+        let is_repeated = |(number, one): &(usize, &CollectorAddress)| collectors[..*number].contains(one);
+        if collectors.len() > MAX_COLLECTORS {
+            return Err(Failure::usage(anyhow!(
+                "an agent has at most {MAX_COLLECTORS} collectors, and {} were given",
+                collectors.len()
+            )));
+        }
+        if let Some((_, repeated)) = collectors.iter().enumerate().find(is_repeated) {
+            return Err(Failure::usage(anyhow!("the collector {repeated} was given twice: name it once")));
         }
         let least = MIN_BUFFER_MB * collectors.len() as u32;
         if collectors.len() > 1 && self.buffer < least {
@@ -197,9 +196,6 @@ impl Args {
                 "each collector has its part of --buffer: give it {least} for {} of them",
                 collectors.len()
             )));
-        }
-        if self.label.len() > MAX_LABELS {
-            return Err(Failure::usage(anyhow!("an agent has at most {MAX_LABELS} labels")));
         }
         Ok(())
     }
@@ -245,9 +241,19 @@ impl Args {
             }
             Event::Rejected { reason } => {
                 tell(format_args!(
-                    "the collector rejects a batch, which is given up: {reason}; use the same version of dwell"
+                    "the collector rejects a batch, which is given up: {reason}; update the older of the two, the collector first"
                 ));
             }
+            Event::GivenUp { reason } => {
+                tell(format_args!(
+                    "a batch cannot be sent and is given up: {reason}; it was damaged on disk, or is too long for the \
+                     collector's version"
+                ));
+            }
+            Event::Unusable(reason) => tell(format_args!(
+                "{reason}; until that is mended, what was in the files before stays in use, and no collector accepts this agent \
+                 once it expires"
+            )),
             Event::Disk(notice) => tell(notice),
             Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
             Event::Busy { .. } => {}
@@ -318,7 +324,7 @@ impl Args {
         }
         let left = lanes.iter().map(|lane| lane.outbox.backlog().batches).sum();
         if left > 0 {
-            tell(format_args!("an earlier agent left {}, which are sent first", counted(left, "batch", "batches")));
+            tell(format_args!("an earlier agent left {}, to be sent first", counted(left, "batch", "batches")));
         }
     }
 
@@ -336,8 +342,9 @@ impl Args {
         Err(Failure::new(
             Exit::Incomplete,
             anyhow!(
-                "the collector has not stored {waiting} batches of what was measured{kept}, and {dropped} more were dropped, \
-                 mostly as --buffer was full"
+                "the collector has not stored {} of what was measured{kept}, and {dropped} more were dropped, mostly as --buffer \
+                 was full",
+                counted(waiting, "batch", "batches")
             ),
         ))
     }

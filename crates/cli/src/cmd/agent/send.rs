@@ -99,22 +99,23 @@ impl Observer for Reporter {
             again: again.histogram.clone(),
             hooks: hooks.clone(),
         });
-        let report = IntervalReport {
-            end_ns: interval.end_ns,
-            end_unix_ns: i64::try_from(clock().unix_ns(interval.end_ns)).unwrap_or(0),
-            length_ns: interval.length_ns,
-            sample_bytes: interval.sample_bytes,
-            segments: segments.collect(),
-            flows: Vec::new(),
-            rtts: Vec::new(),
-        };
         let round_trips = self.round_trips(&interval.flows);
         let flows = interval.flows.iter().map(|(ends, figures)| {
             let used: Vec<_> = figures.iter().filter(|figures| figures.histogram.count() > 0).cloned().collect();
             let rtts = rtts_of(*ends, &used, &round_trips);
             (FlowReport { ends: *ends, segments: used }, rtts)
         });
-        self.batcher.push_interval(report, flows.collect(), counters);
+        let (flows, rtts): (Vec<_>, Vec<_>) = flows.unzip();
+        let report = IntervalReport {
+            end_ns: interval.end_ns,
+            end_unix_ns: i64::try_from(clock().unix_ns(interval.end_ns)).unwrap_or(0),
+            length_ns: interval.length_ns,
+            sample_bytes: interval.sample_bytes,
+            segments: segments.collect(),
+            flows,
+            rtts: rtts.concat(),
+        };
+        self.batcher.push_interval(report, counters);
         Ok(())
     }
 }
