@@ -284,9 +284,9 @@ fn connect(
             }
         }
         Event::Busy { .. } => _ = counts.busy.fetch_add(1, Ordering::Relaxed),
-        Event::Rejected { .. } => _ = counts.rejected.fetch_add(1, Ordering::Relaxed),
+        Event::Rejected { .. } | Event::GivenUp { .. } => _ = counts.rejected.fetch_add(1, Ordering::Relaxed),
         Event::Disconnected { .. } => _ = counts.disconnected.fetch_add(1, Ordering::Relaxed),
-        Event::Disk(_) => {}
+        Event::Disk(_) | Event::Unusable(_) => {}
     };
     Ok(Batcher::new(Lanes::start(lanes, &Identity::from_key(key), on_event).map_err(failed)?))
 }
