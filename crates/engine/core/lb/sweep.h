@@ -62,7 +62,7 @@ static __always_inline __u32 dwell_kept_ways(struct dwell_table *table, __u32 in
 
 		if (!(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
+		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, way));
 		if (slot && dwell_may_go_on(table, slot))
 			kept |= 1U << way;
 	}
@@ -86,7 +86,7 @@ static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table
 
 		if (!(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
+		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, way));
 		if (!slot)
 			continue;
 		age_ns = dwell_waiting_ns(table, slot);

@@ -23,7 +23,6 @@
 
 struct dwell_alias;
 struct dwell_arrival;
-struct dwell_pool;
 struct dwell_response_event;
 struct dwell_response_program;
 struct dwell_slot;
@@ -33,12 +32,6 @@ static __always_inline const struct dwell_response_program *dwell_response_progr
 
 /* Returns a slot; null if the index is not below dwell_slot_total(). */
 static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index);
-
-/* Returns how many slots there are. */
-static __always_inline __u32 dwell_slot_total(void *embedder);
-
-/* Returns the pool of free slots, one for all CPUs. Null only where BPF cannot know that it exists. */
-static __always_inline struct dwell_pool *dwell_pool_of(void *embedder);
 
 /* Returns the entry for a QUIC connection ID at `index`, which is at most program->alias_mask; null beyond it. */
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index);

@@ -105,60 +105,11 @@ static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 sl
 	return slot ? &slot->head : 0;
 }
 
-static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
+static __always_inline __u32 *dwell_slot_next(void *embedder, __u32 slot_index)
 {
-	(void)index;
-	return ((const struct dwell_slot_bucket *)bucket)->slot_index[way & (DWELL_WAYS - 1)];
-}
+	struct dwell_slot *slot = dwell_slot_at(embedder, slot_index);
 
-static __always_inline int dwell_slot_is_available(void *embedder)
-{
-	return dwell_pool_spare(dwell_pool_of(embedder), dwell_slot_total(embedder));
-}
-
-static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
-						 __u32 way)
-{
-	struct dwell_pool *pool = dwell_pool_of(table->embedder);
-	__u32 slot_index = DWELL_NO_SLOT;
-
-	(void)index;
-	for (int i = 0; pool && i < DWELL_POOL_TRIES; i++) {
-		__u64 top = *(volatile __u64 *)&pool->top;
-		struct dwell_slot *slot;
-
-		if (!(__u32)top) {
-			slot_index = dwell_pool_fresh(pool, dwell_slot_total(table->embedder));
-			break;
-		}
-		slot = dwell_slot_at(table->embedder, (__u32)top - 1);
-		if (!slot)
-			break;
-		if (dwell_pool_swap(pool, top, *(volatile __u32 *)&slot->vacant.next)) {
-			slot_index = (__u32)top - 1;
-			break;
-		}
-	}
-	((struct dwell_slot_bucket *)bucket)->slot_index[way & (DWELL_WAYS - 1)] = slot_index;
-	return slot_index;
-}
-
-/* Returns a slot to the pool; no look-up leads to it any more. If every try fails, the slot is lost until the table is
- * created again: each fails only if another CPU's exchange falls into the nanoseconds between read and exchange.
- */
-static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index)
-{
-	struct dwell_slot *slot = dwell_slot_at(table->embedder, slot_index);
-	struct dwell_pool *pool = dwell_pool_of(table->embedder);
-
-	for (int i = 0; pool && slot && i < DWELL_POOL_TRIES; i++) {
-		__u64 top = *(volatile __u64 *)&pool->top;
-
-		*(volatile __u32 *)&slot->vacant.next = (__u32)top;
-		DWELL_BARRIER();
-		if (dwell_pool_swap(pool, top, slot_index + 1))
-			return;
-	}
+	return slot ? &slot->vacant.next : 0;
 }
 
 static __always_inline int dwell_slot_acquire(struct dwell_table *table, __u32 slot_index)
@@ -352,7 +303,7 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 	if (!bucket || !bucket->tags)
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_slot *slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
+		struct dwell_slot *slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, way));
 		struct dwell_response_event *record = dwell_response_record(table);
 
 		if (!slot || !record || !(bucket->tags >> 16 * way & 0xffff) || !dwell_slot_lock(slot))

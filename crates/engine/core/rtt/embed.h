@@ -26,7 +26,7 @@ static inline __u32 dwell_tcp_option(const struct dwell_frame *frame, __u32 at, 
 static inline __u32 dwell_dns_question(const struct dwell_frame *frame, __u32 offset);
 #endif
 
-/* Returns the flow in a slot: there are DWELL_WAYS slots per bucket. Null if the index is beyond the array. */
+/* Returns the flow in a slot. Null if the index is not below dwell_slot_total(). */
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index);
 
 /* Returns the cold state of the same slot, from an array of the same length. Null if the index is beyond it. */

@@ -127,7 +127,10 @@ struct dwell_cold {
 	__u64 first_ns;   /* time of the flow's first packet */
 	__u8 spin_streak; /* consecutive alternating edges */
 	__u8 spin_faults; /* broken alternations, saturating */
-	__u32 tunnel;     /* as of struct dwell_packet */
+	union {
+		__u32 tunnel; /* as of struct dwell_packet */
+		__u32 next;   /* of a slot that no flow occupies: index of the next free slot, plus 1; 0: none */
+	};
 };
 
 #endif

@@ -23,12 +23,26 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 {
 	struct dwell_native *native = embedder;
 
-	return &native->buckets[index & native->config.table.bucket_mask];
+	return &native->buckets[index & native->config.table.bucket_mask].bucket;
 }
 
 static __always_inline __u32 slot_in(const struct dwell_native *native, __u32 slot_index)
 {
 	return slot_index & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
+}
+
+static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->pool;
+}
+
+static __always_inline __u32 dwell_slot_total(void *embedder)
+{
+	struct dwell_native *native = embedder;
+
+	return (native->config.table.bucket_mask + 1) * DWELL_WAYS;
 }
 
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index)

@@ -9,6 +9,7 @@
 #include "rtt/flow.h"
 #include "base/histogram.h"
 #include "rtt/stamp.h"
+#include "table/pool.h"
 
 #define DWELL_NATIVE_EVENTS 8 /* more than one packet or bucket can cause */
 
@@ -20,11 +21,12 @@ union dwell_native_event {
 struct dwell_native {
 	struct dwell_rtt_config config;
 	struct dwell_counters counters;
-	struct dwell_bucket *buckets;
+	struct dwell_slot_bucket *buckets;
 	struct dwell_flow *flows;
 	struct dwell_cold *cold;
 	struct dwell_matcher *matchers;
 	struct dwell_stamp_set *stamps;
+	struct dwell_pool pool;
 	__u32 events;
 	__u32 reserved;
 	union dwell_native_event event[DWELL_NATIVE_EVENTS];

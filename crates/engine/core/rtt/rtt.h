@@ -11,6 +11,7 @@
 #include "rtt/tcp_auto.h"
 #include "rtt/tcp_seq.h"
 #include "rtt/tcp_timestamp.h"
+#include "table/pool.h"
 
 static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 slot_index)
 {
@@ -45,32 +46,14 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 	return 1;
 }
 
-/* Each way of a bucket has a slot of its own, so that there is no pool, and steps take no lock. */
-static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
+static __always_inline __u32 *dwell_slot_next(void *embedder, __u32 slot_index)
 {
-	(void)bucket;
-	return index * DWELL_WAYS + way;
+	struct dwell_cold *cold = dwell_cold_at(embedder, slot_index);
+
+	return cold ? &cold->next : 0;
 }
 
-static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
-						 __u32 way)
-{
-	(void)table;
-	return dwell_slot_of(bucket, index, way);
-}
-
-static __always_inline int dwell_slot_is_available(void *embedder)
-{
-	(void)embedder;
-	return 1;
-}
-
-static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index)
-{
-	(void)table;
-	(void)slot_index;
-}
-
+/* Steps take no lock. */
 static __always_inline int dwell_slot_acquire(struct dwell_table *table, __u32 slot_index)
 {
 	(void)table;

@@ -50,4 +50,57 @@ static __always_inline int dwell_pool_swap(struct dwell_pool *pool, __u64 top, _
 	return __sync_val_compare_and_swap(&pool->top, top, changed) == top;
 }
 
+static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 way)
+{
+	return ((const struct dwell_slot_bucket *)bucket)->slot_index[way & (DWELL_WAYS - 1)];
+}
+
+static __always_inline int dwell_slot_is_available(void *embedder)
+{
+	return dwell_pool_spare(dwell_pool_of(embedder), dwell_slot_total(embedder));
+}
+
+static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 way)
+{
+	struct dwell_pool *pool = dwell_pool_of(table->embedder);
+	__u32 slot_index = DWELL_NO_SLOT;
+
+	for (int i = 0; pool && i < DWELL_POOL_TRIES; i++) {
+		__u64 top = *(volatile __u64 *)&pool->top;
+		__u32 *next;
+
+		if (!(__u32)top) {
+			slot_index = dwell_pool_fresh(pool, dwell_slot_total(table->embedder));
+			break;
+		}
+		next = dwell_slot_next(table->embedder, (__u32)top - 1);
+		if (!next)
+			break;
+		if (dwell_pool_swap(pool, top, *(volatile __u32 *)next)) {
+			slot_index = (__u32)top - 1;
+			break;
+		}
+	}
+	((struct dwell_slot_bucket *)bucket)->slot_index[way & (DWELL_WAYS - 1)] = slot_index;
+	return slot_index;
+}
+
+/* Returns a slot to the pool; no look-up leads to it any more. If every try fails, the slot is lost until the table is
+ * created again: each fails only if another CPU's exchange falls into the nanoseconds between read and exchange.
+ */
+static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index)
+{
+	__u32 *next = dwell_slot_next(table->embedder, slot_index);
+	struct dwell_pool *pool = dwell_pool_of(table->embedder);
+
+	for (int i = 0; pool && next && i < DWELL_POOL_TRIES; i++) {
+		__u64 top = *(volatile __u64 *)&pool->top;
+
+		*(volatile __u32 *)next = (__u32)top;
+		DWELL_BARRIER();
+		if (dwell_pool_swap(pool, top, slot_index + 1))
+			return;
+	}
+}
+
 #endif

@@ -118,14 +118,14 @@ static __always_inline struct dwell_lookup dwell_flow_in(void *embedder, __u32 i
 	if (!bucket)
 		return none;
 	tags = *(volatile __u64 *)&bucket->tags;
-	/* this branch is predicted well, so that flow and bucket can be fetched at the same time */
+	/* this branch is predicted well, so that the slot can be fetched before the tags have been compared */
 	if (dwell_likely((tags & 0xffff) == tag)) {
-		found.slot_index = dwell_slot_of(bucket, index, 0);
+		found.slot_index = dwell_slot_of(bucket, 0);
 	} else {
 		way = dwell_way_of(tags, tag);
 		if (way >= DWELL_WAYS)
 			return none;
-		found.slot_index = dwell_slot_of(bucket, index, way);
+		found.slot_index = dwell_slot_of(bucket, way);
 	}
 	found.head = dwell_head_at(embedder, found.slot_index);
 	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) || found.head->proto != packet->proto)
@@ -231,13 +231,13 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 			return DWELL_VACANCY(i ^ swap, way, DWELL_RANK_FREE);
 	}
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
-		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
+		__u32 other = (i >= DWELL_WAYS) ^ swap;
 		const struct dwell_bucket *bucket = other ? two : one;
 		__u32 way = i & (DWELL_WAYS - 1), rank;
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		rank = dwell_rank_at(embedder, dwell_slot_of(bucket, index, way), now_coarse, timeout_coarse);
+		rank = dwell_rank_at(embedder, dwell_slot_of(bucket, way), now_coarse, timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}
@@ -309,9 +309,9 @@ static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *
 	if (dwell_vacancy_for(table, first, second, tag) != vacancy)
 		found.slot_index = DWELL_NO_SLOT;
 	else if (rank == DWELL_RANK_FREE)
-		found.slot_index = dwell_slot_allocate(table, bucket, index, way);
+		found.slot_index = dwell_slot_allocate(table, bucket, way);
 	else
-		found.slot_index = dwell_slot_of(bucket, index, way);
+		found.slot_index = dwell_slot_of(bucket, way);
 	found.head = dwell_head_at(table->embedder, found.slot_index);
 	if (!found.head || !dwell_slot_acquire(table, found.slot_index)) {
 		if (found.head && rank == DWELL_RANK_FREE)
@@ -370,7 +370,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		__u32 slot_index = dwell_slot_of(bucket, index, way), idle;
+		__u32 slot_index = dwell_slot_of(bucket, way), idle;
 		struct dwell_head *head = dwell_head_at(table->embedder, slot_index);
 
 		if (!head || !(bucket->tags >> 16 * way & 0xffff))

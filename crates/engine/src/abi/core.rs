@@ -3599,6 +3599,30 @@ impl Default for dwell_matcher {
 pub struct dwell_cold {
     pub _bindgen_opaque_blob: __BindgenOpaqueArray8<[u8; 176usize]>,
 }
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union dwell_cold__bindgen_ty_1 {
+    pub tunnel: __u32,
+    pub next: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_cold__bindgen_ty_1"][::std::mem::size_of::<dwell_cold__bindgen_ty_1>() - 4usize];
+    ["Alignment of dwell_cold__bindgen_ty_1"][::std::mem::align_of::<dwell_cold__bindgen_ty_1>() - 4usize];
+    ["Offset of field: dwell_cold__bindgen_ty_1::tunnel"]
+        [::std::mem::offset_of!(dwell_cold__bindgen_ty_1, tunnel) - 0usize];
+    ["Offset of field: dwell_cold__bindgen_ty_1::next"]
+        [::std::mem::offset_of!(dwell_cold__bindgen_ty_1, next) - 0usize];
+};
+impl Default for dwell_cold__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of dwell_cold"][::std::mem::size_of::<dwell_cold>() - 176usize];
@@ -3653,18 +3677,19 @@ impl Default for dwell_native_event {
 pub struct dwell_native {
     pub config: dwell_rtt_config,
     pub counters: dwell_counters,
-    pub buckets: *mut dwell_bucket,
+    pub buckets: *mut dwell_slot_bucket,
     pub flows: *mut dwell_flow,
     pub cold: *mut dwell_cold,
     pub matchers: *mut dwell_matcher,
     pub stamps: *mut dwell_stamp_set,
+    pub pool: dwell_pool,
     pub events: __u32,
     pub reserved: __u32,
     pub event: [dwell_native_event; 8usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1944usize];
+    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1960usize];
     ["Alignment of dwell_native"][::std::mem::align_of::<dwell_native>() - 8usize];
     ["Offset of field: dwell_native::config"][::std::mem::offset_of!(dwell_native, config) - 0usize];
     ["Offset of field: dwell_native::counters"][::std::mem::offset_of!(dwell_native, counters) - 712usize];
@@ -3673,9 +3698,10 @@ const _: () = {
     ["Offset of field: dwell_native::cold"][::std::mem::offset_of!(dwell_native, cold) - 952usize];
     ["Offset of field: dwell_native::matchers"][::std::mem::offset_of!(dwell_native, matchers) - 960usize];
     ["Offset of field: dwell_native::stamps"][::std::mem::offset_of!(dwell_native, stamps) - 968usize];
-    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 976usize];
-    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 980usize];
-    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 984usize];
+    ["Offset of field: dwell_native::pool"][::std::mem::offset_of!(dwell_native, pool) - 976usize];
+    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 992usize];
+    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 996usize];
+    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 1000usize];
 };
 impl Default for dwell_native {
     fn default() -> Self {

@@ -31,7 +31,7 @@ unsafe impl Send for Tracker {}
 impl Tracker {
     /// Creates a tracker. Memory is reserved for `max_flows`, and used as flows appear.
     pub fn new(config: &Config) -> Tracker {
-        let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_bucket>());
+        let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_slot_bucket>());
         let mut flows = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_flow>());
         let mut cold = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_cold>());
         let mut matchers = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_matcher>());
@@ -340,4 +340,36 @@ counters! {
 pub(crate) fn bucket_index(value_ns: u64) -> u32 {
     // SAFETY: a pure function of its argument.
     unsafe { abi::dwell_native_bucket_index(value_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A SYN in an Ethernet frame.
+    fn syn(client: u8) -> Vec<u8> {
+        let mut frame = vec![0; 14 + 20 + 20];
+        frame[12..14].copy_from_slice(&[0x08, 0x00]);
+        frame[14..26].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);
+        frame[26..30].copy_from_slice(&[10, 0, 0, client]);
+        frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
+        frame[34..38].copy_from_slice(&[0x9c, 0x40, 0, 80]);
+        frame[46..48].copy_from_slice(&[0x50, 0x02]);
+        frame
+    }
+
+    #[test]
+    fn flows_take_slots_that_were_freed_before_slots_that_were_never_used() {
+        let mut tracker = Tracker::new(&Config { max_flows: 1000, ..Config::default() });
+        for clients in [0..100, 100..180, 50..150] {
+            for client in clients {
+                let data = syn(client);
+                let packet = Observation { time_ns: 1_000_000_000, interface: 1, link: 1, data: &data, wire_len: 54 };
+                tracker.observe(&packet, drop);
+            }
+            tracker.finish(1_000_000_000, drop);
+        }
+        let opened = tracker.counters().get(Counter::FlowsOpened);
+        assert_eq!((opened, tracker.native.pool.fresh), (280, 100));
+    }
 }

@@ -68,7 +68,7 @@ static void *allocate_and_free(void *number)
 			free_slot(&table, held[--count]);
 			continue;
 		}
-		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
+		slot_index = dwell_slot_allocate(&table, &own.bucket, 0);
 		if (slot_index == DWELL_NO_SLOT)
 			continue;
 		if (slot_index >= SLOTS || __sync_fetch_and_add(&owners[slot_index], 1)) {
@@ -119,7 +119,7 @@ static void audit(void)
 			if (buckets[index].bucket.tags >> 16 * way & 0xffff)
 				found[buckets[index].slot_index[way] % SLOTS]++;
 	for (__u32 i = 0; i <= SLOTS; i++) {
-		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
+		slot_index = dwell_slot_allocate(&table, &own.bucket, 0);
 		if (slot_index == DWELL_NO_SLOT)
 			break;
 		found[slot_index % SLOTS]++;

@@ -22,7 +22,6 @@ int turn_age(struct dwell_auto_state *state, __u64 now_ns);
 #include "response/slot.h"
 
 #define DWELL_TABLE program.table
-#define DWELL_BUCKET struct dwell_slot_bucket
 #include "table.bpf.h"
 
 struct {
@@ -32,14 +31,6 @@ struct {
 	__type(value, struct dwell_slot);
 	__uint(max_entries, 1);
 } seats SEC(".maps");
-
-/* The pool of free slots. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__type(key, __u32);
-	__type(value, struct dwell_pool);
-	__uint(max_entries, 1);
-} pool SEC(".maps");
 
 /* Leads from connection IDs to slots. */
 struct {
@@ -63,13 +54,6 @@ struct {
 static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index)
 {
 	return bpf_map_lookup_elem(&seats, &slot_index);
-}
-
-static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&pool, &zero);
 }
 
 static __always_inline __u32 dwell_slot_total(void *embedder)

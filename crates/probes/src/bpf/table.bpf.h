@@ -6,9 +6,6 @@
 #ifndef DWELL_COUNTERS_TYPE
 #define DWELL_COUNTERS_TYPE struct dwell_counters
 #endif
-#ifndef DWELL_BUCKET
-#define DWELL_BUCKET struct dwell_bucket
-#endif
 
 /* The build machine's headers may be older than this flag. */
 #ifndef BPF_F_MMAPABLE
@@ -21,9 +18,17 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, DWELL_BUCKET);
+	__type(value, struct dwell_slot_bucket);
 	__uint(max_entries, 1);
 } buckets SEC(".maps");
+
+/* The pool of free slots. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_pool);
+	__uint(max_entries, 1);
+} pool SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -87,10 +92,16 @@ static __always_inline int receive(dwell_context *context, __u32 link, struct dw
 	return 1;
 }
 
-/* A bucket of any kind begins with a struct dwell_bucket. */
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pool, &zero);
 }
 
 /* Global functions, so that the verifier walks their loops once, separately. */

@@ -21,7 +21,8 @@ use crate::{
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o.z"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o.z"));
 /// Maps that the programs at both hooks share.
-const SHARED_MAPS: [&str; 12] = [
+const SHARED_MAPS: [&str; 13] = [
+    "pool",
     "flows",
     "cold",
     "matchers",

@@ -63,7 +63,8 @@ static __always_inline void rewrite(void *data, void *end)
 		n >>= 1;
 	}
 	round = n / state.flows;
-	flow = n % state.flows;
+	/* other than the order in which they open, or slots would be read in theirs, which processors foresee */
+	flow = n % state.flows * (round ? 7919 + 10 * (round & 63) : 1) % state.flows;
 	if (packet->ethernet.type == DWELL_ETH_IPV6) {
 		packet6->ip.src_low = (__u64)__builtin_bswap32(flow) << 32;
 		return;
