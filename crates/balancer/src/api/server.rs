@@ -44,8 +44,8 @@ pub struct PendingRequest {
 pub struct Requester {
     /// Its user.
     pub uid: u32,
-    /// Its number; 0 if it is of another PID namespace.
-    pub pid: i32,
+    /// Its number. `None` if it is of another PID namespace.
+    pub pid: Option<i32>,
 }
 
 /// Why a socket cannot accept requests.
@@ -169,7 +169,7 @@ fn serve_connection(mut stream: UnixStream, requests: &Sender<PendingRequest>) -
     stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     let peer = getsockopt(&stream, sockopt::PeerCredentials);
-    let by = peer.ok().map(|peer| Requester { uid: peer.uid(), pid: peer.pid() });
+    let by = peer.ok().map(|peer| Requester { uid: peer.uid(), pid: Some(peer.pid()).filter(|pid| *pid != 0) });
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let mut line = Vec::new();

@@ -258,9 +258,9 @@ pub struct BackendStatus {
     /// The number of connections with a packet within the active time, or with a request that waits for its answer.
     pub active: u64,
     /// The number of connections in the connection table whose packets go to it, however long they have been silent: those
-    /// that would break if it were switched off, and those that have ended within the last `idle_timeout`.
-    #[serde(default)]
-    pub tracked: u64,
+    /// that would break if it were switched off, and those that have ended within the last `idle_timeout`. Null until they are
+    /// first counted, and where an older balancer answers, which does not count them.
+    pub tracked: Option<u64>,
     /// The requests that waited for the first byte of their answers when the interval ended.
     #[serde(default)]
     pub pending: PendingStatus,

@@ -39,7 +39,9 @@ impl Balancer {
                 put(metrics::BACKEND_BYTES, &labels, status.bytes as f64);
                 put(metrics::BACKEND_CONNECTIONS, &labels, status.connections as f64);
                 put(metrics::BACKEND_ACTIVE, &labels, status.active as f64);
-                put(metrics::BACKEND_TRACKED, &labels, status.tracked as f64);
+                if let Some(tracked) = status.tracked {
+                    put(metrics::BACKEND_TRACKED, &labels, tracked as f64);
+                }
                 put(metrics::BACKEND_PENDING, &labels, status.pending.requests as f64);
                 put(metrics::BACKEND_OLDEST, &labels, seconds(status.pending.oldest_ns.unwrap_or(0)));
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));

@@ -56,7 +56,7 @@ impl Balancer {
     }
 
     fn ids_of_requester(&self) -> (Option<u32>, Option<i32>) {
-        (self.requester.map(|by| by.uid), self.requester.map(|by| by.pid))
+        (self.requester.map(|by| by.uid), self.requester.and_then(|by| by.pid))
     }
 
     fn emit_changes(&mut self, by: &'static str, changes: &[String]) {

@@ -229,8 +229,10 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
 
 /// Says how many connections would break without a backend that gets no new ones.
 fn placed(backend: &BackendStatus) -> String {
-    let tracked = counted(backend.tracked, "connection is", "connections are");
-    format!("{tracked} still placed there, {} of them active", backend.active)
+    match backend.tracked.map(|tracked| counted(tracked, "connection is", "connections are")) {
+        Some(tracked) => format!("{tracked} still placed there, {} of them active", backend.active),
+        None => format!("how many connections are placed there is not known; {} are active", backend.active),
+    }
 }
 
 /// Formats a time with three digits and a unit.
@@ -270,5 +272,18 @@ mod tests {
         let shown = text(&of(&[("contended", 7), ("events_lost", 0), ("untracked", 3)]), None);
         assert!(shown.contains("\nconnection table: contended 7, untracked 3\n"), "{shown}");
         assert!(!text(&of(&[("contended", 0)]), None).contains("connection table"));
+    }
+
+    #[test]
+    fn an_older_balancer_does_not_say_that_nothing_is_placed_there() {
+        let answer = serde_json::json!({
+            "name": "s1", "address": "10.0.0.1", "real": 1, "phase": "draining", "health": "up", "health_problem": null,
+            "check_ns": null, "configured": 1.0, "weight": 1.0, "share": 0.0, "reason": "drained", "explanation": "",
+            "latency": null, "freshness": null, "active": 7, "connections": 9, "packets": 100, "bytes": 6400, "problem": null,
+        });
+        let mut backend: BackendStatus = serde_json::from_value(answer).unwrap();
+        assert_eq!(placed(&backend), "how many connections are placed there is not known; 7 are active");
+        backend.tracked = Some(9);
+        assert_eq!(placed(&backend), "9 connections are still placed there, 7 of them active");
     }
 }
