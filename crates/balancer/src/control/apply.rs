@@ -216,7 +216,9 @@ impl Balancer {
                 (backend.real, weight)
             })
         });
+        let backends = self.vips.iter().flat_map(|run| &run.backends);
         let saved = SavedState {
+            pending: backends.filter(|run| run.health.is_pending).map(|run| run.real).collect(),
             pin: Some(self.config.pin.clone()),
             hash_seed: Some(self.hash_seed),
             state: self.state.clone(),

@@ -283,7 +283,7 @@ impl Balancer {
             backends: config.backends(),
         });
         self.file_weights = file_weights(&config.vips);
-        let reals = self.plane.reals();
+        let reals = self.plane.reals().filter(|(number, _)| !saved.pending.contains(number));
         let prior = PriorState {
             weights: saved.carry_weights(&mut config.vips, &planned),
             were_up: reals.map(|(number, real)| (number, !real.down)).collect(),

@@ -2,7 +2,7 @@
 //! weights are saved in a file next to the socket.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -33,6 +33,9 @@ pub(super) struct SavedState {
     /// The weights by the number of the backend.
     #[serde(default, rename = "weighed")]
     pub weights: BTreeMap<u32, SavedWeight>,
+    /// The numbers of backends that waited for their first check. The kernel does not know that they get nothing yet.
+    #[serde(default)]
+    pub pending: BTreeSet<u32>,
     /// The set of weights that balancers have agreed on.
     #[serde(default)]
     pub set: Option<WeightSet>,

@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
-    scene::{Scene, ask},
-    support::{eventually, object, skipped},
+    scene::{Scene, address, ask},
+    support::{eventually, ip, object, skipped},
     traffic::events,
 };
 
@@ -82,6 +82,27 @@ fn root_a_backend_that_was_down_stays_down_over_a_restart_and_one_failure_takes_
     assert_eq!(scene.backend(1)["health"], "down");
     let run = scene.end();
     assert_eq!(events(&run.stdout, "lb.weights").len(), 0, "{run}");
+}
+
+#[test]
+fn root_a_backend_that_waits_for_its_first_checks_still_does_after_a_restart() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("pending", 2);
+    // The second server never answers the check, which lasts for as long as this test.
+    ip(&scene.servers[1].namespace, &format!("rule add to {} ipproto tcp blackhole\n", address(2)));
+    let check = "health = { kind = \"tcp\", interval = \"60s\", timeout = \"60s\" }";
+    scene.configure("", check, &[0]);
+    scene.run();
+    scene.configure("", check, &[0, 1]);
+    scene.ok(&["reload"]);
+    let is_pending = || scene.backend(1)["health"] == "pending" && scene.backend(1)["share"] == 0.0;
+    assert!(is_pending(), "{}", scene.backend(1));
+    scene.kill();
+    scene.run();
+    assert!(is_pending(), "{}", scene.backend(1));
+    assert_eq!(scene.backend(0)["share"], 1.0);
 }
 
 #[test]
