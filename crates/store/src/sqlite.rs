@@ -63,6 +63,14 @@ pub(crate) fn schema() -> String {
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for another writer, and returns whether to try again. SQLite's own handler waits for longer each time: beside a run that
+/// writes without pause it would hardly ever look while nobody writes.
+fn wait_for_others(tried: i32) -> bool {
+    const PAUSE: Duration = Duration::from_millis(1);
+    std::thread::sleep(PAUSE);
+    PAUSE * tried.unsigned_abs() < PATIENCE
+}
 /// Flows, names, hosts and hooks whose numbers are cached. When there are more of one kind, its cache is emptied.
 const MAX_CACHED: usize = 100_000;
 
@@ -191,7 +199,7 @@ impl Store {
     }
 
     fn configure(&mut self, writers: Writers) -> rusqlite::Result<()> {
-        self.db.busy_timeout(PATIENCE)?;
+        self.db.busy_handler(Some(wait_for_others))?;
         self.db.set_prepared_statement_cache_capacity(64);
         self.db.set_transaction_behavior(TransactionBehavior::Immediate);
         self.db.pragma_update(None, "journal_mode", "WAL")?;

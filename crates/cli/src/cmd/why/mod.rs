@@ -54,10 +54,10 @@ Examples:
                                         one more line in this file, as from a timer
 
   dwell why :443 --fail-if loss,path-queue
-                                        exit with status 1 if the path is at fault, as in CI
+                                        fail if the path is at fault, as in CI
 
-Exit status: 0 a verdict, also that all is well; 4 no traffic, or not enough evidence; with --fail-if, 1 if it
-has failed."
+Exit status: 0 a verdict, also that all is well; 1 as --fail-if says; 4 no traffic, or not enough
+evidence."
 )]
 #[group(skip)]
 pub struct Args {
@@ -99,9 +99,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Exit with status 1 if one of these is in the verdict, or if there is no verdict: slow, for any cause, or causes by
+    /// Fail (exit status 1) if one of these is in the verdict, or if there is no verdict: slow, for any cause, or causes by
     /// their names, as in loss,path-queue
-    #[arg(long, value_name = "CAUSES", value_delimiter = ',', value_parser = fail_if::parse)]
+    #[arg(long, value_name = "CONDITION", value_delimiter = ',', value_parser = fail_if::parse)]
     fail_if: Vec<fail_if::Failing>,
 
     /// Output format: text or jsonl
