@@ -171,7 +171,7 @@ impl Balancer {
             if real.phase != Phase::Leaving {
                 continue;
             }
-            if self.tracked(*number) > 0 || self.zero.is_routed(*number) {
+            if self.tracked(*number) > Some(0) || self.zero.is_routed(*number) {
                 self.idle_since.remove(number);
             } else if now.duration_since(*self.idle_since.entry(*number).or_insert(now)) >= grace {
                 left.push(*number);

@@ -89,7 +89,7 @@ impl Balancer {
             put(metrics::CONNECTION_IDS, &[&event], count as f64);
         }
         let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
-        let leaving: Vec<u64> = leaving.map(|(number, _)| self.tracked(*number)).collect();
+        let leaving: Vec<u64> = leaving.map(|(number, _)| self.tracked(*number).unwrap_or(0)).collect();
         put(metrics::LEAVING, &[], leaving.len() as f64);
         put(metrics::LEAVING_TRACKED, &[], leaving.iter().sum::<u64>() as f64);
         if let Some(shared) = self.shared_status() {

@@ -132,7 +132,7 @@ impl Balancer {
             latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.figures.active.get(&run.real).copied().unwrap_or(0),
-            tracked: self.figures.tracked.get(&run.real).copied(),
+            tracked: self.tracked(run.real),
             pending: self.pending_status(run.real),
             connections: load.opened,
             packets: load.packets,
@@ -153,9 +153,9 @@ impl Balancer {
         PendingStatus { requests: pending.count(), oldest_ns: pending.oldest_ns() }
     }
 
-    /// The connections in the connection table that are placed on a backend.
-    pub(super) fn tracked(&self, real: u32) -> u64 {
-        self.figures.tracked.get(&real).copied().unwrap_or(0)
+    /// The connections in the connection table that are placed on a backend; none if they were not counted yet.
+    pub(super) fn tracked(&self, real: u32) -> Option<u64> {
+        self.figures.tracked.get(&real).copied()
     }
 
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
@@ -176,7 +176,7 @@ impl Balancer {
             latency: None,
             freshness: None,
             active: self.figures.active.get(&number).copied().unwrap_or(0),
-            tracked: self.figures.tracked.get(&number).copied(),
+            tracked: self.tracked(number),
             pending: self.pending_status(number),
             connections: load.opened,
             packets: load.packets,

@@ -87,9 +87,5 @@ int ask(struct xdp_md *xdp)
 	return XDP_PASS;
 }
 
-static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
-{
-	dwell_balance_sweep_bucket(table, index, reason);
-}
-
+#define sweep_bucket dwell_balance_sweep_bucket
 #include "sweep.bpf.h"
