@@ -132,6 +132,9 @@ struct dwell_gap_state {
  */
 #define DWELL_ANSWER_LOGS 64
 #define DWELL_ANSWER_LOG_MIN 15
+/* Why nothing else is under way. */
+#define DWELL_ALONE_PAUSED 1 /* nothing has come for several round trips, and nothing was asked */
+#define DWELL_ALONE_FIRST 2  /* the connection begins */
 
 /* Turns of a client, where TCP's header is visible (response/turns.h). Times are ticks of 256 ns since the flow's
  * origin.
@@ -146,7 +149,7 @@ struct dwell_turn_state {
 	__u32 pause;                  /* longest pause between pieces of the answer */
 	__u32 path;                   /* lateness of the newest ACK that was certainly sent at once */
 	__u32 bytes;                  /* of the answer so far */
-	__u32 round_trip;             /* of the handshake, lowered by answers that come sooner; 0: unknown */
+	__u32 round_trip;             /* of the handshake, lowered by answers to lone requests that come sooner; 0: unknown */
 	__u32 usual;                  /* running mean of latencies */
 	__u32 usual_bytes;            /* running mean of answers */
 	__u32 window_bytes;           /* for each request of a burst, what came before the next one */
@@ -221,6 +224,7 @@ struct dwell_auto_state {
 	};
 	struct dwell_turn_state turn;
 	__u8 log_shift; /* a count in `log` stands for 2^log_shift answers */
+	__u8 alone;     /* DWELL_ALONE_* of the turn under way; 0: others may be */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");
@@ -237,7 +241,7 @@ union dwell_response_state {
 		__u32 tunnel; /* what encloses the flow (parse/walk.h): the slot's, where no estimator has anything */
 	};
 };
-_Static_assert(__builtin_offsetof(struct dwell_auto_state, log_shift) < 380, "the tunnel's place");
+_Static_assert(__builtin_offsetof(struct dwell_auto_state, alone) < 380, "the tunnel's place");
 
 struct dwell_epoch_mode {
 	__u64 min_ns, max_ns, sum_ns;

@@ -298,6 +298,21 @@ static __always_inline void dwell_turn_window(struct dwell_turn_state *turn, __u
 		turn->flags = (turn->flags & ~DWELL_TURN_WINDOW) | DWELL_TURN_WINDOWED;
 }
 
+/* Judges an answer that came sooner than a round trip. The handshake may have been slower than what follows: that shows
+ * where nothing else was under way. Elsewhere the answer was to an earlier request.
+ */
+static __always_inline void dwell_turn_sooner(struct dwell_auto_state *state, __u32 latency)
+{
+	struct dwell_turn_state *turn = &state->turn;
+
+	if (turn->round_trip <= DWELL_LEAST_ROUND_TRIP || latency >= turn->round_trip - turn->round_trip / 4)
+		return;
+	if (state->alone)
+		turn->round_trip = dwell_toward(turn->round_trip, latency, DWELL_ALONE_FIRST - state->alone);
+	else
+		dwell_count_u16(&turn->early);
+}
+
 /* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
 static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 reaction)
@@ -327,16 +342,14 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 		}
 		if (turn->runs > 1 && reaction > 4 * run_gap && reaction <= turn->pause)
 			dwell_count_u16(&turn->pushed);
-		if (turn->round_trip > DWELL_LEAST_ROUND_TRIP && latency < turn->round_trip - turn->round_trip / 4) {
-			dwell_count_u16(&turn->early);
-			turn->round_trip = dwell_toward(turn->round_trip, latency, 2);
-		}
+		dwell_turn_sooner(state, latency);
 		dwell_turn_window(turn, reaction, run_gap);
 		turn->usual = turn->usual ? dwell_toward(turn->usual, latency, 3) : latency;
 		if (turn->burst == 1)
 			turn->usual_bytes =
 				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
 	}
+	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
 	turn->end = 0;
 	turn->flags &= ~DWELL_TURN_MOVED;
@@ -469,6 +482,7 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 		turn->flags &= ~DWELL_TURN_SYN;
 		turn->flags |= DWELL_TURN_TIED;
 		turn->round_trip = tick - turn->sent;
+		state->alone = DWELL_ALONE_FIRST;
 		dwell_ack_lateness(turn, tick, arrival->tsecr);
 	}
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)

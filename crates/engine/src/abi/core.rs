@@ -561,6 +561,8 @@ pub const DWELL_GAP_LOGS: u32 = 32;
 pub const DWELL_GAP_LOG_MIN: u32 = 14;
 pub const DWELL_ANSWER_LOGS: u32 = 64;
 pub const DWELL_ANSWER_LOG_MIN: u32 = 15;
+pub const DWELL_ALONE_PAUSED: u32 = 1;
+pub const DWELL_ALONE_FIRST: u32 = 2;
 pub const DWELL_ETH_IPV4: u32 = 8;
 pub const DWELL_ETH_IPV6: u32 = 56710;
 pub const DWELL_ETH_ARP: u32 = 1544;
@@ -2559,6 +2561,7 @@ pub struct dwell_auto_state {
     pub __bindgen_anon_1: dwell_auto_state__bindgen_ty_1,
     pub turn: dwell_turn_state,
     pub log_shift: __u8,
+    pub alone: __u8,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -2632,6 +2635,7 @@ const _: () = {
     ["Offset of field: dwell_auto_state::sent"][::std::mem::offset_of!(dwell_auto_state, sent) - 128usize];
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
     ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
+    ["Offset of field: dwell_auto_state::alone"][::std::mem::offset_of!(dwell_auto_state, alone) - 377usize];
 };
 impl Default for dwell_auto_state {
     fn default() -> Self {

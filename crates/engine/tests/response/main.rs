@@ -8,6 +8,7 @@ mod epochs;
 mod faults;
 mod flows;
 mod modes;
+mod overlap;
 mod recorded;
 mod server_clock;
 mod simulation;
