@@ -105,10 +105,13 @@ fn a_summary_has_a_line_for_each_flow_server_or_prefix() {
         lines[1].clone()
     };
     let flow = summary(&["--summary"]);
-    // Each response takes 20 ms.
-    assert_eq!(flow[4..], ["20.0", "ms", "20.0", "ms", "20.0", "ms", "TCP", "10.0.0.1:40000", "→", "10.0.0.2:80"]);
-    assert_eq!(summary(&["--summary=server"])[10..], ["TCP", "10.0.0.2:80"]);
-    assert_eq!(summary(&["--summary=prefix", "--prefix4", "16"])[10..], ["10.0.0.0/16"]);
+    // Each response takes 20 ms: mean, percentiles, and the bounds of the last one.
+    assert_eq!(flow[4..12], ["20.0", "ms", "20.0", "ms", "20.0", "ms", "20.0", "ms"]);
+    let [from, to] = [&flow[12], &flow[14]].map(|bound| bound.parse::<f64>().unwrap());
+    assert!(from <= 20.0 && 20.0 <= to && to <= 1.25 * from, "{flow:?}");
+    assert_eq!(flow[16..], ["TCP", "10.0.0.1:40000", "→", "10.0.0.2:80"]);
+    assert_eq!(summary(&["--summary=server"])[16..], ["TCP", "10.0.0.2:80"]);
+    assert_eq!(summary(&["--summary=prefix", "--prefix4", "16"])[16..], ["10.0.0.0/16"]);
 }
 
 #[test]

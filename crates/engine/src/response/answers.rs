@@ -17,6 +17,19 @@ pub struct Answers<'a> {
     counted: u64,
 }
 
+/// Answers of about the same latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its lower edge.
+    pub least_ns: u64,
+    /// Its middle, moved within it by the factor with which all answers have the mean that is known.
+    pub ns: u64,
+    /// Its upper edge. `None`: longer than what counts as a response.
+    pub most_ns: Option<u64>,
+    /// How many answers.
+    pub count: u64,
+}
+
 /// A quantile, and what it may be as far as ends of answers are unknown and buckets are wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantile {
@@ -35,24 +48,30 @@ impl<'a> Answers<'a> {
         (estimate.method == Method::Turns && estimate.is_valid() && counted > 0).then_some(Answers { epoch, counted })
     }
 
-    /// Returns latencies with the number of answers in each bucket, ascending: its middle, moved within the bucket by the
-    /// factor with which all of them have the mean that is known. The core counts a sample of many answers: numbers are
-    /// rounded, so that they add up to all answers. Those that took longer than what counts as a response come last, with
-    /// that time.
-    pub fn latencies(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+    /// Returns the buckets that have answers, ascending. The core counts a sample of many answers: numbers are rounded, so
+    /// that they add up to all answers. Those that took longer than what counts as a response come last, with that time.
+    pub fn buckets(self) -> impl Iterator<Item = Bucket> + 'a {
         let answered = u64::from(self.epoch.answered);
         let sum: f64 = self.filled().map(|(index, count)| middle_ns(self.epoch, index) * count as f64).sum();
         let mean_ns = self.epoch.answered_ns as f64 / answered.max(1) as f64;
         let factor = mean_ns * self.counted as f64 / sum;
         let mut below = 0;
         let scaled = move |count: u64| (count * answered + self.counted / 2) / self.counted;
-        let latencies = self.filled().map(move |(index, count)| {
-            let number = scaled(below + count) - scaled(below);
-            below += count;
-            let moved = (middle_ns(self.epoch, index) * factor) as u64;
-            (moved.clamp(lower_ns(index), upper_ns(self.epoch, index)), number)
+        let buckets = self.filled().map(move |(index, counted)| {
+            let count = scaled(below + counted) - scaled(below);
+            below += counted;
+            let (least_ns, most_ns) = (lower_ns(index), upper_ns(self.epoch, index));
+            let ns = ((middle_ns(self.epoch, index) * factor) as u64).clamp(least_ns, most_ns);
+            Bucket { least_ns, ns, most_ns: Some(most_ns), count }
         });
-        latencies.chain([(self.epoch.idle_ns, self.epoch.overlong.into())]).filter(|(_, number)| *number > 0)
+        let (idle_ns, count) = (self.epoch.idle_ns, self.epoch.overlong.into());
+        let longer = Bucket { least_ns: idle_ns, ns: idle_ns, most_ns: None, count };
+        buckets.chain([longer]).filter(|bucket| bucket.count > 0)
+    }
+
+    /// Returns the number of answers whose end is unknown: they may have ended earlier than they count.
+    pub fn unsure(self) -> u64 {
+        self.epoch.unsure.into()
     }
 
     /// Returns a quantile, from 0 to 1.

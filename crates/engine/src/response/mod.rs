@@ -14,7 +14,7 @@ mod tracker;
 mod tracks;
 mod turns;
 
-pub use answers::{Answers, Quantile};
+pub use answers::{Answers, Bucket, Quantile};
 pub use config::{Config, Epsilon, Estimator, Rto};
 pub use estimate::{Estimate, Method, Reason, Truth, estimate};
 pub use native::{Epoch, Flow, Tracker, brief_edges};

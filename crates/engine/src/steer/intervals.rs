@@ -150,7 +150,10 @@ impl Intervals {
         let is_of_use = estimate.is_valid() || is_single(record, estimate);
         let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
-        let singles = || Answers::of(&record.epoch, estimate).map(|answers| answers.latencies().collect());
+        let singles = || {
+            let answers = Answers::of(&record.epoch, estimate)?;
+            Some(answers.buckets().map(|bucket| (bucket.ns, bucket.count)).collect())
+        };
         let responses = mean_ns.map(|mean_ns| Responses {
             count: estimate.batches,
             mean_ns,

@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    response::{Answers, Config, Estimator, Flow, Method, Reason, estimate},
+    response::{Answers, Bucket, Config, Estimator, Flow, Method, Reason, estimate},
 };
 
 use crate::support::{MS, SECOND, START, epochs, sealed, syn, tcp};
@@ -168,7 +168,7 @@ fn percentiles_are_those_of_single_answers() {
         assert!(p50.least_ns <= usual_ns && usual_ns <= p50.most_ns.unwrap(), "{p50:?}");
         assert!(p99.least_ns <= rare_ns && rare_ns <= p99.most_ns.unwrap(), "{p99:?}");
         assert!(p99.most_ns.unwrap() * 3 <= p99.least_ns * 4, "{p99:?}");
-        let counted: u64 = answers.latencies().map(|(_, count)| count).sum();
+        let counted: u64 = answers.buckets().map(|bucket| bucket.count).sum();
         assert_eq!(counted, u64::from(ended[0].answered));
     }
 }
@@ -225,5 +225,6 @@ fn answers_that_take_longer_than_the_idle_gap_are_told() {
     let (p90, rest) = (answers.quantile(0.9), answers.quantile(0.995));
     assert!(p90.least_ns <= 2 * SECOND && p90.most_ns.is_some_and(|most_ns| most_ns >= 2 * SECOND), "{p90:?}");
     assert_eq!((rest.ns, rest.least_ns, rest.most_ns), (None, 5 * SECOND, None));
-    assert_eq!(answers.latencies().last(), Some((5 * SECOND, 1)));
+    let longer = Bucket { least_ns: 5 * SECOND, ns: 5 * SECOND, most_ns: None, count: 1 };
+    assert_eq!(answers.buckets().last(), Some(longer));
 }

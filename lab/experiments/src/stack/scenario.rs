@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, QueueLimit};
+use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Reorder};
 
 use super::traffic::{Flow, Pattern};
 
@@ -19,6 +19,8 @@ pub enum Scenario {
     Buffers,
     /// Two flows of different priority at the sender's own queue.
     Priorities,
+    /// A bulk flow over a network in which packets overtake each other.
+    Reordering,
     /// A sender in a container, behind a bridge.
     Container,
     /// A sender in a virtual machine, with a clock of its own.
@@ -27,18 +29,21 @@ pub enum Scenario {
 
 const SMALL_BUFFER: usize = 16 << 10;
 const LARGE_BUFFER: usize = 512 << 10;
+/// Share of packets that others overtake, and by how much they are later.
+const REORDERED: (f64, Nanos) = (0.25, Nanos::from_millis(5));
 /// Number of competing flows.
 const OTHERS: usize = 20;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Bulk,
         Scenario::Competing,
         Scenario::Download,
         Scenario::Video,
         Scenario::Buffers,
         Scenario::Priorities,
+        Scenario::Reordering,
         Scenario::Container,
         Scenario::Vm,
     ];
@@ -52,6 +57,7 @@ impl Scenario {
             Scenario::Video => "video",
             Scenario::Buffers => "buffers",
             Scenario::Priorities => "priorities",
+            Scenario::Reordering => "reordering",
             Scenario::Container => "container",
             Scenario::Vm => "vm",
         }
@@ -68,6 +74,7 @@ impl Scenario {
             Scenario::Priorities => {
                 "two flows that share the sender's own queue of 20 Mbit/s, the first goes before the second"
             }
+            Scenario::Reordering => "the bulk flow, a quarter of whose packets are overtaken",
             Scenario::Container => "a bulk flow of a container, through veth, a bridge's host and 10 Mbit/s",
             Scenario::Vm => "a bulk flow of a virtual machine, whose clock is another one, through 10 Mbit/s",
         }
@@ -77,7 +84,7 @@ impl Scenario {
     pub fn flows(self) -> Vec<Flow> {
         let bulk = Flow::new(Pattern::Bulk);
         match self {
-            Scenario::Bulk | Scenario::Container | Scenario::Vm => vec![bulk],
+            Scenario::Bulk | Scenario::Reordering | Scenario::Container | Scenario::Vm => vec![bulk],
             Scenario::Competing => vec![bulk; OTHERS + 1],
             Scenario::Download => vec![Flow::new(Pattern::Requests { bytes: 1_000_000, every: Duration::ZERO })],
             Scenario::Video => vec![Flow::new(Pattern::Requests { bytes: 500_000, every: Duration::from_secs(2) })],
@@ -95,7 +102,12 @@ impl Scenario {
             Scenario::Download => BitsPerSecond::new(100_000_000),
             _ => BitsPerSecond::new(10_000_000),
         };
+        let (probability, extra_ns) = REORDERED;
+        let reorder = (self == Scenario::Reordering)
+            .then(|| Some(Reorder { probability: Probability::new(probability)?, extra_ns }))
+            .flatten();
         LinkSpec {
+            reorder,
             rate_bits_per_second: rate,
             queue: Some(QueueLimit::Packets(100)),
             ..LinkSpec::delay(Nanos::from_millis(10))

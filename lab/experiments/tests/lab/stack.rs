@@ -30,6 +30,20 @@ fn root_a_scenario_adds_up_agrees_with_the_application_and_is_kept() {
     assert_eq!(again.status, Some(2), "what is kept is not written over: {again}");
 }
 
+/// A packet that is late by 5 ms is overtaken by those that leave the bottleneck 1.2 ms apart: the first waits for 3.8 ms.
+#[test]
+fn root_bytes_that_overtake_others_wait_for_them() {
+    if skipped() {
+        return;
+    }
+    let run = run(Command::new(LAB).args(["stack", "reordering", "--duration", "3s"]), b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    let waits = run.stdout.lines().find(|line| line.trim_start().starts_with("rx   reordering")).unwrap_or_default();
+    let p90: Vec<&str> = waits.split_whitespace().skip(7).take(2).collect();
+    let ms: f64 = p90.first().and_then(|ms| ms.parse().ok()).unwrap_or(0.0);
+    assert!(p90.last() == Some(&"ms") && ms > 2.4, "a tenth waits for more than two packets: {run}");
+}
+
 #[test]
 fn root_rare_samples_cost_less() {
     if skipped() {

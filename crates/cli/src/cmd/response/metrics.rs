@@ -125,8 +125,8 @@ impl Exporter {
         let prefix = prefix.to_string();
         match Answers::of(&record.epoch, estimate) {
             Some(answers) => {
-                for (ns, count) in answers.latencies() {
-                    responses.count_responses(&interface, method, &prefix, ns, count);
+                for bucket in answers.buckets() {
+                    responses.count_responses(&interface, method, &prefix, bucket.ns, bucket.count);
                 }
             }
             None => responses.count_responses(&interface, method, &prefix, response_ns, estimate.batches),

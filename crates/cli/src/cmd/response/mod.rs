@@ -6,6 +6,7 @@ mod live;
 mod metrics;
 mod replay;
 mod report;
+mod summary;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 

@@ -1,47 +1,32 @@
 //! The report of `dwell response`: records or a summary.
 
-use std::collections::BTreeMap;
-
 use dwell_engine::{
     histogram::Histogram,
-    measure::{Endpoint, Protocol, Tunnel},
-    response::{Answers, Config, Estimator, Key, Method, Reason, Record, estimate},
-    rtt::{Counters, Prefix},
+    response::{Answers, Config, Estimator, Method, Reason, Record, estimate},
+    rtt::Counters,
 };
 use dwell_probes::response::Probe;
-use dwell_records::{
-    self as records, Cost, Latency, Output, Response, SinkError, Source, Status, Text, Verb, counted, name_note,
-    server_note,
-};
+use dwell_records::{self as records, Cost, Output, Response, SinkError, Source, Status, Text, Verb, counted};
 
-use super::{Args, PrefixLengths, SummaryBy, baseline::Epochs, metrics::Exporter};
+use super::{Args, baseline::Epochs, metrics::Exporter, summary::Summary};
 use crate::{
     args::FormatOrNone,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
-    ranking::{self, RankingArgs},
     source::cost,
     stored,
     tell::tell,
 };
 
-/// Lines whose estimates the summary keeps apart.
-const SUMMARY_LINES: usize = 100_000;
-
 /// The output of a run.
 pub struct Report {
     config: Config,
     output: Option<Output>,
-    /// Estimates by what a line is about.
-    summary: Option<(SummaryBy, BTreeMap<Group, Line>)>,
+    summary: Option<Summary>,
     /// Responses by method.
     latencies: Latencies<Method>,
     baseline: Option<Epochs>,
-    ranking: RankingArgs,
-    prefixes: PrefixLengths,
-    /// Epochs for which the summary had no room.
-    other: u64,
     is_text: bool,
     show_modes: bool,
     /// Epochs with too little to estimate from, which are not worth a line of text.
@@ -50,27 +35,6 @@ pub struct Report {
     names: Namer,
     /// When the counters are next reported: once in an epoch.
     status_due_ns: u64,
-}
-
-/// What a line of the summary is about.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
-    /// A QUIC connection is one flow whatever its client's address is.
-    Flow(Option<Endpoint>, Endpoint, Protocol, Key, (u32, Tunnel), Option<u32>),
-    Server(Endpoint, Protocol),
-    Prefix(Prefix),
-}
-
-#[derive(Default)]
-struct Line {
-    /// The most recent name.
-    name: String,
-    epochs: u64,
-    valid: u64,
-    /// Responses, each with its own latency or, where the method does not know that, with the mean of its epoch.
-    responses: Histogram,
-    /// Epochs without an estimate, by reason.
-    reasons: BTreeMap<String, u64>,
 }
 
 impl Report {
@@ -91,12 +55,9 @@ impl Report {
         Ok(Report {
             config: args.config()?,
             output: output.map(|output| output.keeping(store)),
-            summary: args.summary.map(|by| (by, BTreeMap::new())),
+            summary: args.summary.map(|by| Summary::new(by, args.ranking, args.prefixes())),
             latencies: Latencies::new(&args.fail_if),
             baseline,
-            ranking: args.ranking,
-            prefixes: args.prefixes(),
-            other: 0,
             show_modes: args.shows_modes(),
             too_short: 0,
             is_text: args.format == FormatOrNone::Text,
@@ -146,9 +107,9 @@ impl Report {
         let Some(output) = &mut self.output else {
             return Ok(());
         };
-        if self.summary.is_some() {
+        if let Some(summary) = &mut self.summary {
             output.keep(&records::Record::Response(&response));
-            self.add(&response, answers);
+            summary.add(&response, answers, output.source());
         } else if self.is_text && estimate.reason == Some(Reason::TooFew) {
             output.keep(&records::Record::Response(&response));
             self.too_short += 1;
@@ -162,50 +123,6 @@ impl Report {
         match (&self.baseline, &mut self.output) {
             (Some(epochs), Some(output)) => epochs.baseline.write(end_ns, |record| output.write(record)),
             _ => Ok(()),
-        }
-    }
-
-    fn add(&mut self, response: &Response<'_>, answers: Option<Answers<'_>>) {
-        let (Some((by, summary)), Some(output)) = (&mut self.summary, &self.output) else {
-            return;
-        };
-        let record = response.record;
-        let named = |note: fn(&Source, &Endpoint, &Endpoint, Protocol) -> String| {
-            note(output.source(), &record.src, &record.dst, record.protocol)
-        };
-        let (group, name) = match by {
-            SummaryBy::Flow => (
-                Group::Flow(
-                    (record.key != Key::QuicCid).then_some(record.src),
-                    record.dst,
-                    record.protocol,
-                    record.key,
-                    (record.interface, record.tunnel),
-                    record.id,
-                ),
-                format!("{} {}{}", record.protocol, record.flow(), named(name_note)),
-            ),
-            SummaryBy::Server => {
-                let name = format!("{} {}{}", record.protocol, record.dst, named(server_note));
-                (Group::Server(record.dst, record.protocol), name)
-            }
-            SummaryBy::Prefix => {
-                let prefix = self.prefixes.group(record.dst.address);
-                (Group::Prefix(prefix), prefix.to_string())
-            }
-        };
-        if summary.len() >= SUMMARY_LINES && !summary.contains_key(&group) {
-            self.other += 1;
-            return;
-        }
-        let line = summary.entry(group).or_default();
-        line.name = name;
-        line.epochs += 1;
-        if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
-            line.valid += 1;
-            add_responses(&mut line.responses, ns, response.batches, answers);
-        } else if let Some(reason) = response.reason {
-            *line.reasons.entry(reason.to_owned()).or_default() += 1;
         }
     }
 
@@ -267,7 +184,9 @@ impl Report {
     }
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
-        self.write_summary()?;
+        if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
+            output.lines(|out| summary.write(out))?;
+        }
         if let Some(epochs) = &mut self.baseline {
             epochs.finish();
             if let Some(time_ns) = status.and_then(|status| status.time_ns) {
@@ -279,57 +198,13 @@ impl Report {
         }
         self.flush()
     }
-
-    fn write_summary(&mut self) -> Result<(), SinkError> {
-        if let (Some((by, summary)), Some(output)) = (&self.summary, &mut self.output) {
-            output.lines(|out| {
-                let about = match by {
-                    SummaryBy::Flow => "flow",
-                    SummaryBy::Server => "server",
-                    SummaryBy::Prefix => "prefix of servers",
-                };
-                out.push_str(&format!(
-                    "epochs  valid  responses      p50      p90      p99  {about}; why other epochs are not valid\n"
-                ));
-                let mut lines: Vec<_> = summary.values().collect();
-                let cut = ranking::cut(&mut lines, &self.ranking, |line, figure| figure.of(&line.responses));
-                for line in lines {
-                    let quantile = |q| match line.responses.quantile_ns(q) {
-                        Some(ns) => Latency(ns).to_string(),
-                        None => "-".to_owned(),
-                    };
-                    let commonest = line.reasons.iter().max_by_key(|(_, epochs)| **epochs);
-                    let why =
-                        commonest.map_or(String::new(), |(reason, epochs)| format!("; mostly {reason}: {epochs}"));
-                    let valid = line.valid as f64 / line.epochs as f64;
-                    out.push_str(&format!(
-                        "{:>6}  {:>3.0} %  {:>9}  {:>7}  {:>7}  {:>7}  {}{why}\n",
-                        line.epochs,
-                        valid * 100.0,
-                        line.responses.count(),
-                        quantile(0.5),
-                        quantile(0.9),
-                        quantile(0.99),
-                        line.name,
-                    ));
-                }
-                if cut > 0 {
-                    out.push_str(&format!("{} not shown, because of --top\n", counted(cut as u64, "line", "lines")));
-                }
-                if self.other > 0 {
-                    out.push_str(&format!("{:>6}  of others\n", self.other));
-                }
-            })?;
-        }
-        Ok(())
-    }
 }
 
 /// Adds the responses of an epoch whose estimate is valid: each with its own latency or, where the method does not know
 /// that, all with their mean.
 pub fn add_responses(histogram: &mut Histogram, mean_ns: u64, responses: u64, answers: Option<Answers<'_>>) {
     match answers {
-        Some(answers) => answers.latencies().for_each(|(ns, count)| histogram.record_many(ns, count)),
+        Some(answers) => answers.buckets().for_each(|bucket| histogram.record_many(bucket.ns, bucket.count)),
         None => histogram.record_many(mean_ns, responses),
     }
 }
