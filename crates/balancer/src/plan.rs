@@ -11,7 +11,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{Forward, VipKey},
+    balance::{Forward, Sampling, VipKey},
     steer::zero_rtt::MOST_SERVERS,
 };
 use serde::{Deserialize, Serialize};
@@ -453,7 +453,12 @@ fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
     let flags = |vip: &Vip| (vip.by_source, vip.choices, vip.quic, vip.measure);
     if flags(old) != flags(new) {
         let hash = if new.by_source { "source" } else { "connection" };
-        let Vip { choices, quic, measure, .. } = new;
+        let Vip { choices, quic, .. } = new;
+        let measure = match new.measure {
+            None => "false".to_owned(),
+            Some(sampling) if sampling == Sampling::default() => "true".to_owned(),
+            Some(sampling) => sampling.to_string(),
+        };
         report(format!("hash = {hash}, choices = {choices}, quic = {quic}, measure = {measure}"));
     }
     if old.latency != new.latency {

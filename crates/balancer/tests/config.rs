@@ -4,6 +4,7 @@
 use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, MetricsSettings, PolicyName, Protocol};
+use dwell_engine::balance::Sampling;
 use proptest::prelude::*;
 
 const GOOD: &str = r#"
@@ -42,7 +43,7 @@ fn missing_keys_have_their_defaults() {
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "192.0.2.10:443/tcp");
     assert_eq!((vip.policy, vip.forward), (PolicyName::Maglev, Forward::Ipip));
-    assert_eq!((vip.table_size, vip.measure, vip.by_source), (65_537, false, false));
+    assert_eq!((vip.table_size, vip.measure, vip.by_source), (65_537, None, false));
     assert_eq!(vip.check, None);
     assert_eq!(vip.latency.steering.alpha_high, 1.5);
     assert_eq!(vip.latency.steering.alpha_low, 1.2);
@@ -111,7 +112,7 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/tcp");
     assert_eq!(vip.key.protocol, Protocol::Tcp);
     assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
-    assert!(vip.measure, "the policy latency needs measurements");
+    assert_eq!(vip.measure, Some(Sampling::default()), "the policy latency needs measurements");
     assert_eq!((vip.latency.steering.steady, vip.latency.steering.cap), (Duration::from_secs(2), 0.25));
     let check = vip.check.as_ref().unwrap();
     assert_eq!(check.kind, CheckKind::Udp { send: "x".into() });
@@ -119,6 +120,18 @@ fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     assert_eq!(check.timeout, Duration::from_millis(200));
     assert_eq!((vip.backends[0].name.as_str(), vip.backends[0].weight), ("a", 2.0));
     assert_eq!(vip.backends[1].weight, 0.5);
+}
+
+#[test]
+fn all_connections_are_measured_or_none_or_one_of_so_many() {
+    let measured = |keys: &str| {
+        let text = GOOD.replacen("port = 443", &format!("port = 443\n{keys}"), 1);
+        parse(&text).unwrap().vips[0].measure.map(Sampling::connections)
+    };
+    assert_eq!(measured("measure = false"), None);
+    assert_eq!(measured("measure = true"), Some(1));
+    assert_eq!(measured("measure = \"1/8\""), Some(8));
+    assert_eq!(measured("policy = \"latency\"\nmeasure = \"1/1024\""), Some(1024));
 }
 
 #[test]
@@ -174,6 +187,11 @@ fn faults_of_single_keys() {
         ("port = 443", "port = 443\nprotocol = \"sctp\""),
         ("port = 443", "port = 443\npolicy = \"fastest\""),
         ("port = 443", "port = 443\npolicy = \"latency\"\nmeasure = false"),
+        ("port = 443", "port = 443\nmeasure = 8"),
+        ("port = 443", "port = 443\nmeasure = \"1/10\""),
+        ("port = 443", "port = 443\nmeasure = \"1/2048\""),
+        ("port = 443", "port = 443\nmeasure = \"eighth\""),
+        ("port = 443", "port = 443\nprotocol = \"udp\"\nquic = true\nmeasure = \"1/8\""),
         ("port = 443", "port = 443\nquic = true"),
         ("port = 443", "port = 443\nprotocol = \"udp\"\npolicy = \"latency\""),
         ("port = 443", "port = 443\nprotocol = \"udp\"\nquic = true\npolicy = \"latency\""),

@@ -40,7 +40,7 @@ fn keys_are_read() {
     );
     let config = parse(&text).expect("it is right");
     let vip = &config.vips[0];
-    assert_eq!((vip.policy, vip.quic, vip.measure), (PolicyName::ZeroRtt, true, false));
+    assert_eq!((vip.policy, vip.quic, vip.measure), (PolicyName::ZeroRtt, true, None));
     let ids: Vec<_> = vip.backends.iter().map(|backend| backend.server_id).collect();
     assert_eq!(ids, [Some(1), Some(0xbeef)]);
     let zero = vip.zero_rtt.as_ref().expect("it has the policy");

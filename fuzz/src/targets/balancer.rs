@@ -8,7 +8,8 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip, config,
+        Balancer, Decision, Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey, ZeroVip,
+        config,
     },
     measure::Method,
     quic_lb::Config,
@@ -24,8 +25,8 @@ const INGRESS: u32 = 1;
 const OUT: u32 = 2;
 
 /// Forwards frames. The input is a byte of options, then frames, each after its length in two bytes. The options are the
-/// forwarding method (the two lowest bits), IPv6 addresses of backends (4), a backend that is down (8), and a small MTU
-/// (16).
+/// forwarding method (the two lowest bits), IPv6 addresses of backends (4), a backend that is down (8), a small MTU
+/// (16), and of how many connections one is measured (the two highest).
 pub fn balancer(bytes: &[u8]) -> BTreeSet<Method> {
     let mut bytes = Bytes::new(bytes);
     let mut balancer = new_balancer(bytes.u8());
@@ -69,6 +70,7 @@ fn new_balancer(choices: u8) -> Balancer {
             down: choices & 8 != 0 && number == 1,
             leaving: choices & 16 != 0 && number == 2,
             capacity: number as u16,
+            sampling: Sampling::one_of(1 << (choices >> 6)).unwrap_or_default(),
         };
         balancer.set_real(number, &real);
     }
@@ -79,6 +81,7 @@ fn new_balancer(choices: u8) -> Balancer {
             let vip = Vip {
                 number: number + 2 * u32::from(v6),
                 measured: true,
+                sampling: Sampling::one_of(1 << (choices >> 6)).unwrap_or_default(),
                 more_choices: choices >> 4 & 3,
                 ..Vip::default()
             };

@@ -196,6 +196,10 @@ pub struct VipStatus {
     pub table_hash: Option<String>,
     /// The part of the table that changed in the last interval.
     pub disruption: Option<f64>,
+    /// The part of new connections whose response latency is measured, from 0 to 1. Null where an older balancer answers, which
+    /// does not say.
+    #[serde(default)]
+    pub measured: Option<f64>,
     /// Packets from clients.
     pub packets: u64,
     /// Bytes of those packets, from the IP header on.
@@ -302,13 +306,14 @@ impl BackendStatus {
     }
 }
 
-/// Requests on connections whose latency is estimated, where TCP's header can be read.
+/// Requests that wait, where latency is measured and TCP's header can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "lb-pending")]
 pub struct PendingStatus {
-    /// The number of requests.
+    /// The number of requests. Where only some connections are measured it is an estimate: the number of those that wait on
+    /// measured connections, divided by the part of connections that is measured.
     pub requests: u64,
-    /// For how long the oldest has waited at least: for less than twice that. Null if there is none.
+    /// For how long the oldest on a measured connection has waited at least: for less than twice that. Null if there is none.
     pub oldest_ns: Option<u64>,
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, net::IpAddr, path::Path};
 
 use dwell_engine::{
-    balance::{Forward, Protocol, VipKey},
+    balance::{Forward, Protocol, Sampling, VipKey},
     steer::maglev,
 };
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ pub struct Vip {
     pub choices: u8,
     /// Whether the packets are QUIC.
     pub quic: bool,
-    /// Whether response latency is estimated.
-    pub measure: bool,
+    /// The connections whose response latency is estimated; none if it is not.
+    pub measure: Option<Sampling>,
     /// How backends are checked; none if they are not.
     pub check: Option<Check>,
     /// Constants of the policy `latency`.
@@ -109,6 +109,11 @@ pub(super) struct VipDefaults<'a> {
 }
 
 impl Vip {
+    /// Returns which connections stand for all where latency is measured.
+    pub fn sampling(&self) -> Sampling {
+        self.measure.unwrap_or_default()
+    }
+
     /// Reads all VIPs. Files that they name are looked up next to the configuration at `path`.
     pub(super) fn read_all(root: &mut Table<'_>, path: &Path, defaults: &VipDefaults<'_>) -> (Vec<Vip>, Vec<VipLines>) {
         root.tables("vip").into_iter().filter_map(|table| Vip::read(table, path, defaults)).unzip()
@@ -137,16 +142,17 @@ impl Vip {
         );
         let gue_port = table.get("gue_port", whole(1..=65_535)).unwrap_or(GUE_PORT);
         let latency = Latency::read(&mut table, defaults.latency);
-        let measure = table.get("measure", flag);
-        if policy == PolicyName::Latency && measure == Some(false) {
+        let measure = table.get("measure", measured);
+        if policy == PolicyName::Latency && measure == Some(None) {
             let problem = Problem::new(
                 "the policy \"latency\" works on measured latencies",
-                "write measure = true, or another policy",
+                "write measure = true or \"1/8\", or another policy",
             );
             table.fault(problem, "measure");
         }
         let is_zero_rtt = policy == PolicyName::ZeroRtt;
-        if is_zero_rtt && measure == Some(true) {
+        let is_measured = measure.flatten().is_some();
+        if is_zero_rtt && is_measured {
             let problem = Problem::new(
                 "packets that are routed by connection ID are not measured: servers report their load themselves",
                 "remove it",
@@ -164,7 +170,7 @@ impl Vip {
                 "write policy = \"zero-rtt\" for QUIC, or \"maglev\" or \"weights\"",
             );
             table.fault(problem, "policy");
-        } else if quic && measure == Some(true) && !is_zero_rtt {
+        } else if quic && is_measured && !is_zero_rtt {
             let problem =
                 Problem::new("datagrams of QUIC that only acknowledge would count as requests", "remove it, or quic");
             table.fault(problem, "measure");
@@ -205,7 +211,7 @@ impl Vip {
             by_source,
             choices: choices.unwrap_or(if has_choices { CHOICES } else { 1 }),
             quic,
-            measure: measure.unwrap_or(policy == PolicyName::Latency),
+            measure: measure.unwrap_or((policy == PolicyName::Latency).then(Sampling::default)),
             check,
             latency,
             zero_rtt,
@@ -215,6 +221,22 @@ impl Vip {
         table.finish();
         (name.is_some() && address.is_some() && port.is_some()).then_some((vip, lines))
     }
+}
+
+/// Reads which connections are measured: all, none, or one of so many.
+fn measured(value: &DeValue<'_>) -> Result<Option<Sampling>, Problem> {
+    let text = match value {
+        DeValue::Boolean(is_measured) => return Ok(is_measured.then(Sampling::default)),
+        DeValue::String(text) => text,
+        other => return Err(kind_problem(other, "a boolean or a share", "true, false, or a share as in \"1/8\"")),
+    };
+    let connections = text.strip_prefix("1/").and_then(|connections| connections.parse().ok());
+    connections.and_then(Sampling::one_of).map(Some).ok_or_else(|| {
+        Problem::new(
+            format!("\"{text}\" is not one of a number of connections that is a power of two"),
+            format!("write true, false, or a share from \"1/2\" to \"1/{}\", as in \"1/8\"", Sampling::MOST),
+        )
+    })
 }
 
 fn port_or_any(value: &DeValue<'_>) -> Result<Option<u16>, Problem> {

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use dwell_engine::balance::VipKey;
+use dwell_engine::balance::{Sampling, VipKey};
 use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 
 use super::{
@@ -49,6 +49,7 @@ impl MapContents<'_> {
     pub(super) fn write_backends(&self, plane: &mut Plane) -> Result<(), dwell_probes::Error> {
         let down: BTreeSet<u32> = self.vips.iter().flat_map(RunningVip::down).collect();
         let capacities: BTreeMap<u32, u16> = self.vips.iter().flat_map(RunningVip::capacities).collect();
+        let samplings: BTreeMap<u32, Sampling> = self.vips.iter().flat_map(RunningVip::samplings).collect();
         for (number, backend) in &self.state.reals {
             let real = Real {
                 address: backend.address,
@@ -57,6 +58,7 @@ impl MapContents<'_> {
                 down: down.contains(number),
                 leaving: backend.phase == Phase::Leaving,
                 capacity: capacities.get(number).copied().unwrap_or(0),
+                sampling: samplings.get(number).copied().unwrap_or_default(),
             };
             if plane.real(*number) != Some(&real) {
                 plane.set_real(*number, &real)?;
@@ -80,7 +82,8 @@ impl MapContents<'_> {
         for run in self.vips {
             let vip = PlaneVip {
                 number: run.number,
-                measured: run.vip.measure,
+                measured: run.vip.measure.is_some(),
+                sampling: run.vip.sampling(),
                 is_quic: run.vip.quic,
                 by_source: run.vip.by_source,
                 zero_slot: self.state.zero_slot(&run.vip.key),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::Forward,
+    balance::{Forward, Sampling},
     rtt::{Counter, Counters},
 };
 use dwell_probes::{
@@ -103,6 +103,7 @@ impl Balancer {
             table_size: run.vip.table_size,
             table_hash: run.table.hash(),
             disruption: run.table.disruption(),
+            measured: Some(run.vip.measure.map_or(0.0, |sampling| 1.0 / f64::from(sampling.connections()))),
             packets: load.packets,
             bytes: load.bytes,
             connections: load.opened,
@@ -133,7 +134,7 @@ impl Balancer {
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.figures.active.get(&run.real).copied().unwrap_or(0),
             tracked: self.tracked(run.real),
-            pending: self.pending_status(run.real),
+            pending: self.pending_status(run.real, vip.vip.sampling()),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
@@ -148,9 +149,9 @@ impl Balancer {
         Some(LoadStatus { wait_ns: load.wait.map(nanos), age_ns: nanos(load.age) })
     }
 
-    fn pending_status(&self, real: u32) -> PendingStatus {
+    fn pending_status(&self, real: u32, sampling: Sampling) -> PendingStatus {
         let pending = self.figures.pending.get(&real).copied().unwrap_or_default();
-        PendingStatus { requests: pending.count(), oldest_ns: pending.oldest_ns() }
+        PendingStatus { requests: pending.count() * u64::from(sampling.connections()), oldest_ns: pending.oldest_ns() }
     }
 
     /// The connections in the connection table that are placed on a backend; none if they were not counted yet.
@@ -177,7 +178,7 @@ impl Balancer {
             freshness: None,
             active: self.figures.active.get(&number).copied().unwrap_or(0),
             tracked: self.tracked(number),
-            pending: self.pending_status(number),
+            pending: self.pending_status(number, Sampling::default()),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
@@ -218,9 +219,13 @@ impl Balancer {
         for run in &self.vips {
             let name = &run.vip.name;
             if run.is_blind() {
+                let few = match run.vip.sampling().connections() {
+                    1 => String::new(),
+                    connections => format!(", and are enough of them measured (measure = \"1/{connections}\")"),
+                };
                 warnings.push(format!(
                     "VIP '{name}': policy 'latency' has no estimate of any backend, so that weights stay as they are: do clients \
-                     wait for answers, one at a time, over TCP?"
+                     wait for answers, one at a time, over TCP{few}?"
                 ));
             }
             if run.table.entries().is_empty() {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use dwell_engine::{
+    balance::Sampling,
     response::{Estimate, Record},
     steer::{
         BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, Latency, LatencySteering, Maglev, Manual,
@@ -165,7 +166,7 @@ impl RunningVip {
         RunningVip {
             number,
             policy: policy(&vip, interval),
-            intervals: checked(Intervals::new(vip.latency.intervals, interval)),
+            intervals: checked(Intervals::new(vip.latency.intervals, interval)).of_sample(vip.sampling().connections()),
             interval,
             blind: Duration::ZERO,
             heavy: heavy_share(&vip),
@@ -243,9 +244,10 @@ impl RunningVip {
         run
     }
 
-    /// Takes over the history of the policy, if policy and constants are the same.
+    /// Takes over the history of the policy, if policy, constants and what is measured are the same.
     pub(super) fn take_history(&mut self, before: RunningVip) {
-        if before.vip.policy == self.vip.policy && before.vip.latency == self.vip.latency {
+        let (old, new) = (&before.vip, &self.vip);
+        if old.policy == new.policy && old.latency == new.latency && old.measure == new.measure {
             self.policy = before.policy;
             self.intervals = before.intervals;
             self.blind = before.blind;
@@ -370,6 +372,11 @@ impl RunningVip {
     pub(super) fn capacities(&self) -> impl Iterator<Item = (u32, u16)> {
         let most = self.backends.iter().map(|run| run.backend.weight).fold(0.0, f64::max);
         self.backends.iter().map(move |run| (run.real, (1000.0 * run.backend.weight / most).round().max(1.0) as u16))
+    }
+
+    /// The number of each backend, and which connections stand for all of them.
+    pub(super) fn samplings(&self) -> impl Iterator<Item = (u32, Sampling)> {
+        self.backends.iter().map(|run| (run.real, self.vip.sampling()))
     }
 
     fn heavy_settings(&self) -> Option<(HeavyConfig, Option<f64>)> {

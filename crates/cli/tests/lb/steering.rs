@@ -60,6 +60,36 @@ fn a_slow_backend_loses_weight(name: &str, settings: &str) {
     assert!(last[2]["weight"].as_f64() < Some(0.6), "{last}");
 }
 
+/// Most of 360 connections wait at any time: 120 for each backend, of which none of 15 to be measured is one in 100,000.
+#[test]
+fn root_a_sample_of_connections_shows_which_backend_is_slow() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("sample", 3);
+    let vip = "policy = \"latency\"\nmeasure = \"1/8\"\n\
+               latency = { rate = 0.5, cap = 1.0, floor = 0.1, regress = 0, min_connections = 2 }";
+    scene.configure("interval = \"200ms\"", vip, &[0, 1, 2]);
+    for (server, delay_ms) in scene.servers.iter().zip([100, 100, 400]) {
+        server.delay_ms.store(delay_ms, Ordering::Relaxed);
+    }
+    scene.run();
+    assert_eq!(scene.status()["vips"][0]["measured"], 0.125);
+    assert!(scene.ok(&["status"]).contains(", 1/8 of connections measured"));
+    let load = scene.load(360);
+    load.go_on();
+    let waiting = || (0..3).map(|server| scene.backend(server)["pending"]["requests"].as_u64().unwrap()).sum::<u64>();
+    // Each of those that are measured counts as eight. Four standard deviations from 45 of these.
+    eventually("one of eight is measured", || waiting() % 8 == 0 && (160..=560).contains(&waiting()));
+    eventually("the slow one has at most half of its part", || {
+        let slow = scene.backend(2);
+        slow["share"].as_f64() < Some(0.167) && slow["latency"]["mean_ns"].as_f64() > Some(0.4e9)
+    });
+    let fresh = scene.backend(0)["freshness"].as_f64();
+    assert!(fresh > Some(0.3), "requests of the sample stand for all: {fresh:?}");
+    assert_eq!(load.end(), [""; 0]);
+}
+
 /// Its answers take longer than anything that counts as a response, so none of them says so.
 #[test]
 fn root_a_backend_that_answers_nothing_any_more_loses_weight() {

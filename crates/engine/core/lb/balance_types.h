@@ -28,6 +28,9 @@ struct dwell_vip_key {
 /* Of so many more reals the one with the fewest open connections gets a new one. */
 #define DWELL_VIP_CHOICES_SHIFT 4
 #define DWELL_VIP_CHOICES 3
+/* With DWELL_VIP_MEASURE: of 2 to the power of so many connections one is measured. */
+#define DWELL_VIP_SAMPLING_SHIFT 8
+#define DWELL_VIP_SAMPLING 15
 
 struct dwell_vip {
 	__u32 number;    /* 1 to max_vips */
@@ -45,6 +48,9 @@ enum dwell_forward {
 
 #define DWELL_REAL_DOWN 1    /* connections that are not established are sent elsewhere */
 #define DWELL_REAL_LEAVING 2 /* no longer wanted: silent connections are forgotten soon */
+/* The sampling of its VIP: a measured connection that waits stands for 2 to the power of so many. */
+#define DWELL_REAL_SAMPLING_SHIFT 4
+#define DWELL_REAL_SAMPLING 15
 
 /* A backend. */
 struct dwell_real {

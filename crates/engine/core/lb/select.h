@@ -51,6 +51,17 @@ static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *pac
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
+/* Returns true if the latency of a connection is measured. The hash has the secret seed of the connection table, so that
+ * the choice depends neither on the selection nor on the client's network, and nobody outside can make it.
+ */
+static __always_inline int dwell_is_sampled(const struct dwell_packet *packet, __u32 flags)
+{
+	const __u64 apart = 0x6d65617375726564ULL; /* from the hashes of buckets and tags */
+	__u32 sampling = flags >> DWELL_VIP_SAMPLING_SHIFT & DWELL_VIP_SAMPLING;
+
+	return flags & DWELL_VIP_MEASURE && !(dwell_mix(packet->hash, apart) & ((1U << sampling) - 1));
+}
+
 /* Returns true if the control plane is silent. */
 static __always_inline int dwell_is_stale(void *embedder, const struct dwell_heartbeat *beat)
 {
@@ -163,7 +174,7 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	if (!vip || !vip->number)
 		return DWELL_REASON_NOT_VIP;
 	packet->lb.vip = vip->number;
-	packet->lb.measured = !!(vip->flags & DWELL_VIP_MEASURE);
+	packet->lb.measured = dwell_is_sampled(packet, vip->flags);
 	if (!vip->size)
 		return DWELL_REASON_NO_BACKEND;
 	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
@@ -409,12 +420,11 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
-	if (dwell_slot_end_epoch(table, slot, ~0ULL, record))
+	if (!slot->unmeasured && dwell_slot_end_epoch(table, slot, ~0ULL, record))
 		dwell_slot_report(table, slot, record);
-	__builtin_memset(&slot->state, 0, sizeof(slot->state));
 	slot->lb.real = packet->lb.real;
 	slot->lb.vip = packet->lb.vip;
-	slot->measured = packet->lb.measured;
+	dwell_slot_begin(slot, packet);
 	slot->packets = 0;
 	slot->trusted = 0;
 	slot->seq_high = packet->seq >> 16;

@@ -27,6 +27,18 @@ static __always_inline void dwell_pending_add(struct dwell_pending *pending, con
 	pending->networks[log] |= 1ULL << (dwell_network(slot->client ? &slot->head.key.b : &slot->head.key.a) >> 58);
 }
 
+/* Returns how many active connections one stands for: itself, or, if it is silent as its request waits, as many of the
+ * same backend as are not measured, of which that is not known.
+ */
+static __always_inline __u64 dwell_active_count(struct dwell_table *table, const struct dwell_slot *slot, __u64 age_ns)
+{
+	const struct dwell_real *real = dwell_real_at(table->embedder, slot->lb.real);
+
+	if (!age_ns || dwell_is_active(table, slot))
+		return dwell_is_active(table, slot);
+	return 1ULL << (real ? real->flags >> DWELL_REAL_SAMPLING_SHIFT & DWELL_REAL_SAMPLING : 0);
+}
+
 /* Silence after which a connection is forgotten although the table has room, 2 h 15 min in coarse units: with keepalives of
  * TCP there is a packet every two hours (RFC 1122 section 4.2.3.6). One that may be part of a flood: 10 min.
  */
@@ -93,7 +105,7 @@ static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table
 		active = dwell_active_at(table->embedder, slot->lb.real);
 		/* all connections in the upper half, active ones in the lower; a client that waits for its answer is silent */
 		if (active)
-			*active += 1ULL << 32 | (age_ns || dwell_is_active(table, slot));
+			*active += (1ULL << 32) + dwell_active_count(table, slot, age_ns);
 		pending = age_ns ? dwell_pending_at(table->embedder, slot->lb.real) : 0;
 		if (pending)
 			dwell_pending_add(pending, slot, age_ns);

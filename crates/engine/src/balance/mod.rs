@@ -114,6 +114,33 @@ impl VipKey {
     }
 }
 
+/// Which connections of a VIP are measured: one of so many, a power of two, chosen by a hash that does not depend on the
+/// selection of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sampling(u8);
+
+impl Sampling {
+    /// The greatest number of connections of which one is measured.
+    pub const MOST: u32 = 1024;
+
+    /// One of so many connections. `None` if the number is not a power of two up to [`Sampling::MOST`].
+    pub fn one_of(connections: u32) -> Option<Sampling> {
+        let is_valid = connections.is_power_of_two() && connections <= Sampling::MOST;
+        is_valid.then(|| Sampling(connections.ilog2() as u8))
+    }
+
+    /// Returns how many connections a measured one stands for.
+    pub fn connections(self) -> u32 {
+        1 << self.0
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1/{}", self.connections())
+    }
+}
+
 /// How a VIP is balanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Vip {
@@ -122,6 +149,9 @@ pub struct Vip {
     pub number: u32,
     /// Response latency is estimated, for connections that start from now on.
     pub measured: bool,
+    /// Which of these connections.
+    #[serde(default)]
+    pub sampling: Sampling,
     /// The VIP carries QUIC. Its packets are routed like any UDP, unless it has a `zero_slot`.
     pub is_quic: bool,
     /// New connections are placed by the client's address alone.
@@ -145,7 +175,8 @@ impl Vip {
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
                 | flag(self.by_source || self.zero_slot.is_some(), abi::DWELL_VIP_SOURCE)
                 | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK)
-                | u32::from(self.more_choices) << abi::DWELL_VIP_CHOICES_SHIFT,
+                | u32::from(self.more_choices) << abi::DWELL_VIP_CHOICES_SHIFT
+                | u32::from(self.sampling.0) << abi::DWELL_VIP_SAMPLING_SHIFT,
             zero_slot: self.zero_slot.unwrap_or(0).into(),
         }
     }
@@ -155,6 +186,7 @@ impl Vip {
         Vip {
             number: vip.number,
             measured: vip.flags & abi::DWELL_VIP_MEASURE != 0,
+            sampling: Sampling((vip.flags >> abi::DWELL_VIP_SAMPLING_SHIFT & abi::DWELL_VIP_SAMPLING) as u8),
             is_quic: vip.flags & abi::DWELL_VIP_QUIC != 0,
             by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0 && vip.flags & abi::DWELL_VIP_NETWORK == 0,
             zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
@@ -234,6 +266,9 @@ pub struct Real {
     pub leaving: bool,
     /// How many connections it takes, relative to other backends; 0 counts as 1.
     pub capacity: u16,
+    /// The sampling of its VIP: of connections that are silent as they wait for an answer, only measured ones show it.
+    #[serde(default)]
+    pub sampling: Sampling,
 }
 
 impl Real {
@@ -250,7 +285,9 @@ impl Real {
             mtu: hop.mtu,
             gue_port,
             forward: forward as u8,
-            flags: flag(self.down, abi::DWELL_REAL_DOWN) | flag(self.leaving, abi::DWELL_REAL_LEAVING),
+            flags: flag(self.down, abi::DWELL_REAL_DOWN)
+                | flag(self.leaving, abi::DWELL_REAL_LEAVING)
+                | self.sampling.0 << abi::DWELL_REAL_SAMPLING_SHIFT,
             capacity: self.capacity,
         }
     }
@@ -269,6 +306,7 @@ impl Real {
             down: u32::from(real.flags) & abi::DWELL_REAL_DOWN != 0,
             leaving: u32::from(real.flags) & abi::DWELL_REAL_LEAVING != 0,
             capacity: real.capacity,
+            sampling: Sampling(real.flags >> abi::DWELL_REAL_SAMPLING_SHIFT),
         })
     }
 }
@@ -344,6 +382,7 @@ mod tests {
             down: true,
             leaving: true,
             capacity: 700,
+            sampling: Sampling(10),
         };
         assert_eq!(Real::from_core(&real.to_core()), Some(real));
         let lost = Real { next_hop: None, ..real };
@@ -353,8 +392,24 @@ mod tests {
         assert_eq!(VipKey::from_core(&key.to_core()), Some(key));
         assert_eq!(VipKey::from_core(&key.to_core_icmp()), None);
         assert_eq!(key.to_core_icmp().proto, 58);
-        let vip = Vip { number: 9, measured: true, is_quic: false, by_source: true, zero_slot: None, more_choices: 3 };
+        let vip = Vip {
+            number: 9,
+            measured: true,
+            sampling: Sampling(10),
+            is_quic: false,
+            by_source: true,
+            zero_slot: None,
+            more_choices: 3,
+        };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
+    }
+
+    #[test]
+    fn one_of_a_power_of_two_connections_is_measured() {
+        let shown = |connections| Sampling::one_of(connections).map(|sampling| sampling.to_string());
+        assert_eq!(shown(1).as_deref(), Some("1/1"));
+        assert_eq!(shown(1024).as_deref(), Some("1/1024"));
+        assert_eq!([0, 10, 2048].map(Sampling::one_of), [None; 3]);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct Intervals {
     config: IntervalsConfig,
     /// The number of intervals that count, with the last one.
     look_back: u32,
+    /// How many connections a measured one stands for.
+    stands_for: u32,
     reals: HashMap<u32, Real>,
 }
 
@@ -140,7 +142,13 @@ impl Intervals {
     /// A constant is out of its range.
     pub fn new(config: IntervalsConfig, interval: Duration) -> Result<Intervals, OutOfRange> {
         config.check()?;
-        Ok(Intervals { config, look_back: intervals(config.look_back, interval), reals: HashMap::new() })
+        Ok(Intervals { config, look_back: intervals(config.look_back, interval), stands_for: 1, reals: HashMap::new() })
+    }
+
+    /// Returns this aggregation for a sample of all connections: a request of one of these stands for requests of so many
+    /// connections. Latencies, their errors, and the numbers of connections that they follow from are those of the sample.
+    pub fn of_sample(self, stands_for: u32) -> Intervals {
+        Intervals { stands_for, ..self }
     }
 
     /// Adds an epoch of a connection to a backend. It counts in the current interval; if its estimate is not valid,
@@ -200,7 +208,7 @@ impl Intervals {
             .iter()
             .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &Overdue::default()))
             .collect();
-        let usual_ns = median_ns(&answered);
+        let (usual_ns, stands_for) = (median_ns(&answered), u64::from(self.stands_for));
         let stats = backends.iter().zip(answered).map(|(backend, answered)| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
             let overdue = Overdue::of(&backend.pending, answered.map(|own| own.mean_ns).or(usual_ns));
@@ -211,7 +219,7 @@ impl Intervals {
                     true => answered,
                     false => self.config.latency(&real.intervals, &overdue),
                 },
-                requests: real.requests,
+                requests: real.requests * stands_for,
                 active: backend.active,
                 is_usable: backend.is_usable,
             };

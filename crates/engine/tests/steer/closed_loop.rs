@@ -88,6 +88,30 @@ fn a_different_slow_server_every_quarter_of_a_minute() {
     assert!(cuts.iter().all(|cut| *cut < 1.05), "{cuts:?}");
 }
 
+/// Returns p99 with steering by one of so many connections, compared with p99 without steering.
+fn tails_left<const N: usize>(cluster: &Cluster, measured_of: [u32; N]) -> [f64; N] {
+    let tail = |outcome: &Outcome| outcome.percentile(0.99, 0.0, 60.0);
+    let of_seeds =
+        |of: &dyn Fn(Cluster) -> f64| -> f64 { SEEDS.map(|seed| of(Cluster { seed, ..cluster.clone() })).sum() };
+    let plain = of_seeds(&|cluster| tail(&cluster.run(&mut Maglev)));
+    measured_of.map(|measured_of| of_seeds(&|cluster| tail(&steered(&Cluster { measured_of, ..cluster }))) / plain)
+}
+
+/// Each server gets 60 connections per second, of which one in eight is measured: in an interval fewer than a latency needs.
+#[test]
+fn a_sample_of_few_connections_still_cuts_the_tail() {
+    let [all, sample] = tails_left(&with_a_slow_server(1), [1, 8]);
+    assert!(all < 0.01 && sample < 0.05, "{all} {sample}");
+    let changing = Cluster {
+        load: 0.4,
+        slowness: |server, time| if [1, 3, 0, 2][(time / 15.0) as usize % 4] == server { 2.0 } else { 1.0 },
+        interval: 0.2,
+        ..Cluster::default()
+    };
+    let [all, sample] = tails_left(&changing, [1, 8]);
+    assert!(all < 0.6 && sample < 0.85, "{all} {sample}");
+}
+
 #[test]
 fn alike_servers_stay_alike() {
     for (load, swing, slower) in [(0.3, 0.3, 1.05), (0.5, 0.4, 1.05), (0.7, 0.7, 1.3)] {

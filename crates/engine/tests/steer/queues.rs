@@ -29,6 +29,8 @@ pub struct Cluster {
     pub lie: fn(server: usize, random: f64) -> f64,
     /// How many servers a connection may go to: the one with the fewest connections gets it.
     pub choices: u32,
+    /// Of how many connections the balancer measures one.
+    pub measured_of: u32,
     pub requests: u32,
     pub seconds: u32,
     pub interval: f64,
@@ -43,6 +45,7 @@ impl Default for Cluster {
             slowness: |_, _| 1.0,
             lie: |_, _| 0.0,
             choices: 1,
+            measured_of: 1,
             requests: 4,
             seconds: 60,
             interval: 0.5,
@@ -119,7 +122,9 @@ impl Cluster {
             connections: HashMap::new(),
             opened: 0,
             shares: vec![Share::initial(1.0); SERVERS],
-            intervals: Intervals::new(IntervalsConfig::default(), Duration::from_secs_f64(self.interval)).unwrap(),
+            intervals: Intervals::new(IntervalsConfig::default(), Duration::from_secs_f64(self.interval))
+                .unwrap()
+                .of_sample(self.measured_of),
             active: [0; SERVERS],
             open: [0; SERVERS],
             outcome: Outcome { latencies: Vec::new(), weights: Vec::new() },
@@ -204,8 +209,12 @@ impl Run<'_> {
         }
     }
 
-    /// Reports the epoch of a connection as the kernel does.
+    /// Reports the epoch of a connection as the kernel does, if it is measured.
     fn tell(&mut self, number: u32, connection: &Connection) {
+        // Servers are drawn, so that every n-th connection is a random one of each.
+        if number % self.cluster.measured_of != 0 {
+            return;
+        }
         let (requests, responses, latency) = connection.epoch;
         let estimate = Estimate {
             method: Method::AckRuns,

@@ -16,7 +16,7 @@ pub use crate::next_hop::Device;
 pub use decap::Decap;
 pub use dwell_engine::balance::{
     ActiveConnections, CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load,
-    Mac, NextHop, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
+    Mac, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;

@@ -25,7 +25,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Sampling, Vip, VipKey},
 };
 use nix::{
     sched::{CpuSet, sched_setaffinity},
@@ -70,6 +70,7 @@ fn backend(star: &Star, server: usize) -> Real {
         down: false,
         leaving: false,
         capacity: 1,
+        sampling: Sampling::default(),
     }
 }
 

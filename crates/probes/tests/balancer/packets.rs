@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Forward, NextHop, Real};
+use dwell_probes::balancer::{Forward, NextHop, Real, Sampling};
 use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder, TcpHeader, UdpHeader};
 
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -24,6 +24,7 @@ pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
         down: false,
         leaving: false,
         capacity: 1,
+        sampling: Sampling::default(),
     }
 }
 

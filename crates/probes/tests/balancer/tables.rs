@@ -7,7 +7,7 @@ use std::{
 
 use dwell_engine::response::Watch;
 use dwell_probes::balancer::{
-    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, WhenStale,
+    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Sampling, Vip, VipKey, WhenStale,
 };
 use dwell_testbed::skip::lacks_root;
 
@@ -30,6 +30,7 @@ fn real(host: u8) -> Real {
         down: false,
         leaving: false,
         capacity: 1,
+        sampling: Sampling::default(),
     }
 }
 

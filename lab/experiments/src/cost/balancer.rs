@@ -9,7 +9,7 @@ use super::{
 };
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, Reason, Vip, VipKey},
+    balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, Vip, VipKey},
     response::{Config, Estimator},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -218,6 +218,7 @@ fn plane(row: &Row) -> Result<Plane> {
             down: false,
             leaving: false,
             capacity: 1,
+            sampling: Sampling::default(),
         };
         plane.set_real(number, &real)?;
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
+    balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, Vip, VipKey, ZeroVip},
     quic_lb::{Config, Load, Stamp},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -126,6 +126,7 @@ fn plane() -> Result<Plane> {
             down: false,
             leaving: false,
             capacity: 1,
+            sampling: Sampling::default(),
         };
         plane.set_real(number, &real)?;
     }

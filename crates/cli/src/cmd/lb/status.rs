@@ -155,9 +155,11 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
 
 fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64) {
     let port = vip.port.map_or("any".into(), |port| port.to_string());
+    let sample = vip.measured.filter(|part| *part > 0.0 && *part < 1.0);
+    let measured = sample.map_or(String::new(), |part| format!(", 1/{:.0} of connections measured", 1.0 / part));
     let _ = writeln!(
         text,
-        "\n{}  {} {}:{port}, policy {}, by {}{}",
+        "\n{}  {} {}:{port}, policy {}, by {}{measured}{}",
         vip.name,
         vip.proto,
         vip.address,

@@ -6,7 +6,7 @@ use dwell_engine::{
     balance::{Balancer, Heartbeat, Reason, WhenStale},
     response::Watch,
 };
-use dwell_probes::balancer::{Forward, Plane, Protocol, Real, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Plane, Protocol, Real, Sampling, Vip, VipKey};
 
 use crate::{
     options,
@@ -218,9 +218,10 @@ struct Stall {
 
 /// Twenty clients per second connect and ask; the first backend answers each at once, and its connections last for a
 /// second.
-fn stall() -> Stall {
+fn stall(sampling: Sampling) -> Stall {
     let mut scene = Scene::new(1, 4000);
-    scene.balancer.set_vip(&key(), &Vip { measured: true, ..vip(1) }, &TABLE);
+    scene.balancer.set_vip(&key(), &Vip { measured: true, sampling, ..vip(1) }, &TABLE);
+    (1..=2).for_each(|number| scene.balancer.set_real(number, &Real { sampling, ..backend(number) }));
     let (mut answered, mut stuck, mut oldest_s) = (Vec::<Client>::new(), [0; 30], Vec::new());
     for second in 0..30 {
         let end_ns = scene.now_ns + 1000 * MS;
@@ -255,9 +256,12 @@ fn stall() -> Stall {
 
 #[test]
 fn a_backend_that_answers_nothing_is_avoided_for_as_long_as_its_clients_wait() {
-    let stall = stall();
-    // By the table alone three of seven; with two choices both of which are that backend, (3/7)².
-    assert!(stall.part < 0.25, "{} of new connections", stall.part);
+    // Where only some connections are measured, the others do not show that they wait.
+    for sampling in [1, 8].map(|connections| Sampling::one_of(connections).unwrap()) {
+        let stall = stall(sampling);
+        // By the table alone three of seven; with two choices both of which are that backend, (3/7)².
+        assert!(stall.part < 0.25, "{sampling}: {} of new connections", stall.part);
+    }
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn the_alert_for_a_backend_that_stalls_fires() {
     let limit =
         rules.lines().find_map(|line| line.split_once("dwell_lb_backend_oldest_pending_seconds > ")?.1.parse().ok());
     let limit: f64 = limit.expect("a rule has a limit");
-    let stall = stall();
+    let stall = stall(Sampling::default());
     assert!(stall.oldest_s[15..].iter().all(|oldest_s| *oldest_s > limit), "{:?}", stall.oldest_s);
 }
 
