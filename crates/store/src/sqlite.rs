@@ -463,9 +463,9 @@ impl Writing<'_> {
 
     /// Returns the runs of a host, other than this one, of which it is not known that they have ended.
     pub fn unfinished(&mut self, host: &str, run: &[u8]) -> Written<Vec<Unfinished>> {
-        let host = self.host(host)?;
-        let sql = "SELECT run, last_batch, last_ns FROM run
-            WHERE host_id = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
+        // Of a host that is not there yet nothing is, and asking does not add it.
+        let sql = "SELECT run, last_batch, last_ns FROM run JOIN host USING (host_id)
+            WHERE name = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
         let mut statement = self.db.prepare_cached(sql)?;
         let runs = statement.query_map(params![host, run], |row| {
             Ok(Unfinished { run: row.get(0)?, last: row.get::<_, i64>(1)?.cast_unsigned(), last_ns: row.get(2)? })
