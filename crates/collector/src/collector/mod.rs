@@ -268,8 +268,16 @@ impl Collector {
             let now_unix_ns = unix(now_ns, to_unix_ns);
             for (agent, batch) in batches {
                 let name = agent.name.as_str();
+                let ends = batch.content.intervals.iter().map(|interval| {
+                    let ended = clocks.convert(name, interval.end_ns).map(|ended| time.at(ended.ns));
+                    let reported_ns = ended.map_or(interval.end_unix_ns, |ended| unix(ended, to_unix_ns));
+                    let end_ns = possible_unix(reported_ns, now_unix_ns);
+                    (ended, Times { end_ns, is_clamped: end_ns != reported_ns })
+                });
+                let ends: Vec<_> = ends.collect();
+                let until_ns = ends.iter().map(|(_, times)| times.end_ns).max();
                 let mut lost = Vec::new();
-                let is_new = write_batch(to, agent, batch, now_unix_ns, &mut lost)?;
+                let is_new = write_batch(to, agent, batch, until_ns, now_unix_ns, &mut lost)?;
                 if !lost.is_empty() {
                     losses.push((name, lost));
                 }
@@ -278,13 +286,7 @@ impl Collector {
                 }
                 let host = hosts.number(name);
                 let Content { intervals, traces, counters, .. } = &batch.content;
-                for interval in intervals {
-                    let ended = clocks.convert(name, interval.end_ns);
-                    let ended = ended.map(|ended| time.at(ended.ns));
-                    let time_ns = ended.map(|ended| unix(ended, to_unix_ns));
-                    let reported_ns = time_ns.unwrap_or(interval.end_unix_ns);
-                    let time_ns = possible_unix(reported_ns, now_unix_ns);
-                    let times = Times { end_ns: time_ns, is_clamped: time_ns != reported_ns };
+                for (interval, (ended, times)) in intervals.iter().zip(ends) {
                     left_out.times_clamped += u64::from(times.is_clamped);
                     let may_name = |hook: &str| hosts.note_hook(host, hook);
                     left_out.hooks += write_interval(to, name, interval, times, may_name)?;
@@ -292,7 +294,7 @@ impl Collector {
                         host,
                         trip: *trip,
                         end_ns: ended.unwrap_or(now_ns).min(now_ns),
-                        time_ns,
+                        time_ns: times.end_ns,
                         length_ns: interval.length_ns,
                     }));
                 }

@@ -99,6 +99,32 @@ fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() 
     assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 0));
 }
 
+/// The last interval of an agent that was killed comes when the next agent does, which may be hours later.
+#[test]
+fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_when_that_arrived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+    let gate = Arc::new(Gate::new(1));
+    let store = Store::open(&path).unwrap();
+    let mut collector = Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap();
+    let ended_ns = unix(collector.time.now_ns(), collector.time.to_unix_ns()) - 3_600_000_000_000;
+    let left = Agent { is_past: true, ..agent(1) };
+    let mut batch = batch_with_hook(1, "hook");
+    batch.content.intervals[0].end_unix_ns = ended_ns;
+    // Bytes that were stamped since then say nothing of the interval in which they were.
+    let stamped = Batch { number: 2, content: Content { traces: ByteTraces(vec![passage()]), ..Content::default() } };
+    collector.hello(&left).unwrap().unwrap();
+    collector.store(&[(left.clone(), batch), (left.clone(), stamped)], &[]).unwrap();
+    collector.leave(&left, "it left");
+    collector.hello(&agent(2)).unwrap().unwrap();
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let lost = store.query_row("SELECT why, from_batch, from_ns FROM lost", [], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    assert_eq!(lost.unwrap(), ("killed".into(), 3, ended_ns));
+}
+
 /// A holder of a shared key may have any name, and as many as it likes.
 #[test]
 fn hosts_of_a_store_have_a_bound_and_those_of_which_nothing_is_left_make_room() {
