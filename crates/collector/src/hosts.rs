@@ -81,6 +81,11 @@ impl Hosts {
         self.numbers.len() < MAX_HOSTS
     }
 
+    /// Returns whether a host's agent is there.
+    pub fn is_connected(&self, name: &str) -> bool {
+        self.numbers.get(name).is_some_and(|number| !self.left.contains_key(number))
+    }
+
     /// Notes that a host's agent is there.
     pub fn arrive(&mut self, name: &str) {
         let number = self.number(name);

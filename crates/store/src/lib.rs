@@ -5,6 +5,7 @@
 mod clickhouse;
 mod columns;
 mod error;
+mod hosts;
 pub mod html;
 mod latency;
 mod read;

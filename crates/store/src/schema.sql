@@ -14,7 +14,7 @@ CREATE TABLE run (
 	run BLOB NOT NULL,           -- the random number that the agent chose
 	begun_ns INTEGER NOT NULL,   -- when its first batch arrived
 	last_batch INTEGER NOT NULL, -- its batches up to this one are stored, or rows of lost name them
-	last_ns INTEGER NOT NULL DEFAULT 0, -- when its last batch arrived
+	last_ns INTEGER NOT NULL DEFAULT 0, -- its measurements are stored until then, as far as it is known
 	ended_ns INTEGER,            -- when it is known to have ended; NULL: it may go on
 	UNIQUE (host_id, run)
 ) STRICT;

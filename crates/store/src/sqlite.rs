@@ -399,7 +399,7 @@ pub enum BatchState {
         first: u64,
         /// The numbers before, of which nothing has arrived.
         gap: Option<(u64, u64)>,
-        /// When the last batch before them arrived, in Unix time.
+        /// Until when measurements before them are stored, in Unix time.
         since_ns: Option<i64>,
     },
 }
@@ -411,7 +411,7 @@ pub struct Unfinished {
     pub run: Vec<u8>,
     /// Its last batch.
     pub last: u64,
-    /// When that arrived, in Unix time.
+    /// Until when its measurements are stored, in Unix time.
     pub last_ns: i64,
 }
 
@@ -453,6 +453,14 @@ impl Writing<'_> {
         Ok(BatchState::New { first: from.max(expected), gap, since_ns: known.map(|(_, at_ns)| at_ns) })
     }
 
+    /// Records until when a run's measurements are stored. Without it, that is when its last batch arrived.
+    pub fn measured_until(&mut self, host: &str, run: &[u8], until_ns: i64) -> Written<()> {
+        let host = self.host(host)?;
+        let sql = "UPDATE run SET last_ns = ?3 WHERE host_id = ?1 AND run = ?2";
+        self.db.prepare_cached(sql)?.execute(params![host, run, until_ns])?;
+        Ok(())
+    }
+
     /// Records that a run has ended. Nothing more of it is missed.
     pub fn end_run(&mut self, host: &str, run: &[u8], now_ns: i64) -> Written<()> {
         let host = self.host(host)?;
@@ -463,9 +471,9 @@ impl Writing<'_> {
 
     /// Returns the runs of a host, other than this one, of which it is not known that they have ended.
     pub fn unfinished(&mut self, host: &str, run: &[u8]) -> Written<Vec<Unfinished>> {
-        let host = self.host(host)?;
-        let sql = "SELECT run, last_batch, last_ns FROM run
-            WHERE host_id = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
+        // Of a host that is not there yet nothing is, and asking does not add it.
+        let sql = "SELECT run, last_batch, last_ns FROM run JOIN host USING (host_id)
+            WHERE name = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
         let mut statement = self.db.prepare_cached(sql)?;
         let runs = statement.query_map(params![host, run], |row| {
             Ok(Unfinished { run: row.get(0)?, last: row.get::<_, i64>(1)?.cast_unsigned(), last_ns: row.get(2)? })

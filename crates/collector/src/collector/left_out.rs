@@ -15,16 +15,19 @@ pub(super) struct LeftOut {
     pub(super) clock_samples: u64,
     /// Matched flows that could not be remembered as such.
     pub(super) matched_flows: u64,
+    /// Agents that were refused because the store has no room for another host.
+    pub(super) hosts: u64,
 }
 
 impl LeftOut {
     pub(super) fn add(&mut self, other: LeftOut) {
-        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples, matched_flows } = other;
+        let LeftOut { counters, hooks, misdated, times_clamped, clock_samples, matched_flows, hosts } = other;
         self.counters += counters;
         self.hooks += hooks;
         self.misdated += misdated;
         self.times_clamped += times_clamped;
         self.clock_samples += clock_samples;
         self.matched_flows += matched_flows;
+        self.hosts += hosts;
     }
 }

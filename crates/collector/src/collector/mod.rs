@@ -50,6 +50,13 @@ const MATCHED_NS: u64 = 60_000_000_000;
 /// Flows that are remembered as matched at most, some 100 bytes each. Estimates are stored of further ones too.
 const MAX_MATCHED: usize = 1 << 18;
 
+/// Hosts in a store at most, some 200 bytes each with their numbers: names have 64 bytes at most.
+const MAX_STORED_HOSTS: u64 = 1 << 16;
+/// How long a host stays in the store of which nothing is left, so that what its agent may still have is not taken for new.
+const KEEP_HOST_NS: i64 = 24 * 3_600 * 1_000_000_000;
+/// Time between two looks for such hosts: each reads some tables as a whole.
+const LOOK_NS: u64 = 600 * 1_000_000_000;
+
 /// Byte traces in one pending row of the store, at most 200 bytes each.
 const PASSAGES: usize = 1 << 14;
 
@@ -85,6 +92,8 @@ pub struct Collector {
     /// Batches stored.
     stored: u64,
     left_out: LeftOut,
+    /// When hosts were last looked for of which nothing is left.
+    looked_ns: Option<u64>,
     losses: LossCounts,
     gate: Arc<Gate>,
 }
@@ -135,6 +144,7 @@ impl Collector {
             outlived: 0,
             stored: 0,
             left_out: LeftOut::default(),
+            looked_ns: None,
             losses: LossCounts::default(),
             gate,
             forward,
@@ -192,6 +202,10 @@ impl Collector {
             return Ok(Err("the collector has had too many agents with different names in the last minutes".into()));
         }
         let name = agent.name.as_str();
+        if !self.has_room_for(name, now_ns)? {
+            self.left_out.hosts += 1;
+            return Ok(Err("the collector's store has rows of as many hosts as it keeps apart".into()));
+        }
         let last = self.store.last_batch(name, &agent.run)?;
         let again = match last {
             _ if agent.is_past => " with what an earlier run has left",
@@ -204,6 +218,21 @@ impl Collector {
         let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
         self.losses.add(name, &losses);
         Ok(Ok(last))
+    }
+
+    /// Returns whether the store has a host, or room for another one, for which it may forget some.
+    fn has_room_for(&mut self, name: &str, now_ns: u64) -> Result<bool, Error> {
+        let Collector { store, hosts, looked_ns, .. } = self;
+        if store.has_host(name)? || store.hosts()? < MAX_STORED_HOSTS {
+            return Ok(true);
+        }
+        if looked_ns.is_some_and(|looked_ns| now_ns < looked_ns + LOOK_NS) {
+            return Ok(false);
+        }
+        *looked_ns = Some(now_ns);
+        let before_ns = unix(now_ns, self.time.to_unix_ns()) - KEEP_HOST_NS;
+        store.forget_hosts(before_ns, |name| !hosts.is_connected(name))?;
+        Ok(store.hosts()? < MAX_STORED_HOSTS)
     }
 
     /// Notes that an agent has left.
@@ -239,8 +268,16 @@ impl Collector {
             let now_unix_ns = unix(now_ns, to_unix_ns);
             for (agent, batch) in batches {
                 let name = agent.name.as_str();
+                let ends = batch.content.intervals.iter().map(|interval| {
+                    let ended = clocks.convert(name, interval.end_ns).map(|ended| time.at(ended.ns));
+                    let reported_ns = ended.map_or(interval.end_unix_ns, |ended| unix(ended, to_unix_ns));
+                    let end_ns = possible_unix(reported_ns, now_unix_ns);
+                    (ended, Times { end_ns, is_clamped: end_ns != reported_ns })
+                });
+                let ends: Vec<_> = ends.collect();
+                let until_ns = ends.iter().map(|(_, times)| times.end_ns).max();
                 let mut lost = Vec::new();
-                let is_new = write_batch(to, agent, batch, now_unix_ns, &mut lost)?;
+                let is_new = write_batch(to, agent, batch, until_ns, now_unix_ns, &mut lost)?;
                 if !lost.is_empty() {
                     losses.push((name, lost));
                 }
@@ -249,13 +286,7 @@ impl Collector {
                 }
                 let host = hosts.number(name);
                 let Content { intervals, traces, counters, .. } = &batch.content;
-                for interval in intervals {
-                    let ended = clocks.convert(name, interval.end_ns);
-                    let ended = ended.map(|ended| time.at(ended.ns));
-                    let time_ns = ended.map(|ended| unix(ended, to_unix_ns));
-                    let reported_ns = time_ns.unwrap_or(interval.end_unix_ns);
-                    let time_ns = possible_unix(reported_ns, now_unix_ns);
-                    let times = Times { end_ns: time_ns, is_clamped: time_ns != reported_ns };
+                for (interval, (ended, times)) in intervals.iter().zip(ends) {
                     left_out.times_clamped += u64::from(times.is_clamped);
                     let may_name = |hook: &str| hosts.note_hook(host, hook);
                     left_out.hooks += write_interval(to, name, interval, times, may_name)?;
@@ -263,7 +294,7 @@ impl Collector {
                         host,
                         trip: *trip,
                         end_ns: ended.unwrap_or(now_ns).min(now_ns),
-                        time_ns,
+                        time_ns: times.end_ns,
                         length_ns: interval.length_ns,
                     }));
                 }
@@ -549,8 +580,8 @@ impl Collector {
     }
 
     /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 6] {
-        let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, .. } = self.left_out;
+    fn left_out(&self) -> [(&'static str, u64); 7] {
+        let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
         [
             ("counters_omitted", counters),
             ("hooks_omitted", hooks),
@@ -558,6 +589,7 @@ impl Collector {
             ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
             ("times_clamped", times_clamped),
             ("matched_flows_omitted", matched_flows),
+            ("hosts_refused", hosts),
         ]
     }
 

@@ -24,11 +24,13 @@ pub(super) struct Times {
 /// Batches that are known to be lost: why, and how many if that is known.
 pub(super) type Losses = Vec<(Loss, Option<u64>)>;
 
-/// Records that a batch has arrived, and what was lost before it or is reported as lost by it. False if it was here before.
+/// Records that a batch has arrived, whose last interval ended at `until_ns` if it has any, and what was lost before it or is
+/// reported as lost by it. False if it was here before.
 pub(super) fn write_batch(
     to: &mut Writing<'_>,
     agent: &Agent,
     batch: &Batch,
+    until_ns: Option<i64>,
     now_ns: i64,
     losses: &mut Losses,
 ) -> Written<bool> {
@@ -38,6 +40,10 @@ pub(super) fn write_batch(
     let BatchState::New { first, gap, since_ns } = to.batch(host, run, (from, batch.number), now_ns)? else {
         return Ok(false);
     };
+    // It may have waited for long, and what it lacks begins where its last interval has ended.
+    if let Some(until_ns) = until_ns.or(since_ns) {
+        to.measured_until(host, run, until_ns.min(now_ns))?;
+    }
     if let Some((from, through)) = gap {
         let times = (since_ns, Some(now_ns));
         write_loss(to, agent, Loss::Gap, (from, Some(through)), times, now_ns, losses)?;

@@ -99,6 +99,92 @@ fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() 
     assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 0));
 }
 
+/// The last interval of an agent that was killed comes when the next agent does, which may be hours later.
+#[test]
+fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_when_that_arrived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+    let gate = Arc::new(Gate::new(1));
+    let store = Store::open(&path).unwrap();
+    let mut collector = Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap();
+    let ended_ns = unix(collector.time.now_ns(), collector.time.to_unix_ns()) - 3_600_000_000_000;
+    let left = Agent { is_past: true, ..agent(1) };
+    let mut batch = batch_with_hook(1, "hook");
+    batch.content.intervals[0].end_unix_ns = ended_ns;
+    // Bytes that were stamped since then say nothing of the interval in which they were.
+    let stamped = Batch { number: 2, content: Content { traces: ByteTraces(vec![passage()]), ..Content::default() } };
+    collector.hello(&left).unwrap().unwrap();
+    collector.store(&[(left.clone(), batch), (left.clone(), stamped)], &[]).unwrap();
+    collector.leave(&left, "it left");
+    collector.hello(&agent(2)).unwrap().unwrap();
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let lost = store.query_row("SELECT why, from_batch, from_ns FROM lost", [], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    assert_eq!(lost.unwrap(), ("killed".into(), 3, ended_ns));
+}
+
+/// A holder of a shared key may have any name, and as many as it likes.
+#[test]
+fn hosts_of_a_store_have_a_bound_and_those_of_which_nothing_is_left_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let open = || {
+        let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+        let gate = Arc::new(Gate::new(1));
+        Collector::open(Store::open(&path).unwrap(), None, &Config::default(), clocks, None, None, gate).unwrap()
+    };
+    let mut collector = open();
+    let hello = |collector: &mut Collector, name: &str| {
+        collector.hello(&Agent { name: name.to_owned().try_into().unwrap(), ..agent(1) }).unwrap()
+    };
+    // Who says no more than that leaves nothing.
+    hello(&mut collector, "talker").unwrap();
+    assert_eq!(collector.store.hosts().unwrap(), 0);
+    let now_ns = unix(collector.time.now_ns(), collector.time.to_unix_ns());
+    drop(collector);
+    let (day_ns, store) = (KEEP_HOST_NS, rusqlite::Connection::open(&path).unwrap());
+    let add = |first: u64, hosts: u64, last_ns: i64| {
+        let numbers = "WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1 + ?2 - 1)";
+        let hosts = [first.cast_signed(), hosts.cast_signed()];
+        store.execute(&format!("{numbers} INSERT INTO host SELECT n, 'host-' || n FROM n"), hosts).unwrap();
+        let runs = format!(
+            "{numbers} INSERT INTO run (host_id, run, begun_ns, last_batch, last_ns)
+                SELECT n, x'01', {last_ns}, 1, {last_ns} FROM n"
+        );
+        store.execute(&runs, hosts).unwrap();
+    };
+    add(1, MAX_STORED_HOSTS, now_ns);
+    let mut collector = open();
+    assert!(hello(&mut collector, "one-more").unwrap_err().contains("as many hosts"));
+    assert_eq!(hello(&mut collector, "host-7"), Ok(0), "those that are there");
+    assert_eq!(collector.left_out().last(), Some(&("hosts_refused", 1)));
+    // Three that were last heard of two days ago: of one a row is left, and one is here.
+    store
+        .execute_batch(&format!("UPDATE run SET last_ns = {} WHERE host_id IN (3, 4, 5)", now_ns - 2 * day_ns))
+        .unwrap();
+    store.execute("INSERT INTO counter VALUES (?1, 4, 'count', 1)", [now_ns]).unwrap();
+    hello(&mut collector, "host-5").unwrap();
+    assert!(hello(&mut collector, "one-more").is_err(), "it has looked just now");
+    collector.looked_ns = None;
+    hello(&mut collector, "one-more").unwrap();
+    let is_there = |collector: &Collector, name| collector.store.has_host(name).unwrap();
+    let there = ["host-3", "host-4", "host-5"].map(|name| is_there(&collector, name));
+    assert_eq!((there, collector.store.hosts().unwrap()), ([false, true, true], MAX_STORED_HOSTS - 1));
+    // Rows of the time of a host that has left may be its own.
+    let old_ns = now_ns - 3 * day_ns;
+    store.execute_batch(&format!("UPDATE run SET last_ns = {} WHERE host_id = 9", now_ns - 2 * day_ns)).unwrap();
+    let row = format!(
+        "INSERT INTO interval (time_ns, interval_ns, host_id, segment, direction, retransmitted, count, sum_ns, histogram,
+            time_clamped) VALUES ({old_ns}, 1, 9, 'total', 'tx', 0, 0, 0, x'', 0)"
+    );
+    store.execute_batch(&row).unwrap();
+    add(100_000, 1, now_ns);
+    collector.looked_ns = None;
+    assert!(hello(&mut collector, "another").is_err());
+}
+
 fn agent(run: u8) -> Agent {
     Agent {
         name: "web".to_owned().try_into().unwrap(),

@@ -34,7 +34,7 @@ const FIRST_COLLECTOR: Ipv4Addr = Ipv4Addr::new(10, 254, 0, 1);
 /// How often an agent looks for bytes that were stamped: as often as it may send them.
 const TICK: Duration = Duration::from_millis(100);
 /// What an agent keeps for its collector, in bytes, as `dwell agent` does.
-const BUFFER: usize = 64_000_000;
+pub(super) const BUFFER: usize = 64_000_000;
 /// Agents that are ended at once.
 const ENDING: usize = 64;
 
@@ -68,10 +68,10 @@ pub(super) fn number(name: &str) -> Option<usize> {
     name.strip_prefix("agent-")?.parse().ok()
 }
 
-/// Agents that have keys.
+/// Agents that have credentials.
 pub(super) struct Enrolled {
     load: Load,
-    keys: Vec<(AgentName, Key)>,
+    identities: Vec<(AgentName, Identity)>,
 }
 
 /// Agents that are connected, or try to.
@@ -130,15 +130,20 @@ impl Fleet {
         let enroll = |agent| {
             let name = AgentName::try_from(name(agent))?;
             let file = own.enroll(&name, &list(folder))?;
-            Ok((name, Key::read(&file)?))
+            Ok((name, Identity::from_key(&Key::read(&file)?)))
         };
-        let keys = (0..load.agents).map(enroll).collect::<std::result::Result<_, _>>().map_err(failed)?;
-        Ok(Enrolled { load, keys })
+        let identities = (0..load.agents).map(enroll).collect::<std::result::Result<_, _>>().map_err(failed)?;
+        Ok(Enrolled { load, identities })
     }
 
     /// The number of agents that all collectors have welcomed.
     pub(super) fn connected(&self) -> usize {
         self.counts.connected.load(Ordering::Relaxed) as usize
+    }
+
+    /// Connections that failed or were lost so far.
+    pub(super) fn disconnected(&self) -> u64 {
+        self.counts.disconnected.load(Ordering::Relaxed)
     }
 
     /// Reports for a time. The intervals of agents end at different times.
@@ -154,7 +159,7 @@ impl Fleet {
             signals.pause(due.saturating_sub(begun.elapsed()))?;
             for (agent, number) in self.agents.iter_mut().zip(0_u64..) {
                 let now_ns = monotonic_ns();
-                let stamped = agent.flows.iter().filter(|flow| flow.is_stamped(tick, ticks));
+                let stamped = agent.flows.iter().filter(|flow| self.load.is_stamped && flow.is_stamped(tick, ticks));
                 let interval = tick / ticks;
                 stamped.for_each(|flow| agent.batcher.push_trace(flow.trace(interval, now_ns)));
                 agent.batcher.flush_if_due();
@@ -162,19 +167,10 @@ impl Fleet {
                     continue;
                 }
                 let reported = &mut self.reported[number as usize];
-                let (flows, rtts): (Vec<_>, Vec<_>) = agent.flows.iter().map(|flow| flow.report(now_ns)).unzip();
-                let report = IntervalReport {
-                    end_ns: now_ns,
-                    end_unix_ns: unix_ns(),
-                    length_ns: interval_ns + reported.len() as u64,
-                    sample_bytes: traffic::SAMPLE_BYTES,
-                    segments: traffic::segments(agent.flows.len()),
-                    flows,
-                    rtts: rtts.concat(),
-                };
-                let counters = traffic::counters(reported.len() as u64);
+                let number = reported.len() as u64;
+                let report = interval_report(&agent.flows, now_ns, interval_ns + number);
                 reported.push(Instant::now());
-                agent.batcher.push_interval(report, counters);
+                agent.batcher.push_interval(report, traffic::counters(number));
             }
         }
         Ok(())
@@ -215,6 +211,11 @@ impl Fleet {
 }
 
 impl Enrolled {
+    /// Takes agents by their names and credentials.
+    pub(super) fn with(load: Load, identities: Vec<(AgentName, Identity)>) -> Enrolled {
+        Enrolled { load, identities }
+    }
+
     /// Starts all agents at once in a namespace.
     pub(super) fn connect(self, namespace: &Namespace) -> Result<Fleet> {
         let load = self.load;
@@ -228,8 +229,8 @@ impl Enrolled {
             };
             let reflector = Reflector::attach(&sessions).map_err(|error| Error::invalid("clock", error))?;
             let reflector = Arc::new(reflector);
-            let agents = self.keys.into_iter().zip(0..).map(|((name, key), number)| {
-                let batcher = connect(&load, number, &name, &key, &reflector, &counts)?;
+            let agents = self.identities.into_iter().zip(0..).map(|((name, identity), number)| {
+                let batcher = connect(&load, number, &name, &identity, &reflector, &counts)?;
                 Ok(Agent { batcher, flows: traffic::flows(number, load.agents, load.flows) })
             });
             agents.collect::<Result<Vec<_>>>()
@@ -244,7 +245,7 @@ fn connect(
     load: &Load,
     number: usize,
     name: &AgentName,
-    key: &Key,
+    identity: &Identity,
     reflector: &Arc<Reflector>,
     counts: &Arc<Counts>,
 ) -> Result<Batcher> {
@@ -264,7 +265,7 @@ fn connect(
             confirmed: 0,
         };
         let collector = format!("{address}:{PORT}").parse()?;
-        Ok(Lane { collector, outbox: Outbox::new(BUFFER / addresses.len(), &hello), hello })
+        Ok(Lane { collector, outbox: Outbox::new(load.buffer / addresses.len(), &hello), hello })
     };
     let lanes = addresses.iter().map(lane).collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
     let (reflector, counts, collectors) = (Arc::clone(reflector), Arc::clone(counts), lanes.len());
@@ -288,7 +289,7 @@ fn connect(
         Event::Disconnected { .. } => _ = counts.disconnected.fetch_add(1, Ordering::Relaxed),
         Event::Disk(_) | Event::Unusable(_) => {}
     };
-    Ok(Batcher::new(Lanes::start(lanes, &Identity::from_key(key), on_event).map_err(failed)?))
+    Ok(Batcher::new(Lanes::start(lanes, identity, on_event).map_err(failed)?))
 }
 
 impl Sent {
@@ -317,6 +318,20 @@ impl Sent {
     }
 }
 
-fn unix_ns() -> i64 {
+/// An interval that ends now, as an agent reports it.
+pub(super) fn interval_report(flows: &[Flow], now_ns: u64, length_ns: u64) -> IntervalReport {
+    let (reports, rtts): (Vec<_>, Vec<_>) = flows.iter().map(|flow| flow.report(now_ns)).unzip();
+    IntervalReport {
+        end_ns: now_ns,
+        end_unix_ns: unix_ns(),
+        length_ns,
+        sample_bytes: traffic::SAMPLE_BYTES,
+        segments: traffic::segments(flows.len()),
+        flows: reports,
+        rtts: rtts.concat(),
+    }
+}
+
+pub(super) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }

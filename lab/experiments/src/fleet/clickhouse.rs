@@ -4,8 +4,8 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server with its files in a folder, which is killed with this.
 pub(super) struct ClickHouse {
     namespace: Arc<Namespace>,
-    _server: RunningProgram,
+    folder: PathBuf,
+    server: Mutex<Option<RunningProgram>>,
 }
 
 impl ClickHouse {
@@ -45,12 +46,26 @@ impl ClickHouse {
             let file = folder.join(name);
             fs::write(&file, text).map_err(Error::file("write", &file))?;
         }
+        let server = ClickHouse { namespace: Arc::clone(namespace), folder, server: Mutex::default() };
+        server.run()?;
+        server.ask("default", "CREATE DATABASE dwell")?;
+        Ok(server)
+    }
+
+    /// Sends SIGKILL, and starts it again with the same files.
+    pub(super) fn kill(&self) -> Result<()> {
+        *self.lock() = None;
+        self.run()
+    }
+
+    fn run(&self) -> Result<()> {
         // It also writes next to its own file.
         let script = "cd \"$1\" && exec clickhouse-server --config-file=\"$1/config.xml\"";
-        let arguments = ["-c", script, "sh", &at.to_string()];
-        let mut server = RunningProgram::start("clickhouse", namespace, Path::new("sh"), &folder, &arguments)?;
+        let arguments = ["-c", script, "sh", &self.folder.display().to_string()];
+        let mut server =
+            RunningProgram::start("clickhouse", &self.namespace, Path::new("sh"), &self.folder, &arguments)?;
         let begun = Instant::now();
-        while !namespace.enter(|| TcpStream::connect(ADDRESS).is_ok())? {
+        while !self.namespace.enter(|| TcpStream::connect(ADDRESS).is_ok())? {
             if server.has_ended()? || begun.elapsed() > PATIENCE {
                 return Err(Error::Timeout(format!(
                     "the start of the ClickHouse server, which printed {}",
@@ -59,9 +74,12 @@ impl ClickHouse {
             }
             thread::sleep(Duration::from_millis(100));
         }
-        let server = ClickHouse { namespace: Arc::clone(namespace), _server: server };
-        server.ask("default", "CREATE DATABASE dwell")?;
-        Ok(server)
+        *self.lock() = Some(server);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<RunningProgram>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a query on the store's database. Returns the lines of the answer, each with its values.

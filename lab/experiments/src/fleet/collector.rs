@@ -19,13 +19,10 @@ use crate::usage::{Usage, process_cpu_time, resident_memory};
 /// `dwell collect`, and what its processes have used.
 pub(super) struct Collector<'a> {
     namespace: &'a Namespace,
-    dwell: &'a Path,
     folder: &'a Path,
     store: PathBuf,
-    /// The address that it listens on.
-    listen: String,
-    /// Whether the store is a ClickHouse server, and the file a spool.
-    has_server: bool,
+    /// The program and its arguments, after those of `env`.
+    command: Vec<String>,
     /// `None` only while it is down.
     program: Option<RunningProgram>,
     /// What killed processes have used.
@@ -48,13 +45,26 @@ impl Collector<'_> {
             1 => Ipv4Addr::UNSPECIFIED,
             _ => agents::collector_address(number),
         };
+        let store = folder.join(format!("fleet-{number}.db"));
+        let (dwell, listen, key, list) =
+            (text(dwell), format!("{address}:{PORT}"), text(&agents::key(folder)), text(&agents::list(folder)));
+        let always = [&dwell, "collect", "--listen", &listen, "--key-file", &key, "--agents", &list];
+        let command = always.map(str::to_owned).into_iter().chain(store_arguments(&store, load.has_server));
+        Collector::start_as(namespace, folder, &store, command.collect())
+    }
+
+    /// Starts it by a command, as `env` takes it.
+    pub(super) fn start_as<'a>(
+        namespace: &'a Namespace,
+        folder: &'a Path,
+        store: &Path,
+        command: Vec<String>,
+    ) -> Result<Collector<'a>> {
         let mut collector = Collector {
             namespace,
-            dwell,
             folder,
-            store: folder.join(format!("fleet-{number}.db")),
-            listen: format!("{address}:{PORT}"),
-            has_server: load.has_server,
+            store: store.to_owned(),
+            command,
             program: None,
             used: Duration::ZERO,
             most_bytes: 0,
@@ -65,25 +75,38 @@ impl Collector<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let (key, list) = (agents::key(self.folder), agents::list(self.folder));
-        let [store, key, list] = [&self.store, &key, &list].map(|path| path.to_string_lossy());
-        let always = ["collect", "--listen", &self.listen, "--key-file", &key, "--agents", &list];
-        let own = match self.has_server {
-            true => vec!["--store", clickhouse::STORE, "--spool", &store],
-            false => vec!["--store", &store],
-        };
-        let collect = [&always[..], &own].concat();
-        let mut program = RunningProgram::start("collector", self.namespace, self.dwell, self.folder, &collect)?;
+        let mut program =
+            RunningProgram::start("collector", self.namespace, Path::new("env"), self.folder, &self.command)?;
         program.wait_for("agents are awaited", 1, PATIENCE)?;
         self.program = Some(program);
         Ok(())
     }
 
+    /// Starts it again if it has ended by itself, as its unit does. Returns whether it had ended. One that cannot start is tried
+    /// again with the next call.
+    pub(super) fn tend(&mut self) -> bool {
+        let has_ended = |program: &mut RunningProgram| !matches!(program.has_ended(), Ok(false));
+        if let Some(program) = &mut self.program {
+            self.most_bytes = self.most_bytes.max(Usage::of(program.id()).memory_bytes.unwrap_or_default());
+            if !has_ended(program) {
+                return false;
+            }
+            self.program = None;
+        }
+        let _ = self.run();
+        true
+    }
+
+    /// Sends SIGKILL, and leaves it so until [`Collector::tend`].
+    pub(super) fn take_away(&mut self) {
+        (self.used, self.most_bytes) = (self.cpu(), self.most_bytes());
+        self.program = None;
+    }
+
     /// Sends SIGKILL, and starts another one with the same store after a time.
     pub(super) fn kill(&mut self, away: Duration, signals: &Signals) -> Result<()> {
-        (self.used, self.most_bytes) = (self.cpu(), self.most_bytes());
         let killed = Instant::now();
-        self.program = None;
+        self.take_away();
         signals.pause(away)?;
         self.run()?;
         self.down.push(killed.elapsed());
@@ -126,4 +149,17 @@ impl Collector<'_> {
     fn process(&self) -> u32 {
         self.program.as_ref().map_or(0, RunningProgram::id)
     }
+}
+
+/// Where the collector keeps rows: in a file, or on a server with the file as its spool.
+pub(super) fn store_arguments(store: &Path, has_server: bool) -> Vec<String> {
+    let arguments = match has_server {
+        true => vec!["--store", clickhouse::STORE, "--spool"],
+        false => vec!["--store"],
+    };
+    arguments.into_iter().map(str::to_owned).chain([text(store)]).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
 }

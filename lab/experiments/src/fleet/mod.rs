@@ -7,6 +7,7 @@
 mod agents;
 mod clickhouse;
 mod collector;
+mod faults;
 mod goals;
 mod oracle;
 mod strangers;
@@ -61,6 +62,10 @@ struct Load {
     strangers: usize,
     /// Whether the store is a ClickHouse server.
     has_server: bool,
+    /// Whether bytes are stamped too. If not, each interval is a batch, and nothing else is.
+    is_stamped: bool,
+    /// What an agent keeps for its collectors, in bytes.
+    buffer: usize,
 }
 
 /// What a run found.

@@ -186,6 +186,42 @@ impl Rows {
         Ok(())
     }
 
+    /// Calls `each` with each host and interval that is there: its length, the number of different rows, and that of all.
+    pub(super) fn each_interval(&self, mut each: impl FnMut(&str, [u64; 3])) -> Result<()> {
+        match self {
+            Rows::Files(stores) => each_interval(stores, each).map_err(unreadable),
+            Rows::Server(server, _) => {
+                let sql = "SELECT host, interval_ns, count(), sum(n) FROM (
+                        SELECT host, interval_ns, count() AS n FROM intervals
+                        GROUP BY host, interval_ns, src, sport, dst, dport, segment, direction, retransmitted)
+                    GROUP BY host, interval_ns";
+                server.rows(sql)?.iter().try_for_each(|row| {
+                    each(&row[0], numbers(row)?);
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Returns the losses that the store has: the host, and from when to when, in Unix time, as far as it is known.
+    pub(super) fn losses(&self) -> Result<Vec<(String, Option<i64>, Option<i64>)>> {
+        match self {
+            Rows::Files(stores) => {
+                let read = |store: &PathBuf| {
+                    let db = open(store)?;
+                    let mut all = db.prepare("SELECT name, from_ns, to_ns FROM lost JOIN host USING (host_id)")?;
+                    all.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+                };
+                let losses = stores.iter().map(read).collect::<rusqlite::Result<Vec<Vec<_>>>>();
+                losses.map(|losses| losses.concat()).map_err(unreadable)
+            }
+            Rows::Server(server, _) => {
+                let rows = server.rows("SELECT host, from_ns, to_ns FROM lost")?;
+                Ok(rows.into_iter().map(|row| (row[0].clone(), row[1].parse().ok(), row[2].parse().ok())).collect())
+            }
+        }
+    }
+
     /// Counts what is there of what agents have sent.
     pub(super) fn count(&self, sent: &Sent) -> Result<Seen> {
         let mut seen = Seen { missing: sent.rows(), ..Seen::default() };
@@ -194,6 +230,7 @@ impl Rows {
             "SELECT count(DISTINCT host) FROM clock",
             "SELECT count(*) FROM paths WHERE method = 'matched' AND src IS NOT NULL",
         ];
+        self.each_interval(|host, numbers| seen.add(sent, host, numbers))?;
         match self {
             Rows::Files(stores) => {
                 let mut compared = Vec::new();
@@ -206,18 +243,11 @@ impl Rows {
                     }
                     // All collectors compare all clocks.
                     seen.clocks = compared.iter().copied().min().unwrap_or(0);
-                    each_interval(stores, |host, numbers| seen.add(sent, host, numbers))
+                    Ok(())
                 };
                 count().map_err(unreadable)?;
             }
             Rows::Server(server, _) => {
-                let sql = "SELECT host, interval_ns, count(), sum(n) FROM (
-                        SELECT host, interval_ns, count() AS n FROM intervals
-                        GROUP BY host, interval_ns, src, sport, dst, dport, segment, direction, retransmitted)
-                    GROUP BY host, interval_ns";
-                for row in server.rows(sql)? {
-                    seen.add(sent, &row[0], numbers(&row)?);
-                }
                 [seen.lost, seen.clocks, seen.paths] =
                     [server.number(lost)?, server.number(clocks)?, server.number(paths)?];
             }

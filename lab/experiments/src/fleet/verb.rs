@@ -6,7 +6,7 @@ use dwell_app::{Exit, args::positive_duration};
 use dwell_testbed::signals::Signals;
 use serde::Serialize;
 
-use super::{Load, Outcome, goals, measure};
+use super::{Load, Outcome, agents::BUFFER, faults, goals, measure};
 use crate::{
     Programs,
     failure::Failure,
@@ -23,6 +23,7 @@ use crate::{
 /// is missed: nothing is lost or doubled, an interval is in the store 15 s after its end, and the collector takes
 /// less than one processor and at most 1 GiB. With --kill or --strangers it may take all of one, and 30 s.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   sudo dwell-lab fleet                           100 agents with 100 flows each
@@ -32,8 +33,11 @@ Examples:
                                                  is anything lost or doubled by SIGKILL?
   sudo dwell-lab fleet --agents 20 --interval 1s --duration 80s --collectors 3 --kill 1
                                                  do others take over?
-  sudo dwell-lab fleet --strangers 10000         do agents get through?")]
+  sudo dwell-lab fleet --strangers 10000         do agents get through?
+  sudo dwell-lab fleet faults                    what is stored when something goes wrong?")]
 pub struct Fleet {
+    #[command(subcommand)]
+    verb: Option<FleetVerb>,
     /// Numbers of agents, one per run
     #[arg(long, value_name = "N,...", default_value = "100", value_delimiter = ',', value_parser = agents)]
     agents: Vec<usize>,
@@ -62,6 +66,13 @@ pub struct Fleet {
     /// Output format: text, or jsonl with one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum FleetVerb {
+    Faults(faults::Faults),
+    #[command(hide = true)]
+    Agent(faults::Member),
 }
 
 /// Most agents: the addresses, and more than a collector admits.
@@ -151,6 +162,11 @@ const COLUMNS: Columns<15> = Columns([
 ]);
 
 pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
+    match &args.verb {
+        Some(FleetVerb::Faults(args)) => return faults::run(args),
+        Some(FleetVerb::Agent(args)) => return args.run(),
+        None => {}
+    }
     let programs = Programs::find()?;
     let signals = Signals::watch()?;
     args.format.say(&COLUMNS.heading())?;
@@ -165,6 +181,8 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
             kills: args.kill,
             strangers: args.strangers,
             has_server: args.clickhouse,
+            is_stamped: true,
+            buffer: BUFFER,
         };
         let folder = folders("dwell-fleet-", None)?;
         let outcome = measure(load, &programs, folder.path(), &signals)?;

@@ -4,6 +4,7 @@
 
 mod demo;
 mod errors;
+mod faults;
 mod fleet;
 mod help;
 mod lab;
