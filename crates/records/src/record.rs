@@ -58,7 +58,7 @@ records! {
     /// An interval of `dwell stack`.
     Stack(&'a Stack<'a>),
     /// One byte that `dwell stack` stamped at each layer.
-    ByteTrace(&'a ByteTrace),
+    ByteTrace(&'a StackByte<'a>),
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
     /// Latencies compared with their baseline.
@@ -173,7 +173,7 @@ pub struct Stack<'a> {
     /// The figures of bytes that TCP sent or received again; empty where those are not counted.
     pub again: &'a [SegmentFigures],
     /// The figures of each flow, one direction of a connection; empty where flows are not kept apart.
-    pub flows: &'a [&'a (Ends, Vec<SegmentFigures>)],
+    pub flows: &'a [StackFlow<'a>],
     /// The number of other flows, which are not reported.
     pub flows_cut: usize,
     /// The hooks at the ends of each segment, in the order of [`Segment::ALL`].
@@ -184,6 +184,26 @@ pub struct Stack<'a> {
 
 /// The time of bytes between one device of the host and the next, in an interval.
 #[derive(Debug, Clone)]
+/// The figures of a flow in an interval of `dwell stack`.
+#[derive(Debug, Clone)]
+pub struct StackFlow<'a> {
+    /// The flow.
+    pub ends: Ends,
+    /// The network namespace of its socket, as for [`StackPlace::namespace`].
+    pub namespace: Option<Cow<'a, str>>,
+    /// The figures of its segments.
+    pub segments: &'a [SegmentFigures],
+}
+
+/// One byte that `dwell stack` stamped at each layer.
+#[derive(Debug, Clone, Copy)]
+pub struct StackByte<'a> {
+    /// The times at the layers.
+    pub trace: &'a ByteTrace,
+    /// The network namespace of its flow's socket, as for [`StackPlace::namespace`].
+    pub namespace: Option<&'a str>,
+}
+
 pub struct StackHop {
     /// The point where the bytes were first seen.
     pub origin: StackPlace,
@@ -200,8 +220,8 @@ pub struct StackHop {
 pub struct StackPlace {
     /// The device's name.
     pub device: String,
-    /// The device's network namespace: its name, one of its processes, or its number. `None` is the namespace that the
-    /// run watches.
+    /// The device's network namespace: its name, one of its processes, or its number. `None` is the namespace that
+    /// dwell runs in.
     pub namespace: Option<String>,
     /// "queue", "out" or "in".
     pub point: &'static str,

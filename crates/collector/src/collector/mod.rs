@@ -507,7 +507,7 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 14] {
+    fn outcomes(&self) -> [(&'static str, u64); 15] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -534,6 +534,7 @@ impl Collector {
         };
         let mut deferred = self.gate.deferred().to_vec();
         deferred.push(("memory", server.skipped()));
+            ("ambiguous", joined.ambiguous),
         metrics.lock().counts(Counts {
             outcomes: self.outcomes().to_vec(),
             left_out: self.left_out().to_vec(),

@@ -138,6 +138,7 @@ fn passage() -> dwell_engine::layers::ByteTrace {
     stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
     ByteTrace {
         ends: Ends { src: end(1), dst: end(2) },
+        namespace: 0,
         seq: 0,
         direction: Direction::Tx,
         sent: 1,

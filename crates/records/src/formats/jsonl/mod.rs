@@ -100,6 +100,14 @@ impl Objects<'_> {
 
     /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.
     fn write(&mut self, time_ns: Option<u64>, body: &impl Object) {
+    /// The same for a namespace. The names are of the one that dwell runs in, which is `None`.
+    fn tcp_in(&self, ends: &Ends, namespace: Option<&str>) -> FlowObject {
+        match namespace {
+            None => self.tcp(ends),
+            Some(_) => FlowObject::new(&ends.src, &ends.dst, Protocol(6), None),
+        }
+    }
+
         let time = time_ns.and_then(|ns| self.times.rfc3339(self.source.clock.unix_ns(ns)));
         write_object(Header { time, host: self.source.host.as_deref() }, body, self.out);
     }
