@@ -35,7 +35,7 @@ pub use names::{name_note, server_note};
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
-    ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix,
+    AgentEvent, ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix,
     Record, Response, Stack, StackByte, StackFlow, StackHop, StackPlace, Status, Verb, Verdict, Why, complete_bytes,
 };
 pub use schema::Schema;

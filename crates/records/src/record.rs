@@ -1,6 +1,6 @@
 //! What is written: one [`Record`] per sample, flow event, interval, summary or status.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, net::SocketAddr};
 
 use dwell_engine::{
     histogram::Histogram,
@@ -61,6 +61,8 @@ records! {
     ByteTrace(&'a StackByte<'a>),
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
+    /// An agent that comes to a collector, or leaves it.
+    Agent(&'a AgentEvent<'a>),
     /// Latencies compared with their baseline.
     Shift(&'a Shift<'a>),
     /// An interval of `dwell run`.
@@ -182,8 +184,6 @@ pub struct Stack<'a> {
     pub hops: &'a [StackHop],
 }
 
-/// The time of bytes between one device of the host and the next, in an interval.
-#[derive(Debug, Clone)]
 /// The figures of a flow in an interval of `dwell stack`.
 #[derive(Debug, Clone)]
 pub struct StackFlow<'a> {
@@ -204,6 +204,8 @@ pub struct StackByte<'a> {
     pub namespace: Option<&'a str>,
 }
 
+/// The time of bytes between one device of the host and the next, in an interval.
+#[derive(Debug, Clone)]
 pub struct StackHop {
     /// The point where the bytes were first seen.
     pub origin: StackPlace,
@@ -263,6 +265,21 @@ pub fn complete_bytes(all: &[SegmentFigures], direction: Direction) -> u64 {
 pub(crate) fn last_stamp_ns(trace: &ByteTrace) -> Option<u64> {
     let last = trace.stamps.iter().flatten().next_back();
     last.map(|ns| ns.get())
+}
+
+/// An agent that comes to a collector, or leaves it.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentEvent<'a> {
+    /// When that was, on the source's clock.
+    pub time_ns: u64,
+    /// The name of the agent.
+    pub agent: &'a str,
+    /// Where it connected from.
+    pub address: SocketAddr,
+    /// Whether it brings what an earlier run has left, before it comes as itself.
+    pub is_past: bool,
+    /// Why it left; `None` if it comes.
+    pub left: Option<&'a str>,
 }
 
 /// The time of bytes from one host to another in an interval.

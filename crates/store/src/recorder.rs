@@ -235,7 +235,12 @@ impl Keep for Recorder {
                 self.push(verdict_row(unix_ns(source, why.end_ns), source, why));
                 self.send();
             }
-            Record::Flow(_) | Record::ByteTrace(_) | Record::Path(_) | Record::Shift(_) | Record::Top(_) => {}
+            Record::Flow(_)
+            | Record::ByteTrace(_)
+            | Record::Path(_)
+            | Record::Agent(_)
+            | Record::Shift(_)
+            | Record::Top(_) => {}
         }
     }
 
@@ -370,12 +375,12 @@ mod tests {
             length_ns: 1_000_000_000,
             host: "here",
             flow: None,
+            namespace: None,
             segment: Segment::TxTotal,
             resent: false,
             histogram: &Histogram::default(),
             hooks: None,
         }));
-            namespace: None,
         recorder.send();
     }
 

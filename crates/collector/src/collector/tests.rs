@@ -90,7 +90,7 @@ fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() 
         collector.hello(&agent).unwrap().unwrap();
         let batches = (1..=200).map(|number| (agent.clone(), batch_with_hook(number, &format!("hook {run} {number}"))));
         collector.store(&batches.collect::<Vec<_>>(), &[]).unwrap();
-        collector.leave(&agent, "it left");
+        collector.leave(&agent, "it left").unwrap();
     }
     assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 4 * 200 - 256));
     drop(collector);

@@ -49,6 +49,7 @@ impl Format for Jsonl {
             Record::Stack(stack) => stack::interval(stack, objects),
             Record::ByteTrace(trace) => stack::byte_trace(trace, objects),
             Record::Path(path) => path::interval(path, objects),
+            Record::Agent(event) => path::agent(event, objects),
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
@@ -72,6 +73,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<shift::ShiftObject<'_, RoundTripKey>>();
     schema.add::<shift::ShiftObject<'_, ResponseKey>>();
     schema.add::<path::PathObject<'_>>();
+    schema.add::<path::AgentObject<'_>>();
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();
     schema.add::<status::StatusObject<'_>>();
@@ -98,8 +100,6 @@ impl Objects<'_> {
         FlowObject::of_tcp(ends, self.source)
     }
 
-    /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.
-    fn write(&mut self, time_ns: Option<u64>, body: &impl Object) {
     /// The same for a namespace. The names are of the one that dwell runs in, which is `None`.
     fn tcp_in(&self, ends: &Ends, namespace: Option<&str>) -> FlowObject {
         match namespace {
@@ -108,6 +108,8 @@ impl Objects<'_> {
         }
     }
 
+    /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.
+    fn write(&mut self, time_ns: Option<u64>, body: &impl Object) {
         let time = time_ns.and_then(|ns| self.times.rfc3339(self.source.clock.unix_ns(ns)));
         write_object(Header { time, host: self.source.host.as_deref() }, body, self.out);
     }

@@ -68,7 +68,7 @@ impl Format for Text {
                 rtt::interval(interval, source, colour, out);
             }
             Record::Summary(summary) => table::summary(summary, source, colour, out),
-            Record::Status(_) => {}
+            Record::Status(_) | Record::Agent(_) => {}
             Record::Response(response) => {
                 self.time(response.end_ns(), source, out);
                 response::epoch(response, source, out);
