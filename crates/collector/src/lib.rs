@@ -185,7 +185,7 @@ fn serve(collector: &mut Collector, gate: &Gate, jobs: Vec<Job>) -> Result<(), E
             Job::Hello(agent, answer) => {
                 let _ = answer.send(collector.hello(&agent)?);
             }
-            Job::Disconnected(agent, reason) => collector.leave(&agent, &reason),
+            Job::Disconnected(agent, reason) => collector.leave(&agent, &reason)?,
             Job::Clock(sample) => samples.push(sample),
             Job::Store(_, _, answer) if gate.is_full() => {
                 let _ = answer.send(Err(gate.full()));

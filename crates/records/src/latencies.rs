@@ -87,6 +87,7 @@ pub fn latencies<'a>(record: &Record<'a>, source: &'a Source, each: &mut dyn FnM
         | Record::Stack(_)
         | Record::ByteTrace(_)
         | Record::Path(_)
+        | Record::Agent(_)
         | Record::Shift(_)
         | Record::Top(_)
         | Record::Why(_) => {}

@@ -35,8 +35,8 @@ pub use names::{name_note, server_note};
 pub use output::Output;
 pub(crate) use record::Mode;
 pub use record::{
-    ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix, Record,
-    Response, Stack, StackHop, StackPlace, Status, Verb, Verdict, Why, complete_bytes,
+    AgentEvent, ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix,
+    Record, Response, Stack, StackByte, StackFlow, StackHop, StackPlace, Status, Verb, Verdict, Why, complete_bytes,
 };
 pub use schema::Schema;
 pub use shift::{ResponseKey, RoundTripKey, Shift, ShiftKey};

@@ -1,6 +1,6 @@
 //! What is written: one [`Record`] per sample, flow event, interval, summary or status.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, net::SocketAddr};
 
 use dwell_engine::{
     histogram::Histogram,
@@ -58,9 +58,11 @@ records! {
     /// An interval of `dwell stack`.
     Stack(&'a Stack<'a>),
     /// One byte that `dwell stack` stamped at each layer.
-    ByteTrace(&'a ByteTrace),
+    ByteTrace(&'a StackByte<'a>),
     /// The time of bytes from one host to another.
     Path(&'a PathTable<'a>),
+    /// An agent that comes to a collector, or leaves it.
+    Agent(&'a AgentEvent<'a>),
     /// Latencies compared with their baseline.
     Shift(&'a Shift<'a>),
     /// An interval of `dwell run`.
@@ -173,13 +175,33 @@ pub struct Stack<'a> {
     /// The figures of bytes that TCP sent or received again; empty where those are not counted.
     pub again: &'a [SegmentFigures],
     /// The figures of each flow, one direction of a connection; empty where flows are not kept apart.
-    pub flows: &'a [&'a (Ends, Vec<SegmentFigures>)],
+    pub flows: &'a [StackFlow<'a>],
     /// The number of other flows, which are not reported.
     pub flows_cut: usize,
     /// The hooks at the ends of each segment, in the order of [`Segment::ALL`].
     pub hooks: &'a [SegmentHooks],
     /// Hops between devices, those of one origin in the order of the path; empty where devices are not watched.
     pub hops: &'a [StackHop],
+}
+
+/// The figures of a flow in an interval of `dwell stack`.
+#[derive(Debug, Clone)]
+pub struct StackFlow<'a> {
+    /// The flow.
+    pub ends: Ends,
+    /// The network namespace of its socket, as for [`StackPlace::namespace`].
+    pub namespace: Option<Cow<'a, str>>,
+    /// The figures of its segments.
+    pub segments: &'a [SegmentFigures],
+}
+
+/// One byte that `dwell stack` stamped at each layer.
+#[derive(Debug, Clone, Copy)]
+pub struct StackByte<'a> {
+    /// The times at the layers.
+    pub trace: &'a ByteTrace,
+    /// The network namespace of its flow's socket, as for [`StackPlace::namespace`].
+    pub namespace: Option<&'a str>,
 }
 
 /// The time of bytes between one device of the host and the next, in an interval.
@@ -200,8 +222,8 @@ pub struct StackHop {
 pub struct StackPlace {
     /// The device's name.
     pub device: String,
-    /// The device's network namespace: its name, one of its processes, or its number. `None` is the namespace that the
-    /// run watches.
+    /// The device's network namespace: its name, one of its processes, or its number. `None` is the namespace that
+    /// dwell runs in.
     pub namespace: Option<String>,
     /// "queue", "out" or "in".
     pub point: &'static str,
@@ -243,6 +265,21 @@ pub fn complete_bytes(all: &[SegmentFigures], direction: Direction) -> u64 {
 pub(crate) fn last_stamp_ns(trace: &ByteTrace) -> Option<u64> {
     let last = trace.stamps.iter().flatten().next_back();
     last.map(|ns| ns.get())
+}
+
+/// An agent that comes to a collector, or leaves it.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentEvent<'a> {
+    /// When that was, on the source's clock.
+    pub time_ns: u64,
+    /// The name of the agent.
+    pub agent: &'a str,
+    /// Where it connected from.
+    pub address: SocketAddr,
+    /// Whether it brings what an earlier run has left, before it comes as itself.
+    pub is_past: bool,
+    /// Why it left; `None` if it comes.
+    pub left: Option<&'a str>,
 }
 
 /// The time of bytes from one host to another in an interval.

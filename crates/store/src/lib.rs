@@ -41,6 +41,8 @@ pub struct IntervalRow<'a> {
     pub host: &'a str,
     /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
+    /// The network namespace of the flow's socket; `None` for the one that the agent or run is in.
+    pub namespace: Option<&'a str>,
     /// The segment.
     pub segment: Segment,
     /// True for bytes that were sent or received again, which are kept apart.

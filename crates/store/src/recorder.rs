@@ -172,7 +172,7 @@ impl Recorder {
     fn stack(&mut self, stack: &Stack<'_>, source: &Source) {
         let time_ns = unix_ns(source, stack.end_ns);
         let all = [(None, false, stack.segments), (None, true, stack.again)].into_iter();
-        let flows = stack.flows.iter().map(|(ends, segments)| (Some(*ends), false, &segments[..]));
+        let flows = stack.flows.iter().map(|flow| (Some(flow), false, flow.segments));
         for (flow, resent, segments) in all.chain(flows) {
             for one in segments {
                 if flow.is_some() && complete_bytes(segments, one.segment.direction()) == 0 {
@@ -184,7 +184,8 @@ impl Recorder {
                     time_clamped: false,
                     length_ns: stack.length_ns,
                     host: source.host.as_deref().unwrap_or_default(),
-                    flow,
+                    flow: flow.map(|flow| flow.ends),
+                    namespace: flow.and_then(|flow| flow.namespace.as_deref()),
                     segment: one.segment,
                     resent,
                     histogram: &one.histogram,
@@ -234,7 +235,12 @@ impl Keep for Recorder {
                 self.push(verdict_row(unix_ns(source, why.end_ns), source, why));
                 self.send();
             }
-            Record::Flow(_) | Record::ByteTrace(_) | Record::Path(_) | Record::Shift(_) | Record::Top(_) => {}
+            Record::Flow(_)
+            | Record::ByteTrace(_)
+            | Record::Path(_)
+            | Record::Agent(_)
+            | Record::Shift(_)
+            | Record::Top(_) => {}
         }
     }
 
@@ -369,6 +375,7 @@ mod tests {
             length_ns: 1_000_000_000,
             host: "here",
             flow: None,
+            namespace: None,
             segment: Segment::TxTotal,
             resent: false,
             histogram: &Histogram::default(),

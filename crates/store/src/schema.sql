@@ -1,4 +1,4 @@
--- The tables of a store, version 5, but for those of latency.sql, and the views of views.sql. docs/method/store.md
+-- The tables of a store, version 6, but for those of latency.sql, and the views of views.sql. docs/method/store.md
 -- describes them.
 
 -- A host that an agent ran on.
@@ -44,6 +44,7 @@ CREATE TABLE interval (
 	interval_ns INTEGER NOT NULL,
 	host_id INTEGER NOT NULL REFERENCES host,
 	flow_id INTEGER REFERENCES flow, -- NULL: all flows
+	namespace TEXT, -- the network namespace of the flow's socket; NULL: the one that the agent is in
 	segment TEXT NOT NULL,
 	direction TEXT NOT NULL,
 	part_of TEXT,

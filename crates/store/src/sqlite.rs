@@ -24,7 +24,7 @@ use crate::{
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
 /// The version of the tables in `schema.sql` and `latency.sql`.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 const SCHEMA: &str = include_str!("schema.sql");
 const LATENCY: &str = include_str!("latency.sql");
 const VIEWS: &str = include_str!("views.sql");
@@ -55,6 +55,13 @@ const UPGRADE_4: &str = "
     ALTER TABLE flow_5 RENAME TO flow;
     CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
     CREATE INDEX flow_by_last ON flow (last_ns);";
+/// What brings version 5 up to version 6, but for the views, which are made anew. Its flows are of the namespaces of their agents.
+const UPGRADE_5: &str = "
+    DROP VIEW IF EXISTS intervals;
+    DROP VIEW IF EXISTS paths;
+    DROP VIEW IF EXISTS latencies;
+    DROP VIEW IF EXISTS verdicts;
+    ALTER TABLE interval ADD COLUMN namespace TEXT;";
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
@@ -221,8 +228,9 @@ impl Store {
             None => vec![schema()],
             Some(VERSION) => Vec::new(),
             Some(older) => {
-                let first = (older < 4).then(|| UPGRADE_3.to_owned());
-                first.into_iter().chain([[UPGRADE_4, LATENCY, VIEWS].concat()]).collect()
+                let steps =
+                    [(4, UPGRADE_3.to_owned()), (5, [UPGRADE_4, LATENCY].concat()), (6, [UPGRADE_5, VIEWS].concat())];
+                steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step).collect()
             }
         };
         let prepare = || {

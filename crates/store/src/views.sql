@@ -2,7 +2,7 @@
 
 CREATE VIEW intervals AS
 	SELECT time_ns, interval_ns, host.name AS host, src, sport, dst, dport, flow.id AS id,
-		segment, direction,
+		namespace, segment, direction,
 		part_of, retransmitted, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram,
 		f.name AS hook_from, t.name AS hook_to, missing, time_clamped
 	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)

@@ -37,7 +37,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             hooks: SegmentHooks { from: Some("hook".into()), to: None, missing: Some(Layer::TxTcp) },
         };
         let segment = SegmentFigures { segment: Segment::Application, histogram };
-        let flow = FlowReport { ends: ends(), segments: vec![segment] };
+        let flow = FlowReport { ends: ends(), namespace: None, segments: vec![segment] };
         let interval = IntervalReport {
             end_ns: 5_000,
             end_unix_ns: -1,
@@ -95,5 +95,5 @@ fn trace(direction: Direction) -> ByteTrace {
             stamps[layer as usize] = NonZeroU64::new(number * 1_000);
         }
     }
-    ByteTrace { ends: ends(), seq: 1 << 16, direction, sent: 1, again: false, stamps }
+    ByteTrace { ends: ends(), namespace: 0, seq: 1 << 16, direction, sent: 1, again: false, stamps }
 }

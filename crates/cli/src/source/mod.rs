@@ -17,5 +17,5 @@ pub use input::NoInput;
 pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
-pub use stack::{StackArgs, host_name};
+pub use stack::{Namespaces, StackArgs, host_name};
 pub use stack_metrics::StackMetrics;

@@ -4,7 +4,7 @@ use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathB
 
 use clap::builder::PossibleValuesParser;
 use dwell_engine::{filter::Filter, layers::Config};
-use dwell_probes::stack::{self, Monitor, Options, PROFILES, Profile};
+use dwell_probes::stack::{self, Monitor, NamespaceNames, Options, PROFILES, Profile};
 
 use crate::{
     args::positive_share,
@@ -33,6 +33,10 @@ pub struct StackArgs {
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
 
+    /// Also connections of all other network namespaces of this host, such as those of containers
+    #[arg(long)]
+    pub all_namespaces: bool,
+
     /// Use at most this share of the host's processor time: stamp fewer bytes if needed
     #[arg(long, value_name = "SHARE", value_parser = positive_share)]
     cpu_budget: Option<f64>,
@@ -44,14 +48,13 @@ pub struct StackArgs {
 }
 
 impl StackArgs {
-    /// What to stamp in this network namespace, one of `sample_bytes` bytes of each connection.
+    /// What to stamp, one of `sample_bytes` bytes of each connection.
     pub fn config(&self, sample_bytes: u32) -> Result<Config, Failure> {
-        let namespace = stack::own_namespace();
         Ok(Config {
             sample_bytes,
             port: self.port,
             filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
-            namespace: Some(namespace.map_err(|error| Failure::new(Exit::Host, error))?),
+            namespace: (!self.all_namespaces).then(own_namespace).transpose()?,
             seed: RandomState::new().hash_one(std::process::id()),
             ..Config::default()
         })
@@ -68,6 +71,39 @@ impl StackArgs {
         };
         Ok(Monitor::attach(&options, self.cpu_budget)?)
     }
+}
+
+/// Names of the network namespaces that sockets and devices are in.
+pub struct Namespaces {
+    /// The one that this thread is in, which is shown without a name.
+    own: u32,
+    names: NamespaceNames,
+}
+
+impl Namespaces {
+    /// Knows no name yet.
+    pub fn of_this_host() -> Result<Namespaces, Failure> {
+        Ok(Namespaces { own: own_namespace()?, names: NamespaceNames::default() })
+    }
+
+    /// Whether a number is that of the namespace that this thread is in.
+    pub fn is_own(&self, number: u32) -> bool {
+        number == self.own
+    }
+
+    /// The name of a namespace; `None` for the one that this thread is in.
+    pub fn name(&mut self, number: u32) -> Option<&str> {
+        (!self.is_own(number)).then(|| self.names.name(number))
+    }
+
+    /// Forgets the names, as an interval has ended: the kernel gives the number of a namespace that is gone to another one.
+    pub fn forget(&mut self) {
+        self.names.clear();
+    }
+}
+
+fn own_namespace() -> Result<u32, Failure> {
+    stack::own_namespace().map_err(|error| Failure::new(Exit::Host, error))
 }
 
 /// The name of this host.

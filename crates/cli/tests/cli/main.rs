@@ -46,6 +46,7 @@ mod stack_baseline;
 mod stack_choice;
 mod stack_devices;
 mod stack_faults;
+mod stack_namespaces;
 mod stored;
 mod summary;
 mod support;

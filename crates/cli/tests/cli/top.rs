@@ -198,6 +198,36 @@ fn a_capture_has_of_each_flow_what_rtt_and_response_say_of_it() {
 }
 
 #[test]
+fn a_table_fails_if_a_condition_holds_for_its_rows_or_is_about_nothing() {
+    let table = |conditions: &[&str]| {
+        let always = ["top", "-r", CAPTURE, "--once", "--format", "jsonl", "--top", "1"];
+        dwell(&[&always[..], conditions].concat())
+    };
+    for (condition, status, words) in [
+        ("rtt max>1us", 1, "holds, so this run has failed"),
+        ("max>1000s or count<1", 0, "does not hold"),
+        ("send-buffer max>1s", 1, "there are no rows of send-buffer"),
+    ] {
+        let run = table(&["--fail-if", condition]);
+        assert!(run.status == Some(status) && run.stderr.contains(words), "{condition}: {run}");
+        let last = objects(&run.stdout).pop().unwrap();
+        assert_eq!(
+            (&last["type"], &last["fail_if"]["failed"]),
+            (&"top.status".into(), &(status == 1).into()),
+            "{last}"
+        );
+    }
+    assert_eq!(table(&[]).status, Some(0));
+    for (arguments, words) in [
+        (&["--fail-if", "rate max>1s"][..], "'rate' is not a metric"),
+        (&["--once", "--view", "backends", "--fail-if", "max>1s"], "choose another --view"),
+    ] {
+        let run = dwell(&[&["top"], arguments].concat());
+        assert!(run.status == Some(2) && run.stderr.contains(words), "{run}");
+    }
+}
+
+#[test]
 fn the_flows_of_a_capture_are_on_the_screen_with_the_same_keys() {
     if lacks_program("tmux") {
         return;

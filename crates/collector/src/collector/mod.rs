@@ -16,7 +16,7 @@ use dwell_fleet::{
     wire::{self, Batch, ByteTraces, Content, FrameError, Version},
 };
 use dwell_metrics::{Registry, Shared};
-use dwell_records::{Clock, Cost, PathTable, Record, Status, Verb};
+use dwell_records::{AgentEvent, Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
 use dwell_store::{Origin, Progress, Retain, Retention, Store};
 
@@ -217,6 +217,7 @@ impl Collector {
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
         self.losses.add(name, &losses);
+        self.print_agent(agent, None)?;
         Ok(Ok(last))
     }
 
@@ -236,9 +237,27 @@ impl Collector {
     }
 
     /// Notes that an agent has left.
-    pub fn leave(&mut self, agent: &Agent, reason: &str) {
+    pub fn leave(&mut self, agent: &Agent, reason: &str) -> Result<(), Error> {
         self.hosts.leave(agent.name.as_str(), self.time.now_ns());
         tell(format_args!("{} is gone: {reason}", agent.name));
+        self.print_agent(agent, Some(reason))
+    }
+
+    /// Prints that an agent has come, or why it left.
+    fn print_agent(&mut self, agent: &Agent, left: Option<&str>) -> Result<(), Error> {
+        let (time_ns, to_unix_ns) = (self.time.now_ns(), self.time.to_unix_ns());
+        let Some(print) = &mut self.print else {
+            return Ok(());
+        };
+        print.output.source_mut().clock = Clock::with_offset(to_unix_ns.into());
+        print.output.write(&Record::Agent(&AgentEvent {
+            time_ns,
+            agent: agent.name.as_str(),
+            address: agent.address,
+            is_past: agent.is_past,
+            left,
+        }))?;
+        Ok(print.output.flush()?)
     }
 
     /// Stores batches that are not stored yet, and clock samples. When it returns, everything is on disk.
@@ -538,7 +557,7 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 14] {
+    fn outcomes(&self) -> [(&'static str, u64); 15] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -546,6 +565,7 @@ impl Collector {
             ("clamped", joined.clamped),
             ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
+            ("ambiguous", joined.ambiguous),
             ("clockless", self.clockless),
             ("edgeless", self.edgeless),
             ("misdated", self.left_out.misdated),

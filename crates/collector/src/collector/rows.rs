@@ -130,6 +130,7 @@ pub(super) fn write_interval(
         length_ns: interval.length_ns,
         host,
         flow: None,
+        namespace: None,
         segment,
         resent: false,
         histogram,
@@ -148,7 +149,8 @@ pub(super) fn write_interval(
     }
     for flow in &interval.flows {
         for figures in &flow.segments {
-            to.interval(&IntervalRow { flow: Some(flow.ends), ..row(figures.segment, &figures.histogram) })?;
+            let row = row(figures.segment, &figures.histogram);
+            to.interval(&IntervalRow { flow: Some(flow.ends), namespace: flow.namespace.as_deref(), ..row })?;
         }
     }
     Ok(omitted)

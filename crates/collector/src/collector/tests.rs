@@ -90,7 +90,7 @@ fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() 
         collector.hello(&agent).unwrap().unwrap();
         let batches = (1..=200).map(|number| (agent.clone(), batch_with_hook(number, &format!("hook {run} {number}"))));
         collector.store(&batches.collect::<Vec<_>>(), &[]).unwrap();
-        collector.leave(&agent, "it left");
+        collector.leave(&agent, "it left").unwrap();
     }
     assert_eq!((collector.store.hooks().unwrap().len(), collector.left_out.hooks), (256, 4 * 200 - 256));
     drop(collector);
@@ -224,6 +224,7 @@ fn passage() -> dwell_engine::layers::ByteTrace {
     stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
     ByteTrace {
         ends: Ends { src: end(1), dst: end(2) },
+        namespace: 0,
         seq: 0,
         direction: Direction::Tx,
         sent: 1,

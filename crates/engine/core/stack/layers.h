@@ -228,9 +228,21 @@ static __always_inline int dwell_row_is_copy(const struct dwell_row *row, __u64 
 	return row->tag == tag && row->sent > 1 && row->stamp_ns[DWELL_TX_TCP] != tcp_ns;
 }
 
-static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row, __u64 tag,
-					  const struct dwell_pass *pass)
+/* Returns true for a packet that has left IP, and is at another of its devices. TCP sends a copy only after the packet
+ * before it has left.
+ */
+static __always_inline int dwell_has_left_ip(const struct dwell_row *row, __u64 tag, __u64 tcp_ns)
 {
+	__u64 left_ns = row->copy_ns ? row->copy_ns : row->stamp_ns[DWELL_TX_IP];
+
+	return row->tag == tag && left_ns && tcp_ns <= left_ns;
+}
+
+static __always_inline void dwell_pass_ip(void *embedder, const struct dwell_stack_program *program,
+					  struct dwell_row *row, __u64 tag, const struct dwell_pass *pass)
+{
+	if (program->ip_at_queue && dwell_has_left_ip(row, tag, pass->tcp_ns))
+		return;
 	/* a time in the future belongs to a paced packet: it says when that should leave, not when TCP handed it down;
 	 * nor does it belong to a retransmission
 	 */
@@ -306,7 +318,7 @@ static __always_inline void dwell_pass_step(void *embedder, const struct dwell_s
 	if (!row || !dwell_row_wanted(embedder, program, row, tag, grid_index, layer, pass))
 		return;
 	if (layer == DWELL_TX_IP)
-		dwell_pass_ip(embedder, row, tag, pass);
+		dwell_pass_ip(embedder, program, row, tag, pass);
 	else if (layer == DWELL_TX_DRIVER)
 		dwell_pass_driver(embedder, program, row, tag, grid_index, pass);
 	else if (layer == DWELL_RX_DRIVER)

@@ -66,7 +66,9 @@ struct dwell_stack_ends {
 	struct dwell_address dst;
 	__u16 sport;
 	__u16 dport;
-	__u32 part; /* in the key of a flow's entry: DWELL_PART_*; else 0 */
+	__u32 part;  /* in the key of a flow's entry: DWELL_PART_*; else 0 */
+	__u32 netns; /* number of the network namespace that they are of; 0 where a byte passes several */
+	__u32 reserved;
 };
 
 /* The trace of one byte that was sent or received; or of a copy that TCP sent again. */
@@ -140,7 +142,7 @@ struct dwell_stack_hop_time {
 struct dwell_stack_program {
 	struct dwell_filter filter;
 	__u64 seed;
-	__u32 netns;      /* number of the network namespace; 0 for all */
+	__u32 netns;      /* number of the network namespace that is observed; 0 for all */
 	__u32 row_mask;   /* number of rows - 1; a power of two minus 1 */
 	__u32 cycle_mask; /* rows that one flow may use - 1; see stack/layers.h */
 	__u32 hooked;     /* a bit for each layer that is stamped */
@@ -154,8 +156,9 @@ struct dwell_stack_program {
 	__u64 pace_ns;    /* time between two traced bytes of a flow; 0 for all on the sampling grid */
 	__u64 pidns_dev;  /* PID namespace of the process numbers */
 	__u64 pidns_ino;
-	__u8 chosen; /* DWELL_CHOSEN_* bits; 0 for all flows */
-	__u8 reserved[7];
+	__u8 chosen;      /* DWELL_CHOSEN_* bits; 0 for all flows */
+	__u8 ip_at_queue; /* packets leave IP where a device queues them, which may be several devices in turn */
+	__u8 reserved[6];
 };
 
 #endif

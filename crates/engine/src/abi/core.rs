@@ -3930,16 +3930,20 @@ pub struct dwell_stack_ends {
     pub sport: __u16,
     pub dport: __u16,
     pub part: __u32,
+    pub netns: __u32,
+    pub reserved: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_stack_ends"][::std::mem::size_of::<dwell_stack_ends>() - 40usize];
+    ["Size of dwell_stack_ends"][::std::mem::size_of::<dwell_stack_ends>() - 48usize];
     ["Alignment of dwell_stack_ends"][::std::mem::align_of::<dwell_stack_ends>() - 8usize];
     ["Offset of field: dwell_stack_ends::src"][::std::mem::offset_of!(dwell_stack_ends, src) - 0usize];
     ["Offset of field: dwell_stack_ends::dst"][::std::mem::offset_of!(dwell_stack_ends, dst) - 16usize];
     ["Offset of field: dwell_stack_ends::sport"][::std::mem::offset_of!(dwell_stack_ends, sport) - 32usize];
     ["Offset of field: dwell_stack_ends::dport"][::std::mem::offset_of!(dwell_stack_ends, dport) - 34usize];
     ["Offset of field: dwell_stack_ends::part"][::std::mem::offset_of!(dwell_stack_ends, part) - 36usize];
+    ["Offset of field: dwell_stack_ends::netns"][::std::mem::offset_of!(dwell_stack_ends, netns) - 40usize];
+    ["Offset of field: dwell_stack_ends::reserved"][::std::mem::offset_of!(dwell_stack_ends, reserved) - 44usize];
 };
 #[repr(C)]
 #[derive(
@@ -3963,15 +3967,15 @@ pub struct dwell_byte_trace {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 128usize];
+    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 136usize];
     ["Alignment of dwell_byte_trace"][::std::mem::align_of::<dwell_byte_trace>() - 8usize];
     ["Offset of field: dwell_byte_trace::ends"][::std::mem::offset_of!(dwell_byte_trace, ends) - 0usize];
-    ["Offset of field: dwell_byte_trace::seq"][::std::mem::offset_of!(dwell_byte_trace, seq) - 40usize];
-    ["Offset of field: dwell_byte_trace::up"][::std::mem::offset_of!(dwell_byte_trace, up) - 44usize];
-    ["Offset of field: dwell_byte_trace::sent"][::std::mem::offset_of!(dwell_byte_trace, sent) - 45usize];
-    ["Offset of field: dwell_byte_trace::again"][::std::mem::offset_of!(dwell_byte_trace, again) - 46usize];
-    ["Offset of field: dwell_byte_trace::reserved"][::std::mem::offset_of!(dwell_byte_trace, reserved) - 47usize];
-    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 48usize];
+    ["Offset of field: dwell_byte_trace::seq"][::std::mem::offset_of!(dwell_byte_trace, seq) - 48usize];
+    ["Offset of field: dwell_byte_trace::up"][::std::mem::offset_of!(dwell_byte_trace, up) - 52usize];
+    ["Offset of field: dwell_byte_trace::sent"][::std::mem::offset_of!(dwell_byte_trace, sent) - 53usize];
+    ["Offset of field: dwell_byte_trace::again"][::std::mem::offset_of!(dwell_byte_trace, again) - 54usize];
+    ["Offset of field: dwell_byte_trace::reserved"][::std::mem::offset_of!(dwell_byte_trace, reserved) - 55usize];
+    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 56usize];
 };
 #[repr(C)]
 #[derive(
@@ -4133,7 +4137,8 @@ pub struct dwell_stack_program {
     pub pidns_dev: __u64,
     pub pidns_ino: __u64,
     pub chosen: __u8,
-    pub reserved: [__u8; 7usize],
+    pub ip_at_queue: __u8,
+    pub reserved: [__u8; 6usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -4162,8 +4167,10 @@ const _: () = {
     ["Offset of field: dwell_stack_program::pidns_ino"]
         [::std::mem::offset_of!(dwell_stack_program, pidns_ino) - 696usize];
     ["Offset of field: dwell_stack_program::chosen"][::std::mem::offset_of!(dwell_stack_program, chosen) - 704usize];
+    ["Offset of field: dwell_stack_program::ip_at_queue"]
+        [::std::mem::offset_of!(dwell_stack_program, ip_at_queue) - 705usize];
     ["Offset of field: dwell_stack_program::reserved"]
-        [::std::mem::offset_of!(dwell_stack_program, reserved) - 705usize];
+        [::std::mem::offset_of!(dwell_stack_program, reserved) - 706usize];
 };
 #[repr(C)]
 #[derive(Debug)]
@@ -4194,21 +4201,21 @@ pub struct dwell_layers {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 220360usize];
+    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 220872usize];
     ["Alignment of dwell_layers"][::std::mem::align_of::<dwell_layers>() - 8usize];
     ["Offset of field: dwell_layers::program"][::std::mem::offset_of!(dwell_layers, program) - 0usize];
     ["Offset of field: dwell_layers::counters"][::std::mem::offset_of!(dwell_layers, counters) - 712usize];
     ["Offset of field: dwell_layers::rows"][::std::mem::offset_of!(dwell_layers, rows) - 864usize];
     ["Offset of field: dwell_layers::segment"][::std::mem::offset_of!(dwell_layers, segment) - 872usize];
     ["Offset of field: dwell_layers::trace"][::std::mem::offset_of!(dwell_layers, trace) - 208040usize];
-    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 216232usize];
-    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 216236usize];
-    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 216240usize];
-    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 216248usize];
-    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 219832usize];
-    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 220344usize];
-    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 220348usize];
-    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 220352usize];
+    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 216744usize];
+    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 216748usize];
+    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 216752usize];
+    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 216760usize];
+    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 220344usize];
+    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 220856usize];
+    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 220860usize];
+    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 220864usize];
 };
 impl Default for dwell_layers {
     fn default() -> Self {

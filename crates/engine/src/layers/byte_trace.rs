@@ -14,6 +14,8 @@ use crate::abi;
 pub struct ByteTrace {
     /// The flow of the byte.
     pub ends: Ends,
+    /// The number of the network namespace that the flow's socket on this host is in.
+    pub namespace: u32,
     /// The TCP sequence number.
     pub seq: u32,
     /// Whether the byte was sent or received.
@@ -37,6 +39,7 @@ impl ByteTrace {
     pub(super) fn from_core(trace: &abi::dwell_byte_trace) -> ByteTrace {
         ByteTrace {
             ends: Ends::from_core(&trace.ends),
+            namespace: trace.ends.netns,
             seq: trace.seq,
             direction: match trace.up {
                 0 => Direction::Tx,

@@ -13,7 +13,7 @@ pub struct Config {
     pub port: Option<u16>,
     /// The flows to follow.
     pub filter: Filter,
-    /// The number of the network namespace to observe; `None` for all.
+    /// The number of the network namespace to observe; `None` for all of the host, whose flows are told apart.
     pub namespace: Option<u32>,
     /// The number of bytes, over all flows, that may be on their way through the layers at once, in units of
     /// `sample_bytes`: rounded up to a power of two.
@@ -33,6 +33,8 @@ pub struct Config {
     pub processes: Option<PidNamespace>,
     /// Follow only flows of processes of a selected cgroup, in addition to `processes`.
     pub cgroup: bool,
+    /// Packets leave IP where their first device queues them, as no hook of IP is used.
+    pub ip_at_queue: bool,
     /// Makes the hashes of flows unpredictable.
     pub seed: u64,
 }
@@ -61,6 +63,7 @@ impl Default for Config {
             pace_ns: 0,
             processes: None,
             cgroup: false,
+            ip_at_queue: false,
             seed: 0,
         }
     }
@@ -109,7 +112,8 @@ impl Config {
             pidns_dev: self.processes.map_or(0, |namespace| namespace.device),
             pidns_ino: self.processes.map_or(0, |namespace| namespace.inode),
             chosen: self.chosen(),
-            reserved: [0; 7],
+            ip_at_queue: self.ip_at_queue.into(),
+            reserved: [0; 6],
         }
     }
 

@@ -142,6 +142,9 @@ pub struct Counters {
     pub unmatched_tx: u64,
     /// Read bytes that no other host reported.
     pub unmatched_rx: u64,
+    /// Matched bytes that two network namespaces of a host reported, so that it is unknown which of them belong together. They are
+    /// in no path.
+    pub ambiguous: u64,
     /// Unmatched bytes that were given up early because too many were waiting, in all or of their host.
     pub crowded: u64,
     /// Matched bytes that are in no path because there were too many paths: [`Config::max_paths`].
@@ -160,7 +163,8 @@ pub struct Checkpoint {
     pub end_ns: u64,
 }
 
-type Key = (Ends, u32);
+/// A byte: its flow, and its sequence number. Loopback is another one in each network namespace of each host.
+type Key = (Ends, u32, Option<(u32, u32)>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
@@ -169,6 +173,8 @@ struct Waiting {
     tx: Option<HostTrace>,
     rx: Option<HostTrace>,
     resent: bool,
+    /// Two namespaces of a host have reported it.
+    is_ambiguous: bool,
     /// The time at which the byte counts as complete; `None` until both traces are there.
     settles_ns: Option<u64>,
 }
@@ -214,8 +220,9 @@ impl Joiner {
     /// Adds a trace. Traces must come in the order of `arrived_ns`.
     pub fn add(&mut self, host_trace: HostTrace) {
         self.advance(host_trace.arrived_ns);
-        let key = (host_trace.trace.ends, host_trace.trace.seq);
         let trace = &host_trace.trace;
+        let is_loopback = trace.ends.src.address.to_canonical().is_loopback();
+        let key = (trace.ends, trace.seq, is_loopback.then_some((host_trace.host, trace.namespace)));
         if self.waiting.is_full() {
             self.counters.crowded += self.turn(host_trace.arrived_ns);
         }
@@ -334,6 +341,10 @@ impl Joiner {
             self.counters.clock_faults += 1;
             return;
         }
+        if waiting.is_ambiguous {
+            self.counters.ambiguous += 1;
+            return;
+        }
         self.counters.matched += 1;
         self.counters.resent += u64::from(waiting.resent);
         self.counters.clamped += u64::from(below_ns > 0);
@@ -383,6 +394,9 @@ impl Waiting {
             Direction::Rx => &self.rx,
         };
         let displaced = before.map(|before| before.trace.direction);
+        let is_other =
+            |before: HostTrace| before.host == host_trace.host && before.trace.namespace != host_trace.trace.namespace;
+        self.is_ambiguous |= before.is_some_and(is_other);
         let mut is_inserted = false;
         match host_trace.trace.direction {
             Direction::Tx => {

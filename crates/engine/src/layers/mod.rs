@@ -264,16 +264,18 @@ impl Ends {
     }
 }
 
-/// The segments of one side of a flow, as the kernel counted them in one generation.
+/// The segments of a flow in an interval, of one of its sides or of both.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FlowSide {
+pub struct FlowFigures {
     /// The flow.
     pub ends: Ends,
+    /// The number of the network namespace that its socket is in. Other namespaces may have flows of the same ends.
+    pub namespace: u32,
     /// All segments except the unexplained time, over all bytes: also those that TCP retransmitted.
     pub segments: Vec<SegmentFigures>,
 }
 
-impl FlowSide {
+impl FlowFigures {
     /// Returns which half of the histograms an entry belongs to, 0 or 1, given its key. `None` if the kernel did not
     /// write these bytes.
     pub fn generation_of(key: &[u8]) -> Option<u32> {
@@ -281,8 +283,8 @@ impl FlowSide {
         Some(u32::from(ends.part & abi::DWELL_PART_GENERATION != 0))
     }
 
-    /// Decodes an entry of the kernel's map. `None` if the kernel did not write these bytes.
-    pub fn from_kernel(key: &[u8], value: &[u8]) -> Option<FlowSide> {
+    /// Decodes an entry of the kernel's map, which is one side. `None` if the kernel did not write these bytes.
+    pub fn from_kernel(key: &[u8], value: &[u8]) -> Option<FlowFigures> {
         let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
         let (flow, _) = abi::dwell_flow_segments::ref_from_prefix(value).ok()?;
         let direction = match ends.part & abi::DWELL_PART_UP {
@@ -297,7 +299,7 @@ impl FlowSide {
             histogram.merge_coarse(counted);
             SegmentFigures { segment, histogram }
         });
-        Some(FlowSide { ends: Ends::from_core(&ends), segments: segments.collect() })
+        Some(FlowFigures { ends: Ends::from_core(&ends), namespace: ends.netns, segments: segments.collect() })
     }
 }
 

@@ -25,6 +25,7 @@ fn ends(sport: u16) -> Ends {
 fn byte_trace(seq: u32, stamps: &[(Layer, u64)]) -> ByteTrace {
     let mut byte_trace = ByteTrace {
         ends: ends(40_000),
+        namespace: 0,
         seq,
         direction: stamps[0].0.direction(),
         sent: 1,
@@ -456,4 +457,44 @@ fn after_a_restart_with_another_interval_each_byte_is_reported_once() {
         let mut after = with(window_ns, checkpoint);
         assert_eq!(reported(all(&mut after)), 1, "{window_ns}");
     }
+}
+
+/// Puts a trace into a network namespace.
+fn within(namespace: u32, half: HostTrace) -> HostTrace {
+    HostTrace { trace: ByteTrace { namespace, ..half.trace }, ..half }
+}
+
+#[test]
+fn loopback_is_joined_within_a_namespace_of_a_host_only() {
+    let at = |host, namespace, half: HostTrace| {
+        let loopback = Endpoint { address: [127, 0, 0, 1].into(), port: 1 };
+        let mut half = within(namespace, HostTrace { host, ..half });
+        half.trace.ends = Ends { src: loopback, dst: loopback };
+        half
+    };
+    let mut joiner = joiner();
+    joiner.add(at(A, 1, sent(0, MS)));
+    joiner.add(at(A, 2, sent(0, 2 * MS)));
+    joiner.add(at(B, 1, read(0, 3 * MS)));
+    assert!(all(&mut joiner).is_empty());
+    joiner.add(HostTrace { arrived_ns: T + 20 * MS, ..at(A, 2, read(0, 4 * MS)) });
+    let windows = all(&mut joiner);
+    let (key, path) = &windows[0].paths[0];
+    assert_eq!((key.tx_host, key.rx_host), (A, A));
+    assert_eq!(path.segment(PathSegment::Network).max_ns(), Some(2 * MS));
+    assert_eq!((joiner.counters().matched, joiner.counters().ambiguous), (1, 0));
+}
+
+#[test]
+fn a_byte_that_two_namespaces_of_a_host_report_is_in_no_path() {
+    let mut joiner = joiner();
+    joiner.add(within(1, sent(0, MS)));
+    joiner.add(within(2, sent(0, 2 * MS)));
+    joiner.add(read(0, 6 * MS));
+    // This one is of one namespace at each host.
+    joiner.add(within(1, sent(1 << 14, 10 * MS)));
+    joiner.add(within(7, read(1 << 14, 16 * MS)));
+    let windows = all(&mut joiner);
+    assert_eq!(windows[0].paths[0].1.segment(PathSegment::Network).count(), 1);
+    assert_eq!((joiner.counters().matched, joiner.counters().ambiguous), (1, 1));
 }

@@ -225,3 +225,23 @@ fn with_a_pace_a_byte_is_not_taken_for_the_one_4_gib_before() {
         assert_eq!(host.count(Segment::RxTotal), count);
     }
 }
+
+/// Where IP has no hook, its stamp is that of the first device, as of a bridge before its port.
+#[test]
+fn a_packet_that_several_devices_queue_has_left_ip_once_each_time_that_tcp_sends_it() {
+    let mut host = Host::with(&Config { ip_at_queue: true, traces: true, ..Config::default() });
+    host.pass(GRID, 10, Layer::TxSocket, 1_000);
+    for now_ns in [3_000, 3_500] {
+        host.leave_ip(GRID, 10, 2_000, now_ns);
+        host.pass_packet(GRID, 10, Layer::TxQueue, 2_000, now_ns);
+    }
+    host.pass_packet(GRID, 10, Layer::TxDriver, 2_000, 4_000);
+    assert_eq!((host.count(Segment::TxTotal), host.sum_ns(Segment::IpDriver)), (1, 1_000));
+    for (tcp_ns, sent) in [(8_000, 2), (12_000, 3)] {
+        host.leave_ip(GRID, 10, tcp_ns, tcp_ns + 1_000);
+        host.leave_ip(GRID, 10, tcp_ns, tcp_ns + 1_500);
+        host.pass_packet(GRID, 10, Layer::TxDriver, tcp_ns, tcp_ns + 2_000);
+        let copies: Vec<_> = host.path.traces().map(|trace| trace.sent).collect();
+        assert_eq!(copies, [sent]);
+    }
+}

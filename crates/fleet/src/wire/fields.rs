@@ -12,7 +12,7 @@ use serde::{
     de::{Error, SeqAccess, Visitor},
 };
 
-/// Longest name of a counter, in bytes.
+/// Longest name of a counter or a network namespace, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Longest names of the hooks at one end of a segment, in bytes: the driver's end has four.
 pub const MAX_HOOKS_BYTES: usize = 256;
@@ -60,6 +60,15 @@ pub fn counters<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<(String, u64)>, 
     match counters.iter().all(|(name, _)| name.len() <= MAX_NAME_BYTES) {
         true => Ok(counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
         false => Err(D::Error::custom("length of a counter's name")),
+    }
+}
+
+/// A name that may be unknown.
+pub fn name<'a, D: Deserializer<'a>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<&str>::deserialize(from)?;
+    match name.is_none_or(|name| name.len() <= MAX_NAME_BYTES) {
+        true => Ok(name.map(str::to_owned)),
+        false => Err(D::Error::custom("length of a name")),
     }
 }
 

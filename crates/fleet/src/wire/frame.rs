@@ -13,7 +13,7 @@ use super::{AgentMessage, Spoken, Version};
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
 
 /// The place of [`Batch`](super::AgentMessage::Batch) among the messages of an agent.
-const BATCH_VARIANT: u32 = 1;
+pub(super) const BATCH_VARIANT: u32 = 1;
 
 /// Bytes of a frame for which memory is taken at once, at the beginning and later: a length alone costs the receiver little.
 const PIECE_BYTES: (usize, usize) = (4 << 10, 64 << 10);

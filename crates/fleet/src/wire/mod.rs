@@ -165,17 +165,34 @@ pub enum LossCause {
 impl Message for CollectorMessage {}
 impl Message for Batch {}
 impl Message for ByteTraces {}
+
 /// As a collector keeps them until both hosts of a byte have reported it: when they arrived, and for each its time at the driver
 /// with the bound of its error.
-impl Message for (u64, ByteTraces, Vec<(u64, u64)>) {}
+impl Message for (u64, ByteTraces, Vec<(u64, u64)>) {
+    fn take(version: Version, from: &[u8]) -> postcard::Result<(Self, &[u8])> {
+        match version {
+            Version::V3 => {
+                let ((arrived_ns, traces, edges), rest) = postcard::take_from_bytes::<(_, v3::ByteTraces, _)>(from)?;
+                Ok(((arrived_ns, traces.try_into()?, edges), rest))
+            }
+            Version::V4 => postcard::take_from_bytes(from),
+        }
+    }
+}
 
 impl Message for AgentMessage {
     fn put(&self, version: Version, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        let downgraded = match self {
-            AgentMessage::Batch(batch) if version == Version::V3 => v3::downgraded(batch).map(AgentMessage::Batch),
-            _ => None,
-        };
-        postcard::to_extend(downgraded.as_ref().unwrap_or(self), to)
+        match self {
+            AgentMessage::Batch(batch) if version == Version::V3 => v3::put(batch, to),
+            _ => postcard::to_extend(self, to),
+        }
+    }
+
+    fn take(version: Version, from: &[u8]) -> postcard::Result<(AgentMessage, &[u8])> {
+        match version {
+            Version::V3 => v3::take(from),
+            Version::V4 => postcard::take_from_bytes(from),
+        }
     }
 }
 
@@ -199,7 +216,10 @@ impl Content {
             });
             let figures = interval.flows.iter().flat_map(|flow| &flow.segments);
             let figures = figures.map(|figures| of_histogram(&figures.histogram));
-            let flows = interval.flows.len() * size_of::<FlowReport>() + interval.rtts.len() * size_of::<FlowRtt>();
+            let names = interval.flows.iter().flat_map(|flow| &flow.namespace).map(String::len);
+            let flows = names.sum::<usize>()
+                + interval.flows.len() * size_of::<FlowReport>()
+                + interval.rtts.len() * size_of::<FlowRtt>();
             segments.sum::<usize>() + figures.sum::<usize>() + flows
         };
         let intervals: usize = self.intervals.iter().map(of_interval).sum();
@@ -250,6 +270,9 @@ pub struct SegmentReport {
 pub struct FlowReport {
     /// The flow.
     pub ends: Ends,
+    /// The name of its socket's network namespace, of at most [`MAX_NAME_BYTES`]; `None` for the one that the agent runs in.
+    #[serde(deserialize_with = "fields::name")]
+    pub namespace: Option<String>,
     /// Segments of the directions in which bytes were traced.
     #[serde(deserialize_with = "fields::list::<_, _, { Segment::ALL.len() }>")]
     pub segments: Vec<SegmentFigures>,

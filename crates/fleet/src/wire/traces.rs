@@ -1,6 +1,6 @@
 //! Compact encoding of byte traces: each flow once, and timestamps relative to the first one of a trace.
 
-use std::{collections::HashMap, num::NonZeroU64};
+use std::{collections::HashMap, hash::Hash, num::NonZeroU64};
 
 use dwell_engine::layers::{ByteTrace, Direction, Ends, Layer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -15,12 +15,42 @@ const MAX_TRACES: usize = 1 << 14;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ByteTraces(pub Vec<ByteTrace>);
 
+/// Traces whose flows are known by `F`, each of which is there once.
 #[derive(Serialize, Deserialize)]
-struct Packed {
-    #[serde(deserialize_with = "fields::list::<_, _, MAX_TRACES>")]
-    flows: Vec<Ends>,
+pub(super) struct Packed<F> {
+    #[serde(deserialize_with = "fields::list::<_, _, MAX_TRACES>", bound(deserialize = "F: Deserialize<'de>"))]
+    flows: Vec<F>,
     #[serde(deserialize_with = "fields::list::<_, _, MAX_TRACES>")]
     traces: Vec<PackedTrace>,
+}
+
+/// What a flow of a trace is known by.
+pub(super) trait TracedFlow: Copy + Eq + Hash {
+    /// Returns the flow of a trace.
+    fn of(trace: &ByteTrace) -> Self;
+    /// Returns its ends, and the number of its network namespace.
+    fn parts(self) -> (Ends, u32);
+}
+
+impl TracedFlow for (Ends, u32) {
+    fn of(trace: &ByteTrace) -> (Ends, u32) {
+        (trace.ends, trace.namespace)
+    }
+
+    fn parts(self) -> (Ends, u32) {
+        self
+    }
+}
+
+/// As in version 3.
+impl TracedFlow for Ends {
+    fn of(trace: &ByteTrace) -> Ends {
+        trace.ends
+    }
+
+    fn parts(self) -> (Ends, u32) {
+        (self, 0)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,31 +70,41 @@ struct PackedTrace {
     later_ns: Vec<i64>,
 }
 
-impl Serialize for ByteTraces {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+impl<F: TracedFlow> Packed<F> {
+    pub(super) fn of(traces: &[ByteTrace]) -> Packed<F> {
         let mut flows = Vec::new();
         let mut index = HashMap::new();
-        let traces = self.0.iter().map(|trace| {
-            let flow = *index.entry(trace.ends).or_insert_with(|| {
-                flows.push(trace.ends);
+        let traces = traces.iter().map(|trace| {
+            let flow = *index.entry(F::of(trace)).or_insert_with_key(|flow| {
+                flows.push(*flow);
                 flows.len() as u32 - 1
             });
             PackedTrace::pack(trace, flow)
         });
         let traces = traces.collect();
-        Packed { flows, traces }.serialize(to)
+        Packed { flows, traces }
+    }
+
+    /// Returns `None` if no agent would write these.
+    pub(super) fn unpack(&self) -> Option<ByteTraces> {
+        let traces = self.traces.iter().map(|trace| {
+            let flow = self.flows.get(trace.flow as usize)?;
+            trace.unpack(flow.parts())
+        });
+        traces.collect::<Option<_>>().map(ByteTraces)
+    }
+}
+
+impl Serialize for ByteTraces {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Packed::<(Ends, u32)>::of(&self.0).serialize(to)
     }
 }
 
 impl<'a> Deserialize<'a> for ByteTraces {
     fn deserialize<D: Deserializer<'a>>(from: D) -> Result<ByteTraces, D::Error> {
-        let packed = Packed::deserialize(from)?;
-        let traces = packed.traces.iter().map(|trace| {
-            let ends = packed.flows.get(trace.flow as usize)?;
-            trace.unpack(*ends)
-        });
-        let traces: Option<_> = traces.collect();
-        traces.map(ByteTraces).ok_or_else(|| D::Error::custom("trace"))
+        let packed = Packed::<(Ends, u32)>::deserialize(from)?;
+        packed.unpack().ok_or_else(|| D::Error::custom("trace"))
     }
 }
 
@@ -87,13 +127,14 @@ impl PackedTrace {
     }
 
     /// Returns `None` for a trace that no agent would write.
-    fn unpack(&self, ends: Ends) -> Option<ByteTrace> {
+    fn unpack(&self, (ends, namespace): (Ends, u32)) -> Option<ByteTrace> {
         let direction = match self.is_up {
             false => Direction::Tx,
             true => Direction::Rx,
         };
         let mut trace = ByteTrace {
             ends,
+            namespace,
             seq: self.seq,
             direction,
             sent: self.sent,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dwell_engine::layers::Direction;
+use dwell_engine::layers::{ByteTrace, Direction};
 use dwell_fleet::wire::{
     AgentMessage, Batch, CollectorMessage, Content, Hello, LossCause, LostBatches, Message, Version, decode, encode,
 };
@@ -63,4 +63,16 @@ fn messages_of_version_3_are_read_and_written() {
 fn what_version_3_cannot_say_becomes_the_nearest() {
     let bytes = encode(Version::V3, &agent(3, lost(LossCause::Moved))).unwrap();
     assert_eq!(decode::<AgentMessage>(Version::V3, &bytes).unwrap(), agent(3, lost(LossCause::BufferFull)));
+}
+
+#[test]
+fn version_3_says_nothing_of_network_namespaces() {
+    let traces =
+        [0, 4_026_532_213].map(|namespace| ByteTrace { namespace, ..trace(1, Direction::Tx, &[1, 2, 3, 4, 5]) });
+    let mut content = batch(traces.into()).content;
+    content.intervals[0].flows[0].namespace = Some("web".into());
+    let bytes = encode(Version::V3, &agent(1, content.clone())).unwrap();
+    content.intervals[0].flows[0].namespace = None;
+    content.traces.0.iter_mut().for_each(|trace| trace.namespace = 0);
+    assert_eq!(decode::<AgentMessage>(Version::V3, &bytes).unwrap(), agent(1, content));
 }

@@ -29,7 +29,9 @@ fn push(batcher: &Batcher, number: u64, flows: u16) {
         length_ns: 1,
         sample_bytes: 64,
         segments: vec![sums],
-        flows: (0..flows).map(|port| FlowReport { ends: ends(port), segments: vec![figures.clone()] }).collect(),
+        flows: (0..flows)
+            .map(|port| FlowReport { ends: ends(port), namespace: None, segments: vec![figures.clone()] })
+            .collect(),
         rtts: Vec::new(),
     };
     batcher.push_interval(report, Vec::new());

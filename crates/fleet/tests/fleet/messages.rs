@@ -27,6 +27,7 @@ fn ends(sport: u16) -> Ends {
 pub fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
     let mut trace = ByteTrace {
         ends: ends(seq as u16 % 3),
+        namespace: 0,
         seq,
         direction,
         sent: 2,
@@ -62,7 +63,7 @@ pub fn batch(traces: Vec<ByteTrace>) -> Batch {
                 length_ns: 7,
                 sample_bytes: 1 << 16,
                 segments: vec![report],
-                flows: vec![FlowReport { ends: ends(1), segments: vec![segment] }],
+                flows: vec![FlowReport { ends: ends(1), namespace: None, segments: vec![segment] }],
                 rtts: vec![FlowRtt { ends: ends(2), is_received: true, min_ns: 1, smoothed_ns: 2 }],
             }],
             traces: ByteTraces(traces),
@@ -123,6 +124,19 @@ fn a_trace_takes_at_most_forty_bytes() {
     assert!(bytes < 40 * 1000, "{bytes}");
 }
 
+/// As on loopback.
+#[test]
+fn flows_of_the_same_ends_keep_their_network_namespaces() {
+    let namespaces = [0, 4_026_532_213, 4_026_532_300];
+    let traces = namespaces.map(|namespace| ByteTrace { namespace, ..trace(1, Direction::Tx, &[1, 2, 3, 4, 5]) });
+    let mut batch = batch(traces.into());
+    batch.content.intervals[0].flows[0].namespace = Some("x".repeat(MAX_NAME_BYTES));
+    let decoded = |batch: &Batch| decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, batch).unwrap());
+    assert_eq!(decoded(&batch).unwrap(), batch);
+    batch.content.intervals[0].flows[0].namespace = Some("x".repeat(MAX_NAME_BYTES + 1));
+    assert!(decoded(&batch).is_err());
+}
+
 #[test]
 fn numbers_out_of_range_are_refused() {
     let decoded = |change: &dyn Fn(&mut IntervalReport)| {
@@ -158,7 +172,7 @@ fn more_traces_than_an_agent_sends_are_refused() {
 /// Empty lists and histograms take a few bytes on the wire, and much more in memory and as rows.
 #[test]
 fn a_batch_that_would_be_large_in_memory_is_refused_or_counted_as_such() {
-    let flow = |segments| FlowReport { ends: ends(1), segments };
+    let flow = |segments| FlowReport { ends: ends(1), namespace: None, segments };
     let empty = SegmentFigures { segment: Segment::Queueing, histogram: Histogram::default() };
     let decoded = |intervals: usize, flows: usize, segments: usize| {
         let mut batch = batch(Vec::new());

@@ -203,7 +203,15 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     for seq in 0..10_000 {
-        batcher.push_trace(ByteTrace { ends: ends(1), seq, direction: Direction::Tx, sent: 1, again: false, stamps });
+        batcher.push_trace(ByteTrace {
+            ends: ends(1),
+            namespace: 0,
+            seq,
+            direction: Direction::Tx,
+            sent: 1,
+            again: false,
+            stamps,
+        });
     }
     let report = IntervalReport {
         end_ns: 5,
@@ -211,7 +219,7 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
         length_ns: 5,
         sample_bytes: 64,
         segments: Vec::new(),
-        flows: (0..300).map(|port| FlowReport { ends: ends(port), segments: Vec::new() }).collect(),
+        flows: (0..300).map(|port| FlowReport { ends: ends(port), namespace: None, segments: Vec::new() }).collect(),
         rtts: (0..300)
             .map(|port| FlowRtt { ends: ends(port), is_received: false, min_ns: 1, smoothed_ns: 2 })
             .collect(),
@@ -239,7 +247,15 @@ fn an_agent_with_few_traces_sends_few_batches() {
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     let ends = Ends { src: end(1), dst: end(443) };
     for seq in 0..30 {
-        batcher.push_trace(ByteTrace { ends, seq, direction: Direction::Tx, sent: 1, again: false, stamps });
+        batcher.push_trace(ByteTrace {
+            ends,
+            namespace: 0,
+            seq,
+            direction: Direction::Tx,
+            sent: 1,
+            again: false,
+            stamps,
+        });
         batcher.flush_if_due();
         thread::sleep(Duration::from_millis(50));
     }

@@ -114,7 +114,7 @@ static __always_inline void note_name(const struct net_device *device, const str
 	bpf_map_update_elem(&names, point, &name, BPF_ANY);
 }
 
-/* Counts a packet at a device. Its endpoints are those that it has there: a path on which
+/* Counts a packet at a device. Its endpoints are those that it has there, in whatever namespace: a path on which
  * addresses are translated (NAT) counts as two.
  */
 static __always_inline int at_device(const struct sk_buff *skb, struct ip_part part, __u32 point)
@@ -127,7 +127,7 @@ static __always_inline int at_device(const struct sk_buff *skb, struct ip_part p
 
 	if (protocol != DWELL_ETH_IPV4 && protocol != DWELL_ETH_IPV6)
 		return 0;
-	if (!read_packet(part, 0, &ends, &span) || !wanted_addresses(&ends))
+	if (!read_packet(part, 0, 0, &ends, &span) || !wanted_addresses(&ends))
 		return 0;
 	span.flow = flow_of(&ends);
 	crossing.generation = generation & 1;

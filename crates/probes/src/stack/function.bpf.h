@@ -37,7 +37,7 @@ AT_ENTRY(do_tcp_sendpages, to_be_written(sk, size), const struct sock *sk, const
 static __always_inline int sent_by_ip(const struct sk_buff *skb)
 {
 	if (READ(skb, sk))
-		pass_down(skb, pass_tx_ip);
+		pass_down(skb, 0, pass_tx_ip);
 	return 0;
 }
 
@@ -48,7 +48,7 @@ AT_ENTRY(ip6_output, sent_by_ip(skb), const void *net, const void *sk, const str
 static __always_inline int taken_by_ip(const struct sk_buff *skb)
 {
 	if (wanted_device(skb))
-		pass_up(skb, network_header(skb), pass_rx_ip);
+		pass_up(skb, pass_rx_ip);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ pub struct Hook {
     pub name: &'static str,
     /// How the program is attached.
     pub(super) attach: Attach,
-    /// The name of the program in the objects; empty for [`Attach::Carried`].
+    /// The name of the program in the objects; empty where none is attached.
     pub(super) program: &'static str,
     /// Why this hook was selected, and when it fires.
     pub about: &'static str,
@@ -53,6 +53,15 @@ pub(super) enum Attach {
     Kprobe(&'static str),
     /// Not at all: packets carry this stamp to the program of IP.
     Carried,
+    /// Not at all: the program at the device's queue stamps this layer too.
+    AtQueue,
+}
+
+impl Attach {
+    /// Whether a program that is attached runs in one network namespace only.
+    fn is_of_a_namespace(self) -> bool {
+        matches!(self, Attach::Netfilter(_))
+    }
 }
 
 #[rustfmt::skip]
@@ -110,16 +119,23 @@ macro_rules! at_entry {
     };
 }
 
+/// Hooks of devices, for kernels that have none of IP: microseconds later on the way down, and earlier on the way up.
+#[rustfmt::skip]
+const DEVICES: Family = Family { name: "device", hooks: &[
+    Hook { layer: Layer::TxIp, name: "tp_btf/net_dev_queue", attach: Attach::AtQueue, program: "", about: "before the queueing discipline of the first device" },
+    Hook { layer: Layer::RxIp, name: "tp_btf/netif_receive_skb", attach: Attach::Tracepoint("netif_receive_skb"), program: "rx_ip_at_device", about: "before the first device hands the packet to IP" },
+] };
+
 const FENTRIES: Family = at_entry!("fentry", Attach::Fentry);
 const KPROBES: Family = at_entry!("kprobe", Attach::Kprobe);
 
 /// All profiles. The first is the default.
 #[rustfmt::skip]
 pub static PROFILES: &[Profile] = &[
-    Profile { name: "auto", families: &[TRACEPOINTS, FENTRIES, KPROBES] },
-    Profile { name: "tracepoint", families: &[TRACEPOINTS] },
-    Profile { name: "fentry", families: &[FENTRIES, TRACEPOINTS] },
-    Profile { name: "kprobe", families: &[KPROBES, TRACEPOINTS] },
+    Profile { name: "auto", families: &[TRACEPOINTS, FENTRIES, KPROBES, DEVICES] },
+    Profile { name: "tracepoint", families: &[TRACEPOINTS, DEVICES] },
+    Profile { name: "fentry", families: &[FENTRIES, TRACEPOINTS, DEVICES] },
+    Profile { name: "kprobe", families: &[KPROBES, TRACEPOINTS, DEVICES] },
 ];
 
 /// A hook of the default profile, and whether it is used on this host.
@@ -141,17 +157,18 @@ impl Profile {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// Selects the hooks to use on this kernel, in the order in which a byte passes them. Whether the kernel allows the
-    /// programs there is found out by attaching.
-    pub(super) fn select(&'static self, kernel: &Kernel) -> Result<Vec<&'static Hook>, Error> {
+    /// Selects the hooks to use on this kernel, in the order in which a byte passes them: for one network namespace, or
+    /// only those that belong to all of them. Whether the kernel allows the programs there is found out by attaching.
+    pub(super) fn select(&'static self, kernel: &Kernel, of_all: bool) -> Result<Vec<&'static Hook>, Error> {
+        let is_there = |hook: &Hook| !(of_all && hook.attach.is_of_a_namespace()) && kernel.lack(hook.attach).is_none();
         // A family that was requested by name is not replaced silently.
         if let Some(first) = self.families.first()
             && first.name == self.name
-            && !first.hooks.iter().any(|hook| kernel.lack(hook.attach).is_none())
+            && !first.hooks.iter().any(is_there)
         {
             return Err(Error::Family { family: first.name });
         }
-        Ok(self.used(|hook| kernel.lack(hook.attach).is_none()))
+        Ok(self.used(is_there))
     }
 
     /// Selects, for each layer, the usable hooks of the first family that has one. Others are not checked, as a check
@@ -264,6 +281,18 @@ mod tests {
         assert_eq!(super::names(&hooks, Layer::TxTcp).unwrap(), "skb/tstamp");
         let hooks = PROFILES[1].used(|hook| hook.layer != Layer::TxIp);
         assert_eq!(super::names(&hooks, Layer::TxTcp), None);
+    }
+
+    #[test]
+    fn in_all_namespaces_ip_is_stamped_where_no_program_belongs_to_one() {
+        let hooks = PROFILES[0].used(|hook| !hook.attach.is_of_a_namespace());
+        assert_eq!(names(&hooks, Layer::TxIp).unwrap(), "fentry/ip_output,fentry/ip6_output");
+        assert_eq!(names(&hooks, Layer::RxIp).unwrap(), "fentry/ip_local_deliver,fentry/ip6_input");
+        assert_eq!(missing(&hooks), []);
+        let hooks = PROFILES[1].used(|hook| !hook.attach.is_of_a_namespace());
+        assert_eq!(names(&hooks, Layer::TxIp).unwrap(), "tp_btf/net_dev_queue");
+        assert_eq!(names(&hooks, Layer::RxIp).unwrap(), "tp_btf/netif_receive_skb");
+        assert_eq!(missing(&hooks), []);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Kernel {
     pub(super) fn lack(&self, attach: Attach) -> Option<Lack> {
         let has = |is_there: bool| (!is_there).then_some(Lack::Hook);
         match attach {
-            Attach::Carried => None,
+            Attach::Carried | Attach::AtQueue => None,
             Attach::Tracepoint(name) => has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}"))),
             Attach::Netfilter(_) => {
                 has(tried(&self.netfilter, || ProgramType::Netfilter.is_supported().unwrap_or(false)))

@@ -22,7 +22,7 @@ use std::{
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{ByteTrace, Config, Counters, Ends, FlowSide, Layer, PidNamespace, Segment, SegmentFigures, next_grid},
+    layers::{ByteTrace, Config, Counters, Ends, FlowFigures, Layer, PidNamespace, Segment, SegmentFigures, next_grid},
 };
 use hooks::Attach;
 use kernel::Kernel;
@@ -104,7 +104,7 @@ impl Probe {
 
     fn load_with(options: &Options, decode: fn(&[u8]) -> Option<ByteTrace>) -> Result<Probe, Error> {
         let kernel = Kernel::of_this_host();
-        let hooks = options.profile.select(&kernel)?;
+        let hooks = options.profile.select(&kernel, options.config.namespace.is_none())?;
         let at_kprobe = |hook: &&Hook| matches!(hook.attach, Attach::Kprobe(_));
         let bytes = if kernel.has_typed_reads() && !hooks.iter().any(at_kprobe) { TYPED_OBJECT } else { PROBED_OBJECT };
         let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
@@ -115,6 +115,7 @@ impl Probe {
             flows: options.max_flows.is_some(),
             processes: of_processes.then(own_pid_namespace).transpose().map_err(Error::Namespace)?,
             cgroup: options.cgroup.is_some(),
+            ip_at_queue: hooks.iter().any(|hook| hook.attach == Attach::AtQueue),
             ..options.config.clone()
         };
         let is_picky = of_processes || config.cgroup || config.pace_ns > 0;
@@ -161,13 +162,13 @@ impl Probe {
         Ok(Probe { links: Vec::new(), object, hooks, generation: 0, grid: 0, passages })
     }
 
-    /// Starts to stamp: the last layer first, so that no byte is under way to a layer that is not watched yet. The
-    /// netfilter hooks are those of this thread's network namespace.
+    /// Starts to stamp: the last layer first, so that no byte is under way to a layer that is not watched yet. Where one
+    /// network namespace is observed, the netfilter hooks are those of this thread's.
     pub fn attach(&mut self) -> Result<(), Error> {
         // Bytes that were under way when the programs were last detached are not seen to their end.
         self.thin(self.grid & 31)?;
         for hook in self.hooks.iter().rev() {
-            if hook.attach == Attach::Carried {
+            if matches!(hook.attach, Attach::Carried | Attach::AtQueue) {
                 continue;
             }
             let program = load::program(&self.object, hook.program);
@@ -248,30 +249,31 @@ impl Probe {
     }
 
     /// Returns how long bytes of each flow spent in its segments in the interval that [`take`](Probe::take) ended, the
-    /// flow with the most bytes first. A flow whose two ends are on this host has the segments of both.
-    pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<SegmentFigures>)>, Error> {
+    /// flow with the most bytes first. A flow whose two ends are in one namespace has the segments of both.
+    pub fn take_flows(&mut self) -> Result<Vec<FlowFigures>, Error> {
         let past = 1 - self.generation;
         let flows = load::map(&mut self.object, FLOWS);
-        let is_past = |key: &Vec<u8>| FlowSide::generation_of(key) == Some(past);
+        let is_past = |key: &Vec<u8>| FlowFigures::generation_of(key) == Some(past);
         let keys: Vec<_> = flows.keys().filter(is_past).collect();
-        let mut sides = BTreeMap::<Ends, Vec<SegmentFigures>>::new();
+        let mut sides = BTreeMap::<(Ends, u32), Vec<SegmentFigures>>::new();
         for key in keys {
             let value = flows.lookup_and_delete(&key).map_err(failed("read", FLOWS))?;
-            let Some(side) = value.and_then(|value| FlowSide::from_kernel(&key, &value)) else {
+            let Some(side) = value.and_then(|value| FlowFigures::from_kernel(&key, &value)) else {
                 continue;
             };
-            sides.entry(side.ends).or_default().extend(side.segments);
+            sides.entry((side.ends, side.namespace)).or_default().extend(side.segments);
         }
         let bytes = |segments: &[SegmentFigures]| -> u64 {
             let totals = segments.iter().filter(|taken| taken.segment == taken.segment.total());
             totals.map(|taken| taken.histogram.count()).sum()
         };
-        let mut taken: Vec<_> = sides.into_iter().collect();
-        for (_, segments) in &mut taken {
+        let flows = sides.into_iter().map(|((ends, namespace), mut segments)| {
             segments.sort_by_key(|taken| taken.segment);
-        }
-        taken.sort_by_key(|(ends, segments)| (Reverse(bytes(segments)), *ends));
-        Ok(taken)
+            FlowFigures { ends, namespace, segments }
+        });
+        let mut flows: Vec<_> = flows.collect();
+        flows.sort_by_key(|flow| (Reverse(bytes(&flow.segments)), flow.ends, flow.namespace));
+        Ok(flows)
     }
 
     /// What was counted since the start, over all CPUs.

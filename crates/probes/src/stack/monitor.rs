@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::{ByteTrace, Counters, Ends, Layer, SegmentFigures, SegmentHooks};
+use dwell_engine::layers::{ByteTrace, Counters, FlowFigures, Layer, SegmentFigures, SegmentHooks};
 use dwell_socket::clock::monotonic_ns;
 
 use super::{Hook, Options, Probe, budget::BudgetControl, hooks::of_segments};
@@ -32,7 +32,7 @@ pub struct Interval {
     /// The hooks at the ends of all segments, in the same order.
     pub hooks: Vec<SegmentHooks>,
     /// The figures of each flow, if flows are kept apart.
-    pub flows: Vec<(Ends, Vec<SegmentFigures>)>,
+    pub flows: Vec<FlowFigures>,
     /// What was counted since the start of the run.
     pub counters: Counters,
     /// The number of byte traces that could not be decoded since the start of the run.
@@ -70,7 +70,7 @@ pub trait Observer {
     fn interval(&mut self, interval: &Interval) -> Result<(), Self::Error>;
 }
 
-/// Stamps bytes in this network namespace until it is dropped.
+/// Stamps bytes in this network namespace, or in all of the host, until it is dropped.
 pub struct Monitor {
     probe: Probe,
     sample_bytes: u32,

@@ -23,6 +23,17 @@ SEC(".data.generation") __u32 generation = 0;
 /* Which grid bytes are sampled, by which user space keeps to a budget. Each run reads it once. */
 SEC(".data.grid") volatile __u32 grid = 0;
 
+/* Returns the number of a network namespace. Where one is observed, callers admit no other. */
+static __always_inline __u32 netns_of(const struct net *net)
+{
+	return program.netns ? program.netns : READ(net, ns.inum);
+}
+
+static __always_inline __u32 netns_of_device(const struct sk_buff *skb)
+{
+	return netns_of(READ2(skb, dev, nd_net.net));
+}
+
 static __always_inline int wanted_namespace(const struct net *net)
 {
 	return !program.netns || READ(net, ns.inum) == program.netns;
@@ -44,9 +55,12 @@ static __always_inline int wanted_addresses(const struct dwell_stack_ends *ends)
 	return dwell_filter_admits(&program.filter, &key, DWELL_PROTO_TCP, ends->sport, ends->dport);
 }
 
+/* Flows of equal ends in several namespaces are different ones. */
 static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
 {
-	return dwell_flow_hash(program.seed, &ends->src, &ends->dst, ends->sport, ends->dport);
+	__u64 seed = program.netns ? program.seed : dwell_mix(program.seed, ends->netns);
+
+	return dwell_flow_hash(seed, &ends->src, &ends->dst, ends->sport, ends->dport);
 }
 
 static __always_inline void address_of(const struct in6_addr *from, struct dwell_address *to)
@@ -68,14 +82,17 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 {
 	const struct sock_common *common = &sk->__sk_common;
 	struct dwell_address local, remote;
+	const struct net *net = READ(common, skc_net.net);
 	__u16 local_port = READ(common, skc_num), remote_port;
 
 	remote_port = dwell_ntohs(READ(common, skc_dport));
 	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
 	ends->sport = sends ? local_port : remote_port;
 	ends->dport = sends ? remote_port : local_port;
-	if (!wanted_ports(ends) || !wanted_namespace(READ(common, skc_net.net)))
+	if (!wanted_ports(ends) || !wanted_namespace(net))
 		return 0;
+	ends->netns = netns_of(net);
+	ends->reserved = 0;
 	if (READ(common, skc_family) == AF_INET) {
 		address4_of(READ(common, skc_rcv_saddr), &local);
 		address4_of(READ(common, skc_daddr), &remote);
@@ -154,9 +171,11 @@ static __always_inline struct ip_part ip_part_of_frags(const struct sk_buff *skb
 	return (struct ip_part){at, READ(cb, frag0_len), READ(skb, len)};
 }
 
-/* Reads a packet. Returns false if it carries no sampled byte, or belongs to no observed flow. */
-static __always_inline int read_packet(struct ip_part part, const struct sock *sk, struct dwell_stack_ends *ends,
-				       struct dwell_span *span)
+/* Reads a packet, of this socket or else of this namespace. Returns false if it carries no sampled byte, or belongs to
+ * no observed flow.
+ */
+static __always_inline int read_packet(struct ip_part part, const struct sock *sk, __u32 netns,
+				       struct dwell_stack_ends *ends, struct dwell_span *span)
 {
 	const void *at = part.at;
 	WIRE(struct iphdr, ip4, at);
@@ -201,6 +220,8 @@ static __always_inline int read_packet(struct ip_part part, const struct sock *s
 	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
 	ends->sport = WIRE16(tcp, 0);
 	ends->dport = WIRE16(tcp, 2);
+	ends->netns = netns;
+	ends->reserved = 0;
 	if (!wanted_ports(ends))
 		return 0;
 	if (is_ip4) {

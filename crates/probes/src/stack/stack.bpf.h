@@ -227,6 +227,7 @@ static __always_inline int is_chosen_process(void)
 /* Selects the flow, both directions, of a process that writes or reads. */
 static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 flow)
 {
+	struct dwell_stack_ends reverse = *ends;
 	struct choice choice = {};
 	__u64 back;
 
@@ -235,7 +236,11 @@ static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 fl
 	if (!is_chosen_process() &&
 	    !(program.chosen & DWELL_CHOSEN_CGROUP && bpf_current_task_under_cgroup(&cgroup, 0) == 1))
 		return;
-	back = dwell_flow_hash(program.seed, &ends->dst, &ends->src, ends->dport, ends->sport);
+	reverse.src = ends->dst;
+	reverse.dst = ends->src;
+	reverse.sport = ends->dport;
+	reverse.dport = ends->sport;
+	back = flow_of(&reverse);
 	bpf_map_update_elem(&chosen, &flow, &choice, BPF_ANY);
 	bpf_map_update_elem(&chosen, &back, &choice, BPF_ANY);
 }
@@ -274,13 +279,17 @@ static __always_inline void pass_span(struct passing *passing, const struct dwel
 	bpf_loop(passing->pass.steps, step, passing, 0);
 }
 
-/* Handles a packet that passes a layer on the way down. It carries the time at which TCP handed it down. */
-static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
+/* Handles a packet that passes a layer on the way down, of a namespace if it is known. It carries the time at which TCP
+ * handed it down. One that keeps its socket in another namespace has left the host as its socket's namespace sees it.
+ */
+static __always_inline void pass_down(const struct sk_buff *skb, __u32 netns, pass_step step)
 {
 	struct passing passing;
 	struct dwell_span span;
 
-	if (!read_packet(ip_part_at(skb, network_header(skb)), socket_of(skb), &passing.ends, &span))
+	if (!read_packet(ip_part_at(skb, network_header(skb)), socket_of(skb), netns, &passing.ends, &span))
+		return;
+	if (netns && passing.ends.netns != netns)
 		return;
 	if (!wanted_addresses(&passing.ends))
 		return;
@@ -288,21 +297,21 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 	pass_span(&passing, &span, READ(skb, tstamp), 0, step);
 }
 
-/* Handles a packet that passes a layer on the way up, with its IP header at `at`. `from` is where it arrived, or 0. */
-static __always_inline void pass_up_from(struct ip_part part, __u32 from, pass_step step)
+/* Handles a packet of a namespace that passes a layer on the way up. `from` is where it arrived, or 0. */
+static __always_inline void pass_up_from(struct ip_part part, __u32 netns, __u32 from, pass_step step)
 {
 	struct passing passing;
 	struct dwell_span span;
 
-	if (!read_packet(part, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
+	if (!read_packet(part, 0, netns, &passing.ends, &span) || !wanted_addresses(&passing.ends))
 		return;
 	span.flow = flow_of(&passing.ends);
 	pass_span(&passing, &span, 0, from, step);
 }
 
-static __always_inline void pass_up(const struct sk_buff *skb, const void *at, pass_step step)
+static __always_inline void pass_up(const struct sk_buff *skb, pass_step step)
 {
-	pass_up_from(ip_part_at(skb, at), 0, step);
+	pass_up_from(ip_part_at(skb, network_header(skb)), netns_of_device(skb), 0, step);
 }
 
 /* Handles a packet at the driver. One that passes two hooks of one device (ifb) has arrived once. */
@@ -310,7 +319,7 @@ static __always_inline void pass_in(const struct sk_buff *skb, struct ip_part pa
 {
 	__u32 from = READ2(skb, dev, ifindex) << 2 | hook;
 
-	pass_up_from(part, from, pass_rx_driver);
+	pass_up_from(part, netns_of_device(skb), from, pass_rx_driver);
 }
 
 /* State of bpf_loop() for a walk back. */

@@ -46,7 +46,7 @@ int tx_ip(struct bpf_nf_ctx *context)
 {
 	const struct sk_buff *skb = context->skb;
 
-	pass_down(skb, pass_tx_ip);
+	pass_down(skb, 0, pass_tx_ip);
 	return NF_ACCEPT;
 }
 
@@ -65,8 +65,12 @@ static __always_inline int is_ip(const struct sk_buff *skb)
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(tx_queue, const struct sk_buff *skb)
 {
-	if (is_ip(skb) && wanted_device(skb))
-		pass_down(skb, pass_tx_queue);
+	if (!is_ip(skb) || !wanted_device(skb))
+		return 0;
+	/* a packet without a socket is forwarded */
+	if (program.ip_at_queue && READ(skb, sk))
+		pass_down(skb, netns_of_device(skb), pass_tx_ip);
+	pass_down(skb, netns_of_device(skb), pass_tx_queue);
 	return 0;
 }
 
@@ -74,7 +78,7 @@ SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_down(skb, pass_tx_driver);
+		pass_down(skb, netns_of_device(skb), pass_tx_driver);
 	return 0;
 }
 
@@ -124,8 +128,19 @@ int rx_ip(struct bpf_nf_ctx *context)
 {
 	const struct sk_buff *skb = context->skb;
 
-	pass_up(skb, network_header(skb), pass_rx_ip);
+	pass_up(skb, pass_rx_ip);
 	return NF_ACCEPT;
+}
+
+/* Where neither netfilter nor functions can be hooked. A packet that is handed on from device to device comes several
+ * times.
+ */
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(rx_ip_at_device, const struct sk_buff *skb)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_up_from(ip_part_at(skb, READ(skb, data)), netns_of_device(skb), 0, pass_rx_ip);
+	return 0;
 }
 
 /* Handles a packet that a connection receives. */

@@ -44,8 +44,8 @@ pub const FORMATS: &[Entry] = &[
     Entry {
         name: "text",
         about: "One line per sample, one table per interval",
-        // Counters are not for the same reader: they go to standard error, as Text::counters formats them.
-        writes: |kind| kind != Kind::Status,
+        // Counters, and who comes and goes, are not for the same reader: they go to standard error.
+        writes: |kind| !matches!(kind, Kind::Status | Kind::Agent),
         new: || Box::new(Text::default()),
     },
     Entry { name: "jsonl", about: "One object per line", writes: |_| true, new: || Box::new(Jsonl::default()) },

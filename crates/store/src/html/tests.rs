@@ -29,6 +29,7 @@ fn interval(time_ns: i64, histogram: &Histogram, flow: Option<Ends>) -> Interval
         length_ns: SECOND_NS.cast_unsigned(),
         host: "here",
         flow,
+        namespace: None,
         segment: Segment::TxTotal,
         resent: false,
         histogram,

@@ -45,6 +45,7 @@ fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> 
         length_ns: 1_000_000_000,
         host,
         flow,
+        namespace: None,
         segment: Segment::Queueing,
         resent: false,
         histogram,
@@ -207,6 +208,30 @@ fn old_store(path: &Path, version: i64) {
     }
     old.pragma_update(None, "application_id", 0x6477_656c).unwrap();
     old.pragma_update(None, "user_version", version).unwrap();
+}
+
+#[test]
+fn a_store_of_version_5_gets_a_column_for_network_namespaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    drop(Store::open(&path).unwrap());
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
+        CREATE VIEW intervals AS SELECT time_ns, segment FROM interval; PRAGMA user_version = 5",
+    )
+    .unwrap();
+    drop(old);
+    let mut store = Store::open(&path).unwrap();
+    let histogram = Histogram::default();
+    let row = interval("a", Some(ends()), &histogram);
+    store
+        .write(|to| to.interval(&row).and_then(|()| to.interval(&IntervalRow { namespace: Some("web"), ..row })))
+        .unwrap();
+    let db = Connection::open(&path).unwrap();
+    let mut statement = db.prepare("SELECT namespace FROM intervals").unwrap();
+    let names: Vec<Option<String>> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(names, [None, Some("web".to_owned())]);
 }
 
 #[test]
@@ -451,8 +476,9 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     assert_eq!(waiting[2].line, b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3");
     let text = String::from_utf8_lossy(&waiting[0].line);
     let id = flow_id(&ends().src, &ends().dst, Protocol(6));
-    let begin =
-        format!("{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\t{id}\tqueueing\ttx\tip-driver\t0\t4\t4600\t");
+    let begin = format!(
+        "{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\t{id}\t\\N\tqueueing\ttx\tip-driver\t0\t4\t4600\t"
+    );
     assert!(text.starts_with(&begin), "{text}");
     assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N\t0"), "{text}");
     assert_eq!(store.waiting(1, usize::MAX).unwrap(), waiting[..1], "the first come first");

@@ -66,6 +66,7 @@ impl Flow {
         }
         ByteTrace {
             ends: self.ends,
+            namespace: 0,
             seq: (interval as u32).wrapping_mul(SAMPLE_BYTES),
             direction: self.direction,
             sent: u8::from(self.direction == Direction::Tx),
@@ -88,7 +89,7 @@ impl Flow {
             min_ns: 2 * NETWORK_NS,
             smoothed_ns: 3 * NETWORK_NS,
         };
-        (FlowReport { ends: self.ends, segments: segments.collect() }, vec![rtt])
+        (FlowReport { ends: self.ends, namespace: None, segments: segments.collect() }, vec![rtt])
     }
 }
 

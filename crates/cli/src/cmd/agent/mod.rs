@@ -32,7 +32,7 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::MetricsArgs,
-    source::{StackArgs, host_name},
+    source::{Namespaces, StackArgs, host_name},
     stop::Stop,
     tell::tell,
 };
@@ -167,7 +167,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     privilege::keep(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon])
         .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
     let lanes = Lanes::start(lanes, &identity, args.on_event(reflector))?;
-    let mut reporter = Reporter::new(lanes, served);
+    let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);

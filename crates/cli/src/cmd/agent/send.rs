@@ -6,12 +6,12 @@ use std::{
 };
 
 use dwell_engine::{
-    layers::{ByteTrace, Direction, Ends, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, FlowFigures, SegmentFigures},
     socket::TcpInfo,
 };
 use dwell_fleet::{
     Backlog, Batcher, Lanes,
-    wire::{FlowReport, FlowRtt, IntervalReport, SegmentReport},
+    wire::{FlowReport, FlowRtt, IntervalReport, MAX_NAME_BYTES, SegmentReport},
 };
 use dwell_metrics::Shared;
 use dwell_probes::stack::{Interval, Observer};
@@ -21,7 +21,7 @@ use super::metrics::BacklogMetrics;
 use crate::{
     exit::Failure,
     served::Served,
-    source::{StackMetrics, clock},
+    source::{Namespaces, StackMetrics, clock},
     tell::tell,
 };
 
@@ -31,16 +31,18 @@ pub struct Reporter {
     served: Option<(Served, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
     /// Whether the user knows that round-trip times are unavailable.
     has_warned: bool,
+    /// The kernel reports the round-trip times of sockets in the agent's own one only.
+    namespaces: Namespaces,
 }
 
 impl Reporter {
-    pub fn new(lanes: Lanes, served: Option<Served>) -> Reporter {
+    pub fn new(lanes: Lanes, served: Option<Served>, namespaces: Namespaces) -> Reporter {
         let served = served.map(|served| {
             let metrics = served.registry.register(StackMetrics::default());
             let backlog = served.registry.register(BacklogMetrics::default());
             (served, metrics, backlog)
         });
-        Reporter { batcher: Batcher::new(lanes), served, has_warned: false }
+        Reporter { batcher: Batcher::new(lanes), served, has_warned: false, namespaces }
     }
 
     /// Waits at most `timeout` until all batches are stored. Returns what is left.
@@ -49,8 +51,9 @@ impl Reporter {
     }
 
     /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
-    fn round_trips(&mut self, flows: &[(Ends, Vec<SegmentFigures>)]) -> HashMap<Ends, RoundTrip> {
-        let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
+    fn round_trips(&mut self, flows: &[FlowFigures]) -> HashMap<Ends, RoundTrip> {
+        let own = flows.iter().filter(|flow| self.namespaces.is_own(flow.namespace));
+        let wanted: HashSet<_> = own.flat_map(|flow| [flow.ends, reverse(flow.ends)]).collect();
         let mut round_trips = HashMap::new();
         if wanted.is_empty() {
             return round_trips;
@@ -77,7 +80,9 @@ impl Observer for Reporter {
     type Error = Failure;
 
     fn passage(&mut self, passage: &ByteTrace) -> Result<(), Failure> {
-        self.batcher.push_trace(*passage);
+        // Those of an agent that watches its own namespace alone are all of 0.
+        let namespace = if self.namespaces.is_own(passage.namespace) { 0 } else { passage.namespace };
+        self.batcher.push_trace(ByteTrace { namespace, ..*passage });
         Ok(())
     }
 
@@ -100,10 +105,15 @@ impl Observer for Reporter {
             hooks: hooks.clone(),
         });
         let round_trips = self.round_trips(&interval.flows);
-        let flows = interval.flows.iter().map(|(ends, figures)| {
-            let used: Vec<_> = figures.iter().filter(|figures| figures.histogram.count() > 0).cloned().collect();
-            let rtts = rtts_of(*ends, &used, &round_trips);
-            (FlowReport { ends: *ends, segments: used }, rtts)
+        self.namespaces.forget();
+        let flows = interval.flows.iter().map(|flow| {
+            let used: Vec<_> = flow.segments.iter().filter(|figures| figures.histogram.count() > 0).cloned().collect();
+            let rtts = match self.namespaces.is_own(flow.namespace) {
+                true => rtts_of(flow.ends, &used, &round_trips),
+                false => Vec::new(),
+            };
+            let namespace = self.namespaces.name(flow.namespace).map(within_a_message);
+            (FlowReport { ends: flow.ends, namespace, segments: used }, rtts)
         });
         let (flows, rtts): (Vec<_>, Vec<_>) = flows.unzip();
         let report = IntervalReport {
@@ -149,6 +159,11 @@ impl RoundTrip {
         let ns = |us: u32| u64::from(us) * 1_000;
         (info.rtt_us > 0).then(|| RoundTrip { min_ns: ns(min_us), smoothed_ns: ns(info.rtt_us) })
     }
+}
+
+/// Shortens a name to what a message can hold.
+fn within_a_message(name: &str) -> String {
+    name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }
 
 fn reverse(ends: Ends) -> Ends {

@@ -5,8 +5,10 @@ use dwell_engine::{
     layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment, SegmentFigures},
 };
 use dwell_metrics::Shared;
-use dwell_probes::stack::{self, Devices, Hook, Interval, NamespaceNames, Observer};
-use dwell_records::{Output, Record, ShiftKey, Source, Stack, StackHop, StackPlace, Status, Verb, counted};
+use dwell_probes::stack::{self, Devices, Hook, Interval, Observer};
+use dwell_records::{
+    Output, Record, ShiftKey, Source, Stack, StackByte, StackFlow, StackHop, StackPlace, Status, Verb, counted,
+};
 
 use super::{Args, name_with_direction};
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     names::Namer,
     ranking::{self, RankingArgs},
     served::Served,
-    source::{StackMetrics, clock, cost, host_name},
+    source::{Namespaces, StackMetrics, clock, cost, host_name},
     stored,
     tell::tell,
 };
@@ -30,8 +32,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
-        own_namespace: config.namespace.unwrap_or_default(),
-        namespaces: NamespaceNames::default(),
+        namespaces: Namespaces::of_this_host()?,
         again: args.include_retransmissions,
         output: args.write.output(args.format.name(), source)?.keeping(args.store.open(args.interval, false)?),
         names,
@@ -84,7 +85,8 @@ impl Args {
             .with_option("--port", self.selection.port)
             .with_list("--filter", &self.selection.filter)
             .with_flag("--pid", !self.selection.pid.is_empty())
-            .with_option("--cgroup", self.selection.cgroup.as_ref().map(|path| path.display().to_string()));
+            .with_option("--cgroup", self.selection.cgroup.as_ref().map(|path| path.display().to_string()))
+            .with_flag("--all-namespaces", self.selection.all_namespaces);
         let settings = Layer::ALL.into_iter().fold(settings, |settings, layer| {
             settings.with_option(format!("hook of {}", layer.name()), stack::names(hooks, layer))
         });
@@ -101,9 +103,7 @@ fn compared(segments: &[SegmentFigures]) -> impl Iterator<Item = (ShiftKey, &His
 struct Printer {
     again: bool,
     devices: Option<Devices>,
-    /// The network namespace that is watched: its devices are shown without its name.
-    own_namespace: u32,
-    namespaces: NamespaceNames,
+    namespaces: Namespaces,
     output: Output,
     names: Namer,
     served: Option<(Served, Shared<StackMetrics>)>,
@@ -135,14 +135,11 @@ impl Printer {
         let Some(devices) = &mut self.devices else {
             return Ok(Vec::new());
         };
-        // Their numbers may have been reused since the last interval.
-        self.namespaces.clear();
         let mut place = |devices: &mut Devices, place: DevicePoint| -> Result<StackPlace, Failure> {
             let name = devices.name(place)?;
-            let is_other = place.namespace != self.own_namespace;
             Ok(StackPlace {
                 device: name.unwrap_or_else(|| format!("device {}", place.device)),
-                namespace: is_other.then(|| self.namespaces.name(place.namespace).to_owned()),
+                namespace: self.namespaces.name(place.namespace).map(str::to_owned),
                 point: place.point.name(),
             })
         };
@@ -176,7 +173,8 @@ impl Observer for Printer {
     type Error = Failure;
 
     fn passage(&mut self, passage: &ByteTrace) -> Result<(), Failure> {
-        Ok(self.output.write(&Record::ByteTrace(passage))?)
+        let byte = StackByte { trace: passage, namespace: self.namespaces.name(passage.namespace) };
+        Ok(self.output.write(&Record::ByteTrace(&byte))?)
     }
 
     fn end_poll(&mut self) -> Result<(), Failure> {
@@ -185,10 +183,17 @@ impl Observer for Printer {
 
     fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         self.output.source_mut().clock = clock();
+        self.namespaces.forget();
         let hops = self.take_hops()?;
         let mut flows: Vec<_> = interval.flows.iter().collect();
-        let flows_cut = ranking::cut(&mut flows, &self.ranking, |(_, segments), figure| of_totals(segments, figure));
+        let flows_cut = ranking::cut(&mut flows, &self.ranking, |flow, figure| of_totals(&flow.segments, figure));
         self.flows_cut += flows_cut as u64;
+        let flows = flows.into_iter().map(|flow| StackFlow {
+            ends: flow.ends,
+            namespace: self.namespaces.name(flow.namespace).map(|name| name.to_owned().into()),
+            segments: &flow.segments,
+        });
+        let flows: Vec<_> = flows.collect();
         self.output.write(&Record::Stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,

@@ -14,6 +14,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 mod units;
+mod verdict;
 
 use std::{
     path::{Path, PathBuf},
@@ -39,6 +40,7 @@ use self::{
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    fail_if::{self, Conditions},
     names::NamesArgs,
     screen::{Input, Screen},
     source,
@@ -57,6 +59,7 @@ Examples:
   dwell top --view peers --sort rate    who moves the most
   dwell top -f 10.0.0.0/8 -f '!:22'     some of them
   dwell top --once --format jsonl       one table, for scripts
+  dwell top --once --fail-if 'rtt max>50ms'
   dwell top -r capture.pcapng           the flows of a capture
   dwell top --once --view processes --sort send-buffer --top 5
   sudo dwell top --view units           services of systemd, and containers
@@ -109,6 +112,12 @@ pub struct Args {
     /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "once")]
     format: Format,
+
+    /// Fail (exit status 1) if this holds for the rows of --once, also for those that --top leaves out, or cannot be judged
+    /// because none has the figure: [METRIC] FIGURE>TIME, as in 'rtt max>50ms' or 'response p90>=1s'; METRIC is rtt, response
+    /// or send-buffer, without it rtt; FIGURE is count, mean, min, max, p50, p90, p95, p99 or p99.9; may be given several times
+    #[arg(long, value_name = "CONDITION", value_parser = verdict::conditions, requires = "once")]
+    fail_if: Vec<Conditions>,
 
     /// Only the first N rows of --once; how many others there are is said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "once")]
@@ -180,6 +189,11 @@ impl Args {
                     "a capture has no balancer: choose another --view, or leave out --read"
                 )));
             }
+            (ViewName::Backends, _) if !self.fail_if.is_empty() => {
+                return Err(Failure::usage(anyhow!(
+                    "--fail-if is about flows: choose another --view, or judge what `dwell lb status` says of backends"
+                )));
+            }
             (ViewName::Backends, None | Some(MetricName::Response)) => Some(By::Response),
             (ViewName::Backends, Some(MetricName::Rate)) => Some(By::Packets),
             (ViewName::Backends, Some(_)) => {
@@ -228,8 +242,8 @@ fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
 fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<Exit, Failure> {
     if args.once {
         let (shown, exit) = replay::read(args, path, filter, stop)?;
-        print(args, &shown)?;
-        return exit;
+        let printed = print(args, &shown)?;
+        return exit.map(|exit| if exit == Exit::Done { printed } else { exit });
     }
     // A wrong terminal is known before anything is read.
     Screen::check(TO_SCRIPTS)?;
@@ -241,7 +255,12 @@ fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<
 }
 
 fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
-    print::once(shown, args.view(), args.metric(), args.limit(), args.format)
+    let verdict = verdict::of(&args.fail_if, &shown.rows(args.view(), args.metric()));
+    print::once(shown, args.view(), args.metric(), args.limit(), args.format, verdict.clone())?;
+    if let Some(verdict) = &verdict {
+        fail_if::announce(verdict, ("row", "rows"));
+    }
+    Ok(fail_if::exit(verdict.as_ref(), Exit::Done))
 }
 
 /// Prints the table of one interval.

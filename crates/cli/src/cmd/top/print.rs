@@ -5,7 +5,7 @@ use std::{fs::File, io::Write, mem};
 use clap::ValueEnum;
 use dwell_balancer::api::Status as BalancerStatus;
 use dwell_engine::top::{Metric, Row, View};
-use dwell_records::{Header, Output, Record, Sink, Status, Top, TopRow, Verb, entry, print, write_object};
+use dwell_records::{Header, Output, Record, Sink, Status, Top, TopRow, Verb, Verdict, entry, print, write_object};
 
 use super::{
     app::{App, Page},
@@ -25,7 +25,14 @@ pub enum Format {
 }
 
 /// Prints one table.
-pub fn once(shown: &Shown, view: View, by: Metric, limit: usize, format: Format) -> Result<Exit, Failure> {
+pub fn once(
+    shown: &Shown,
+    view: View,
+    by: Metric,
+    limit: usize,
+    format: Format,
+    verdict: Option<Verdict>,
+) -> Result<(), Failure> {
     let format = match format {
         Format::Text => "text",
         Format::Jsonl => "jsonl",
@@ -33,9 +40,10 @@ pub fn once(shown: &Shown, view: View, by: Metric, limit: usize, format: Format)
     let format = entry(format).expect("a format of this name");
     let rows = shown.rows(view, by);
     let mut output = Output::new((format.new)(), Sink::stdout()?, shown.source.clone());
+    let status = Status { verdict, ..status(shown) };
     write(shown, view, by, (&rows, limit), true, |record| output.write(record))?;
-    output.flush()?;
-    Ok(Exit::Done)
+    output.write(&Record::Status(&status))?;
+    Ok(output.flush()?)
 }
 
 /// Prints the table of a balancer's backends, or its status as `dwell lb status` does.
@@ -80,6 +88,7 @@ fn rows(shown: &Shown, app: &App) -> Vec<u8> {
         Ok::<_, std::convert::Infallible>(())
     });
     let Ok(()) = written;
+    format.write(&Record::Status(&status(shown)), &source, &mut text);
     text
 }
 
@@ -101,8 +110,7 @@ fn write<E>(
         })
         .collect();
     let ((end_ns, length_ns), omitted) = (shown.interval, shown.table.omitted());
-    write(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &named, cut: rows.len() - named.len(), omitted }))?;
-    write(&Record::Status(&status(shown)))
+    write(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &named, cut: rows.len() - named.len(), omitted }))
 }
 
 fn status(shown: &Shown) -> Status {

@@ -49,6 +49,7 @@ impl Format for Jsonl {
             Record::Stack(stack) => stack::interval(stack, objects),
             Record::ByteTrace(trace) => stack::byte_trace(trace, objects),
             Record::Path(path) => path::interval(path, objects),
+            Record::Agent(event) => path::agent(event, objects),
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
@@ -72,6 +73,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<shift::ShiftObject<'_, RoundTripKey>>();
     schema.add::<shift::ShiftObject<'_, ResponseKey>>();
     schema.add::<path::PathObject<'_>>();
+    schema.add::<path::AgentObject<'_>>();
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();
     schema.add::<status::StatusObject<'_>>();
@@ -96,6 +98,14 @@ impl Objects<'_> {
     /// Returns the object of one direction of a TCP connection with its names.
     fn tcp(&self, ends: &Ends) -> FlowObject {
         FlowObject::of_tcp(ends, self.source)
+    }
+
+    /// The same for a namespace. The names are of the one that dwell runs in, which is `None`.
+    fn tcp_in(&self, ends: &Ends, namespace: Option<&str>) -> FlowObject {
+        match namespace {
+            None => self.tcp(ends),
+            Some(_) => FlowObject::new(&ends.src, &ends.dst, Protocol(6), None),
+        }
     }
 
     /// Writes one object. `time_ns` is on the source's clock; `None` gives a null `time`.

@@ -9,7 +9,7 @@ use super::{
     object::{names, names_or_null},
     rounded,
 };
-use crate::PathTable;
+use crate::{AgentEvent, PathTable};
 
 /// The method of times from the stamps of both hosts. The store has estimates too.
 const MATCHED: &str = "matched";
@@ -50,6 +50,37 @@ pub(super) struct PathObject<'a> {
 
 impl Object for PathObject<'_> {
     const KINDS: &'static [&'static str] = &["collect.segment"];
+}
+
+/// An agent that comes to the collector, or leaves it, at `time`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AgentObject<'a> {
+    /// The name of the agent.
+    agent: &'a str,
+    /// "join" or "leave".
+    #[schemars(extend("enum" = ["join", "leave"]))]
+    event: &'a str,
+    /// The address and port that it connected from.
+    address: String,
+    /// Whether it brings what an earlier run has left, before it comes as itself.
+    past: bool,
+    /// Why it left. Null if it joins.
+    reason: Option<&'a str>,
+}
+
+impl Object for AgentObject<'_> {
+    const KINDS: &'static [&'static str] = &["collect.agent"];
+}
+
+pub(super) fn agent(event: &AgentEvent<'_>, objects: &mut Objects<'_>) {
+    let body = AgentObject {
+        agent: event.agent,
+        event: if event.left.is_some() { "leave" } else { "join" },
+        address: event.address.to_string(),
+        past: event.is_past,
+        reason: event.left,
+    };
+    objects.write(Some(event.time_ns), &body);
 }
 
 /// Writes one object per segment of the path.

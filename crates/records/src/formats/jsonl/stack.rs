@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::layers::{ByteTrace, Direction, Layer, Segment, SegmentFigures};
+use dwell_engine::layers::{Direction, Layer, Segment, SegmentFigures};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FlowObject, LatencyObject, Object, Objects, object::names, rounded};
 use crate::{
-    Stack, StackPlace,
+    Stack, StackByte, StackFlow, StackPlace,
     record::{complete_bytes, last_stamp_ns},
 };
 
@@ -22,6 +22,9 @@ pub(super) struct SegmentObject<'a> {
     interval_ns: u64,
     /// The direction of a connection, from the sender to the receiver of the bytes. Null for all flows together.
     flow: Option<FlowObject>,
+    /// The network namespace of the flow's socket: its name, one of its processes, or its number. Null for the one that
+    /// dwell runs in, and for all flows together.
+    namespace: Option<&'a str>,
     /// The name of the segment.
     #[schemars(extend("enum" = names(Segment::ALL, Segment::name)))]
     segment: &'a str,
@@ -55,6 +58,8 @@ impl Object for SegmentObject<'_> {
 pub(super) struct ByteObject<'a> {
     /// The direction of the connection, from the sender to the receiver of the byte.
     flow: FlowObject,
+    /// The network namespace of the flow's socket. Null for the one that dwell runs in.
+    namespace: Option<&'a str>,
     /// The TCP sequence number of the byte.
     seq: u32,
     /// "tx" for a byte that this host sent, "rx" for one that it received.
@@ -97,7 +102,7 @@ impl Object for HopObject<'_> {
 pub(super) struct Place<'a> {
     /// The name of the device.
     device: &'a str,
-    /// The network namespace of the device. Null for the one that is watched.
+    /// The network namespace of the device. Null for the one that dwell runs in.
     namespace: Option<&'a str>,
     /// "queue", "out" or "in".
     point: &'a str,
@@ -113,13 +118,14 @@ impl<'a> From<&'a StackPlace> for Place<'a> {
 /// no byte went through has none. Hops follow.
 pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     let time_ns = Some(stack.end_ns);
-    let flows: Vec<_> = stack.flows.iter().map(|(ends, _)| objects.tcp(ends)).collect();
-    let mut write = |flow: Option<FlowObject>, retransmitted: bool, one: &SegmentFigures, all: &[SegmentFigures]| {
+    let flows: Vec<_> = stack.flows.iter().map(|flow| objects.tcp_in(&flow.ends, flow.namespace.as_deref())).collect();
+    let mut write = |(flow, namespace), retransmitted: bool, one: &SegmentFigures, all: &[SegmentFigures]| {
         let hooks = stack.hooks_of(one.segment);
         let latency = LatencyObject::new(Some(BYTE_TRACE), &one.histogram);
         let body = SegmentObject {
             interval_ns: stack.length_ns,
             flow,
+            namespace,
             segment: one.segment.name(),
             direction: one.segment.direction().name(),
             retransmitted,
@@ -134,11 +140,11 @@ pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
         objects.write(time_ns, &body);
     };
     for (again, all) in [(false, stack.segments), (true, stack.again)] {
-        all.iter().for_each(|one| write(None, again, one, all));
+        all.iter().for_each(|one| write((None, None), again, one, all));
     }
-    for (flow, (_, all)) in flows.iter().zip(stack.flows) {
+    for (object, StackFlow { namespace, segments: all, .. }) in flows.iter().zip(stack.flows) {
         for one in all.iter().filter(|one| complete_bytes(all, one.segment.direction()) > 0) {
-            write(Some(flow.clone()), false, one, all);
+            write((Some(object.clone()), namespace.as_deref()), false, one, all);
         }
     }
     for hop in stack.hops {
@@ -153,10 +159,12 @@ pub(super) fn interval(stack: &Stack<'_>, objects: &mut Objects<'_>) {
     }
 }
 
-pub(super) fn byte_trace(trace: &ByteTrace, objects: &mut Objects<'_>) {
+pub(super) fn byte_trace(byte: &StackByte<'_>, objects: &mut Objects<'_>) {
+    let StackByte { trace, namespace } = *byte;
     let layers = Layer::ALL.iter().filter(|layer| layer.direction() == trace.direction);
     let body = ByteObject {
-        flow: objects.tcp(&trace.ends),
+        flow: objects.tcp_in(&trace.ends, namespace),
+        namespace,
         seq: trace.seq,
         direction: trace.direction.name(),
         sent: (trace.direction == Direction::Tx).then_some(trace.sent),

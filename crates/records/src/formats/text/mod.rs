@@ -68,7 +68,7 @@ impl Format for Text {
                 rtt::interval(interval, source, colour, out);
             }
             Record::Summary(summary) => table::summary(summary, source, colour, out),
-            Record::Status(_) => {}
+            Record::Status(_) | Record::Agent(_) => {}
             Record::Response(response) => {
                 self.time(response.end_ns(), source, out);
                 response::epoch(response, source, out);
@@ -77,9 +77,9 @@ impl Format for Text {
                 self.time(stack.end_ns, source, out);
                 stack::interval(stack, source, colour, out);
             }
-            Record::ByteTrace(trace) => {
-                self.time(crate::record::last_stamp_ns(trace).unwrap_or_default(), source, out);
-                stack::byte_trace(trace, source, out);
+            Record::ByteTrace(byte) => {
+                self.time(crate::record::last_stamp_ns(byte.trace).unwrap_or_default(), source, out);
+                stack::byte_trace(byte, source, out);
             }
             Record::Path(path) => {
                 self.time(path.end_ns, source, out);

@@ -2,16 +2,17 @@
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Segment, SegmentFigures},
+    layers::{Direction, Ends, Segment, SegmentFigures},
 };
 
 use super::{Colour, UNKNOWN, cell, counted, put, style::place_of_worst, tcp_names, trimmed};
-use crate::{Distribution, Source, Stack, StackHop, record::complete_bytes};
+use crate::{Distribution, Source, Stack, StackByte, StackFlow, StackHop, record::complete_bytes};
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 
 /// Writes a byte: its flow, and its time in each segment.
-pub(super) fn byte_trace(trace: &ByteTrace, source: &Source, out: &mut Vec<u8>) {
+pub(super) fn byte_trace(byte: &StackByte<'_>, source: &Source, out: &mut Vec<u8>) {
+    let StackByte { trace, namespace } = *byte;
     let ends = &trace.ends;
     put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, trace.seq, trace.direction.name()));
     if trace.again {
@@ -25,7 +26,7 @@ pub(super) fn byte_trace(trace: &ByteTrace, source: &Source, out: &mut Vec<u8>) 
         let cell = ns.map_or(UNKNOWN.into(), trimmed);
         put(out, format_args!("  {} {cell}", segment.name()));
     }
-    put(out, format_args!("{}\n", tcp_names(source, ends)));
+    put(out, format_args!("{}\n", place(source, ends, namespace)));
 }
 
 /// Writes how many bytes were stamped, then a table: one line per segment, parts of a segment below it, the total of
@@ -97,17 +98,17 @@ fn lines(stack: &Stack<'_>, all: &[SegmentFigures], colour: Colour, out: &mut Ve
 
 /// Writes one line per flow: count, mean and p99 of its total, then the mean of each segment.
 fn flows(stack: &Stack<'_>, direction: Direction, source: &Source, out: &mut Vec<u8>) {
-    let mut flows = stack.flows.iter().copied().filter(|(_, all)| complete_bytes(all, direction) > 0).peekable();
-    let Some((_, first)) = flows.peek() else {
+    let mut flows = stack.flows.iter().filter(|flow| complete_bytes(flow.segments, direction) > 0).peekable();
+    let Some(first) = flows.peek() else {
         return;
     };
     let is_column = |one: &&SegmentFigures| one.segment.direction() == direction && !one.segment.is_whole();
     put(out, format_args!("\n{:<9}{:>8}{:>9}{:>9}", format!("{} flows", direction.name()), "count", "mean", "p99"));
-    for one in first.iter().filter(is_column) {
+    for one in first.segments.iter().filter(is_column) {
         put(out, format_args!("{:>12}", one.segment.name()));
     }
     put(out, format_args!("  flow (means of its segments)\n"));
-    for (ends, all) in flows {
+    for StackFlow { ends, namespace, segments: all } in flows {
         let total = all.iter().find(|one| one.segment.direction() == direction && one.segment == one.segment.total());
         let total = total.map(|one| Distribution::from(&one.histogram));
         put(
@@ -123,7 +124,16 @@ fn flows(stack: &Stack<'_>, direction: Direction, source: &Source, out: &mut Vec
         for one in all.iter().filter(is_column) {
             put(out, format_args!("{:>12}", cell(one.histogram.mean_ns())));
         }
-        put(out, format_args!("  {} → {}{}\n", ends.src, ends.dst, tcp_names(source, ends)));
+        let place = place(source, ends, namespace.as_deref());
+        put(out, format_args!("  {} → {}{place}\n", ends.src, ends.dst));
+    }
+}
+
+/// What follows the ends of a flow: its names, or its namespace if that is another than dwell's, whose names are unknown.
+fn place(source: &Source, ends: &Ends, namespace: Option<&str>) -> String {
+    match namespace {
+        None => tcp_names(source, ends),
+        Some(namespace) => format!(" @{namespace}"),
     }
 }
 
@@ -175,7 +185,7 @@ fn hops(hops: &[StackHop], out: &mut Vec<u8>) {
 mod tests {
     use std::sync::LazyLock;
 
-    use dwell_engine::layers::{Ends, Layer, SegmentHooks};
+    use dwell_engine::layers::{Layer, SegmentHooks};
 
     use super::*;
     use crate::{Format, Jsonl, Record, Text, formats::samples};
@@ -245,8 +255,10 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
     fn a_flow_has_a_line_with_the_mean_of_each_segment() {
         let rows = segments();
         let ends = Ends { src: samples::endpoint("192.0.2.1", 44_321), dst: samples::endpoint("2001:db8::1", 443) };
-        let flow = (ends, rows.clone());
-        let stack = Stack { flows: &[&flow], flows_cut: 2, ..stack(&rows) };
+        let flow =
+            |namespace: Option<&'static str>| StackFlow { ends, namespace: namespace.map(Into::into), segments: &rows };
+        let flows = [flow(None), flow(Some("web"))];
+        let stack = Stack { flows: &flows, flows_cut: 2, ..stack(&rows) };
         let mut out = Vec::new();
         Text::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
@@ -255,6 +267,7 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
                 "
 tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queueing  flow (means of its segments)
                 2   601 ms   700 ms      500 ms           -      100 ms     99.0 ms  192.0.2.1:44321 → [2001:db8::1]:443
+                2   601 ms   700 ms      500 ms           -      100 ms     99.0 ms  192.0.2.1:44321 → [2001:db8::1]:443 @web
 2 flows not shown, because of --top
 
 "
@@ -266,7 +279,9 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         let objects = String::from_utf8(out).unwrap();
         let of_flow: Vec<serde_json::Value> =
             objects.lines().skip(rows.len()).map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(of_flow.len(), rows.len() - 1, "nothing was read");
+        assert_eq!(of_flow.len(), 2 * (rows.len() - 1), "nothing was read");
+        assert!(of_flow[0]["namespace"].is_null());
+        assert_eq!(of_flow[rows.len() - 1]["namespace"], "web");
         assert_eq!(of_flow[0]["flow"]["sport"], 44_321);
         assert_eq!(of_flow[0]["flow"]["dst"], "2001:db8::1");
         assert_eq!(of_flow[0]["share"], 0.832639);
