@@ -116,7 +116,7 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
     let stamped = Batch { number: 2, content: Content { traces: ByteTraces(vec![passage()]), ..Content::default() } };
     collector.hello(&left).unwrap().unwrap();
     collector.store(&[(left.clone(), batch), (left.clone(), stamped)], &[]).unwrap();
-    collector.leave(&left, "it left");
+    collector.leave(&left, "it left").unwrap();
     collector.hello(&agent(2)).unwrap().unwrap();
     let store = rusqlite::Connection::open(&path).unwrap();
     let lost = store.query_row("SELECT why, from_batch, from_ns FROM lost", [], |row| {
