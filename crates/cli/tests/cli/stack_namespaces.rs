@@ -23,25 +23,25 @@ const CLIENT: &str = "40000 40000";
 const MESSAGE: usize = 640;
 
 /// A connection whose ends are the same in each namespace.
-struct Chat {
+pub struct Chat {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Chat {
-    fn new(left: &Namespace, right: &Namespace, address: &str) -> Chat {
+    pub fn new(left: &Namespace, right: &Namespace, address: &str, port: u16) -> Chat {
         left.enter(|| fs::write("/proc/sys/net/ipv4/ip_local_port_range", CLIENT).unwrap()).unwrap();
-        let listener = right.enter(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
-        let client = left.enter(|| TcpStream::connect((address, PORT)).unwrap()).unwrap();
+        let listener = right.enter(|| TcpListener::bind((address, port)).unwrap()).unwrap();
+        let client = left.enter(|| TcpStream::connect((address, port)).unwrap()).unwrap();
         client.set_nodelay(true).unwrap();
         Chat { client, server: listener.accept().unwrap().0 }
     }
 
     fn over(pair: &Pair) -> Chat {
-        Chat::new(&pair.left, &pair.right, &SERVER.to_string())
+        Chat::new(&pair.left, &pair.right, &SERVER.to_string(), PORT)
     }
 
-    fn send(&mut self, messages: usize) {
+    pub fn send(&mut self, messages: usize) {
         for _ in 0..messages {
             self.client.write_all(&[1; MESSAGE]).unwrap();
             self.server.read_exact(&mut [0; MESSAGE]).unwrap();
@@ -93,7 +93,7 @@ fn root_flows_of_all_namespaces_are_told_apart_also_if_their_ends_are_the_same()
     let new = Pair::start("stack-new");
     let mut later = Chat::over(&new);
     let [mut own_loopback, mut other_loopback] =
-        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1"));
+        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1", PORT));
     for _ in 0..4 {
         a.send(4);
         b.send(20);
