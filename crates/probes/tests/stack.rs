@@ -127,3 +127,37 @@ fn root_packets_beyond_64_kib_are_stamped_at_ip() {
         assert!(counters.missed(layer) < 100, "{counters:?}");
     }
 }
+
+/// On kernels that have no hook of IP for all namespaces but those of devices.
+#[test]
+fn root_in_all_namespaces_ip_is_stamped_at_the_device_where_functions_cannot_be_watched() {
+    if lacks_root() {
+        return;
+    }
+    let body = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let port = Some(listener.local_addr().unwrap().port());
+        let config = Config { sample_bytes: 64, port, ..Config::default() };
+        let mut probe = Probe::load(&Options::new(config, &PROFILES[1])).unwrap();
+        probe.attach().unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        for _ in 0..100 {
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+        }
+        probe.detach();
+        (probe.take().unwrap(), probe.hooks().to_vec())
+    };
+    let run = || thread::scope(|scope| scope.spawn(body).join());
+    let (taken, hooks) = run().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert_eq!(missing(&hooks), []);
+    assert!(hooks.iter().any(|hook| hook.layer == Layer::TxIp && hook.name == "tp_btf/net_dev_queue"));
+    for segment in [Segment::SocketTcp, Segment::TcpIp, Segment::IpDriver, Segment::DriverIp, Segment::IpTcp] {
+        assert!((900..=1000).contains(&count(&taken, segment)), "{segment:?}: {}", count(&taken, segment));
+    }
+    // The stamps of IP and of the queue are of one program.
+    assert!(sum_ns(&taken, Segment::Queueing) <= sum_ns(&taken, Segment::IpDriver));
+}

@@ -64,7 +64,10 @@ fn root_no_program_is_near_the_limit_of_the_verifier() {
         check("response", 2, response::Probe::load(&response).unwrap());
     }
     let profile = &stack::PROFILES[0];
-    check("stack", 5, stack::Probe::load(&stack::Options::new(layers::Config::default(), profile)).unwrap());
+    for namespace in [None, stack::own_namespace().ok()] {
+        let config = layers::Config { namespace, flows: true, traces: true, ..layers::Config::default() };
+        check("stack", 5, stack::Probe::load(&stack::Options::new(config, profile)).unwrap());
+    }
     check("the balancer", 3, Plane::load(&PlaneOptions::default()).unwrap());
     check("refused packets", 5, Transmits::start().unwrap());
     let rules = DecapRules {

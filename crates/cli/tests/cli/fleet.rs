@@ -69,7 +69,12 @@ impl Office {
 
     /// Starts an agent, and waits until it stamps.
     pub fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
-        let (key, at, port, buffer) = (self.path("key"), self.at(), PORT.to_string(), self.path("buffer"));
+        self.agent_of(namespace, name, &[&["--port", &PORT.to_string()], more].concat())
+    }
+
+    /// The same, of other connections than those of the tests' port.
+    pub fn agent_of(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
+        let (key, at, buffer) = (self.path("key"), self.at(), self.path("buffer"));
         let always = [
             "agent",
             "--buffer-dir",
@@ -78,8 +83,6 @@ impl Office {
             &at,
             "--key-file",
             key.to_str().unwrap(),
-            "--port",
-            &port,
             "--name",
             name,
             "--sample-bytes",
@@ -201,6 +204,7 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         (&metrics, "dwell_collect_bytes_total{outcome=\"matched\"} "),
         (&of_a, "dwell_stack_segment_seconds_count{direction=\"tx\",segment=\"total\"} "),
         (&of_a, "dwell_agent_dropped_batches_total 0\n"),
+        (&of_a, "dwell_agent_collectors 1\n"),
     ] {
         assert!(text.contains(line), "{line}:\n{text}");
         assert!(!text.contains("10.78."), "no flow is in a metric:\n{text}");
@@ -256,7 +260,15 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         objects.map(|object| object["latency"]["count"].as_i64().unwrap()).sum()
     };
     assert_eq!((printed(false), printed(true)), (count, count));
-    assert!(objects.iter().all(|object| object["type"] == "collect.segment"));
+    let (events, segments): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object["type"] == "collect.agent");
+    assert!(segments.iter().all(|object| object["type"] == "collect.segment"));
+    for agent in ["a", "b"] {
+        let events: Vec<_> = events.iter().filter(|event| event["agent"] == agent).collect();
+        let [joined, left] = events[..] else { panic!("{events:?}") };
+        assert_eq!((&joined["event"], &joined["past"]), (&"join".into(), &false.into()), "{joined}");
+        assert!(joined["reason"].is_null() && joined["address"].as_str().unwrap().starts_with("10.78.0."), "{joined}");
+        assert_eq!((&left["event"], &left["reason"]), (&"leave".into(), &"it left".into()), "{left}");
+    }
     for line in ["a is here, from 10.78.0.1", "b is here, from 10.78.0.2", "a is gone: it left"] {
         assert!(run.stderr.contains(line), "{line}: {run}");
     }

@@ -13,6 +13,7 @@ mod errors;
 mod fail_if;
 mod fleet;
 mod fleet_kills;
+mod fleet_namespaces;
 mod fleet_rights;
 mod formats;
 mod help;

@@ -23,25 +23,25 @@ const CLIENT: &str = "40000 40000";
 const MESSAGE: usize = 640;
 
 /// A connection whose ends are the same in each namespace.
-struct Chat {
+pub struct Chat {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Chat {
-    fn new(left: &Namespace, right: &Namespace, address: &str) -> Chat {
+    pub fn new(left: &Namespace, right: &Namespace, address: &str, port: u16) -> Chat {
         left.enter(|| fs::write("/proc/sys/net/ipv4/ip_local_port_range", CLIENT).unwrap()).unwrap();
-        let listener = right.enter(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
-        let client = left.enter(|| TcpStream::connect((address, PORT)).unwrap()).unwrap();
+        let listener = right.enter(|| TcpListener::bind((address, port)).unwrap()).unwrap();
+        let client = left.enter(|| TcpStream::connect((address, port)).unwrap()).unwrap();
         client.set_nodelay(true).unwrap();
         Chat { client, server: listener.accept().unwrap().0 }
     }
 
     fn over(pair: &Pair) -> Chat {
-        Chat::new(&pair.left, &pair.right, &SERVER.to_string())
+        Chat::new(&pair.left, &pair.right, &SERVER.to_string(), PORT)
     }
 
-    fn send(&mut self, messages: usize) {
+    pub fn send(&mut self, messages: usize) {
         for _ in 0..messages {
             self.client.write_all(&[1; MESSAGE]).unwrap();
             self.server.read_exact(&mut [0; MESSAGE]).unwrap();
@@ -50,7 +50,7 @@ impl Chat {
 }
 
 fn start(namespace: &Namespace, more: &[&str]) -> Process {
-    let always = ["stack", "--all-namespaces", "--format", "jsonl", "--flows", "--sample-bytes", "64", "--port"];
+    let always = ["stack", "--all-namespaces", "--format", "jsonl", "--flows", "--port"];
     let mut process = spawn(namespace, DWELL, &[&always[..], &[&PORT.to_string()], more].concat());
     // Ten tracepoints, and one hook of IP or more.
     let mut before = 0;
@@ -86,14 +86,14 @@ fn root_flows_of_all_namespaces_are_told_apart_also_if_their_ends_are_the_same()
     }
     let own = Namespace::create("stack-own").unwrap();
     let pairs = ["stack-a", "stack-b"].map(Pair::start);
-    let dwell = start(&own, &["--interval", "1h"]);
+    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64"]);
     // Their sequence numbers are near each other, as the kernel makes them of the ends and the time.
     let [mut a, mut b] = [Chat::over(&pairs[0]), Chat::over(&pairs[1])];
     // Of a namespace that did not exist when dwell began.
     let new = Pair::start("stack-new");
     let mut later = Chat::over(&new);
     let [mut own_loopback, mut other_loopback] =
-        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1"));
+        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1", PORT));
     for _ in 0..4 {
         a.send(4);
         b.send(20);
@@ -124,6 +124,43 @@ fn root_flows_of_all_namespaces_are_told_apart_also_if_their_ends_are_the_same()
     }
 }
 
+/// The kernel begins to number bytes by the ends and the time: of two connections that are opened one after the other, the
+/// numbers are near.
+#[test]
+fn root_bytes_of_the_same_numbers_in_two_namespaces_are_different_bytes() {
+    if skipped() {
+        return;
+    }
+    const BYTES: usize = 2 << 20;
+    let own = Namespace::create("stack-own").unwrap();
+    let pairs = ["stack-same-a", "stack-same-b"].map(Pair::start);
+    let set = |namespace: &Namespace, key: &str, value: &str| {
+        namespace.enter(|| fs::write(format!("/proc/sys/net/ipv4/{key}"), value).unwrap()).unwrap();
+    };
+    for Pair { left, right } in &pairs {
+        set(left, "ip_local_port_range", CLIENT);
+        set(left, "tcp_wmem", "4096 16777216 16777216");
+        set(right, "tcp_rmem", "4096 16777216 16777216");
+    }
+    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "1024"]);
+    let listeners =
+        pairs.each_ref().map(|pair| pair.right.enter(|| TcpListener::bind((SERVER, PORT)).unwrap()).unwrap());
+    let clients = pairs.each_ref().map(|pair| pair.left.enter(|| TcpStream::connect((SERVER, PORT)).unwrap()).unwrap());
+    let [mut first, mut second] = listeners.map(|listener| listener.accept().unwrap().0);
+    // Those of the first wait until the second has read its own.
+    for mut client in &clients {
+        client.write_all(&[1; BYTES]).unwrap();
+    }
+    second.read_exact(&mut vec![0; BYTES]).unwrap();
+    first.read_exact(&mut vec![0; BYTES]).unwrap();
+    let run = dwell.interrupt();
+    assert_eq!(run.status, Some(0), "{run}");
+    for Pair { right, .. } in &pairs {
+        let count = bytes(&run, Some(right.name()), "rx");
+        assert!((BYTES as u64 / 2048..=BYTES as u64 / 1024).contains(&count), "{count} in {}:\n{run}", right.name());
+    }
+}
+
 #[test]
 fn root_a_namespace_that_is_removed_while_it_is_measured_is_freed_and_others_go_on() {
     if skipped() {
@@ -131,7 +168,7 @@ fn root_a_namespace_that_is_removed_while_it_is_measured_is_freed_and_others_go_
     }
     let own = Namespace::create("stack-own").unwrap();
     let [gone, stays] = ["stack-gone", "stack-stays"].map(Pair::start);
-    let dwell = start(&own, &["--interval", "1h"]);
+    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64"]);
     let mut chats = [&gone, &stays].map(Chat::over);
     chats.iter_mut().for_each(|chat| chat.send(8));
     let [of_gone, mut of_stays] = chats;
@@ -162,7 +199,7 @@ fn root_each_byte_says_which_namespace_it_was_in() {
     }
     let own = Namespace::create("stack-own").unwrap();
     let pair = Pair::start("stack-raw");
-    let dwell = start(&own, &["--interval", "1h", "--raw"]);
+    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64", "--raw"]);
     let mut chat = Chat::over(&pair);
     chat.send(4);
     let run = dwell.interrupt();

@@ -152,6 +152,9 @@ impl Times {
     }
 }
 
+/// The host of a loss, and from when to when it was.
+pub(super) type Loss = (String, Option<i64>, Option<i64>);
+
 impl Rows {
     /// Returns the numbers of rows and batches that agents have caused so far, in a file deleted rows included.
     pub(super) fn so_far(&self) -> Result<(u64, u64)> {
@@ -204,7 +207,7 @@ impl Rows {
     }
 
     /// Returns the losses that the store has: the host, and from when to when, in Unix time, as far as it is known.
-    pub(super) fn losses(&self) -> Result<Vec<(String, Option<i64>, Option<i64>)>> {
+    pub(super) fn losses(&self) -> Result<Vec<Loss>> {
         match self {
             Rows::Files(stores) => {
                 let read = |store: &PathBuf| {

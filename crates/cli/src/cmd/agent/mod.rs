@@ -18,13 +18,14 @@ use dwell_fleet::{
     Backlog, BufferError, CollectorAddress, Confinement, Event, Lane, Lanes, MAX_COLLECTORS, Outbox, Unread,
     wire::{AgentName, Hello, RunId},
 };
+use dwell_metrics::Shared;
 use dwell_records::counted;
 use dwell_socket::{
     clock::boot_id,
     privilege::{self, Capability},
 };
 
-use self::{clock::ClockReflector, send::Reporter};
+use self::{clock::ClockReflector, metrics::ConnectionMetrics, send::Reporter};
 use crate::{
     args::{positive_duration, sample_bytes},
     clock_mode::ClockModeArgs,
@@ -166,7 +167,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Those of its unit; threads that speak to the network keep fewer.
     privilege::keep(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon])
         .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
-    let lanes = Lanes::start(lanes, &identity, args.on_event(reflector))?;
+    let connections = served.as_ref().map(|served| served.registry.register(ConnectionMetrics::default()));
+    let lanes = Lanes::start(lanes, &identity, args.on_event(reflector, connections))?;
     let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
@@ -229,11 +231,21 @@ impl Args {
     }
 
     /// Returns what is done about changes of the connections to collectors, by their number.
-    fn on_event(&self, mut reflector: ClockReflector) -> impl FnMut(usize, Event) + Send + 'static {
+    fn on_event(
+        &self,
+        mut reflector: ClockReflector,
+        connections: Option<Shared<ConnectionMetrics>>,
+    ) -> impl FnMut(usize, Event) + Send + 'static {
         let collectors = self.collector.clone();
+        let note = move |number, is_connected| {
+            if let Some(connections) = &connections {
+                connections.lock().note(number, is_connected);
+            }
+        };
         move |number, event| match event {
             Event::Authenticated { collector, secret } => reflector.admit(number, collector, &secret),
             Event::Connected { collector, is_past: false } => {
+                note(number, true);
                 tell(format_args!("connected to the collector at {collector}"));
             }
             Event::Connected { collector, is_past: true } => {
@@ -258,6 +270,7 @@ impl Args {
             Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
             Event::Busy { .. } => {}
             Event::Disconnected { reason, is_new } => {
+                note(number, false);
                 reflector.dismiss(number);
                 if !is_new {
                     return;

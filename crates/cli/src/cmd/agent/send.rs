@@ -163,7 +163,11 @@ impl RoundTrip {
 
 /// Shortens a name to what a message can hold.
 fn within_a_message(name: &str) -> String {
-    name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
+    let mut name = name.to_owned();
+    while name.len() > MAX_NAME_BYTES {
+        name.pop();
+    }
+    name
 }
 
 fn reverse(ends: Ends) -> Ends {

@@ -199,7 +199,7 @@ pub(super) fn garbage(peer: &Peer) -> io::Result<()> {
 /// Speaks a version that is not known yet, or not any more.
 pub(super) fn other_versions(peer: &Peer) -> io::Result<()> {
     peer.count();
-    if peer.number % 2 == 0 {
+    if peer.number.is_multiple_of(2) {
         return peer.tls(&peer.configs[1]).map(drop);
     }
     let mut stream = peer.tls(&peer.configs[0])?;
