@@ -119,7 +119,7 @@ impl CheckedTracker {
             assert!(result.batches > 0, "{result:?} of {record:?}");
         }
         let percentiles = Answers::of(&record.epoch, &result).map(|answers| {
-            let counted: u64 = answers.latencies().map(|(_, count)| count).sum();
+            let counted: u64 = answers.buckets().map(|bucket| bucket.count).sum();
             assert_eq!(counted, result.batches, "{record:?}");
             [0.5, 0.9, 0.95, 0.99].map(|q| answers.quantile(q))
         });

@@ -212,7 +212,7 @@ impl Run<'_> {
     /// Reports the epoch of a connection as the kernel does, if it is measured.
     fn tell(&mut self, number: u32, connection: &Connection) {
         // Servers are drawn, so that every n-th connection is a random one of each.
-        if number % self.cluster.measured_of != 0 {
+        if !number.is_multiple_of(self.cluster.measured_of) {
             return;
         }
         let (requests, responses, latency) = connection.epoch;
