@@ -149,7 +149,7 @@ struct dwell_turn_state {
 	__u32 pause;                  /* longest pause between pieces of the answer */
 	__u32 path;                   /* lateness of the newest ACK that was certainly sent at once */
 	__u32 bytes;                  /* of the answer so far */
-	__u32 round_trip;             /* of the handshake, lowered by answers to lone requests that come sooner; 0: unknown */
+	__u32 round_trip;             /* of the handshake, lowered by sooner answers to lone requests; 0: unknown */
 	__u32 usual;                  /* running mean of latencies */
 	__u32 usual_bytes;            /* running mean of answers */
 	__u32 window_bytes;           /* for each request of a burst, what came before the next one */
