@@ -420,8 +420,7 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
-	if (!slot->unmeasured && dwell_slot_end_epoch(table, slot, ~0ULL, record))
-		dwell_slot_report(table, slot, record);
+	dwell_slot_finish(table, slot, ~0ULL, record);
 	slot->lb.real = packet->lb.real;
 	slot->lb.vip = packet->lb.vip;
 	dwell_slot_begin(slot, packet);

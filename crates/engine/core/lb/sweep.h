@@ -32,10 +32,13 @@ static __always_inline void dwell_pending_add(struct dwell_pending *pending, con
  */
 static __always_inline __u64 dwell_active_count(struct dwell_table *table, const struct dwell_slot *slot, __u64 age_ns)
 {
-	const struct dwell_real *real = dwell_real_at(table->embedder, slot->lb.real);
+	const struct dwell_real *real;
 
-	if (!age_ns || dwell_is_active(table, slot))
-		return dwell_is_active(table, slot);
+	if (dwell_is_active(table, slot))
+		return 1;
+	if (!age_ns)
+		return 0;
+	real = dwell_real_at(table->embedder, slot->lb.real);
 	return 1ULL << (real ? real->flags >> DWELL_REAL_SAMPLING_SHIFT & DWELL_REAL_SAMPLING : 0);
 }
 

@@ -128,6 +128,14 @@ static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 
 		dwell_slot_unlock(slot);
 }
 
+/* Ends the epoch of a connection that is measured, as of `now_ns` or, with ~0, whatever the time, and reports it. */
+static __always_inline void dwell_slot_finish(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
+					      struct dwell_response_event *record)
+{
+	if (!slot->unmeasured && dwell_slot_end_epoch(table, slot, now_ns, record))
+		dwell_slot_report(table, slot, record);
+}
+
 static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 slot_index, __u32 reason)
 {
 	struct dwell_slot *slot = dwell_slot_at(table->embedder, slot_index);
@@ -136,8 +144,8 @@ static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 sl
 	(void)reason;
 	if (!slot)
 		return;
-	if (!slot->unmeasured && record && dwell_slot_end_epoch(table, slot, ~0ULL, record))
-		dwell_slot_report(table, slot, record);
+	if (record)
+		dwell_slot_finish(table, slot, ~0ULL, record);
 	/* a CPU that found the flow before must notice that it is gone */
 	__builtin_memset(&slot->head.key, 0xff, sizeof(slot->head.key));
 }
@@ -319,8 +327,7 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 		if (!slot || !record || !(bucket->tags >> 16 * way & 0xffff) || slot->unmeasured ||
 		    !dwell_slot_lock(slot))
 			continue;
-		if (dwell_slot_end_epoch(table, slot, dwell_now(table->clock), record))
-			dwell_slot_report(table, slot, record);
+		dwell_slot_finish(table, slot, dwell_now(table->clock), record);
 		dwell_turn_give_up(&slot->state.adaptive, &dwell_response_program_of(table)->response,
 				   dwell_now(table->clock));
 		dwell_slot_unlock(slot);

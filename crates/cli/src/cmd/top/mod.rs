@@ -255,8 +255,10 @@ fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<
 }
 
 fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
-    let verdict = verdict::of(&args.fail_if, &shown.rows(args.view(), args.metric()));
-    print::once(shown, args.view(), args.metric(), args.limit(), args.format, verdict.clone())?;
+    let (view, by) = (args.view(), args.metric());
+    let rows = shown.rows(view, by);
+    let verdict = verdict::of(&args.fail_if, &rows);
+    print::once(shown, view, by, (&rows, args.limit()), args.format, verdict.clone())?;
     if let Some(verdict) = &verdict {
         fail_if::announce(verdict, ("row", "rows"));
     }

@@ -24,12 +24,12 @@ pub enum Format {
     Jsonl,
 }
 
-/// Prints one table.
+/// Prints one table: the first of these rows.
 pub fn once(
     shown: &Shown,
     view: View,
     by: Metric,
-    limit: usize,
+    rows: (&[Row], usize),
     format: Format,
     verdict: Option<Verdict>,
 ) -> Result<(), Failure> {
@@ -38,10 +38,9 @@ pub fn once(
         Format::Jsonl => "jsonl",
     };
     let format = entry(format).expect("a format of this name");
-    let rows = shown.rows(view, by);
     let mut output = Output::new((format.new)(), Sink::stdout()?, shown.source.clone());
     let status = Status { verdict, ..status(shown) };
-    write(shown, view, by, (&rows, limit), true, |record| output.write(record))?;
+    write(shown, view, by, rows, true, |record| output.write(record))?;
     output.write(&Record::Status(&status))?;
     Ok(output.flush()?)
 }

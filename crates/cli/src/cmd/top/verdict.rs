@@ -8,7 +8,7 @@ use dwell_records::Verdict;
 
 use crate::fail_if::{self, Conditions, Latencies, Vocabulary};
 
-/// What conditions can be about: the metrics that are times, by their place in [`Metric::ALL`].
+/// The metrics that conditions can be about: those that are times.
 const TIMES: [Metric; 3] = [Metric::Rtt, Metric::Response, Metric::SendBuffer];
 
 /// Parses conditions on the rows' times.
