@@ -41,10 +41,8 @@ const UPGRADE_3: &str = "
         from_batch INTEGER NOT NULL, to_batch INTEGER, from_ns INTEGER, to_ns INTEGER, why TEXT NOT NULL
     ) STRICT;
     CREATE INDEX lost_by_time ON lost (time_ns);";
-/// What brings version 4 up to version 5, but for the tables and views that are new. All its flows are of TCP.
+/// What brings version 4 up to version 5, but for the tables that are new. All its flows are of TCP.
 const UPGRADE_4: &str = "
-    DROP VIEW intervals;
-    DROP VIEW paths;
     CREATE TABLE flow_5 (
         flow_id INTEGER PRIMARY KEY, src TEXT NOT NULL, sport INTEGER, dst TEXT NOT NULL, dport INTEGER,
         proto TEXT NOT NULL, id TEXT, last_ns INTEGER NOT NULL
@@ -55,13 +53,15 @@ const UPGRADE_4: &str = "
     ALTER TABLE flow_5 RENAME TO flow;
     CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
     CREATE INDEX flow_by_last ON flow (last_ns);";
-/// What brings version 5 up to version 6, but for the views, which are made anew. Its flows are of the namespaces of their agents.
+/// What brings version 5 up to version 6. Its flows are of the namespaces of their agents.
 const UPGRADE_5: &str = "
+    ALTER TABLE interval ADD COLUMN namespace TEXT;";
+/// What comes before all of these: views are made anew once the tables are those of today.
+const DROP_VIEWS: &str = "
     DROP VIEW IF EXISTS intervals;
     DROP VIEW IF EXISTS paths;
     DROP VIEW IF EXISTS latencies;
-    DROP VIEW IF EXISTS verdicts;
-    ALTER TABLE interval ADD COLUMN namespace TEXT;";
+    DROP VIEW IF EXISTS verdicts;";
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
@@ -228,9 +228,9 @@ impl Store {
             None => vec![schema()],
             Some(VERSION) => Vec::new(),
             Some(older) => {
-                let steps =
-                    [(4, UPGRADE_3.to_owned()), (5, [UPGRADE_4, LATENCY].concat()), (6, [UPGRADE_5, VIEWS].concat())];
-                steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step).collect()
+                let steps = [(4, UPGRADE_3.to_owned()), (5, [UPGRADE_4, LATENCY].concat()), (6, UPGRADE_5.to_owned())];
+                let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
+                [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
             }
         };
         let prepare = || {
