@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::{
     fleet::{Chat, ended, pair, patiently},
+    stack::SERVER,
     support::skipped,
 };
 
@@ -26,7 +27,7 @@ fn root_an_agent_that_is_killed_at_random_moments_under_load_doubles_nothing_and
     let more = ["--interval", "100ms"];
     let mut a = office.agent(&pair.left, "a", &more);
     office.waits_for_agents(1);
-    let mut chat = Chat::open(&pair.left, &pair.right, "10.78.0.2".parse().unwrap());
+    let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
     let (mut said, mut drawn) = (0, SEED);
     let mut talk = |parts: u64| {
         for _ in 0..parts {

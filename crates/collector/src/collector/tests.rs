@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use dwell_engine::{
     histogram::Histogram,
     layers::{Segment, SegmentFigures, SegmentHooks},
@@ -6,6 +8,13 @@ use dwell_fleet::wire::{IntervalReport, SegmentReport};
 use dwell_probes::clock::ClockMode;
 
 use super::*;
+
+/// Opens a collector of this store alone.
+fn open(path: &Path) -> Collector {
+    let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
+    let gate = Arc::new(Gate::new(1));
+    Collector::open(Store::open(path).unwrap(), None, &Config::default(), clocks, None, None, gate).unwrap()
+}
 
 /// The time of that boot was ahead of ours.
 #[test]
@@ -23,14 +32,7 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
         });
         written.unwrap();
     };
-    let open = || {
-        let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into(), ClockMode::Socket);
-        let store = Store::open(&path).unwrap();
-        let gate = Arc::new(Gate::new(1));
-        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap_or_else(|failure| {
-            panic!("{failure:?}");
-        })
-    };
+    let open = || open(&path);
     let pending = |collector: &Collector| {
         let mut rows = 0;
         collector.store.pending(|_, _| rows += 1).unwrap();
@@ -48,13 +50,7 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
 #[test]
 fn rows_that_are_too_old_are_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into(), ClockMode::Socket);
-    let store = Store::open(&folder.path().join("store")).unwrap();
-    let gate = Arc::new(Gate::new(1));
-    let mut collector =
-        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap_or_else(|failure| {
-            panic!("{failure:?}");
-        });
+    let mut collector = open(&folder.path().join("store"));
     let now_ns = collector.time.now_ns();
     let unix_ns = unix(now_ns, collector.time.to_unix_ns());
     let hour = std::time::Duration::from_secs(3_600);
@@ -78,12 +74,7 @@ fn rows_that_are_too_old_are_deleted() {
 fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let open = || {
-        let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
-        let gate = Arc::new(Gate::new(1));
-        let store = Store::open(&path).unwrap();
-        Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap()
-    };
+    let open = || open(&path);
     let mut collector = open();
     for run in 1..=4 {
         let agent = agent(run);
@@ -104,10 +95,7 @@ fn an_agent_that_names_other_hooks_in_each_connection_does_not_fill_the_store() 
 fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_when_that_arrived() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
-    let gate = Arc::new(Gate::new(1));
-    let store = Store::open(&path).unwrap();
-    let mut collector = Collector::open(store, None, &Config::default(), clocks, None, None, gate).unwrap();
+    let mut collector = open(&path);
     let ended_ns = unix(collector.time.now_ns(), collector.time.to_unix_ns()) - 3_600_000_000_000;
     let left = Agent { is_past: true, ..agent(1) };
     let mut batch = batch_with_hook(1, "hook");
@@ -130,11 +118,7 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
 fn hosts_of_a_store_have_a_bound_and_those_of_which_nothing_is_left_make_room() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let open = || {
-        let clocks = Clocks::new(Duration::from_secs(64), "ours".into(), ClockMode::Socket);
-        let gate = Arc::new(Gate::new(1));
-        Collector::open(Store::open(&path).unwrap(), None, &Config::default(), clocks, None, None, gate).unwrap()
-    };
+    let open = || open(&path);
     let mut collector = open();
     let hello = |collector: &mut Collector, name: &str| {
         collector.hello(&Agent { name: name.to_owned().try_into().unwrap(), ..agent(1) }).unwrap()

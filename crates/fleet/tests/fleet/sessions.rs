@@ -193,6 +193,13 @@ fn both_sides_share_a_secret_that_differs_for_each_connection() {
     assert_ne!(first, secret(2));
 }
 
+/// A byte that was only written so far.
+fn written(ends: Ends, seq: u32) -> ByteTrace {
+    let mut stamps = [None; Layer::ALL.len()];
+    stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
+    ByteTrace { ends, namespace: 0, seq, direction: Direction::Tx, sent: 1, again: false, stamps }
+}
+
 #[test]
 fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
@@ -200,18 +207,8 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
     let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
     let ends = |port| Ends { src: end(port), dst: end(443) };
     let mut batcher = batcher(&[server.address().to_string()], &key, 1);
-    let mut stamps = [None; Layer::ALL.len()];
-    stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     for seq in 0..10_000 {
-        batcher.push_trace(ByteTrace {
-            ends: ends(1),
-            namespace: 0,
-            seq,
-            direction: Direction::Tx,
-            sent: 1,
-            again: false,
-            stamps,
-        });
+        batcher.push_trace(written(ends(1), seq));
     }
     let report = IntervalReport {
         end_ns: 5,
@@ -243,19 +240,9 @@ fn an_agent_with_few_traces_sends_few_batches() {
     // Nobody is there.
     let mut batcher = batcher(&["127.0.0.1:9".to_owned()], &key, 1);
     let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
-    let mut stamps = [None; Layer::ALL.len()];
-    stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
     let ends = Ends { src: end(1), dst: end(443) };
     for seq in 0..30 {
-        batcher.push_trace(ByteTrace {
-            ends,
-            namespace: 0,
-            seq,
-            direction: Direction::Tx,
-            sent: 1,
-            again: false,
-            stamps,
-        });
+        batcher.push_trace(written(ends, seq));
         batcher.flush_if_due();
         thread::sleep(Duration::from_millis(50));
     }

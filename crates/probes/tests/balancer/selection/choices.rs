@@ -6,8 +6,9 @@ use dwell_engine::{
     balance::{Balancer, Heartbeat, Reason, WhenStale},
     response::Watch,
 };
-use dwell_probes::balancer::{Forward, Plane, Protocol, Real, Sampling, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Plane, Real, Sampling, Vip};
 
+use super::{MS, TABLE, key};
 use crate::{
     options,
     packets::{Client, address, real, v4},
@@ -15,16 +16,8 @@ use crate::{
     tables::loaded,
 };
 
-const MS: u64 = 1_000_000;
-/// Backends alternate in the table.
-const TABLE: [u32; 7] = [1, 2, 1, 2, 1, 2, 1];
-
 fn backend(number: u32) -> Real {
     real(address("10.0.0.5"), Forward::L2, 70 + number)
-}
-
-fn key() -> VipKey {
-    VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) }
 }
 
 fn vip(more_choices: u8) -> Vip {

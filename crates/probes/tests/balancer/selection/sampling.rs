@@ -6,8 +6,9 @@ use dwell_engine::{
     balance::Balancer,
     response::{Record, Watch},
 };
-use dwell_probes::balancer::{Forward, Protocol, Real, Sampling, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Real, Sampling, Vip};
 
+use super::{MS, TABLE, key};
 use crate::{
     options,
     packets::{Client, address, real, v4},
@@ -15,13 +16,7 @@ use crate::{
     tables::loaded,
 };
 
-const MS: u64 = 1_000_000;
-const TABLE: [u32; 7] = [1, 2, 1, 2, 1, 2, 1];
 const CONNECTIONS: u16 = 8000;
-
-fn key() -> VipKey {
-    VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) }
-}
 
 fn sampled(connections: u32) -> Vip {
     let sampling = Sampling::one_of(connections).unwrap();
