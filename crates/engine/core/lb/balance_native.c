@@ -37,11 +37,9 @@ static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, cons
 /* All bits are set, so that VIPs are always looked up. */
 static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder)
 {
-	static struct dwell_vip_filter all;
+	static const struct dwell_vip_filter all = {{[0 ... DWELL_VIP_FILTER_BITS / 64 - 1] = ~0ULL}};
 
 	(void)embedder;
-	if (!all.word[0])
-		__builtin_memset(&all, 0xff, sizeof(all));
 	return &all;
 }
 
