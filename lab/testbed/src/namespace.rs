@@ -62,11 +62,12 @@ impl Namespace {
     }
 
     /// Starts `program` in the namespace. The program and all that it started are killed with the guard; the program
-    /// alone when the calling thread ends in any way. `configure` adds arguments and pipes.
+    /// alone when the calling thread ends in any way. SIGHUP has its default effect, also where the caller runs under
+    /// nohup. `configure` adds arguments and pipes.
     pub fn spawn(&self, program: impl AsRef<OsStr>, configure: impl FnOnce(&mut Command)) -> Result<Guarded> {
         // The caller may die before setpriv has asked for the signal; the shell sees that by its parent.
         let mut command = self.command("setpriv");
-        let unless_orphaned = format!(r#"[ "$PPID" = {} ] && exec "$@""#, std::process::id());
+        let unless_orphaned = format!(r#"[ "$PPID" = {} ] && exec env --default-signal=HUP "$@""#, std::process::id());
         command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c", &unless_orphaned, "sh"]);
         command.arg(program).process_group(0);
         configure(&mut command);
