@@ -5,5 +5,6 @@ pub mod config;
 pub mod control;
 pub mod health;
 pub mod metrics;
+pub mod neighbours;
 pub mod plan;
 pub mod shared;

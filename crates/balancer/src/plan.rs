@@ -461,6 +461,9 @@ fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
         };
         report(format!("hash = {hash}, choices = {choices}, quic = {quic}, measure = {measure}"));
     }
+    if old.second_chance != new.second_chance {
+        report(format!("second_chance = {}", new.second_chance));
+    }
     if old.latency != new.latency {
         report("the constants of latency change".into());
     }

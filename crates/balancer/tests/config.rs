@@ -64,6 +64,9 @@ fn connections_have_a_choice_where_their_backend_is_remembered_by_one_balancer_a
     assert_eq!(choices("", latency), Ok(2));
     assert_eq!(choices("hash_seed = 16", latency), Ok(1), "several balancers place alike");
     assert_eq!(choices("hash_seed = 16", "choices = 2"), Ok(2), "unless they are told to");
+    let second = format!("{latency}\nsecond_chance = true");
+    assert_eq!(choices("", &second), Ok(1));
+    assert!(choices("", &format!("{second}\nchoices = 2")).unwrap_err().contains("vip.choices"));
     assert_eq!(choices("", &format!("{latency}\nhash = \"source\"")), Ok(1));
     for other in ["protocol = \"udp\"", "hash = \"source\""] {
         let error = choices("", &format!("{other}\nchoices = 2")).unwrap_err();

@@ -75,6 +75,8 @@ fn root_no_program_is_near_the_limit_of_the_verifier() {
         gue_port: 6080,
         vips: vec![Prefix { address: "192.0.2.1".parse().unwrap(), bits: 32 }],
         senders: DecapRules::ANYBODY.to_vec(),
+        backends: DecapRules::ANYBODY.to_vec(),
+        redirects_back: false,
     };
     check("decapsulation", 1, Decap::load(&rules).unwrap());
 }

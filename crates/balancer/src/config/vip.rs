@@ -40,6 +40,9 @@ pub struct Vip {
     /// How many backends a new TCP connection may go to, 1 to 4: of these the one with the fewest open connections, for
     /// its weight, gets it.
     pub choices: u8,
+    /// Whether a connection that arrives here and began at another balancer gets a second chance at the backend that the
+    /// table had for it before.
+    pub second_chance: bool,
     /// Whether the packets are QUIC.
     pub quic: bool,
     /// The connections whose response latency is estimated; none if it is not.
@@ -141,6 +144,14 @@ impl Vip {
             choice(&[("l2", ForwardName::L2), ("ipip", ForwardName::Ipip), ("gue", ForwardName::Gue)]),
         );
         let gue_port = table.get("gue_port", whole(1..=65_535)).unwrap_or(GUE_PORT);
+        let second_chance = table.get("second_chance", flag).unwrap_or(false);
+        if second_chance && (protocol != Protocol::Tcp || matches!(forward, Some(ForwardName::L2))) {
+            let problem = Problem::new(
+                "`dwell lb decap` on the backend gives it, to TCP connections alone",
+                "write forward = \"ipip\" or \"gue\", or remove it",
+            );
+            table.fault(problem, "second_chance");
+        }
         let latency = Latency::read(&mut table, defaults.latency);
         let measure = table.get("measure", measured);
         if policy == PolicyName::Latency && measure == Some(None) {
@@ -184,8 +195,14 @@ impl Vip {
             );
             table.fault(problem, "choices");
         }
+        if second_chance && choices.is_some_and(|choices| choices > 1) {
+            let problem =
+                Problem::new("with second_chance, where a connection is must follow from the table alone", "remove it");
+            table.fault(problem, "choices");
+        }
+        let is_one_of_several = defaults.is_one_of_several || second_chance;
         let has_choices =
-            policy == PolicyName::Latency && protocol == Protocol::Tcp && !by_source && !defaults.is_one_of_several;
+            policy == PolicyName::Latency && protocol == Protocol::Tcp && !by_source && !is_one_of_several;
         let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten()));
         let (backends, backend_lines): (Vec<Backend>, Vec<_>) =
             table.tables("backend").into_iter().filter_map(Backend::read).unzip();
@@ -210,6 +227,7 @@ impl Vip {
             table_size: table.get("table_size", table_size).unwrap_or(65_537),
             by_source,
             choices: choices.unwrap_or(if has_choices { CHOICES } else { 1 }),
+            second_chance,
             quic,
             measure: measure.unwrap_or((policy == PolicyName::Latency).then(Sampling::default)),
             check,

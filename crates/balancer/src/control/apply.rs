@@ -35,12 +35,15 @@ pub(super) struct Rebuilt {
     pub own: Vec<usize>,
     /// Those whose table of equal weights has.
     pub equal: Vec<usize>,
+    /// Those for which other backends were noted.
+    pub recent: Vec<usize>,
 }
 
 impl Rebuilt {
     pub(super) fn add(&mut self, at: usize, built: Built) {
         self.own.extend(built.own.then_some(at));
         self.equal.extend(built.equal.then_some(at));
+        self.recent.extend(built.recent.then_some(at));
     }
 }
 
@@ -69,6 +72,10 @@ impl MapContents<'_> {
 
     /// Writes the tables of some VIPs. Their backends must have been written.
     pub(super) fn write_tables(&self, plane: &mut Plane, rebuilt: &Rebuilt) -> Result<(), dwell_probes::Error> {
+        // An entry that changes finds the backend that it had among these.
+        let recent = rebuilt.recent.iter().map(|at| &self.vips[*at]);
+        let recent: Vec<_> = recent.filter_map(|run| Some((run.number, run.recent.as_ref()?.entries()))).collect();
+        plane.set_recent_tables(&recent)?;
         let own = rebuilt.own.iter().map(|at| &self.vips[*at]);
         let own: Vec<_> = own.map(|run| (run.number, run.table.entries())).collect();
         plane.set_tables(&own)?;
@@ -88,6 +95,7 @@ impl MapContents<'_> {
                 by_source: run.vip.by_source,
                 zero_slot: self.state.zero_slot(&run.vip.key),
                 more_choices: run.vip.choices - 1,
+                second_chance: run.vip.second_chance,
             };
             plane.set_vip(&run.vip.key, &vip)?;
         }
@@ -106,6 +114,7 @@ impl Balancer {
             run.update_reachability(&self.known_hops, &self.devices);
             if let Some(sharing) = &self.sharing {
                 sharing.guide(run);
+                sharing.remember(run);
             }
             let when_stale = self.config.heartbeat.when_stale;
             rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
@@ -157,7 +166,9 @@ impl Balancer {
             };
             let reals: Vec<_> = reals.iter().map(|real| (*real, is_draining(real))).collect();
             let was = before.get(&vip.key).copied();
-            RunningVip::configure(was, *number, vip.clone(), &reals, prior, self.config.interval)
+            let mut run = RunningVip::configure(was, *number, vip.clone(), &reals, prior, self.config.interval);
+            run.renumber_recent(&planned.next.reals);
+            run
         });
         runs.collect()
     }
@@ -191,7 +202,7 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
         let all: Vec<usize> = (0..self.vips.len()).collect();
-        let all = Rebuilt { own: all.clone(), equal: all };
+        let all = Rebuilt { own: all.clone(), equal: all.clone(), recent: all };
         let _ = contents.write_backends(&mut self.plane);
         let _ = contents.write_tables(&mut self.plane, &all);
         let _ = contents.write_vips(&mut self.plane);

@@ -16,12 +16,12 @@ use super::{
     Balancer, ControlError, Event,
     apply::{MapContents, Rebuilt},
     event::Weight,
-    neighbours::HopUpdate,
     pressure::{Pressure, Totals},
     vip::{RunningVip, latency_object},
 };
 use crate::{
     health::CheckResult,
+    neighbours::HopUpdate,
     plan::{NumberedBackend, Phase},
 };
 
@@ -187,6 +187,7 @@ impl Balancer {
         for number in &left {
             self.plane.remove_real(*number)?;
             self.idle_since.remove(number);
+            self.vips.iter_mut().filter_map(|run| run.recent.as_mut()).for_each(|recent| recent.forget(*number));
         }
         for backend in backends {
             self.emit(&Event::Left { backend: backend.name, address: backend.address });

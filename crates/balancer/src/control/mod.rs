@@ -7,8 +7,8 @@ mod devices;
 mod event;
 mod interval;
 mod metrics;
-mod neighbours;
 mod pressure;
+mod recent;
 mod request;
 mod saved_state;
 mod sharing;
@@ -36,7 +36,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use self::{
     devices::Devices,
-    neighbours::{HopUpdate, Neighbours},
+    recent::Recent,
     saved_state::{SavedState, Unreadable},
     sharing::Sharing,
     vip::{PriorState, RunningVip},
@@ -45,6 +45,7 @@ use crate::{
     api::{HeartbeatStatus, PendingRequest, Requester},
     config::{Config, ConfigError, Vip},
     health::{CheckResult, Health},
+    neighbours::{self, HopUpdate, Neighbours},
     plan::{Plan, PlanError, State, plan},
     shared::JoinError,
 };
@@ -287,12 +288,26 @@ impl Balancer {
         let prior = PriorState {
             weights: saved.carry_weights(&mut config.vips, &planned),
             were_up: reals.map(|(number, real)| (number, !real.down)).collect(),
+            recent: self.inherited_recent(&config.vips)?,
         };
         self.apply(config.vips.clone(), planned, &prior)?;
+        self.sharing.iter_mut().for_each(Sharing::end_start);
         self.config = config;
         self.renew()?;
         self.save();
         Ok(())
+    }
+
+    /// Returns what the kernel has of the backends that entries of tables had recently.
+    fn inherited_recent(&mut self, vips: &[Vip]) -> Result<BTreeMap<VipKey, Recent>, ControlError> {
+        let numbers: BTreeMap<VipKey, u32> = self.plane.vips().map(|(key, vip)| (*key, vip.number)).collect();
+        let mut recent = BTreeMap::new();
+        for vip in vips.iter().filter(|vip| vip.second_chance) {
+            if let Some(number) = numbers.get(&vip.key) {
+                recent.insert(vip.key, Recent::inherit(self.plane.recent_table(*number)?, vip.table_size));
+            }
+        }
+        Ok(recent)
     }
 
     /// Gives the data plane a sign of life.

@@ -92,23 +92,14 @@ impl Table {
         if !is_resized && self.fits(vip.policy, &weights, is_exact) {
             return false;
         }
-        let members = backends.iter().map(|backend| Member {
-            id: member_id(backend.address),
-            weight: backend.weight,
-            real: backend.real,
-        });
-        let members: Vec<Member> = members.collect();
-        let entries = match weights.is_empty() {
-            true => Vec::new(),
-            false => maglev::table(vip.table_size, &members),
-        };
+        let entries = entries(vip, backends);
         self.weights = weights;
         if entries == self.entries {
             return false;
         }
         self.churn.add(&self.entries, &entries);
         self.shares = shares(&entries);
-        self.ids = members.iter().map(|member| (member.real, member.id)).collect();
+        self.ids = backends.iter().map(|backend| (backend.real, member_id(backend.address))).collect();
         self.hash = OnceCell::new();
         self.entries = entries;
         true
@@ -137,6 +128,19 @@ impl Churn {
             false => (!is_first).then_some(1.0),
         };
         self.current = Some(self.current.unwrap_or(0.0) + self.last.unwrap_or(0.0));
+    }
+}
+
+/// Returns the numbers of backends in the table that weights make; none if no backend has weight.
+pub(super) fn entries(vip: &Vip, backends: &[TableWeight]) -> Vec<u32> {
+    let members = backends.iter().map(|backend| Member {
+        id: member_id(backend.address),
+        weight: backend.weight,
+        real: backend.real,
+    });
+    match backends.iter().any(|backend| backend.weight > 0.0) {
+        true => maglev::table(vip.table_size, &members.collect::<Vec<_>>()),
+        false => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::Sampling,
+    balance::{Sampling, VipKey},
     response::{Estimate, Record},
     steer::{
         BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, Latency, LatencySteering, Maglev, Manual,
@@ -20,13 +20,18 @@ use dwell_records::LatencyObject;
 
 use super::{
     devices::Devices,
+    recent::Recent,
     sharing::Agreement,
-    table::{Table, TableWeight},
+    table::{self, Table, TableWeight},
 };
 use crate::{
     api::{HealthState, HeavyStatus},
     config::{Backend, PolicyName, Vip},
-    shared::{report::View, set::BackendWeight},
+    plan::NumberedBackend,
+    shared::{
+        report::View,
+        set::{BackendWeight, VipWeights},
+    },
 };
 
 /// A VIP that is balanced.
@@ -43,6 +48,8 @@ pub(super) struct RunningVip {
     pub table: Table,
     /// The table of equal weights for a kernel that nobody renews; empty if it is not wanted.
     pub equal: Table,
+    /// The backends that the entries of the table had most recently, if packets may go on to them.
+    pub recent: Option<Recent>,
     /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
     /// Decides how many connections of a server are heavy; none if that is fixed by the configuration.
@@ -58,6 +65,8 @@ pub(super) struct Built {
     pub own: bool,
     /// The one of equal weights.
     pub equal: bool,
+    /// What entries had recently.
+    pub recent: bool,
 }
 
 /// A backend of a VIP that is balanced.
@@ -85,6 +94,8 @@ pub(super) struct PriorState {
     pub weights: BTreeMap<u32, f64>,
     /// Whether the kernel considered the backend up.
     pub were_up: BTreeMap<u32, bool>,
+    /// The backends that entries of tables had recently, by VIP.
+    pub recent: BTreeMap<VipKey, Recent>,
 }
 
 /// The state of a backend's health checks.
@@ -170,6 +181,7 @@ impl RunningVip {
             interval,
             blind: Duration::ZERO,
             heavy: heavy_share(&vip),
+            recent: None,
             vip,
             backends: Vec::new(),
             table: Table::default(),
@@ -194,6 +206,10 @@ impl RunningVip {
         interval: Duration,
     ) -> RunningVip {
         let mut run = RunningVip::new(number, vip, interval);
+        if run.vip.second_chance {
+            let recent = before.map_or(prior.recent.get(&run.vip.key), |before| before.recent.as_ref());
+            run.recent = Some(recent.cloned().unwrap_or_default());
+        }
         let mut old = BTreeMap::new();
         if let Some(before) = before {
             run.table.clone_from(&before.table);
@@ -328,14 +344,52 @@ impl RunningVip {
             backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
         let mut backends: Vec<_> = backends.collect();
         let own = self.table.build(&self.vip, &backends, is_exact);
+        let recent = self.recent.as_mut().is_some_and(|recent| {
+            recent.add(self.table.entries());
+            recent.take_change()
+        });
         if when_stale == WhenStale::Keep {
             self.equal = Table::default();
-            return Built { own, equal: false };
+            return Built { own, equal: false, recent };
         }
         for backend in backends.iter_mut().filter(|backend| backend.weight > 0.0) {
             backend.weight = 1.0;
         }
-        Built { own, equal: self.equal.build(&self.vip, &backends, true) }
+        Built { own, equal: self.equal.build(&self.vip, &backends, true), recent }
+    }
+
+    /// Gives backends that entries had recently the numbers that they have now: one that is forwarded to in another way has
+    /// another number, and its connections all the same.
+    pub(super) fn renumber_recent(&mut self, numbered: &BTreeMap<u32, NumberedBackend>) {
+        let Some(recent) = &mut self.recent else { return };
+        let now: BTreeMap<IpAddr, u32> = self.backends.iter().map(|run| (run.backend.address, run.real)).collect();
+        let number_of = |old: &u32| numbered.get(old).map_or(0, |of| now.get(&of.address).copied().unwrap_or(*old));
+        let numbers: BTreeMap<u32, u32> = numbered.keys().map(|old| (*old, number_of(old))).collect();
+        recent.rename(|old| numbers.get(&old).copied().unwrap_or(0));
+    }
+
+    /// Notes the backends of the table that these weights make, which are those of another moment or will soon count.
+    pub(super) fn note_weights(&mut self, weights: &VipWeights) {
+        if self.recent.is_some() {
+            let entries = self.entries_of(weights);
+            self.recent.iter_mut().for_each(|recent| recent.add(&entries));
+        }
+    }
+
+    /// Notes the backends of the table that these weights made before all that have been noted.
+    pub(super) fn note_older_weights(&mut self, weights: &VipWeights) {
+        if self.recent.is_some() {
+            let entries = self.entries_of(weights);
+            self.recent.iter_mut().for_each(|recent| recent.add_older(&entries));
+        }
+    }
+
+    fn entries_of(&self, weights: &VipWeights) -> Vec<u32> {
+        let members = self.backends.iter().map(|run| {
+            let weight = weights.of.get(&run.backend.address).map_or(0.0, |weight| weight.table);
+            TableWeight { real: run.real, address: run.backend.address, weight }
+        });
+        table::entries(&self.vip, &members.collect::<Vec<_>>())
     }
 
     /// The weight of each backend in the table. If all backends fail their checks, or none has been checked, all are kept; if
@@ -531,15 +585,15 @@ mod tests {
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
         let build = |run: &mut RunningVip, when_stale| run.build_tables(Duration::ZERO, Instant::now(), when_stale);
-        assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false });
+        assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false, recent: false });
         assert!(run.equal.entries().is_empty());
-        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: false, equal: true });
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: false, equal: true, recent: false });
         assert_eq!(run.equal.entries().len(), run.table.entries().len());
         let shares = [1, 2, 3, 4].map(|real| run.equal.share(real));
         assert!((0.49..0.51).contains(&shares[0]) && (0.49..0.51).contains(&shares[1]), "{shares:?}");
         assert_eq!(shares[2..], [0.0; 2]);
         // Weights alone do not change it.
         run.backends[0].share.weight = 7.0;
-        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: true, equal: false });
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: true, equal: false, recent: false });
     }
 }

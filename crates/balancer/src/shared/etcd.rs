@@ -220,7 +220,9 @@ fn operation(operation: &Operation) -> Value {
                 "sort_target": "MOD",
             }})
         }
-        Operation::Delete { key } => json!({"request_delete_range": {"key": STANDARD.encode(key)}}),
+        Operation::Delete { from, until } => {
+            json!({"request_delete_range": {"key": STANDARD.encode(from), "range_end": STANDARD.encode(until)}})
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl State {
     fn carry_out(&mut self, operation: &Operation) -> Vec<Entry> {
         match operation {
             Operation::Put { key, value, lease } => self.put(key, value, *lease),
-            Operation::Delete { key } => drop(self.entries.remove(key)),
+            Operation::Delete { from, until } => self.entries.retain(|key, _| !(from..until).contains(&key)),
             Operation::Get { key } => {
                 return self.entries.get(key).map(|(entry, _)| entry.clone()).into_iter().collect();
             }

@@ -24,8 +24,11 @@ const KEEP_AFTER: Duration = Duration::from_secs(1);
 const AWAY_AFTER: Duration = Duration::from_secs(1);
 /// The time from writing a set until it counts: each balancer has read it by then.
 pub const LEAD_TIME: Duration = Duration::from_millis(500);
-/// The number of sets that are kept.
-const KEPT_SETS: u64 = 16;
+/// The number of sets that are kept, where no more fit, and where all fit: those of ten minutes if weights move at each
+/// second. A balancer that starts makes tables of them, which connections of others have followed.
+const KEPT_SETS: [u64; 2] = [16, 600];
+/// The size of the sets that are kept, more or less: they are read at once.
+const KEPT_BYTES: u64 = 8 << 20;
 /// The number of sets that are read at once: the newest, and others in case it cannot be used.
 const READ_SETS: usize = 4;
 /// The greatest number of balancers.
@@ -70,6 +73,8 @@ pub struct News {
     pub situation: Situation,
     /// The newest set, if there is a new one.
     pub set: Option<WeightSet>,
+    /// Those between that one and the last, the newest first: others may have seen them in time.
+    pub skipped: Vec<WeightSet>,
     /// The reports of all others, for the one that leads: those that it finds first, and then if one is new.
     pub reports: Option<BTreeMap<String, Arc<Report>>>,
 }
@@ -121,15 +126,15 @@ impl<S: Store> Member<S> {
         }
     }
 
-    /// Returns the seed that all balancers have, and the newest set. Without a seed in the store, it is the one that is
-    /// offered.
+    /// Returns the seed that all balancers have, and the sets that are kept, the newest first. Without a seed in the store, it
+    /// is the one that is offered.
     ///
     /// # Errors
     ///
     /// If the store cannot be reached, refuses, or has something else as the seed.
-    pub fn begin(&mut self, offered: u64) -> Result<(u64, Option<WeightSet>), StoreError> {
+    pub fn begin(&mut self, offered: u64) -> Result<(u64, Vec<WeightSet>), StoreError> {
         let seed = self.key("seed");
-        let read = vec![Operation::Get { key: seed.clone() }, self.list_sets()];
+        let read = vec![Operation::Get { key: seed.clone() }, self.list_sets(KEPT_SETS[1] as usize)];
         let put = Operation::Put { key: seed.clone(), value: offered.to_string().into_bytes(), lease: None };
         let outcome = self.store.transact(&Transaction {
             expected: vec![Expected { key: seed.clone(), created: 0 }],
@@ -253,8 +258,11 @@ impl<S: Store> Member<S> {
             self.situation.refused += 1;
             return Ok(());
         }
+        let bytes = value.len() as u64;
         let mut then = vec![Operation::Put { key: self.set_key(number), value, lease: None }];
-        then.extend(number.checked_sub(KEPT_SETS).map(|old| Operation::Delete { key: self.set_key(old) }));
+        let kept = (KEPT_BYTES / bytes).clamp(KEPT_SETS[0], KEPT_SETS[1]);
+        let until = self.set_key((number + 1).saturating_sub(kept));
+        then.push(Operation::Delete { from: self.key("sets/"), until });
         let expected = vec![
             Expected { key: self.key("leader"), created: led_since },
             Expected { key: self.set_key(number), created: 0 },
@@ -281,7 +289,7 @@ impl<S: Store> Member<S> {
         let mut then = vec![
             Operation::Get { key: self.key("leader") },
             list("members/", 0),
-            self.list_sets(),
+            self.list_sets(READ_SETS),
             list("seen/", reports_until),
         ];
         let is_registered = self.situation.members.contains(&self.identity.name);
@@ -304,7 +312,9 @@ impl<S: Store> Member<S> {
         self.revision = outcome.revision;
         self.take_members(members);
         self.take_leader(leader.first());
-        news.set = self.take_sets(sets);
+        let mut sets = self.take_sets(sets).into_iter();
+        news.set = sets.next();
+        news.skipped = sets.collect();
         if led_since.is_some() && led_since == self.led_since {
             news.reports = self.take_reports(reports);
         }
@@ -348,9 +358,10 @@ impl<S: Store> Member<S> {
         (self.led_since, self.situation.leads) = (led_since, led_since.is_some());
     }
 
-    fn take_sets(&mut self, entries: &[Entry]) -> Option<WeightSet> {
+    /// Returns the sets that can be used, the newest first.
+    fn take_sets(&mut self, entries: &[Entry]) -> Vec<WeightSet> {
         let prefix = self.key("sets/");
-        let mut newest = None;
+        let mut sets = Vec::new();
         for entry in entries {
             self.sets_until = self.sets_until.max(entry.modified);
             let number = entry.key.strip_prefix(&prefix).and_then(|number| number.parse().ok());
@@ -358,11 +369,11 @@ impl<S: Store> Member<S> {
             let set = Some(&entry.value).filter(|value| value.len() <= MOST_BYTES);
             let set = set.and_then(|value| WeightSet::parse(value)).filter(|set| Some(set.number) == number);
             match set {
-                Some(set) => newest = newest.or(Some(set)),
+                Some(set) => sets.push(set),
                 None => self.situation.refused += 1,
             }
         }
-        newest
+        sets
     }
 
     fn take_reports(&mut self, entries: &[Entry]) -> Option<BTreeMap<String, Arc<Report>>> {
@@ -419,8 +430,8 @@ impl<S: Store> Member<S> {
         })
     }
 
-    fn list_sets(&self) -> Operation {
-        Operation::List { prefix: self.key("sets/"), after: self.sets_until, most: READ_SETS }
+    fn list_sets(&self, most: usize) -> Operation {
+        Operation::List { prefix: self.key("sets/"), after: self.sets_until, most }
     }
 
     fn leader_value(&self) -> String {

@@ -58,8 +58,9 @@ pub struct Shared {
     ended: Receiver<()>,
 }
 
-/// What the store had at the start: the seed of all balancers, and the newest set; or why it is away.
-pub type Begun = Result<(u64, Option<WeightSet>), StoreError>;
+/// What the store had at the start: the seed of all balancers, and the sets that are kept, the newest first; or why it is
+/// away.
+pub type Begun = Result<(u64, Vec<WeightSet>), StoreError>;
 
 enum Command {
     Report(Report),

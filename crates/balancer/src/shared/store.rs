@@ -97,10 +97,12 @@ pub enum Operation {
         /// The greatest number.
         most: usize,
     },
-    /// Removes a key.
+    /// Removes the keys between two, the first with them.
     Delete {
-        /// The key.
-        key: String,
+        /// The first key.
+        from: String,
+        /// The key before which it ends.
+        until: String,
     },
 }
 

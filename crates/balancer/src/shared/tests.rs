@@ -103,21 +103,28 @@ fn a_set_reaches_all_with_the_same_time_and_a_late_one_takes_it_at_once() {
     // Whoever does not lead writes nothing.
     b.propose("two");
     assert_eq!((b.poll().set.clone(), a.poll().set.clone()), (None, None));
-    let (_, set) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
-    assert_eq!(number_and_digest(&set), Some((1, "one")));
+    let (_, sets) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
+    assert_eq!(number_and_digest(&sets.first().cloned()), Some((1, "one")));
 }
 
 #[test]
 fn only_the_last_sets_are_kept() {
     let store = Fake::default();
     let [mut a, mut b] = two(&store);
-    for number in 1..=40u64 {
-        a.propose(&number.to_string());
-        assert_eq!(a.poll().set.as_ref().map(|set| set.number), Some(number));
-    }
-    let sets = store.keys().into_iter().filter(|key| key.contains("/sets/")).count();
-    assert_eq!(sets, 16);
-    assert_eq!(number_and_digest(&b.poll().set), Some((40, "40")), "the newest of those that were missed");
+    let mut propose = |numbers: std::ops::RangeInclusive<u64>, digest: &dyn Fn(u64) -> String| {
+        for number in numbers {
+            a.propose(&digest(number));
+            assert_eq!(a.poll().set.as_ref().map(|set| set.number), Some(number));
+        }
+        store.keys().into_iter().filter(|key| key.contains("/sets/")).count()
+    };
+    assert_eq!(propose(1..=640, &|number| number.to_string()), 600);
+    assert_eq!(number_and_digest(&b.poll().set), Some((640, "640")), "the newest of those that were missed");
+    let skipped: Vec<u64> = b.last.skipped.iter().map(|set| set.number).collect();
+    assert_eq!(skipped, [639, 638, 637]);
+    // Large ones are fewer.
+    assert_eq!(propose(641..=642, &|_| "x".repeat(100_000)), 83);
+    assert_eq!(propose(643..=644, &|_| "x".repeat(1_000_000)), 16);
 }
 
 #[test]
@@ -144,8 +151,9 @@ fn another_leads_when_the_lease_of_the_leader_ends_and_the_deposed_one_writes_no
     assert_eq!(a.last.situation.members, ["a", "b"], "it is back as one of them");
     b.poll();
     assert_eq!(b.last.set, None, "nothing of it was written");
-    let (_, newest) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
-    assert_eq!(number_and_digest(&newest), Some((2, "two")));
+    let (_, sets) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
+    let numbers: Vec<u64> = sets.iter().map(|set| set.number).collect();
+    assert_eq!((numbers, number_and_digest(&sets.first().cloned())), (vec![2, 1], Some((2, "two"))));
 }
 
 #[test]
@@ -321,8 +329,8 @@ fn keys_of_strangers_hide_no_set_from_whoever_begins() {
     }
     a.propose("one");
     a.poll();
-    let (_, set) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
-    assert_eq!(number_and_digest(&set), Some((1, "one")));
+    let (_, sets) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
+    assert_eq!(number_and_digest(&sets.first().cloned()), Some((1, "one")));
 }
 
 #[test]

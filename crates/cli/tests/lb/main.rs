@@ -10,6 +10,7 @@ mod heavy;
 mod offline;
 mod paths;
 mod scene;
+mod second;
 mod shared;
 mod steering;
 #[path = "../cli/support.rs"]

@@ -83,21 +83,34 @@ impl Segment {
     }
 
     fn join(&self, space: &Namespace, device: &str, host: usize) {
-        let there = space.name();
-        ip(
-            &self.switch,
-            &format!(
-                "link add port{host} type veth peer name {device} netns {there}\n\
-                 link set port{host} master bridge0 up\n"
-            ),
-        );
-        let address = Ipv4Addr::new(10, self.subnet, 0, host as u8);
-        ip(space, &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"));
-        // XDP forwards packets whose checksums were left to the device unfinished.
-        tool(space, "ethtool", &["-K", device, "tx", "off"]);
-        // A veth peer receives XDP packets only if it polls, as it does with GRO.
-        tool(&self.switch, "ethtool", &["-K", &format!("port{host}"), "gro", "on"]);
+        plug(&self.switch, self.subnet, space, device, host);
     }
+}
+
+/// Gives a namespace a device on a switch: 10.SUBNET.0.HOST.
+fn plug(switch: &Namespace, subnet: u8, space: &Namespace, device: &str, host: usize) {
+    let there = space.name();
+    ip(
+        switch,
+        &format!(
+            "link add port{host} type veth peer name {device} netns {there}\n\
+             link set port{host} master bridge0 up\n"
+        ),
+    );
+    let address = Ipv4Addr::new(10, subnet, 0, host as u8);
+    ip(space, &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"));
+    // XDP forwards packets whose checksums were left to the device unfinished.
+    tool(space, "ethtool", &["-K", device, "tx", "off"]);
+    // A veth peer receives XDP packets only if it polls, as it does with GRO.
+    tool(switch, "ethtool", &["-K", &format!("port{host}"), "gro", "on"]);
+}
+
+/// What XDP sends through a veth arrives only if its peer has a program too: one that watches.
+fn watch(switch: &Namespace, host: usize) -> Process {
+    let port = format!("port{host}");
+    let watch = spawn(switch, DWELL, &["response", "-i", &port, "--hook", "xdp", "--format", "none"]);
+    eventually("the port is watched", || links(watch.id()) > 0);
+    watch
 }
 
 impl Scene {
@@ -165,35 +178,58 @@ impl Scene {
             segments[segments.len() - 1].join(space, "eth0", host);
             ip(space, &format!("addr add {VIP}/32 dev lo\n"));
         }
-        // What XDP sends through a veth arrives only if its peer has a program too: one that watches.
-        let watch = ["response", "-i", "port2", "--hook", "xdp", "--format", "none"];
-        let watch = spawn(&segments[0].switch, DWELL, &watch);
-        eventually("the port is watched", || links(watch.id()) > 0);
-        let folder = tempfile::tempdir().unwrap();
-        let pin = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{name}-{}", std::process::id()));
-        let scene = Scene {
+        let watch = watch(&segments[0].switch, 2);
+        let mut scene = Scene::with(name, client, balancer, watch);
+        scene.servers = (0..)
+            .zip(spaces)
+            .map(|(number, namespace)| Server {
+                namespace,
+                listening: RefCell::default(),
+                number,
+                delay_ms: Arc::default(),
+            })
+            .collect();
+        scene.switches = segments.into_iter().map(|segment| segment.switch).collect();
+        scene.servers.iter().for_each(Server::listen);
+        scene
+    }
+
+    fn with(name: &str, client: Namespace, balancer: Namespace, watch: Process) -> Scene {
+        Scene {
             client,
             balancer,
-            servers: (0..)
-                .zip(spaces)
-                .map(|(number, namespace)| Server {
-                    namespace,
-                    listening: RefCell::default(),
-                    number,
-                    delay_ms: Arc::default(),
-                })
-                .collect(),
+            servers: Vec::new(),
             vip: Cell::new(VIP.into()),
             table_size: Cell::new(TABLE_SIZE),
             address_of: Cell::new(|host| address(host).into()),
-            switches: segments.into_iter().map(|segment| segment.switch).collect(),
+            switches: Vec::new(),
             watch: Some(watch),
-            folder,
-            pin,
+            folder: tempfile::tempdir().unwrap(),
+            pin: PathBuf::from(format!("/sys/fs/bpf/dwell-test-{name}-{}", std::process::id())),
             run: RefCell::default(),
-        };
-        scene.servers.iter().for_each(Server::listen);
-        scene
+        }
+    }
+
+    /// Adds another balancer on the segment, as this host: a scene without servers, whose client is nowhere.
+    pub fn beside(&self, name: &str, host: usize) -> Scene {
+        let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
+        let (client, balancer) = (create("c"), create("b"));
+        plug(&self.switches[0], 79, &balancer, "eth0", host);
+        Scene::with(name, client, balancer, watch(&self.switches[0], host))
+    }
+
+    /// Spreads the client's connections to the VIP over hosts with these weights, by equal-cost multipath.
+    pub fn spread_over(&self, hosts: &[(usize, usize)]) {
+        let policy = || std::fs::write("/proc/sys/net/ipv4/fib_multipath_hash_policy", "1");
+        self.client.enter(policy).unwrap().unwrap();
+        let hop = |(host, weight): &(usize, usize)| format!(" nexthop via {} weight {weight}", address(*host));
+        let hops: String = hosts.iter().map(hop).collect();
+        ip(&self.client, &format!("route replace {VIP}{hops}\n"));
+    }
+
+    /// Sends the client's packets to the VIP to this host.
+    pub fn lead_to(&self, host: usize) {
+        ip(&self.client, &format!("route replace {VIP} via {}\n", address(host)));
     }
 
     /// Gives all hosts of one segment IPv6 addresses too, and the servers [`VIP6`].

@@ -16,19 +16,19 @@ use crate::{
 };
 
 /// A server of etcd to which each balancer has a link of its own.
-struct Etcd {
+pub struct Etcd {
     space: Namespace,
     folder: tempfile::TempDir,
     run: RefCell<Option<Process>>,
 }
 
-/// The store's address at the link of a balancer, 1 or 2.
-fn store(link: usize) -> String {
+/// The store's address at the link of a balancer, from 1.
+pub fn store(link: usize) -> String {
     format!("10.90.{link}.1")
 }
 
 impl Etcd {
-    fn new(name: &str, scenes: &[&Scene]) -> Etcd {
+    pub fn new(name: &str, scenes: &[&Scene]) -> Etcd {
         let etcd = Etcd {
             space: Namespace::create(&format!("lb-{name}-etcd")).unwrap(),
             folder: tempfile::tempdir().unwrap(),
@@ -92,6 +92,13 @@ impl Etcd {
             &format!("--trusted-ca-file={ca}"),
             "--client-cert-auth",
         ]);
+    }
+
+    /// Starts it without TLS, and waits until it answers.
+    pub fn start_in_clear(&self) {
+        self.run_with(&["--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://10.90.1.1:2379"]);
+        let listens = || self.space.enter(|| TcpStream::connect("127.0.0.1:2379").is_ok()).unwrap();
+        eventually("the store listens", listens);
     }
 
     fn run_with(&self, options: &[&str]) {
@@ -163,7 +170,7 @@ fn same_table(scenes: [&Scene; 2]) -> (u64, String) {
     same.unwrap()
 }
 
-fn share(scene: &Scene, server: usize) -> f64 {
+pub fn share(scene: &Scene, server: usize) -> f64 {
     scene.backend(server)["share"].as_f64().unwrap()
 }
 
@@ -281,8 +288,7 @@ fn root_a_balancer_logs_in_to_etcd_and_without_a_login_it_does_not_start() {
     }
     let scene = Scene::new("login", 2);
     let etcd = Etcd::new("login", &[&scene]);
-    etcd.run_with(&["--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://10.90.1.1:2379"]);
-    eventually("the store listens", || etcd.space.enter(|| TcpStream::connect("127.0.0.1:2379").is_ok()).unwrap());
+    etcd.start_in_clear();
     // Keys from /dwell/lb/ up to what follows that prefix.
     let permission =
         r#"{"name":"lb","perm":{"permType":"READWRITE","key":"L2R3ZWxsL2xiLw==","range_end":"L2R3ZWxsL2xiMA=="}}"#;
@@ -324,6 +330,6 @@ fn root_a_balancer_logs_in_to_etcd_and_without_a_login_it_does_not_start() {
     etcd.stop();
     eventually("it is away", || !shared(&scene)["problem"].is_null());
     eventually("metrics say so too", || ["store_up 0", "leads 0"].into_iter().all(has));
-    etcd.run_with(&["--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://10.90.1.1:2379"]);
+    etcd.start_in_clear();
     eventually("it leads again", || shared(&scene)["problem"].is_null() && shared(&scene)["leader"] == "a");
 }

@@ -10,6 +10,7 @@
 #include "lb/select.h"
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
+#include "lb/second.h"
 
 /* Returns false for most packets that are not sent to a VIP. */
 static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_packet *packet)
@@ -130,20 +131,25 @@ static __always_inline int dwell_may_answer(void *embedder, const struct dwell_p
 	       dwell_budget_spend(budget, dwell_zero_clock_s(embedder), DWELL_ANSWERS_PER_S, dry_run);
 }
 
-/* Sends the packet to decision->real. Returns an enum dwell_verdict. */
-static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder, const struct dwell_packet *packet,
-						__u32 ingress, int dry_run, struct dwell_decision *decision)
+/* Sends the packet to decision->real, from which it may go on to the others, if there are any. Returns an enum
+ * dwell_verdict.
+ */
+static __always_inline __u32 dwell_balance_send_with(DWELL_FRAME *frame, void *embedder,
+						     const struct dwell_packet *packet, __u32 ingress, int dry_run,
+						     const struct dwell_chances *others,
+						     struct dwell_decision *decision)
 {
 	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
 	const struct dwell_real *real = dwell_real_at(embedder, decision->real);
 	struct dwell_inner inner = {.bytes = packet->ip_bytes, .spread = packet->hash >> 16};
-	__u32 outer_bytes, version;
+	__u32 own_bytes, outer_bytes, version;
 	struct dwell_ipv4 *ip;
 	void *data;
 
 	if (!real || !real->interface || real->forward == DWELL_FORWARD_NONE)
 		return dwell_balance_drop(decision, DWELL_REASON_NO_ROUTE);
-	outer_bytes = dwell_encapsulation_bytes(real);
+	own_bytes = dwell_encapsulation_bytes(real);
+	outer_bytes = own_bytes + (others ? others->bytes : 0);
 	data = dwell_frame_data(frame);
 	if (dwell_unlikely(real->mtu && packet->ip_bytes + outer_bytes > real->mtu)) {
 		ip = data + DWELL_IP_OFFSET;
@@ -166,15 +172,35 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		dwell_unfinished_count(embedder);
 	if (!dwell_decrement_ttl(data, dwell_frame_end(frame), &inner))
 		return dwell_balance_drop(decision, DWELL_REASON_TTL);
-	if (real->forward == DWELL_FORWARD_GUE && !dwell_is_v4(&real->address))
+	if (others) {
+		if (!dwell_wrap_all(frame, embedder, others, &inner))
+			return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
+	} else if (real->forward == DWELL_FORWARD_GUE && !dwell_is_v4(&real->address)) {
 		inner.checksum = dwell_inner_sum(data, dwell_frame_end(frame), packet);
-	if (outer_bytes && !dwell_frame_grow(frame, outer_bytes))
+	}
+	if (own_bytes && !dwell_frame_grow(frame, own_bytes))
 		return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
 	if (!dwell_encapsulate(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner, config))
 		return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
 	decision->size = packet->ip_bytes + outer_bytes;
 	decision->interface = real->interface;
 	return decision->verdict = real->interface == ingress ? DWELL_VERDICT_SEND : DWELL_VERDICT_REDIRECT;
+}
+
+static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder, const struct dwell_packet *packet,
+						__u32 ingress, int dry_run, struct dwell_decision *decision)
+{
+	return dwell_balance_send_with(frame, embedder, packet, ingress, dry_run, 0, decision);
+}
+
+static __always_inline __u32 dwell_balance_send_second(DWELL_FRAME *frame, void *embedder,
+						       const struct dwell_packet *packet, __u32 ingress, int dry_run,
+						       struct dwell_decision *decision)
+{
+	struct dwell_chances others = {};
+
+	dwell_balance_chances(embedder, packet, &others);
+	return dwell_balance_send_with(frame, embedder, packet, ingress, dry_run, &others, decision);
 }
 
 static __always_inline void dwell_balance_load(void *embedder, const struct dwell_packet *packet)
@@ -266,8 +292,14 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 		decision->reason = dwell_balance_flow(frame, table, packet, dwell_balance_l4(packet, reading), dry_run);
 	decision->real = packet->lb.real;
 	decision->vip = packet->lb.vip;
-	if (dwell_unlikely(decision->reason >= DWELL_REASON_NO_BACKEND))
-		return dwell_balance_drop(decision, decision->reason);
+	if (dwell_unlikely(decision->reason >= DWELL_REASON_SECOND)) {
+		if (decision->reason != DWELL_REASON_SECOND)
+			return dwell_balance_drop(decision, decision->reason);
+		dwell_balance_forward_second(frame, table, packet, ingress, dry_run, decision);
+		if (!dry_run && decision->verdict != DWELL_VERDICT_DROP)
+			dwell_balance_load(table->embedder, packet);
+		return decision->verdict;
+	}
 	if (!packet->lb.vip)
 		return decision->verdict = DWELL_VERDICT_PASS;
 	if (!packet->lb.real)

@@ -315,6 +315,25 @@ static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, st
 	return dwell_balance_send(frame, table->embedder, packet, ingress, dry_run, decision);
 }
 
+static __always_inline __u32 dwell_balance_forward_second(struct dwell_frame *frame, struct dwell_table *table,
+							  const struct dwell_packet *packet, __u32 ingress, int dry_run,
+							  struct dwell_decision *decision)
+{
+	return dwell_balance_send_second(frame, table->embedder, packet, ingress, dry_run, decision);
+}
+
+static __always_inline __u32 dwell_balance_chances(void *embedder, const struct dwell_packet *packet,
+						   struct dwell_chances *chances)
+{
+	return dwell_chances_find(embedder, packet, chances);
+}
+
+static __always_inline int dwell_balance_wrap(struct dwell_frame *frame, void *embedder, __u32 real,
+					      struct dwell_inner *inner)
+{
+	return dwell_wrap(frame, embedder, real, inner);
+}
+
 static __always_inline int dwell_balance_ping(struct dwell_frame *frame, __u32 l4_offset)
 {
 	return dwell_reply_ping(dwell_frame_data(frame), frame->end, l4_offset);

@@ -29,8 +29,7 @@ struct dwell_balancer {
 	__s64 *open;                    /* likewise */
 	__u64 *actives;                 /* likewise, for dwell_balance_sweep() */
 	struct dwell_pending *pending;  /* likewise */
-	const __u32 *const
-		*tables; /* by the VIP's number, and heartbeat.equal further; each is as long as its VIP says */
+	const __u32 *const *tables;     /* by the VIP's number, then those behind; each is as long as its VIP says */
 	__u32 vip_count, real_count, table_count, reserved;
 	/* VIPs of zero-rtt, by slot */
 	struct dwell_zero_state zero_state;
@@ -52,7 +51,7 @@ struct dwell_balancer {
 };
 
 /* Most bytes that a frame needs in front of it. */
-#define DWELL_BALANCE_HEADROOM 64
+#define DWELL_BALANCE_HEADROOM 256
 
 /* Balances one frame of `*bytes` at `data`, with headroom in front. Afterwards it begins at the returned offset from
  * `data - DWELL_BALANCE_HEADROOM` and has `*bytes`. With `dry_run` no table and no counter changes. Epochs that ended

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 5
+#define DWELL_BALANCE_LAYOUT 6
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -28,6 +28,7 @@ struct dwell_vip_key {
 /* Of so many more reals the one with the fewest open connections gets a new one. */
 #define DWELL_VIP_CHOICES_SHIFT 4
 #define DWELL_VIP_CHOICES 3
+#define DWELL_VIP_SECOND 64 /* packets of unknown connections may go on to reals of other tables (lb/second.h) */
 /* With DWELL_VIP_MEASURE: of 2 to the power of so many connections one is measured. */
 #define DWELL_VIP_SAMPLING_SHIFT 8
 #define DWELL_VIP_SAMPLING 15
@@ -51,6 +52,14 @@ enum dwell_forward {
 /* The sampling of its VIP: a measured connection that waits stands for 2 to the power of so many. */
 #define DWELL_REAL_SAMPLING_SHIFT 4
 #define DWELL_REAL_SAMPLING 15
+
+/* How many reals are known that an entry of a VIP's table had most recently, that of now and the next one included. They
+ * are in a table behind those of equal weights, as many in a row for each entry, so that all are replaced at once.
+ */
+#define DWELL_RECENT 4
+
+/* To how many more reals a packet may go on from the first one. */
+#define DWELL_CHANCES 3
 
 /* A backend. */
 struct dwell_real {
@@ -106,7 +115,7 @@ struct dwell_balance_config {
 	__u32 active_coarse;           /* a connection without a packet for longer is not active; coarse units */
 	__u32 cid_mask;                /* connection IDs that are cached, minus 1 */
 	__u32 redirects_back;          /* frames leave the device where they arrived by a redirect, not by XDP_TX */
-	__u32 reserved;
+	__u32 max_vips;                /* distance between a VIP's tables */
 };
 
 /* Frames that XDP programs gave to a device. */
@@ -142,6 +151,7 @@ enum dwell_reason {
 	DWELL_REASON_QUOTED,     /* an ICMP error, to the real of the packet that it quotes */
 	DWELL_REASON_CID,        /* to the server that its connection ID names */
 	DWELL_REASON_DIVERTED,   /* as DWELL_REASON_NEW, but to a less loaded server */
+	DWELL_REASON_SECOND,     /* as DWELL_REASON_FALLBACK, with further reals, and not entered into the table */
 	/* answered */
 	DWELL_REASON_PING,
 	DWELL_REASON_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
@@ -194,11 +204,15 @@ enum dwell_decap {
 	DWELL_DECAP_IPIP,
 	DWELL_DECAP_GUE,
 	DWELL_DECAP_MARKED, /* from either, and congestion on the path was marked in the inner packet */
+	DWELL_DECAP_KEPT,   /* it might have gone on, but its connection is here */
+	/* sent */
+	DWELL_DECAP_SENT_ON, /* to the next real that may have its connection */
 	/* dropped */
 	DWELL_DECAP_CONGESTED, /* the inner packet cannot carry the congestion mark */
 	DWELL_DECAP_MALFORMED, /* it does not match its lengths, or is not IP */
 	DWELL_DECAP_SPECIAL,   /* its inner destination is loopback, link-local, multicast or the like */
 	DWELL_DECAP_NOT_VIP,   /* its inner destination is not listed */
+	DWELL_DECAP_NO_ROUTE,  /* its connection is not here, and the path to the next real is not known yet */
 	DWELL_DECAPS,
 };
 
@@ -207,8 +221,10 @@ struct dwell_decap_counters {
 };
 
 struct dwell_decap_program {
-	__u16 gue_port; /* host order; 0: no GUE */
-	__u8 reserved[6];
+	__u16 gue_port;      /* host order; 0: no GUE */
+	__u8 sends_on;       /* packets may be sent on to other reals */
+	__u8 redirects_back; /* as in struct dwell_balance_config */
+	__u8 reserved[4];
 };
 
 enum dwell_verdict {

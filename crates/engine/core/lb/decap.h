@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A backend's end of the balancer's tunnel: unwraps packets that are addressed to this host, if a listed sender sends
  * them and the inner packet is for a listed VIP. The outer UDP checksum is ignored, as the inner packet has its own.
+ *
+ * A packet with further outer headers inside is one with a second chance (lb/second.h): it is kept if its connection is
+ * here, and otherwise sent on to the next backend that it names, if that is listed.
  */
 #ifndef DWELL_LB_DECAP_H
 #define DWELL_LB_DECAP_H
@@ -151,33 +154,133 @@ static __always_inline int dwell_is_special(const struct dwell_address *address)
 	return dwell_is_no_host(address) || dwell_is_link_local(address);
 }
 
-/* Decides whether an inner packet of this EtherType may reach the host. Returns the enum dwell_decap of a refusal; 0 if
- * it may. IPv4 addresses in IPv6 (::ffff:a.b.c.d) are refused, so that the list means what it says.
+/* Decides whether the packet of IP at an offset may reach the host, and reads where it is sent to. Returns the enum
+ * dwell_decap of a refusal; 0 if it may. IPv4 addresses in IPv6 (::ffff:a.b.c.d) are refused, so that the list means what
+ * it says.
  */
-static __always_inline __u32 dwell_inner_refused(const void *data, const void *end, void *embedder, __u16 type)
+static __always_inline __u32 dwell_inner_refused(const void *data, const void *end, void *embedder, __u32 at,
+						 struct dwell_address *dst)
 {
-	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, DWELL_DECAP_MALFORMED);
-	struct dwell_address dst;
+	DWELL_PEEK(struct dwell_ipv4, ip, at, DWELL_DECAP_MALFORMED);
 
-	if (type == DWELL_ETH_IPV4) {
-		dst = dwell_address_v4(ip->dst);
+	if (ip->version_length >> 4 == 4) {
+		*dst = dwell_address_v4(ip->dst);
+	} else if (ip->version_length >> 4 != 6) {
+		return DWELL_DECAP_MALFORMED;
 	} else {
-		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, DWELL_DECAP_MALFORMED);
-		dst.high = ip6->dst_high;
-		dst.low = ip6->dst_low;
-		if (dwell_is_v4(&dst))
+		DWELL_PEEK(struct dwell_ipv6, ip6, at, DWELL_DECAP_MALFORMED);
+		dst->high = ip6->dst_high;
+		dst->low = ip6->dst_low;
+		if (dwell_is_v4(dst))
 			return DWELL_DECAP_SPECIAL;
 	}
-	if (dwell_is_special(&dst))
+	if (dwell_is_special(dst))
 		return DWELL_DECAP_SPECIAL;
-	return dwell_is_listed(&dst, dwell_decap_vip_bits(embedder, &dst)) ? 0 : DWELL_DECAP_NOT_VIP;
+	return dwell_is_listed(dst, dwell_decap_vip_bits(embedder, dst)) ? 0 : DWELL_DECAP_NOT_VIP;
 }
 
-/* Unwraps one packet. Returns an enum dwell_decap. */
-static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, void *embedder, __u16 gue_port)
+/* Returns the size of the outer headers at an offset, without options, as balancers write them; 0 if there are none. */
+static __always_inline __u32 dwell_outer_bytes(const void *data, const void *end, __u32 at, __u16 gue_port)
+{
+	DWELL_PEEK(struct dwell_ipv4, ip, at, 0);
+	__u32 proto = ip->proto, bytes = sizeof(*ip);
+
+	if (ip->version_length >> 4 == 6) {
+		DWELL_PEEK(struct dwell_ipv6, ip6, at, 0);
+		proto = ip6->next;
+		bytes = sizeof(*ip6);
+	} else if (ip->version_length != 0x45 || ip->fragment & 0xff3f) {
+		return 0;
+	}
+	if (proto == DWELL_PROTO_IPV4 || proto == DWELL_PROTO_IPV6)
+		return bytes;
+	if (proto != DWELL_PROTO_UDP || !gue_port)
+		return 0;
+	DWELL_PEEK(struct dwell_udp, udp, at + bytes, 0);
+	return udp->dst_port == dwell_ntohs(gue_port) ? bytes + sizeof(*udp) : 0;
+}
+
+/* The most bytes in front of an inner packet that has DWELL_CHANCES outer headers. */
+#define DWELL_MAX_NESTED (DWELL_IP_OFFSET + DWELL_CHANCES * (sizeof(struct dwell_ipv6) + sizeof(struct dwell_udp)))
+
+/* Takes off all outer headers of a packet that lies at an offset. Returns an enum dwell_decap. */
+static __always_inline __u32 dwell_decap_keep(DWELL_FRAME *frame, __u32 at, struct dwell_tunnel *tunnel)
+{
+	struct dwell_link old, *link = dwell_frame_data(frame);
+	__u32 bytes = at - DWELL_IP_OFFSET, changed;
+
+	if ((void *)(link + 1) > dwell_frame_end(frame) || tunnel->room < bytes)
+		return DWELL_DECAP_MALFORMED;
+	old = *link;
+	if (!dwell_frame_grow(frame, -(int)bytes))
+		return DWELL_DECAP_MALFORMED;
+	link = dwell_frame_data(frame);
+	if ((void *)(link + 1) > dwell_frame_end(frame))
+		return DWELL_DECAP_MALFORMED;
+	*link = old;
+	tunnel->room -= bytes;
+	tunnel->inside = 0;
+	link->type = dwell_inner_type(link, dwell_frame_end(frame), tunnel);
+	if (!link->type)
+		return DWELL_DECAP_MALFORMED;
+	return dwell_ecn_hand_on(link, dwell_frame_end(frame), tunnel->ecn, &changed) ? DWELL_DECAP_KEPT
+										      : DWELL_DECAP_CONGESTED;
+}
+
+/* Decides about a packet that is sent to `next`, which is not a VIP. Returns an enum dwell_decap; the interface by which
+ * it leaves becomes `*interface` if it is sent on.
+ */
+static __always_inline __u32 dwell_decap_second(DWELL_FRAME *frame, void *embedder, __u16 gue_port,
+						struct dwell_tunnel *tunnel, const struct dwell_address *next,
+						__u32 *interface)
+{
+	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
+	__u32 at = DWELL_IP_OFFSET, refused, changed;
+	struct dwell_inner inner = {};
+	const struct dwell_real *hop;
+	struct dwell_address dst;
+
+	if (!dwell_is_listed(next, dwell_decap_backend_bits(embedder, next)))
+		return DWELL_DECAP_NOT_VIP;
+	for (int i = 0; i < DWELL_CHANCES; i++) {
+		__u32 bytes = dwell_outer_bytes(data, end, at, gue_port);
+
+		if (!bytes)
+			break;
+		at += bytes;
+		DWELL_OPAQUE(at);
+		if (at > DWELL_MAX_NESTED)
+			return DWELL_DECAP_MALFORMED;
+	}
+	if (at == DWELL_IP_OFFSET)
+		return DWELL_DECAP_NOT_VIP;
+	refused = dwell_inner_refused(data, end, embedder, at, &dst);
+	if (refused)
+		return refused;
+	if (dwell_decap_owns(frame, embedder, at))
+		return dwell_decap_keep(frame, at, tunnel);
+	hop = dwell_decap_hop_to(embedder, next);
+	if (!hop || !hop->interface)
+		return DWELL_DECAP_NO_ROUTE;
+	data = dwell_frame_data(frame);
+	end = dwell_frame_end(frame);
+	if (data + sizeof(struct dwell_link) > end || !dwell_decrement_ttl((void *)data, end, &inner))
+		return DWELL_DECAP_NO_ROUTE;
+	if (!dwell_ecn_hand_on((void *)data, end, tunnel->ecn, &changed))
+		return DWELL_DECAP_CONGESTED;
+	dwell_link_write((void *)data, hop);
+	*interface = hop->interface;
+	return DWELL_DECAP_SENT_ON;
+}
+
+/* Unwraps one packet. Returns an enum dwell_decap; `*interface` becomes the one by which a packet that is sent on
+ * leaves.
+ */
+static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, void *embedder, __u16 gue_port, __u32 *interface)
 {
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
 	struct dwell_tunnel tunnel = {};
+	struct dwell_address dst = {};
 	struct dwell_link old, *link;
 	__u32 changed = 0, refused;
 
@@ -199,7 +302,9 @@ static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, void *embedde
 	link->type = dwell_inner_type(link, dwell_frame_end(frame), &tunnel);
 	if (!link->type)
 		return DWELL_DECAP_MALFORMED;
-	refused = dwell_inner_refused(link, dwell_frame_end(frame), embedder, link->type);
+	refused = dwell_inner_refused(link, dwell_frame_end(frame), embedder, DWELL_IP_OFFSET, &dst);
+	if (refused == DWELL_DECAP_NOT_VIP)
+		return dwell_decap_second(frame, embedder, gue_port, &tunnel, &dst, interface);
 	if (refused)
 		return refused;
 	if (!dwell_ecn_hand_on(link, dwell_frame_end(frame), tunnel.ecn, &changed))

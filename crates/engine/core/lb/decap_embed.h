@@ -8,6 +8,7 @@
 #include "lb/frame_embed.h"
 
 struct dwell_address;
+struct dwell_real;
 
 /* Returns true if a tunnel may end at this address of the host. */
 static __always_inline int dwell_is_local_address(void *embedder, const struct dwell_address *address);
@@ -17,5 +18,14 @@ static __always_inline __u32 dwell_decap_vip_bits(void *embedder, const struct d
 
 /* The same for the listed prefixes of senders of outer packets. */
 static __always_inline __u32 dwell_decap_sender_bits(void *embedder, const struct dwell_address *address);
+
+/* The same for the listed prefixes of backends to which packets may be sent on. */
+static __always_inline __u32 dwell_decap_backend_bits(void *embedder, const struct dwell_address *address);
+
+/* Returns true if the connection of the packet at an offset is this host's, or cannot be told. */
+static __always_inline int dwell_decap_owns(DWELL_FRAME *frame, void *embedder, __u32 at);
+
+/* Returns the path to a backend; null or without an interface: it is not known yet, and is looked for. */
+static __always_inline const struct dwell_real *dwell_decap_hop_to(void *embedder, const struct dwell_address *address);
 
 #endif

@@ -50,11 +50,39 @@ static __always_inline __u32 dwell_decap_sender_bits(void *embedder, const struc
 	return longest(address, tunnel_end->senders, tunnel_end->sender_count);
 }
 
+static __always_inline __u32 dwell_decap_backend_bits(void *embedder, const struct dwell_address *address)
+{
+	const struct dwell_tunnel_end *tunnel_end = embedder;
+
+	return longest(address, tunnel_end->backends, tunnel_end->backend_count);
+}
+
+static __always_inline int dwell_decap_owns(struct dwell_frame *frame, void *embedder, __u32 at)
+{
+	const struct dwell_tunnel_end *tunnel_end = embedder;
+
+	(void)frame;
+	(void)at;
+	return tunnel_end->owns;
+}
+
+static __always_inline const struct dwell_real *dwell_decap_hop_to(void *embedder, const struct dwell_address *address)
+{
+	const struct dwell_tunnel_end *tunnel_end = embedder;
+
+	for (__u32 i = 0; i < tunnel_end->hop_count; i++)
+		if (tunnel_end->hops[i].address.high == address->high &&
+		    tunnel_end->hops[i].address.low == address->low)
+			return &tunnel_end->hops[i];
+	return 0;
+}
+
 __u32 dwell_decap_packet(struct dwell_tunnel_end *tunnel_end, void *data, __u32 *bytes, __u32 *decap)
 {
 	struct dwell_framed framed = {{data, (const char *)data + *bytes}, data};
+	__u32 interface = 0;
 
-	*decap = dwell_decapsulate(&framed.frame, tunnel_end, tunnel_end->program.gue_port);
+	*decap = dwell_decapsulate(&framed.frame, tunnel_end, tunnel_end->program.gue_port, &interface);
 	tunnel_end->counters.value[*decap]++;
 	*bytes = (const char *)framed.frame.end - (const char *)framed.frame.data;
 	return (const char *)framed.frame.data - (const char *)data;

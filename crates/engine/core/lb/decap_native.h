@@ -12,7 +12,10 @@ struct dwell_tunnel_end {
 	const struct dwell_address *own; /* where tunnels may end */
 	const struct dwell_prefix *vips;
 	const struct dwell_prefix *senders;
-	__u32 own_count, vip_count, sender_count, reserved;
+	const struct dwell_prefix *backends; /* to which packets may be sent on */
+	const struct dwell_real *hops;       /* the paths to some of them */
+	__u32 own_count, vip_count, sender_count, backend_count, hop_count;
+	__u32 owns; /* connections are this host's */
 };
 
 /* Unwraps one frame of `*bytes` at `data`, in place. Afterwards it begins at the returned offset and has `*bytes`.

@@ -14,6 +14,7 @@
 struct dwell_address;
 struct dwell_balance_config;
 struct dwell_budget;
+struct dwell_chances;
 struct dwell_cid_entry;
 struct dwell_decision;
 struct dwell_heartbeat;
@@ -21,6 +22,7 @@ struct dwell_heavy;
 struct dwell_opening;
 struct dwell_pending;
 struct dwell_heavy_config;
+struct dwell_inner;
 struct dwell_load;
 struct dwell_real;
 struct dwell_server_load;
@@ -100,6 +102,19 @@ static __always_inline __u64 dwell_balance_select_again(struct dwell_table *tabl
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress, int dry_run,
 						   struct dwell_decision *decision);
+
+/* dwell_balance_send_second(): the same for a packet that further reals may get after that one. */
+static __always_inline __u32 dwell_balance_forward_second(DWELL_FRAME *frame, struct dwell_table *table,
+							  const struct dwell_packet *packet, __u32 ingress, int dry_run,
+							  struct dwell_decision *decision);
+
+/* dwell_chances_find(): finds the further reals of a packet. Returns how many there are. */
+static __always_inline __u32 dwell_balance_chances(void *embedder, const struct dwell_packet *packet,
+						   struct dwell_chances *chances);
+
+/* dwell_wrap(): puts outer headers towards a real around a packet. Returns false if there is no room. */
+static __always_inline int dwell_balance_wrap(DWELL_FRAME *frame, void *embedder, __u32 real,
+					      struct dwell_inner *inner);
 
 /* dwell_reply_ping(): turns an echo request into its reply. Returns false if it is cut off. */
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);

@@ -160,8 +160,16 @@ static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_pac
 	return best;
 }
 
+/* The reals that a packet may go on to from the one that it is sent to. */
+struct dwell_chances {
+	__u32 real[DWELL_CHANCES];
+	__u32 count;
+	__u32 bytes; /* of their outer headers */
+};
+
 /* Selects a real by the Maglev table, and by the open connections of reals if the VIP says so. Returns DWELL_REASON_NEW or
- * DWELL_REASON_FEWER, or why it led nowhere.
+ * DWELL_REASON_FEWER, DWELL_REASON_SECOND if the packet is under way and another real may have its connection, or why
+ * it led nowhere.
  */
 static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
@@ -182,6 +190,12 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	packet->lb.real = dwell_choose(embedder, packet, vip, hash);
 	if (!packet->lb.real)
 		return DWELL_REASON_NO_BACKEND;
+	if (vip->flags & DWELL_VIP_SECOND && packet->kind == DWELL_KIND_TCP && !(packet->tcp_flags & DWELL_TCP_SYN)) {
+		struct dwell_chances chances = {};
+
+		if (dwell_balance_chances(embedder, packet, &chances))
+			return DWELL_REASON_SECOND;
+	}
 	return packet->lb.real == packet->lb.first ? DWELL_REASON_NEW : DWELL_REASON_FEWER;
 }
 
@@ -334,7 +348,8 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 	struct dwell_lookup found;
 	struct dwell_slot *slot;
 
-	if (!packet->lb.real)
+	/* where a connection is that may be elsewhere is not learnt from its packets */
+	if (!packet->lb.real || reason == DWELL_REASON_SECOND)
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)
 		reason = dwell_select_less_loaded(table, packet, reason, dry_run);
@@ -448,6 +463,8 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 	struct dwell_slot *slot = dwell_slot_at(table->embedder, slot_index);
 	struct dwell_response_event *record = dwell_response_record(table);
 
+	if (reason == DWELL_REASON_SECOND)
+		reason = DWELL_REASON_NEW;
 	if (!packet->lb.real || !slot || !record)
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->lb.attempt)

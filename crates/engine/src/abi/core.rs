@@ -507,19 +507,22 @@ pub const DWELL_ZERO_HASH: u32 = 1;
 pub const DWELL_ZERO_ANY: u32 = 2;
 pub const DWELL_ZERO_BITS: u32 = 4096;
 pub const DWELL_OPENINGS: u32 = 1024;
-pub const DWELL_BALANCE_LAYOUT: u32 = 5;
+pub const DWELL_BALANCE_LAYOUT: u32 = 6;
 pub const DWELL_VIP_MEASURE: u32 = 1;
 pub const DWELL_VIP_QUIC: u32 = 2;
 pub const DWELL_VIP_SOURCE: u32 = 4;
 pub const DWELL_VIP_NETWORK: u32 = 8;
 pub const DWELL_VIP_CHOICES_SHIFT: u32 = 4;
 pub const DWELL_VIP_CHOICES: u32 = 3;
+pub const DWELL_VIP_SECOND: u32 = 64;
 pub const DWELL_VIP_SAMPLING_SHIFT: u32 = 8;
 pub const DWELL_VIP_SAMPLING: u32 = 15;
 pub const DWELL_REAL_DOWN: u32 = 1;
 pub const DWELL_REAL_LEAVING: u32 = 2;
 pub const DWELL_REAL_SAMPLING_SHIFT: u32 = 4;
 pub const DWELL_REAL_SAMPLING: u32 = 15;
+pub const DWELL_RECENT: u32 = 4;
+pub const DWELL_CHANCES: u32 = 3;
 pub const DWELL_VIP_FILTER_BITS: u32 = 65536;
 pub const DWELL_CHUNK: u32 = 256;
 pub const DWELL_SWEEP_HAS_ROOM: u32 = 256;
@@ -639,7 +642,7 @@ pub const DWELL_UNSETTLED_ESTABLISHED_COARSE: u32 = 28590;
 pub const DWELL_NO_SLOT: i32 = -1;
 pub const DWELL_POOL_TRIES: u32 = 64;
 pub const DWELL_RESPONSE_EVENTS: u32 = 8;
-pub const DWELL_BALANCE_HEADROOM: u32 = 64;
+pub const DWELL_BALANCE_HEADROOM: u32 = 256;
 pub const DWELL_GROUPING_POWER: u32 = 6;
 pub const DWELL_MAX_POWER: u32 = 36;
 pub const DWELL_BUCKETS: u32 = 1984;
@@ -1844,7 +1847,7 @@ pub struct dwell_balance_config {
     pub active_coarse: __u32,
     pub cid_mask: __u32,
     pub redirects_back: __u32,
-    pub reserved: __u32,
+    pub max_vips: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1862,8 +1865,8 @@ const _: () = {
         [::std::mem::offset_of!(dwell_balance_config, cid_mask) - 44usize];
     ["Offset of field: dwell_balance_config::redirects_back"]
         [::std::mem::offset_of!(dwell_balance_config, redirects_back) - 48usize];
-    ["Offset of field: dwell_balance_config::reserved"]
-        [::std::mem::offset_of!(dwell_balance_config, reserved) - 52usize];
+    ["Offset of field: dwell_balance_config::max_vips"]
+        [::std::mem::offset_of!(dwell_balance_config, max_vips) - 52usize];
 };
 #[repr(C)]
 #[derive(
@@ -1937,17 +1940,18 @@ pub const DWELL_REASON_MOVED: dwell_reason = 7;
 pub const DWELL_REASON_QUOTED: dwell_reason = 8;
 pub const DWELL_REASON_CID: dwell_reason = 9;
 pub const DWELL_REASON_DIVERTED: dwell_reason = 10;
-pub const DWELL_REASON_PING: dwell_reason = 11;
-pub const DWELL_REASON_TOO_BIG: dwell_reason = 12;
-pub const DWELL_REASON_NO_BACKEND: dwell_reason = 13;
-pub const DWELL_REASON_NO_ROUTE: dwell_reason = 14;
-pub const DWELL_REASON_TTL: dwell_reason = 15;
-pub const DWELL_REASON_FRAGMENT: dwell_reason = 16;
-pub const DWELL_REASON_MALFORMED: dwell_reason = 17;
-pub const DWELL_REASON_NO_ROOM: dwell_reason = 18;
-pub const DWELL_REASON_UNROUTABLE: dwell_reason = 19;
-pub const DWELL_REASON_UNANSWERED: dwell_reason = 20;
-pub const DWELL_REASONS: dwell_reason = 21;
+pub const DWELL_REASON_SECOND: dwell_reason = 11;
+pub const DWELL_REASON_PING: dwell_reason = 12;
+pub const DWELL_REASON_TOO_BIG: dwell_reason = 13;
+pub const DWELL_REASON_NO_BACKEND: dwell_reason = 14;
+pub const DWELL_REASON_NO_ROUTE: dwell_reason = 15;
+pub const DWELL_REASON_TTL: dwell_reason = 16;
+pub const DWELL_REASON_FRAGMENT: dwell_reason = 17;
+pub const DWELL_REASON_MALFORMED: dwell_reason = 18;
+pub const DWELL_REASON_NO_ROOM: dwell_reason = 19;
+pub const DWELL_REASON_UNROUTABLE: dwell_reason = 20;
+pub const DWELL_REASON_UNANSWERED: dwell_reason = 21;
+pub const DWELL_REASONS: dwell_reason = 22;
 pub type dwell_reason = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -1999,31 +2003,34 @@ const _: () = {
 )]
 pub struct dwell_balance_counters {
     pub table: dwell_counters,
-    pub reason: [__u64; 21usize],
+    pub reason: [__u64; 22usize],
     pub zero: [__u64; 9usize],
     pub unfinished: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 472usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 480usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
         [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
-    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 392usize];
+    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 400usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
-        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 464usize];
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 472usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
 pub const DWELL_DECAP_IPIP: dwell_decap = 2;
 pub const DWELL_DECAP_GUE: dwell_decap = 3;
 pub const DWELL_DECAP_MARKED: dwell_decap = 4;
-pub const DWELL_DECAP_CONGESTED: dwell_decap = 5;
-pub const DWELL_DECAP_MALFORMED: dwell_decap = 6;
-pub const DWELL_DECAP_SPECIAL: dwell_decap = 7;
-pub const DWELL_DECAP_NOT_VIP: dwell_decap = 8;
-pub const DWELL_DECAPS: dwell_decap = 9;
+pub const DWELL_DECAP_KEPT: dwell_decap = 5;
+pub const DWELL_DECAP_SENT_ON: dwell_decap = 6;
+pub const DWELL_DECAP_CONGESTED: dwell_decap = 7;
+pub const DWELL_DECAP_MALFORMED: dwell_decap = 8;
+pub const DWELL_DECAP_SPECIAL: dwell_decap = 9;
+pub const DWELL_DECAP_NOT_VIP: dwell_decap = 10;
+pub const DWELL_DECAP_NO_ROUTE: dwell_decap = 11;
+pub const DWELL_DECAPS: dwell_decap = 12;
 pub type dwell_decap = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -2037,11 +2044,11 @@ pub type dwell_decap = ::std::os::raw::c_uint;
     zerocopy :: KnownLayout,
 )]
 pub struct dwell_decap_counters {
-    pub value: [__u64; 9usize],
+    pub value: [__u64; 12usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_decap_counters"][::std::mem::size_of::<dwell_decap_counters>() - 72usize];
+    ["Size of dwell_decap_counters"][::std::mem::size_of::<dwell_decap_counters>() - 96usize];
     ["Alignment of dwell_decap_counters"][::std::mem::align_of::<dwell_decap_counters>() - 8usize];
     ["Offset of field: dwell_decap_counters::value"][::std::mem::offset_of!(dwell_decap_counters, value) - 0usize];
 };
@@ -2058,14 +2065,19 @@ const _: () = {
 )]
 pub struct dwell_decap_program {
     pub gue_port: __u16,
-    pub reserved: [__u8; 6usize],
+    pub sends_on: __u8,
+    pub redirects_back: __u8,
+    pub reserved: [__u8; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of dwell_decap_program"][::std::mem::size_of::<dwell_decap_program>() - 8usize];
     ["Alignment of dwell_decap_program"][::std::mem::align_of::<dwell_decap_program>() - 2usize];
     ["Offset of field: dwell_decap_program::gue_port"][::std::mem::offset_of!(dwell_decap_program, gue_port) - 0usize];
-    ["Offset of field: dwell_decap_program::reserved"][::std::mem::offset_of!(dwell_decap_program, reserved) - 2usize];
+    ["Offset of field: dwell_decap_program::sends_on"][::std::mem::offset_of!(dwell_decap_program, sends_on) - 2usize];
+    ["Offset of field: dwell_decap_program::redirects_back"]
+        [::std::mem::offset_of!(dwell_decap_program, redirects_back) - 3usize];
+    ["Offset of field: dwell_decap_program::reserved"][::std::mem::offset_of!(dwell_decap_program, reserved) - 4usize];
 };
 pub const DWELL_VERDICT_PASS: dwell_verdict = 0;
 pub const DWELL_VERDICT_DROP: dwell_verdict = 1;
@@ -3139,7 +3151,7 @@ const _: () = {
 pub struct dwell_balancer {
     pub slots: dwell_slots,
     pub config: dwell_balance_config,
-    pub reason: [__u64; 21usize],
+    pub reason: [__u64; 22usize],
     pub budgets: [dwell_budget; 2usize],
     pub heartbeat: dwell_heartbeat,
     pub vips: *const dwell_named_vip,
@@ -3174,44 +3186,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8800usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8808usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7632usize];
     ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7688usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7856usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7872usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7888usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7896usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7904usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7912usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7920usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7928usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7936usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7940usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7944usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7948usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7952usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8472usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8544usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8552usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8560usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8712usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8720usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8728usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8736usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8744usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8752usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8760usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8768usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8772usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7864usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7880usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7896usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7904usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7912usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7920usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7928usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7936usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7944usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7948usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7952usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7956usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7960usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8480usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8552usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8560usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8568usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8720usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8728usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8736usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8744usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8752usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8760usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8768usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8776usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8780usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8776usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8784usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8780usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8784usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8792usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8796usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8788usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8792usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8800usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8804usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
@@ -3431,25 +3443,34 @@ pub struct dwell_tunnel_end {
     pub own: *const dwell_address,
     pub vips: *const dwell_prefix,
     pub senders: *const dwell_prefix,
+    pub backends: *const dwell_prefix,
+    pub hops: *const dwell_real,
     pub own_count: __u32,
     pub vip_count: __u32,
     pub sender_count: __u32,
-    pub reserved: __u32,
+    pub backend_count: __u32,
+    pub hop_count: __u32,
+    pub owns: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_tunnel_end"][::std::mem::size_of::<dwell_tunnel_end>() - 120usize];
+    ["Size of dwell_tunnel_end"][::std::mem::size_of::<dwell_tunnel_end>() - 168usize];
     ["Alignment of dwell_tunnel_end"][::std::mem::align_of::<dwell_tunnel_end>() - 8usize];
     ["Offset of field: dwell_tunnel_end::program"][::std::mem::offset_of!(dwell_tunnel_end, program) - 0usize];
     ["Offset of field: dwell_tunnel_end::counters"][::std::mem::offset_of!(dwell_tunnel_end, counters) - 8usize];
-    ["Offset of field: dwell_tunnel_end::own"][::std::mem::offset_of!(dwell_tunnel_end, own) - 80usize];
-    ["Offset of field: dwell_tunnel_end::vips"][::std::mem::offset_of!(dwell_tunnel_end, vips) - 88usize];
-    ["Offset of field: dwell_tunnel_end::senders"][::std::mem::offset_of!(dwell_tunnel_end, senders) - 96usize];
-    ["Offset of field: dwell_tunnel_end::own_count"][::std::mem::offset_of!(dwell_tunnel_end, own_count) - 104usize];
-    ["Offset of field: dwell_tunnel_end::vip_count"][::std::mem::offset_of!(dwell_tunnel_end, vip_count) - 108usize];
+    ["Offset of field: dwell_tunnel_end::own"][::std::mem::offset_of!(dwell_tunnel_end, own) - 104usize];
+    ["Offset of field: dwell_tunnel_end::vips"][::std::mem::offset_of!(dwell_tunnel_end, vips) - 112usize];
+    ["Offset of field: dwell_tunnel_end::senders"][::std::mem::offset_of!(dwell_tunnel_end, senders) - 120usize];
+    ["Offset of field: dwell_tunnel_end::backends"][::std::mem::offset_of!(dwell_tunnel_end, backends) - 128usize];
+    ["Offset of field: dwell_tunnel_end::hops"][::std::mem::offset_of!(dwell_tunnel_end, hops) - 136usize];
+    ["Offset of field: dwell_tunnel_end::own_count"][::std::mem::offset_of!(dwell_tunnel_end, own_count) - 144usize];
+    ["Offset of field: dwell_tunnel_end::vip_count"][::std::mem::offset_of!(dwell_tunnel_end, vip_count) - 148usize];
     ["Offset of field: dwell_tunnel_end::sender_count"]
-        [::std::mem::offset_of!(dwell_tunnel_end, sender_count) - 112usize];
-    ["Offset of field: dwell_tunnel_end::reserved"][::std::mem::offset_of!(dwell_tunnel_end, reserved) - 116usize];
+        [::std::mem::offset_of!(dwell_tunnel_end, sender_count) - 152usize];
+    ["Offset of field: dwell_tunnel_end::backend_count"]
+        [::std::mem::offset_of!(dwell_tunnel_end, backend_count) - 156usize];
+    ["Offset of field: dwell_tunnel_end::hop_count"][::std::mem::offset_of!(dwell_tunnel_end, hop_count) - 160usize];
+    ["Offset of field: dwell_tunnel_end::owns"][::std::mem::offset_of!(dwell_tunnel_end, owns) - 164usize];
 };
 impl Default for dwell_tunnel_end {
     fn default() -> Self {

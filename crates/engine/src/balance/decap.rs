@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
     abi,
-    balance::to_core,
+    balance::{NextHop, path_to_core, to_core},
     counters::{self, counters},
     rtt::Prefix,
 };
@@ -25,14 +25,22 @@ counters! {
     Gue = DWELL_DECAP_GUE, "gue";
     /// Decapsulated from either, with a congestion mark copied to the inner packet.
     Marked = DWELL_DECAP_MARKED, "marked";
+    /// Decapsulated although it could have been sent on: its connection is here, or that cannot be told.
+    Kept = DWELL_DECAP_KEPT, "kept";
+    /// Sent on to the next backend that the packet names, as its connection is not here.
+    SentOn = DWELL_DECAP_SENT_ON, "sent-on";
     /// Dropped because of a congestion mark that the inner packet cannot carry (RFC 6040).
     Congested = DWELL_DECAP_CONGESTED, "congested";
     /// Dropped because the inner packet is not IP, or does not match its length.
     Malformed = DWELL_DECAP_MALFORMED, "malformed";
     /// Dropped because the inner destination is unspecified, loopback, link-local, multicast or broadcast.
     Special = DWELL_DECAP_SPECIAL, "special";
-    /// Dropped because the inner destination is not a listed VIP.
+    /// Dropped because the inner destination is neither a listed VIP nor, for a packet that could be sent on, a listed
+    /// backend.
     NotVip = DWELL_DECAP_NOT_VIP, "not-vip";
+    /// Dropped because its connection is not here, and the path to the next backend is not known yet, or the hop limit is
+    /// exhausted.
+    NoRoute = DWELL_DECAP_NO_ROUTE, "no-route";
 }
 
 /// The packets that were processed, by outcome.
@@ -62,9 +70,23 @@ pub struct DecapRules {
     pub vips: Vec<Prefix>,
     /// The networks of the balancers: outer packets of other senders pass unchanged.
     pub senders: Vec<Prefix>,
+    /// The networks of the backends to which packets may be sent on whose connection is not here.
+    pub backends: Vec<Prefix>,
+    /// Frames leave the device where they arrived by a redirect to it, as a veth needs it.
+    pub redirects_back: bool,
 }
 
 impl DecapRules {
+    /// Converts what is fixed to the core's format.
+    pub fn to_core(&self) -> abi::dwell_decap_program {
+        abi::dwell_decap_program {
+            gue_port: self.gue_port,
+            sends_on: (!self.backends.is_empty()).into(),
+            redirects_back: self.redirects_back.into(),
+            reserved: [0; 4],
+        }
+    }
+
     /// All addresses of both families.
     pub const ANYBODY: [Prefix; 2] = [
         Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), bits: 0 },
@@ -85,6 +107,8 @@ pub struct TunnelEnd {
     own: Vec<abi::dwell_address>,
     vips: Vec<abi::dwell_prefix>,
     senders: Vec<abi::dwell_prefix>,
+    backends: Vec<abi::dwell_prefix>,
+    hops: Vec<abi::dwell_real>,
 }
 
 impl TunnelEnd {
@@ -92,14 +116,19 @@ impl TunnelEnd {
     pub fn new(rules: &DecapRules) -> TunnelEnd {
         let list = |prefixes: &[Prefix]| prefixes.iter().map(|prefix| prefix.to_core().1).collect();
         TunnelEnd {
-            core: abi::dwell_tunnel_end {
-                program: abi::dwell_decap_program { gue_port: rules.gue_port, reserved: [0; 6] },
-                ..Default::default()
-            },
+            core: abi::dwell_tunnel_end { program: rules.to_core(), ..Default::default() },
             own: rules.addresses.iter().map(|address| to_core(*address)).collect(),
             vips: list(&rules.vips),
             senders: list(&rules.senders),
+            backends: list(&rules.backends),
+            hops: Vec::new(),
         }
+    }
+
+    /// Sets whether the connections of all packets are here, and the paths to other backends.
+    pub fn set_others(&mut self, owns: bool, hops: &[(IpAddr, NextHop)]) {
+        self.core.owns = owns.into();
+        self.hops = hops.iter().map(|(address, hop)| path_to_core(*address, Some(*hop))).collect();
     }
 
     /// Processes one frame. Returns the frame as it is passed to the host, or none if it is dropped.
@@ -112,6 +141,10 @@ impl TunnelEnd {
         self.core.vip_count = self.vips.len() as u32;
         self.core.senders = self.senders.as_ptr();
         self.core.sender_count = self.senders.len() as u32;
+        self.core.backends = self.backends.as_ptr();
+        self.core.backend_count = self.backends.len() as u32;
+        self.core.hops = self.hops.as_ptr();
+        self.core.hop_count = self.hops.len() as u32;
         // SAFETY: the buffer has `bytes`, and each array is as long as its count.
         let begin =
             unsafe { abi::dwell_decap_packet(&mut self.core, buffer.as_mut_ptr().cast(), &mut bytes, &mut outcome) }

@@ -162,6 +162,9 @@ pub struct Vip {
     /// How many backends besides the first may take a new TCP connection, 0 to 3: the one with the fewest open
     /// connections does.
     pub more_choices: u8,
+    /// Packets of TCP connections that are under way and not known name further backends, those that the same entry of the
+    /// table had before.
+    pub second_chance: bool,
 }
 
 impl Vip {
@@ -175,6 +178,7 @@ impl Vip {
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
                 | flag(self.by_source || self.zero_slot.is_some(), abi::DWELL_VIP_SOURCE)
                 | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK)
+                | flag(self.second_chance, abi::DWELL_VIP_SECOND)
                 | u32::from(self.more_choices) << abi::DWELL_VIP_CHOICES_SHIFT
                 | u32::from(self.sampling.0) << abi::DWELL_VIP_SAMPLING_SHIFT,
             zero_slot: self.zero_slot.unwrap_or(0).into(),
@@ -190,6 +194,7 @@ impl Vip {
             is_quic: vip.flags & abi::DWELL_VIP_QUIC != 0,
             by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0 && vip.flags & abi::DWELL_VIP_NETWORK == 0,
             zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
+            second_chance: vip.flags & abi::DWELL_VIP_SECOND != 0,
             more_choices: (vip.flags >> abi::DWELL_VIP_CHOICES_SHIFT & abi::DWELL_VIP_CHOICES) as u8,
         }
     }
@@ -311,6 +316,20 @@ impl Real {
     }
 }
 
+/// Converts the path to an address to the core's format, in which it is a backend of which nothing else is known.
+pub fn path_to_core(address: IpAddr, next_hop: Option<NextHop>) -> abi::dwell_real {
+    Real {
+        address,
+        next_hop,
+        forward: Forward::default(),
+        down: false,
+        leaving: false,
+        capacity: 0,
+        sampling: Sampling::default(),
+    }
+    .to_core()
+}
+
 /// Traffic to a VIP or a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
@@ -364,7 +383,8 @@ pub fn to_core(address: IpAddr) -> abi::dwell_address {
     abi::dwell_address { high: ((bits >> 64) as u64).to_be(), low: (bits as u64).to_be() }
 }
 
-fn from_core(address: abi::dwell_address) -> IpAddr {
+/// Converts an address from the core's format.
+pub fn from_core(address: abi::dwell_address) -> IpAddr {
     let bits = u128::from(u64::from_be(address.high)) << 64 | u128::from(u64::from_be(address.low));
     Ipv6Addr::from_bits(bits).to_canonical()
 }
@@ -396,10 +416,10 @@ mod tests {
             number: 9,
             measured: true,
             sampling: Sampling(10),
-            is_quic: false,
             by_source: true,
-            zero_slot: None,
             more_choices: 3,
+            second_chance: true,
+            ..Vip::default()
         };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
     }

@@ -143,6 +143,16 @@ impl Balancer {
         }
     }
 
+    /// Sets which backends each entry of a VIP's table had most recently, 0 where there was no other one.
+    pub fn set_recent(&mut self, vip: u32, recent: &[[u32; abi::DWELL_RECENT as usize]]) {
+        if self.core.config.max_vips == 0 {
+            self.core.config.max_vips = self.tables.len() as u32;
+        }
+        let at = (vip + 2 * self.core.config.max_vips) as usize;
+        self.tables.resize(self.tables.len().max(at + 1), Vec::new());
+        self.tables[at] = recent.as_flattened().to_vec();
+    }
+
     /// Sets how packets to the VIP with this key and this slot are routed by connection ID.
     ///
     /// # Panics

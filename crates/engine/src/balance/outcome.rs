@@ -33,6 +33,9 @@ counters! {
     Cid = DWELL_REASON_CID, "connection-id";
     /// A new connection went to another backend than its own, which is overloaded. The connection is recorded.
     Diverted = DWELL_REASON_DIVERTED, "diverted";
+    /// As for `Fallback`, but other backends may have the connection: the packet can go on to them, and the connection is
+    /// not recorded.
+    Second = DWELL_REASON_SECOND, "second-chance";
     /// A ping was answered.
     Ping = DWELL_REASON_PING, "ping";
     /// The packet is too big for the path to the backend, and the client was notified.

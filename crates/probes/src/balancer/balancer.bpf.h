@@ -47,8 +47,8 @@ struct maglev {
 	__uint(max_entries, 1);
 };
 
-/* Maglev tables by the number of their VIP, and behind all of them their tables of equal weights; a table is replaced at
- * once.
+/* Maglev tables by the number of their VIP, behind all of them their tables of equal weights, and behind those what their
+ * entries had recently; a table is replaced at once.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -407,6 +407,42 @@ __noinline __u32 forward(dwell_context *context, const struct dwell_packet *pack
 	if (!packet || !decision)
 		return DWELL_VERDICT_DROP;
 	return dwell_balance_send(context, 0, packet, ingress, dry_run, decision);
+}
+
+__noinline __u32 find_chances(const struct dwell_packet *packet, struct dwell_chances *chances)
+{
+	return packet && chances ? dwell_chances_find(0, packet, chances) : 0;
+}
+
+static __always_inline __u32 dwell_balance_chances(void *embedder, const struct dwell_packet *packet,
+						   struct dwell_chances *chances)
+{
+	return find_chances(packet, chances);
+}
+
+__noinline int wrap(dwell_context *context, __u32 real, struct dwell_inner *inner)
+{
+	return inner && dwell_wrap(context, 0, real, inner);
+}
+
+static __always_inline int dwell_balance_wrap(DWELL_FRAME *frame, void *embedder, __u32 real, struct dwell_inner *inner)
+{
+	return wrap(frame, real, inner);
+}
+
+__noinline __u32 forward_second(dwell_context *context, const struct dwell_packet *packet, __u32 ingress, int dry_run,
+				struct dwell_decision *decision)
+{
+	if (!packet || !decision)
+		return DWELL_VERDICT_DROP;
+	return dwell_balance_send_second(context, 0, packet, ingress, dry_run, decision);
+}
+
+static __always_inline __u32 dwell_balance_forward_second(DWELL_FRAME *frame, struct dwell_table *table,
+							  const struct dwell_packet *packet, __u32 ingress, int dry_run,
+							  struct dwell_decision *decision)
+{
+	return forward_second(frame, packet, ingress, dry_run, decision);
 }
 
 __noinline __u64 zero_vip(const struct dwell_packet *packet)

@@ -1,13 +1,13 @@
 //! The backend's end of the tunnel, for backends whose kernel has none.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use dwell_engine::{
     abi,
-    balance::{self, DecapCounters, DecapRules},
+    balance::{self, DecapCounters, DecapRules, NextHop},
     rtt::Prefix,
 };
-use libbpf_rs::{MapMut, Object};
+use libbpf_rs::{MapCore, MapMut, Object};
 use zerocopy::IntoBytes;
 
 use super::maps;
@@ -35,7 +35,7 @@ impl Decap {
     ///
     /// If this host cannot load it.
     pub fn load(rules: &DecapRules) -> Result<Decap, Error> {
-        let program = abi::dwell_decap_program { gue_port: rules.gue_port, reserved: [0; 6] };
+        let program = rules.to_core();
         let mut object = load::open("the tunnel endpoint", OBJECT)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -54,6 +54,8 @@ impl Decap {
         }
         let senders = load::map(&mut object, "senders");
         rules.senders.iter().try_for_each(|sender| list(&senders, "senders", sender))?;
+        let backends = load::map(&mut object, "backends");
+        rules.backends.iter().try_for_each(|backend| list(&backends, "backends", backend))?;
         let mut decap = Decap { attachment: None, object, vips: BTreeSet::new() };
         decap.set_vips(&rules.vips)?;
         Ok(decap)
@@ -73,6 +75,25 @@ impl Decap {
         wanted.difference(&self.vips).try_for_each(|new| list(&map, "vips", new))?;
         self.vips = wanted;
         Ok(())
+    }
+
+    /// Returns the backends to which packets were to be sent on or whose path was set, and whether there is a path.
+    pub fn others(&mut self) -> Vec<(IpAddr, bool)> {
+        let map = load::map(&mut self.object, "hops");
+        let hop_at = |key: Vec<u8>| maps::read::<abi::dwell_real>(&map, "hops", &key).ok().flatten();
+        let hops = map.keys().filter_map(hop_at);
+        hops.map(|hop| (balance::from_core(hop.address), hop.interface != 0)).collect()
+    }
+
+    /// Sets the path to a backend; without one, packets that should go there are dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be written.
+    pub fn set_other(&mut self, address: IpAddr, hop: Option<NextHop>) -> Result<(), Error> {
+        let key = balance::to_core(address);
+        let value = balance::path_to_core(address, hop);
+        maps::write(&load::map(&mut self.object, "hops"), "hops", key.as_bytes(), &value)
     }
 
     /// Attaches the program to an interface until it is dropped.
@@ -98,15 +119,24 @@ impl Decap {
     }
 
     /// Runs the program over a frame, which is counted. Returns the frame as passed to this host, or none if it is
-    /// dropped.
+    /// dropped or sent on.
     ///
     /// # Errors
     ///
     /// If the kernel does not run the program.
     pub fn process_frame(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let program = load::program(&self.object, "decapsulate");
-        let (verdict, frame) = maps::run_xdp(&program, frame)?;
+        let (verdict, frame) = maps::run_xdp(&load::program(&self.object, "decapsulate"), frame)?;
         Ok((verdict == maps::XDP_PASS).then_some(frame))
+    }
+
+    /// Likewise for a frame that is sent on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Decap::process_frame`].
+    pub fn redirected_frame(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let (verdict, frame) = maps::run_xdp(&load::program(&self.object, "decapsulate"), frame)?;
+        Ok((verdict == maps::XDP_REDIRECT).then_some(frame))
     }
 }
 

@@ -10,7 +10,7 @@ use dwell_socket::clock::monotonic_ns;
 use libbpf_rs::{MapCore, MapHandle};
 
 use super::{maps, plane::Plane};
-use crate::{Error, load};
+use crate::Error;
 
 /// The name of the map, and of its pin.
 const HEARTBEAT: &str = "heartbeat";
@@ -61,21 +61,7 @@ impl Plane {
     ///
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_equal_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        for (vip, entries) in tables {
-            self.check("VIP", *vip, self.options().max_vips)?;
-            entries.iter().try_for_each(|real| self.check("backend", *real, self.options().max_reals))?;
-        }
-        let distance = self.options().max_vips;
-        let map = load::map(&mut self.object, "tables");
-        for some in tables.chunks(maps::SWAP_BATCH) {
-            let (filled, empty): (Vec<_>, Vec<_>) = some.iter().partition(|(_, entries)| !entries.is_empty());
-            let made = filled.iter().map(|(vip, entries)| Ok((vip + distance, maps::maglev(entries)?)));
-            maps::swap(&map, &made.collect::<Result<Vec<_>, Error>>()?)?;
-            for (vip, _) in empty {
-                maps::delete(&map, "tables", &(vip + distance).to_ne_bytes())?;
-            }
-        }
-        Ok(())
+        self.set_tables_behind(1, tables)
     }
 }
 

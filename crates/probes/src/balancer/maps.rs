@@ -122,6 +122,15 @@ pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     Ok(map)
 }
 
+/// Reads the numbers of backends in a Maglev table, with zeros behind the last one; none if there is no such table.
+pub(super) fn read_maglev(tables: &dyn MapCore, number: u32) -> Result<Vec<u32>, Error> {
+    let id: Option<u32> = read(tables, "tables", &number.to_ne_bytes())?;
+    let Some(id) = id else { return Ok(Vec::new()) };
+    let table = MapHandle::from_map_id(id).map_err(failed("read", "tables"))?;
+    let chunks: Vec<abi::dwell_chunk> = read_array(&table, "maglev", table.max_entries())?;
+    Ok(chunks.iter().flat_map(|chunk| chunk.real).collect())
+}
+
 /// The number of tables that are swapped in at once. Each needs a file descriptor until then.
 pub(super) const SWAP_BATCH: usize = 256;
 
@@ -147,6 +156,8 @@ pub(super) fn swap(tables: &dyn MapCore, new: &[(u32, MapHandle)]) -> Result<(),
 
 /// The XDP verdict of a packet that is passed on (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
+/// The XDP verdict of a packet that leaves by another device.
+pub(super) const XDP_REDIRECT: u32 = 4;
 
 /// The bytes that encapsulation may add to a frame, with some to spare.
 const GROWTH: usize = 256;

@@ -5,7 +5,10 @@ use dwell_engine::abi;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{maps, options::PlaneOptions};
+use super::{
+    maps,
+    options::{PlaneOptions, TABLES_PER_VIP},
+};
 use crate::{
     Error,
     vantage::{failed, read_percpu},
@@ -29,7 +32,7 @@ where
     /// Copies everything that fits. Numbers beyond the new sizes are left behind.
     pub fn all(&self, options: &PlaneOptions) -> Result<(), Error> {
         let numbers = self.vips(options.max_vips)?;
-        self.tables(&numbers)?;
+        self.tables(&numbers, options.max_vips)?;
         self.reals(options.max_reals)?;
         self.zero_vips(options)?;
         for number in numbers {
@@ -58,16 +61,22 @@ where
         Ok(numbers)
     }
 
-    /// Hands over the tables themselves, without copying them.
-    fn tables(&self, numbers: &[u32]) -> Result<(), Error> {
+    /// Hands over the tables themselves, without copying them: those of VIPs, and what their entries had recently. Those
+    /// of equal weights are made anew.
+    fn tables(&self, numbers: &[u32], distance: u32) -> Result<(), Error> {
         let (from, to) = self.both("tables")?;
-        for numbers in numbers.chunks(maps::SWAP_BATCH) {
+        let old_distance = (from.max_entries() - 1) / TABLES_PER_VIP;
+        let kinds = std::iter::once(0).chain(2..TABLES_PER_VIP);
+        let all: Vec<(u32, u32)> = kinds
+            .flat_map(|kind| numbers.iter().map(move |number| (number + kind * old_distance, number + kind * distance)))
+            .collect();
+        for some in all.chunks(maps::SWAP_BATCH) {
             let mut tables = Vec::new();
-            for number in numbers {
-                let id: Option<u32> = maps::read(&from, "tables", &number.to_ne_bytes())?;
+            for (old, new) in some {
+                let id: Option<u32> = maps::read(&from, "tables", &old.to_ne_bytes())?;
                 if let Some(id) = id {
                     let table = MapHandle::from_map_id(id).map_err(failed("read", "tables"))?;
-                    tables.push((*number, table));
+                    tables.push((*new, table));
                 }
             }
             maps::swap(&to, &tables)?;

@@ -20,6 +20,6 @@ pub use dwell_engine::balance::{
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;
-pub use plane::{DryRun, Plane};
+pub use plane::{DryRun, Plane, RECENT};
 pub use transmit::{Delivery, TransmitCounts, Transmits};
 pub use zero_rtt::ServerLoad;

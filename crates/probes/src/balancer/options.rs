@@ -13,6 +13,9 @@ use dwell_engine::{
 
 use crate::{Chain, XdpMode, vantage::jiffy_ns};
 
+/// A VIP's tables: its own, the one of equal weights, and that of what its entries had recently.
+pub(super) const TABLES_PER_VIP: u32 = 3;
+
 /// The options of a data plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlaneOptions {
@@ -117,6 +120,7 @@ impl PlaneOptions {
         abi::dwell_balance_config {
             cid_mask: self.cached_cids() - 1,
             redirects_back: self.redirects_back.into(),
+            max_vips: self.max_vips,
             ..balance::config(self.hash_seed, self.outer_v4, self.outer_v6, self.active_timeout)
         }
     }
@@ -155,8 +159,8 @@ impl PlaneOptions {
             "events" => self.ring_bytes(),
             // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
-            // Behind the tables of all VIPs are those of equal weights.
-            "tables" => 2 * self.max_vips + 1,
+            // Behind the tables of all VIPs are those of equal weights, and those of what entries had recently.
+            "tables" => TABLES_PER_VIP * self.max_vips + 1,
             "vip_counts" => self.max_vips + 1,
             "reals" | "real_counts" | "actives" | "open" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,

@@ -28,6 +28,9 @@ pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
 pub(super) const CHAINED: &str = "balance_xdp_chained";
 
+/// How many backends are kept that an entry of a VIP's table had recently, the one that it has now among them.
+pub const RECENT: usize = abi::DWELL_RECENT as usize;
+
 /// What the program would do with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
@@ -238,6 +241,7 @@ impl Plane {
         if self.sizes.remove(&number).is_some() {
             maps::delete(&self.map("tables"), "tables", &number.to_ne_bytes())?;
             self.set_equal_tables(&[(number, &[])])?;
+            self.set_recent_tables(&[(number, &[])])?;
         }
         maps::reset_counts(&self.map("vip_counts"), "vip_counts", number)
     }
@@ -287,6 +291,47 @@ impl Plane {
             };
         }
         swapped.and_then(|()| self.resize(&sizes, |old, new| new != old))
+    }
+
+    /// Replaces what the entries of VIPs' tables had recently, by the VIPs' numbers: there, packets of unknown connections
+    /// find further backends. 0 stands for none; an empty table is removed.
+    ///
+    /// # Errors
+    ///
+    /// If a number exceeds the options, or there is no memory for a table.
+    pub fn set_recent_tables(&mut self, recent: &[(u32, &[[u32; RECENT]])]) -> Result<(), Error> {
+        let flat: Vec<(u32, &[u32])> = recent.iter().map(|(vip, entries)| (*vip, entries.as_flattened())).collect();
+        self.set_tables_behind(2, &flat)
+    }
+
+    /// Returns what the entries of a VIP's table had recently, as it was set, and some zeros behind.
+    ///
+    /// # Errors
+    ///
+    /// If a map cannot be read.
+    pub fn recent_table(&mut self, vip: u32) -> Result<Vec<[u32; RECENT]>, Error> {
+        let number = vip + 2 * self.options.max_vips;
+        Ok(maps::read_maglev(&self.map("tables"), number)?.as_chunks().0.to_vec())
+    }
+
+    /// Replaces tables of VIPs of a kind that lies behind those of all VIPs. An empty one is removed.
+    pub(super) fn set_tables_behind(&mut self, kind: u32, tables: &[(u32, &[u32])]) -> Result<(), Error> {
+        for (vip, entries) in tables {
+            self.check("VIP", *vip, self.options.max_vips)?;
+            let reals = entries.iter().filter(|real| **real != 0);
+            reals.copied().try_for_each(|real| self.check("backend", real, self.options.max_reals))?;
+        }
+        let distance = kind * self.options.max_vips;
+        let map = self.map("tables");
+        for some in tables.chunks(maps::SWAP_BATCH) {
+            let (filled, empty): (Vec<_>, Vec<_>) = some.iter().partition(|(_, entries)| !entries.is_empty());
+            let made = filled.iter().map(|(vip, entries)| Ok((vip + distance, maps::maglev(entries)?)));
+            maps::swap(&map, &made.collect::<Result<Vec<_>, Error>>()?)?;
+            for (vip, _) in empty {
+                maps::delete(&map, "tables", &(vip + distance).to_ne_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Empties the table of a VIP: packets of new connections are dropped.

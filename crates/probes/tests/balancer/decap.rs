@@ -16,6 +16,7 @@ pub fn rules(at: &str) -> DecapRules {
         gue_port: GUE_PORT,
         vips: ["198.51.100.1/32", "2001:db8:1::1/128"].map(prefix).to_vec(),
         senders: DecapRules::ANYBODY.to_vec(),
+        ..DecapRules::default()
     }
 }
 
@@ -24,7 +25,7 @@ fn prefix(text: &str) -> Prefix {
 }
 
 /// Puts outer headers around the packet of a frame: IPIP, or GUE.
-fn wrapped(frame: &[u8], from: &str, to: &str, is_gue: bool) -> Vec<u8> {
+pub fn wrapped(frame: &[u8], from: &str, to: &str, is_gue: bool) -> Vec<u8> {
     let inner = &frame[14..];
     let number = if inner[0] >> 4 == 4 { IpNumber::IPV4 } else { IpNumber::IPV6 };
     let outer = Client { src: address(from), dst: address(to), ..v4() };
@@ -92,6 +93,7 @@ fn root_only_packets_to_vips_from_listed_senders_are_decapsulated() {
         gue_port: GUE_PORT,
         vips: ["198.51.100.1", "203.0.113.128/25", "2001:db8:1::1", "2001:db8:2::/64"].map(prefix).to_vec(),
         senders: ["172.16.0.0/16", "100::/64"].map(prefix).to_vec(),
+        ..DecapRules::default()
     };
     let (mut kernel, mut native) = (Decap::load(&rules).unwrap(), TunnelEnd::new(&rules));
     let vips = ["198.51.100.1", "203.0.113.128", "203.0.113.255", "2001:db8:1::1", "2001:db8:2::77"];

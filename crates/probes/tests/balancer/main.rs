@@ -12,6 +12,7 @@ mod flood;
 mod packets;
 mod parity;
 mod pins;
+mod second;
 mod selection;
 mod star;
 mod tables;

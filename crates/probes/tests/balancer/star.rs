@@ -147,6 +147,7 @@ impl Star {
                     gue_port,
                     vips: vec![Prefix { address: VIP.into(), bits: 32 }],
                     senders: DecapRules::ANYBODY.to_vec(),
+                    ..DecapRules::default()
                 })
                 .unwrap();
                 decap.attach(&Interface::find("eth0").unwrap()).unwrap();

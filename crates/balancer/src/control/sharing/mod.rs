@@ -7,7 +7,7 @@ mod sets;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use dwell_probes::balancer::ActiveConnections;
@@ -28,6 +28,9 @@ use crate::{
 
 pub(in crate::control) use self::agreement::Agreement;
 
+/// The longest time for making a VIP's tables of the time before this process.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a balancer shares with others.
 pub(in crate::control) struct Sharing {
     link: Shared,
@@ -40,6 +43,8 @@ pub(in crate::control) struct Sharing {
     /// Whether this balancer has merged all reports since it leads.
     has_merged: bool,
     sets: Sets,
+    /// The sets of weights that the store had when this process started, the newest first, until it runs.
+    older: Vec<WeightSet>,
     /// Whether the data plane has another seed than the store.
     has_other_seed: bool,
     is_unencrypted: bool,
@@ -69,15 +74,17 @@ impl Sharing {
             own: Report::default(),
             has_merged: false,
             sets: Sets::new(saved.and_then(|saved| saved.set.clone())),
+            older: Vec::new(),
             has_other_seed: false,
             is_unencrypted: !settings.endpoints.iter().all(StoreUrl::is_tls),
             told: None,
         };
         let seed = match begun {
-            Ok((seed, set)) => {
+            Ok((seed, sets)) => {
                 sharing.has_other_seed = config.hash_seed.is_some_and(|configured| configured != seed);
                 // A store without a set has been emptied, or is another one.
-                sharing.sets = Sets::new(set);
+                sharing.sets = Sets::new(sets.first().cloned());
+                sharing.older = sets;
                 seed
             }
             Err(error) => {
@@ -97,6 +104,23 @@ impl Sharing {
     pub(in crate::control) fn guide(&self, run: &mut RunningVip) {
         let agreed = self.set().and_then(|set| set.vips.get(&run.vip.key.to_string()));
         run.follow(agreed, self.role());
+    }
+
+    /// Notes the backends that the entries of a VIP's table had before this process, as far as that is soon done: the newest
+    /// first, as they matter most.
+    pub(in crate::control) fn remember(&self, run: &mut RunningVip) {
+        let (key, begin) = (run.vip.key.to_string(), Instant::now());
+        let mut sets = self.older.iter().filter_map(|set| set.vips.get(&key)).peekable();
+        while let Some(weights) = sets.next_if(|_| begin.elapsed() < PATIENCE) {
+            if sets.peek() != Some(&weights) {
+                run.note_older_weights(weights);
+            }
+        }
+    }
+
+    /// Forgets what counted before this process.
+    pub(in crate::control) fn end_start(&mut self) {
+        self.older = Vec::new();
     }
 
     pub(in crate::control) fn set(&self) -> Option<&WeightSet> {
@@ -153,6 +177,13 @@ impl Balancer {
         let before = sharing.role();
         sharing.situation = news.situation;
         let role = sharing.role();
+        let is_new_set = news.set.is_some();
+        // Another balancer may place connections by a set sooner or later than this one does.
+        for set in news.skipped.iter().rev().chain(&news.set) {
+            for run in &mut self.vips {
+                set.vips.get(&run.vip.key.to_string()).into_iter().for_each(|weights| run.note_weights(weights));
+            }
+        }
         if let Some(set) = news.set {
             sharing.sets.arrive(set, Instant::now(), realtime_ns() / 1_000_000);
         }
@@ -169,7 +200,7 @@ impl Balancer {
         if is_merged && self.sharing.as_ref().is_some_and(|sharing| sharing.has_merged) {
             self.merge_reports(false);
         }
-        is_merged || role != before
+        is_merged || role != before || is_new_set
     }
 
     /// Gives all VIPs the weights that all have agreed on.

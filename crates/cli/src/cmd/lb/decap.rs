@@ -1,17 +1,19 @@
 //! `dwell lb decap`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
+use dwell_balancer::neighbours::{HopUpdate, Neighbours};
 use dwell_engine::{balance::is_special, rtt::Prefix};
 use dwell_probes::{
     Interface,
-    balancer::{Decap, DecapCounters, DecapOutcome, DecapRules},
+    balancer::{Decap, DecapCounters, DecapOutcome, DecapRules, NextHop, Plane},
 };
 use nix::ifaddrs::getifaddrs;
 
@@ -47,6 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     from: Vec<Prefix>,
 
+    /// Another backend, or a network of backends, to which a packet may be sent on whose connection is not here, as
+    /// second_chance of the balancers' configuration wants it; may be repeated [default: none]
+    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    backend: Vec<Prefix>,
+
     /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
@@ -80,8 +87,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let stop = Stop::listen(args.duration)?;
-    let rules = DecapRules { addresses, gue_port: args.gue_port, vips: vips(args)?, senders: senders(args) };
+    let rules = DecapRules {
+        addresses,
+        gue_port: args.gue_port,
+        vips: vips(args)?,
+        senders: senders(args),
+        backends: args.backend.clone(),
+        redirects_back: Plane::device(interface.index).is_ok_and(|device| device.is_veth),
+    };
     let mut decap = Decap::load(&rules)?;
+    let mut others = (!rules.backends.is_empty()).then(|| Others::start(&rules.backends)).transpose()?;
     decap.attach(&interface)?;
     explain(args, &rules);
     let mut refusals = Refusals::default();
@@ -90,6 +105,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         thread::sleep(POLL);
         if !interface.exists() {
             return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
+        }
+        if let Some(others) = &mut others {
+            others.update(&mut decap)?;
         }
         if refreshed.elapsed() >= REFRESH {
             refreshed = Instant::now();
@@ -101,8 +119,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     let counters = decap.counters()?;
+    let second = match &others {
+        None => String::new(),
+        Some(_) => format!(
+            "; of those with a second chance, {} were kept, {} sent on, {} dropped without a path",
+            counters.get(DecapOutcome::Kept),
+            counters.get(DecapOutcome::SentOn),
+            counters.get(DecapOutcome::NoRoute)
+        ),
+    };
     tell(format_args!(
-        "{} packets decapsulated from IPIP, {} from GUE; {} were malformed{}",
+        "{} packets decapsulated from IPIP, {} from GUE; {} were malformed{second}{}",
         counters.get(DecapOutcome::Ipip),
         counters.get(DecapOutcome::Gue),
         counters.get(DecapOutcome::Malformed),
@@ -114,11 +141,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// Parses a VIP.
 fn vip(text: &str) -> Result<Prefix, String> {
     let prefix: Prefix = text.parse()?;
-    let is_single = prefix.bits == if prefix.address.is_ipv4() { 32 } else { 128 };
-    if is_single && is_special(prefix.address) {
+    if is_single(&prefix) && is_special(prefix.address) {
         return Err("it is a loopback, link-local, multicast, broadcast or unspecified address, and no VIP".into());
     }
     Ok(prefix)
+}
+
+fn is_single(prefix: &Prefix) -> bool {
+    prefix.bits == if prefix.address.is_ipv4() { 32 } else { 128 }
 }
 
 /// Returns the VIPs of the command line; else the addresses of this host as they are now.
@@ -150,7 +180,58 @@ fn explain(args: &Args, rules: &DecapRules) {
         [] => "any sender (--from names the balancers' networks alone)".into(),
         senders => named(senders),
     };
-    tell(format_args!("decapsulating packets to {ends} on {} for {vips}, from {senders}", args.interface));
+    let others = match args.backend.as_slice() {
+        [] => String::new(),
+        backends => format!("; those of connections that are elsewhere are sent on to {}", named(backends)),
+    };
+    tell(format_args!("decapsulating packets to {ends} on {} for {vips}, from {senders}{others}", args.interface));
+}
+
+/// The paths to other backends, to which packets may be sent on.
+struct Others {
+    neighbours: Neighbours,
+    updates: Receiver<HopUpdate>,
+    /// Those that are always looked for.
+    listed: BTreeSet<IpAddr>,
+    wanted: BTreeSet<IpAddr>,
+    known: BTreeMap<IpAddr, NextHop>,
+}
+
+impl Others {
+    /// Looks for the listed backends that are single addresses; the others follow once they are needed.
+    fn start(backends: &[Prefix]) -> Result<Others, Failure> {
+        let (sender, updates) = channel();
+        let neighbours = Neighbours::start(sender).map_err(|error| Failure::new(Exit::Host, error))?;
+        let listed = backends.iter().filter(|backend| is_single(backend)).map(|backend| backend.address).collect();
+        Ok(Others { neighbours, updates, listed, wanted: BTreeSet::new(), known: BTreeMap::new() })
+    }
+
+    /// Looks for what the program misses, and tells it what was found.
+    fn update(&mut self, decap: &mut Decap) -> Result<(), Failure> {
+        let others = decap.others();
+        let wanted: BTreeSet<IpAddr> = others.iter().map(|(address, _)| address).chain(&self.listed).copied().collect();
+        if wanted != self.wanted {
+            self.known.retain(|address, _| wanted.contains(address));
+            self.neighbours.set(wanted.iter().copied().collect());
+            self.wanted = wanted;
+        }
+        while let Ok(HopUpdate { address, hop, is_gone }) = self.updates.try_recv() {
+            match hop {
+                Ok(hop) => drop(self.known.insert(address, hop)),
+                Err(_) if is_gone => drop(self.known.remove(&address)),
+                // A next hop that cannot be read for a moment stays.
+                Err(_) => continue,
+            }
+            decap.set_other(address, self.known.get(&address).copied())?;
+        }
+        let missed = others.iter().filter(|(_, has_path)| !has_path).map(|(address, _)| address);
+        for address in missed {
+            if let Some(hop) = self.known.get(address) {
+                decap.set_other(*address, Some(*hop))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Packets that were not decapsulated although they came through a tunnel.
@@ -164,7 +245,7 @@ impl Refusals {
     /// The outcomes, and what they mean.
     const OUTCOMES: [(DecapOutcome, &str); 3] = [
         (DecapOutcome::Sender, "from senders that --from does not name, passed on unchanged"),
-        (DecapOutcome::NotVip, "to inner addresses that are no VIPs, dropped"),
+        (DecapOutcome::NotVip, "to inner addresses that are no VIPs, nor backends of --backend, dropped"),
         (DecapOutcome::Special, "to loopback, link-local, multicast or broadcast addresses, dropped"),
     ];
 

@@ -1,4 +1,5 @@
-//! The next hops of backends: a thread looks them up in the kernel again and again, and reports changes.
+//! The next hops of backends: a thread looks them up in the kernel again and again, and reports changes. The balancer needs
+//! them, and backends that send packets on to each other.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use nix::errno::Errno;
 /// The time after which a known next hop is looked up again.
 const REFRESH: Duration = Duration::from_secs(5);
 /// With many addresses, the refresh takes this time for each: a lookup takes a tenth of a millisecond.
-pub(super) const PER_ADDRESS: Duration = Duration::from_millis(2);
+pub const PER_ADDRESS: Duration = Duration::from_millis(2);
 /// The number of lookups between two reports.
 const BATCH: usize = 256;
 /// The first delay after a failure. It grows with each further failure.
@@ -30,8 +31,10 @@ const DISCARD_PORT: u16 = 9;
 
 /// The next hop to an address, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HopUpdate {
+pub struct HopUpdate {
+    /// The address.
     pub address: IpAddr,
+    /// The next hop.
     pub hop: Result<NextHop, String>,
     /// Whether a next hop known before is invalid: there is no route, no interface, or the neighbour stays silent. If
     /// not, it may only be unresolved for the moment.
@@ -40,7 +43,7 @@ pub(super) struct HopUpdate {
 
 /// Looks up next hops until it is dropped.
 #[derive(Debug)]
-pub(super) struct Neighbours {
+pub struct Neighbours {
     shared: Arc<Shared>,
 }
 
@@ -65,7 +68,12 @@ struct Lookup {
 }
 
 impl Neighbours {
-    pub(super) fn start(updates: Sender<HopUpdate>) -> io::Result<Neighbours> {
+    /// Starts the thread, which sends updates as long as somebody receives them.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can be started.
+    pub fn start(updates: Sender<HopUpdate>) -> io::Result<Neighbours> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
         thread::Builder::new().name("neighbours".into()).spawn(move || run(&for_thread, &updates))?;
@@ -73,7 +81,7 @@ impl Neighbours {
     }
 
     /// Replaces the addresses to look up.
-    pub(super) fn set(&self, addresses: Vec<IpAddr>) {
+    pub fn set(&self, addresses: Vec<IpAddr>) {
         let mut wanted = self.shared.wanted();
         let mut before = std::mem::take(&mut wanted.addresses);
         for address in addresses {

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A second chance for a connection that is under way and not known here: it may have begun at another balancer, when the
+ * table led elsewhere. Its packets go to the real of the table as it is, and carry outer headers towards the reals that
+ * the same entry had before, the one around the other. Each tunnel's end that does not have the connection takes off one
+ * header, and sends on what is inside (lb/decap.h): a packet goes on at most DWELL_CHANCES times.
+ */
+#ifndef DWELL_LB_SECOND_H
+#define DWELL_LB_SECOND_H
+
+#include "lb/embed.h"
+#include "lb/encapsulation.h"
+#include "lb/select.h"
+
+static __always_inline int dwell_has_tunnel(const struct dwell_real *real)
+{
+	return real && real->interface && (real->forward == DWELL_FORWARD_IPIP || real->forward == DWELL_FORWARD_GUE);
+}
+
+/* Finds the reals other than packet->lb.real that an entry had most recently, first those that are up: what is down may
+ * swallow the packet. Returns how many there are.
+ */
+static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwell_packet *packet,
+						struct dwell_chances *chances)
+{
+	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
+	const struct dwell_vip *vip =
+		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
+	__u32 index;
+
+	chances->count = chances->bytes = 0;
+	if (!vip || !vip->size)
+		return 0;
+	index = (dwell_selection_hash(packet, config->hash_seed, vip->flags) >> 32) * vip->size >> 32;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < 2 * DWELL_RECENT; i++) {
+		__u32 number = dwell_entry_at(embedder, vip->number + 2 * config->max_vips,
+					      index * DWELL_RECENT + i % DWELL_RECENT);
+		__u32 count = chances->count;
+		const struct dwell_real *real = dwell_real_at(embedder, number);
+
+		DWELL_OPAQUE(count);
+		if (count >= DWELL_CHANCES)
+			break;
+		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) ||
+		    dwell_is_up(real) != (i < DWELL_RECENT))
+			continue;
+		chances->real[count] = number;
+		chances->bytes += dwell_encapsulation_bytes(real);
+		chances->count = count + 1;
+	}
+	return chances->count;
+}
+
+/* Puts outer headers towards a real around a packet. Returns false if there is no room. */
+static __always_inline int dwell_wrap(DWELL_FRAME *frame, void *embedder, __u32 number, struct dwell_inner *inner)
+{
+	const struct dwell_real *real = dwell_real_at(embedder, number);
+	__u32 bytes;
+
+	if (!dwell_has_tunnel(real))
+		return 0;
+	bytes = dwell_encapsulation_bytes(real);
+	if (!dwell_frame_grow(frame, bytes) || !dwell_encapsulate(dwell_frame_data(frame), dwell_frame_end(frame), real,
+								  inner, dwell_balance_config_of(embedder)))
+		return 0;
+	inner->version = dwell_is_v4(&real->address) ? 4 : 6;
+	inner->bytes += bytes;
+	return 1;
+}
+
+/* Puts outer headers towards all reals around a packet, those of the first one last. Returns false if there is no room. */
+static __always_inline int dwell_wrap_all(DWELL_FRAME *frame, void *embedder, const struct dwell_chances *chances,
+					  struct dwell_inner *inner)
+{
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (int i = DWELL_CHANCES - 1; i >= 0; i--)
+		if ((__u32)i < chances->count && !dwell_balance_wrap(frame, embedder, chances->real[i], inner))
+			return 0;
+	return 1;
+}
+
+#endif
