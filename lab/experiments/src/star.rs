@@ -44,13 +44,15 @@ impl<'a> From<&'a Scene> for quic::Scene<'a> {
 impl Common {
     /// Makes the network and the folders; `keep` is created if it does not exist.
     pub fn scene(&self, keep: Option<&Path>) -> Result<Scene, Failure> {
-        Ok(Scene {
-            folder: folders("dwell-star-", keep)?,
-            programs: match &self.balancer {
-                Some(dwell) => Programs { dwell: dwell.clone(), ..Programs::find()? },
-                None => Programs::find()?,
-            },
-            star: Star::start()?,
+        Ok(Scene { folder: folders("dwell-star-", keep)?, programs: self.programs()?, star: Star::start()? })
+    }
+
+    /// The programs of a run.
+    pub fn programs(&self) -> Result<Programs, Failure> {
+        let found = Programs::find()?;
+        Ok(match &self.balancer {
+            Some(dwell) => Programs { dwell: dwell.clone(), ..found },
+            None => found,
         })
     }
 

@@ -8,6 +8,7 @@ mod picture;
 pub(crate) mod process;
 mod scenario;
 mod server;
+mod several;
 mod star;
 pub(crate) mod verb;
 
@@ -166,7 +167,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
 
 fn start_balancer<'a>(star: &'a Star, options: &'a Options) -> Result<Balancer<'a>> {
     let first = config_for(options, options.scenario.servers());
-    Balancer::start(star, &options.dwell, &options.folder, first)
+    Balancer::start(&star.balancer, &options.dwell, &options.folder, first)
 }
 
 fn config_for(options: &Options, servers: usize) -> impl Fn(&BalancerPaths) -> String {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dwell_testbed::{
-    Error, ProcessId, Result,
+    Error, Namespace, ProcessId, Result,
     error::{command_line, run},
     program::{PATIENCE, RunningProgram},
 };
@@ -24,7 +24,7 @@ use super::{
 
 /// A running balancer. Its programs and maps are removed when this is dropped.
 pub(crate) struct Balancer<'a> {
-    star: &'a Star,
+    namespace: &'a Namespace,
     exe: &'a Path,
     part: Option<RunningProgram>,
     paths: BalancerPaths,
@@ -43,7 +43,7 @@ const PINS: &str = "/sys/fs/bpf/dwell";
 impl<'a> Balancer<'a> {
     /// Starts a balancer, and waits until it reports that it runs.
     pub(crate) fn start(
-        star: &'a Star,
+        namespace: &'a Namespace,
         exe: &'a Path,
         folder: &Path,
         configuration: impl FnOnce(&BalancerPaths) -> String,
@@ -54,7 +54,7 @@ impl<'a> Balancer<'a> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("lab-{}-{}-{number}", own.pid, own.start_ticks);
         let mut balancer = Balancer {
-            star,
+            namespace,
             exe,
             part: None,
             paths: BalancerPaths { pin: Path::new(PINS).join(name), socket: folder.join("lb.sock") },
@@ -67,7 +67,7 @@ impl<'a> Balancer<'a> {
 
     fn run(&self, name: &str, folder: &Path) -> Result<RunningProgram> {
         let arguments = ["lb".as_ref(), "run".as_ref(), self.config.as_os_str()];
-        let mut part = RunningProgram::start(name, &self.star.balancer, self.exe, folder, &arguments)?;
+        let mut part = RunningProgram::start(name, self.namespace, self.exe, folder, &arguments)?;
         part.wait_for_output(PATIENCE)?;
         Ok(part)
     }
@@ -88,8 +88,7 @@ impl<'a> Balancer<'a> {
     /// Reloads the balancer with another configuration.
     pub(crate) fn reload(&self, configuration: impl FnOnce(&BalancerPaths) -> String) -> Result<()> {
         self.configure(configuration)?;
-        let socket = self.paths.socket.to_string_lossy();
-        self.dwell(&["reload", "--socket", &socket]).map(drop)
+        self.ask(&["reload"]).map(drop)
     }
 
     /// Waits until a probe of the path through the balancer succeeds.
@@ -120,7 +119,7 @@ impl<'a> Balancer<'a> {
 
     /// Removes the balancer from the kernel. Status 1 means that nothing of it was left there.
     fn detach(&self) -> Result<()> {
-        let mut command = self.star.balancer.command(self.exe);
+        let mut command = self.namespace.command(self.exe);
         command.args(["lb", "detach", "--pin"]).arg(&self.paths.pin);
         let line = command_line(&command);
         let output = command.output().map_err(Error::io(format!("run `{line}`")))?;
@@ -134,8 +133,14 @@ impl<'a> Balancer<'a> {
         }
     }
 
+    /// Runs a verb of `dwell lb` that asks the balancer, and returns its output.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let socket = self.paths.socket.to_string_lossy();
+        self.dwell(&[arguments, &["--socket", &socket]].concat())
+    }
+
     fn dwell(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = self.star.balancer.command(self.exe);
+        let mut command = self.namespace.command(self.exe);
         run(command.arg("lb").args(arguments), "")
     }
 

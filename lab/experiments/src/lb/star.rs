@@ -20,7 +20,7 @@ pub(super) const PORT: u16 = 80;
 /// The balancer's interface that receives clients' packets.
 pub(super) const FRONT: &str = "front0";
 
-const VIP: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 100);
+pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 100);
 const FRONT_HOST: u8 = 1;
 const BALANCER_HOST: u8 = 2;
 const CLIENT_HOSTS: u8 = 11;
@@ -121,16 +121,16 @@ impl Star {
 
     fn wire(&self) -> Result<()> {
         let switch = &self._switch;
-        switch.ip("link add br0 type bridge\nlink set br0 up\n")?;
+        switch_on(switch)?;
         let clients = (CLIENT_HOSTS..).zip(&self.clients);
         let servers = (SERVER_HOSTS..).zip(&self.servers);
         for (host, namespace) in clients.clone().chain(servers.clone()) {
-            self.plug(host, namespace, "eth0")?;
+            plug(switch, host, namespace, "eth0")?;
         }
         // The balancer has two ports: to leave by the port that they came from, packets would need an XDP program at
         // its other end.
-        self.plug(FRONT_HOST, &self.balancer, FRONT)?;
-        self.plug(BALANCER_HOST, &self.balancer, "back0")?;
+        plug(switch, FRONT_HOST, &self.balancer, FRONT)?;
+        plug(switch, BALANCER_HOST, &self.balancer, "back0")?;
         offload(switch, &format!("port{BALANCER_HOST}"), "gro", "on")?;
         for (host, client) in clients.clone() {
             client.ip(&format!(
@@ -142,18 +142,9 @@ impl Star {
             // Checksums that are left to the device are lost when an XDP program redirects packets.
             offload(client, "eth0", "tx", "off")?;
         }
+        let for_servers: Vec<u8> = clients.map(|(host, _)| host).collect();
         for (host, server) in servers.clone() {
-            set(server, "/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
-            set(server, "/proc/sys/net/ipv4/conf/all/arp_announce", "2")?;
-            for of in ["all", "eth0"] {
-                set(server, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
-            }
-            let clients: Vec<u8> = clients.clone().map(|(host, _)| host).collect();
-            server.ip(&format!(
-                "addr add {}/24 dev eth0\naddr add {VIP}/32 dev lo\n{}",
-                address(host),
-                neighbours(&clients)
-            ))?;
+            serve_vip(server, host, &for_servers)?;
         }
         let servers: Vec<u8> = servers.map(|(host, _)| host).collect();
         self.balancer.ip(&format!(
@@ -177,17 +168,6 @@ impl Star {
         self.balancer.ip(&format!("addr del {VIP}/32 dev lo\n"))
     }
 
-    /// Connects a namespace to the switch.
-    fn plug(&self, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
-        set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
-        self._switch.ip(&format!(
-            "link add port{host} type veth peer name {device} netns {}\n\
-             link set port{host} master br0\nlink set port{host} up\n",
-            namespace.name()
-        ))?;
-        namespace.ip(&format!("link set {device} address {} up\n", mac(host)))
-    }
-
     /// Lets clients reach the first server without a balancer.
     #[cfg(test)]
     fn without_balancer(&self) -> Result<()> {
@@ -198,27 +178,53 @@ impl Star {
     }
 }
 
-fn address(host: u8) -> Ipv4Addr {
+/// Makes a namespace a switch.
+pub(super) fn switch_on(switch: &Namespace) -> Result<()> {
+    switch.ip("link add br0 type bridge\nlink set br0 up\n")
+}
+
+/// Connects a namespace to a switch.
+pub(super) fn plug(switch: &Namespace, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
+    set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
+    switch.ip(&format!(
+        "link add port{host} type veth peer name {device} netns {}\n\
+         link set port{host} master br0\nlink set port{host} up\n",
+        namespace.name()
+    ))?;
+    namespace.ip(&format!("link set {device} address {} up\n", mac(host)))
+}
+
+/// Gives a server its addresses: its own, and the one that clients connect to.
+pub(super) fn serve_vip(server: &Namespace, host: u8, clients: &[u8]) -> Result<()> {
+    set(server, "/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
+    set(server, "/proc/sys/net/ipv4/conf/all/arp_announce", "2")?;
+    for of in ["all", "eth0"] {
+        set(server, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
+    }
+    server.ip(&format!("addr add {}/24 dev eth0\naddr add {VIP}/32 dev lo\n{}", address(host), neighbours(clients)))
+}
+
+pub(super) fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, 0, host)
 }
 
-fn mac(host: u8) -> String {
+pub(super) fn mac(host: u8) -> String {
     format!("02:00:0a:4f:00:{host:02x}")
 }
 
 /// Permanent neighbour entries, which make ARP unnecessary.
-fn neighbours(hosts: &[u8]) -> String {
+pub(super) fn neighbours(hosts: &[u8]) -> String {
     let line = |host: &u8| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(*host), mac(*host));
     hosts.iter().map(line).collect()
 }
 
-fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<()> {
+pub(super) fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<()> {
     let mut command = namespace.command("ethtool");
     run(command.args(["-K", device, what, to]), "").map(drop)
 }
 
 /// Writes a sysctl of a namespace; `/proc/sys/net` belongs to the thread's namespace.
-fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
+pub(super) fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
     namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }
 

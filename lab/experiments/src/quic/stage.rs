@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
         }
         let all = all_servers();
         let config = configuration(balancing, &all, &[FIRST_KEY]);
-        let balancer = Balancer::start(star, dwell, folder, config)?;
+        let balancer = Balancer::start(&star.balancer, dwell, folder, config)?;
         let stage = Stage { star, balancing, balancer, servers, identity };
         stage.balancer.wait_until(|| stage.is_reachable())?;
         Ok(stage)

@@ -18,6 +18,7 @@ use crate::{
         self, Options, Outcome, Policy, Scenario, Work, by_load,
         compare::verb::{self as compare, Compare},
         goals, over_time,
+        several::verb::{self as several, Several},
     },
     print::{Columns, SCHEMA, millis},
     star::{Common, Scene, save},
@@ -72,6 +73,7 @@ pub struct Lb {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Compare(Compare),
+    Several(Several),
 }
 
 const EXAMPLES: &str = "\
@@ -79,6 +81,7 @@ Examples:
   sudo dwell-lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
   sudo dwell-lab lb slowed killed         a server that is slow for a while, and one that dies
   sudo dwell-lab lb compare               HAProxy, nginx and IPVS on the same load
+  sudo dwell-lab lb several               do connections survive when balancers come and go?
   sudo dwell-lab lb think --loads 0.7     estimates that measure clients, not servers
   sudo dwell-lab lb shared --requests 20 --set estimator=pirate
                                           the paper's estimator, servers with noisy neighbours";
@@ -115,8 +118,10 @@ struct RunRecord {
 }
 
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
-    if let Some(Verb::Compare(compare)) = &args.verb {
-        return compare::run(compare);
+    match &args.verb {
+        Some(Verb::Compare(compare)) => return compare::run(compare),
+        Some(Verb::Several(several)) => return several::run(several),
+        None => {}
     }
     let scene = args.common.scene(args.keep.as_deref())?;
     let format = args.common.format;

@@ -1,0 +1,159 @@
+//! A client that spreads its connections over balancers by equal-cost multipath, servers that answer it directly, and a
+//! store by which the balancers agree.
+
+use std::{fmt::Write as _, net::TcpStream, path::Path, thread, time::Instant};
+
+use dwell_testbed::{
+    Error, Namespace, Result,
+    error::find_program,
+    program::{PATIENCE, RunningProgram},
+};
+
+use crate::lb::star::{FRONT, VIP, address, neighbours, offload, plug, serve_vip, set, switch_on};
+
+/// Balancers in all; one of them comes later.
+pub(super) const BALANCERS: usize = 4;
+/// Servers.
+pub(super) const SERVERS: usize = 3;
+
+const CLIENT: u8 = 1;
+const STORE: u8 = 5;
+const FRONTS: u8 = 11;
+const BACKS: u8 = 21;
+const REALS: u8 = 31;
+/// The networks that tunnels of balancers come from, and where servers are.
+const TUNNELS: &str = "172.16.0.0/16";
+const BACKENDS: &str = "10.79.0.0/24";
+
+/// The network. It is removed when this is dropped.
+pub(super) struct Hosts {
+    pub(super) client: Namespace,
+    pub(super) balancers: Vec<Namespace>,
+    pub(super) servers: Vec<Namespace>,
+    store: Namespace,
+    switch: Namespace,
+}
+
+impl Hosts {
+    pub(super) fn create() -> Result<Hosts> {
+        let make = |name: String| Namespace::create(&format!("several-{name}"));
+        let hosts = Hosts {
+            switch: make("switch".to_owned())?,
+            client: make("client".to_owned())?,
+            balancers: (1..=BALANCERS).map(|n| make(format!("balancer{n}"))).collect::<Result<_>>()?,
+            servers: (1..=SERVERS).map(|n| make(format!("server{n}"))).collect::<Result<_>>()?,
+            store: make("store".to_owned())?,
+        };
+        hosts.wire()?;
+        Ok(hosts)
+    }
+
+    fn wire(&self) -> Result<()> {
+        switch_on(&self.switch)?;
+        let plug = |host: u8, namespace: &Namespace, device: &str| {
+            plug(&self.switch, host, namespace, device)?;
+            // What XDP redirects to a veth arrives only if its other end polls, as it does with GRO.
+            offload(&self.switch, &format!("port{host}"), "gro", "on")
+        };
+        plug(STORE, &self.store, "eth0")?;
+        self.store.ip(&format!("addr add {}/24 dev eth0\nlink set lo up\n", address(STORE)))?;
+        let servers: Vec<u8> = (REALS..).take(SERVERS).collect();
+        for (host, server) in (REALS..).zip(&self.servers) {
+            plug(host, server, "eth0")?;
+            serve_vip(server, host, &[CLIENT])?;
+        }
+        for (number, balancer) in (0..).zip(&self.balancers) {
+            plug(FRONTS + number, balancer, FRONT)?;
+            plug(BACKS + number, balancer, "back0")?;
+            balancer.ip(&format!(
+                "addr add {}/24 dev back0\n{}",
+                address(BACKS + number),
+                neighbours(&servers).replace("eth0", "back0")
+            ))?;
+        }
+        plug(CLIENT, &self.client, "eth0")?;
+        // Checksums that are left to the device are lost when an XDP program redirects packets.
+        offload(&self.client, "eth0", "tx", "off")?;
+        // Paths are chosen by ports too.
+        set(&self.client, "/proc/sys/net/ipv4/fib_multipath_hash_policy", "1")?;
+        let fronts: Vec<u8> = (FRONTS..).take(BALANCERS).collect();
+        self.client.ip(&format!(
+            "addr add {}/24 dev eth0\n{}{}",
+            address(CLIENT),
+            neighbours(&servers),
+            neighbours(&fronts)
+        ))
+    }
+
+    /// Spreads the client's connections over these balancers, with a weight each, in this order.
+    pub(super) fn spread(&self, over: &[(usize, u32)]) -> Result<()> {
+        let mut route = format!("route replace {VIP}");
+        for (balancer, weight) in over {
+            let _ = write!(route, " nexthop via {} weight {weight}", address(FRONTS + *balancer as u8));
+        }
+        self.client.ip(&(route + "\n"))
+    }
+
+    /// Takes a balancer off the network that clients reach it by.
+    pub(super) fn cut_off(&self, balancer: usize) -> Result<()> {
+        self.balancers[balancer].ip(&format!("link set {FRONT} down\n"))
+    }
+
+    /// The address and port of the store.
+    pub(super) fn store_address() -> String {
+        format!("{}:2379", address(STORE))
+    }
+
+    /// Starts etcd, and waits until it takes connections.
+    pub(super) fn start_store(&self, folder: &Path) -> Result<RunningProgram> {
+        let Some(etcd) = find_program("etcd") else {
+            return Err(Error::Host {
+                wanted: "run several balancers that agree",
+                fact: "there is no program etcd".to_owned(),
+                remedy: "install the package etcd-server",
+            });
+        };
+        let data = format!("--data-dir={}", folder.join("etcd").display());
+        let advertised = format!("--advertise-client-urls=http://{}", Hosts::store_address());
+        let arguments = [
+            data.as_str(),
+            "--listen-client-urls=http://0.0.0.0:2379",
+            &advertised,
+            "--listen-peer-urls=http://127.0.0.1:2380",
+            "--initial-advertise-peer-urls=http://127.0.0.1:2380",
+            "--initial-cluster=default=http://127.0.0.1:2380",
+        ];
+        let store = RunningProgram::start("store", &self.store, &etcd, folder, &arguments)?;
+        let started = Instant::now();
+        while !self.store.enter(|| TcpStream::connect("127.0.0.1:2379").is_ok())? {
+            if started.elapsed() > PATIENCE {
+                return Err(Error::Timeout(format!("etcd, which printed: {}", store.stderr()?.trim())));
+            }
+            thread::sleep(PATIENCE / 600);
+        }
+        Ok(store)
+    }
+
+    /// Starts the ends of the tunnels on all servers.
+    pub(super) fn start_tunnels(&self, dwell: &Path, folder: &Path) -> Result<Vec<RunningProgram>> {
+        let start = |(number, server): (usize, &Namespace)| {
+            let arguments = ["lb", "decap", "eth0", "--from", TUNNELS, "--backend", BACKENDS];
+            let mut end = RunningProgram::start(format!("tunnel{number}"), server, dwell, folder, &arguments)?;
+            end.wait_for("decapsulating", 1, PATIENCE)?;
+            Ok(end)
+        };
+        self.servers.iter().enumerate().map(start).collect()
+    }
+
+    /// The configuration of all backends.
+    pub(super) fn backends() -> String {
+        let backend = |server: usize| {
+            format!(
+                "\n[[vip.backend]]\nname = \"server{}\"\naddress = \"{}\"\n",
+                server + 1,
+                address(REALS + server as u8)
+            )
+        };
+        (0..SERVERS).map(backend).collect()
+    }
+}
