@@ -2,11 +2,17 @@
 
 use crate::{abi, filter::Filter};
 
-/// Returns the number of buckets for this number of flows: a power of two with a quarter more slots than flows, so that
-/// a flow rarely finds both of its buckets full.
+/// Returns the number of slots for this number of flows: a quarter more, so that flows that are over need not be freed at
+/// once.
+pub(crate) fn slots(max_flows: u32) -> u32 {
+    let max_flows = max_flows.clamp(4, 1 << 24);
+    max_flows + max_flows / 4
+}
+
+/// Returns the number of buckets for this number of flows: a power of two with at least one way for each slot, so that a
+/// flow rarely finds both of its buckets full.
 pub(crate) fn buckets(max_flows: u32) -> u32 {
-    let places = max_flows.clamp(4, 1 << 24) / 4 * 5;
-    places.next_power_of_two() / abi::DWELL_WAYS
+    slots(max_flows).next_power_of_two() / abi::DWELL_WAYS
 }
 
 /// Converts the configuration of a table to the core's format.
@@ -15,6 +21,7 @@ pub(crate) fn to_core(filter: &Filter, max_flows: u32, idle_timeout_ns: u64, see
         idle_timeout_ns,
         seed,
         bucket_mask: buckets(max_flows) - 1,
+        slots: slots(max_flows),
         filter: filter.to_core(),
         ..Default::default()
     }

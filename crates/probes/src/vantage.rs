@@ -37,6 +37,8 @@ pub(crate) struct Spec<'a> {
     pub program: &'a [u8],
     /// Buckets of the flow table.
     pub buckets: u32,
+    /// Its slots.
+    pub slots: u32,
     /// The size of the ring buffer: a power of two.
     pub ring_bytes: u32,
     /// The most that the end of one flow writes to the ring buffer.
@@ -58,6 +60,7 @@ pub struct Vantage<E, X = ()> {
     xdp: Option<Object>,
     kind: TcHookKind,
     buckets: u32,
+    slots: u32,
     /// Buckets whose events are sure to fit into half the ring buffer.
     buckets_per_sweep: u32,
     /// When the newest replayed packet passed; 0 if none did.
@@ -87,6 +90,7 @@ impl<E: 'static, X> Vantage<E, X> {
             xdp,
             kind: spec.kind,
             buckets: spec.buckets,
+            slots: spec.slots,
             buckets_per_sweep: spec.ring_bytes / 2 / (abi::DWELL_WAYS * spec.event_bytes),
             replayed_ns: 0,
             extension,
@@ -142,7 +146,7 @@ impl<E: 'static, X> Vantage<E, X> {
 
     /// The number of slots in the flow table.
     pub fn slots(&self) -> u64 {
-        u64::from(self.buckets * abi::DWELL_WAYS)
+        self.slots.into()
     }
 
     /// The name, the number of runs and the run time in nanoseconds of each program that has run, if the kernel counts
@@ -161,6 +165,15 @@ impl<E: 'static, X> Vantage<E, X> {
     /// Ends idle flows, and epochs that are over though no packet has ended them.
     pub fn sweep(&mut self) -> Result<(), Error> {
         self.sweep_for(abi::DWELL_CLOSE_IDLE)
+    }
+
+    /// Ends idle flows if fewer than an eighth of the slots are free. A new flow takes the place of an idle one only where that
+    /// is in one of its own two buckets.
+    pub fn make_room(&mut self) -> Result<(), Error> {
+        match 8 * self.counters()?.slots_taken() > 7 * self.slots() {
+            true => self.sweep(),
+            false => Ok(()),
+        }
     }
 
     /// Ends all flows, as the run is over.

@@ -54,3 +54,25 @@ fn root_no_flow_event_is_lost_at_the_end() {
     assert_eq!((opened, closed), (FLOWS, FLOWS));
     assert_eq!(counters.slots_taken(), 0);
 }
+
+/// Where flow events are not wanted, nothing else frees slots.
+#[test]
+fn root_idle_flows_make_room_for_others_once_few_slots_are_free() {
+    if lacks_root() {
+        return;
+    }
+    const SECOND_NS: u64 = 1_000_000_000;
+    let config = Config { max_flows: 16_384, idle_timeout_ns: SECOND_NS, ..Config::default() };
+    let mut probe = Probe::load(&Options { replay: true, ..Options::new(config) }).unwrap();
+    assert_eq!(probe.slots(), 20_480, "a quarter more than flows");
+    let taken = |probe: &mut Probe| probe.counters().unwrap().slots_taken();
+    for (clients, left) in [(0..17_000, 16_900..=17_000), (17_000..18_500, 1..=1)] {
+        for client in clients {
+            probe.replay_packet(&syn(client), SECOND_NS + u64::from(client)).unwrap();
+        }
+        // All but the first are idle.
+        probe.replay_packet(&syn(0), 10 * SECOND_NS).unwrap();
+        probe.make_room().unwrap();
+        assert!(left.contains(&taken(&mut probe)), "{}", taken(&mut probe));
+    }
+}

@@ -202,7 +202,7 @@ struct dwell_table_config {
 	__u64 idle_timeout_ns;
 	__u64 seed;        /* seed of the flow hash */
 	__u32 bucket_mask; /* number of buckets - 1 */
-	__u32 reserved;
+	__u32 slots;       /* number of slots: at most that of ways, of which there is a power of two */
 	struct dwell_filter filter;
 };
 

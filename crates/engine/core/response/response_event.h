@@ -31,14 +31,12 @@ struct dwell_response_program {
 	struct dwell_response_config response;
 	struct dwell_filter servers; /* senders of answers; empty: ports decide */
 	__u32 alias_mask;            /* number of aliases - 1 */
-	__u32 slots;                 /* number of slots */
 	__u32 chain_next;            /* slot of the program to call next, plus 1; 0: none */
 	__u32 jiffy_ns;              /* length of the kernel's tick; 0: unknown */
 	__u8 replay;                 /* packets bring their own time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that identifies flows */
 	__u8 stores_in_order;        /* the machine keeps the order of stores */
 	__u8 ignore_tunnels;         /* tell no flows apart by what encloses them */
-	__u8 reserved[4];
 };
 
 #endif

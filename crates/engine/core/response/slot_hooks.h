@@ -30,7 +30,7 @@ static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 sl
 {
 	struct dwell_slots *slots = embedder;
 
-	return slot_index < slots->program.slots ? &slots->slots[slot_index] : 0;
+	return slot_index < slots->program.table.slots ? &slots->slots[slot_index] : 0;
 }
 
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
@@ -44,7 +44,7 @@ static __always_inline __u32 dwell_slot_total(void *embedder)
 {
 	struct dwell_slots *slots = embedder;
 
-	return slots->program.slots;
+	return slots->program.table.slots;
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)

@@ -26,11 +26,6 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 	return &native->buckets[index & native->config.table.bucket_mask].bucket;
 }
 
-static __always_inline __u32 slot_in(const struct dwell_native *native, __u32 slot_index)
-{
-	return slot_index & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
-}
-
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
 {
 	struct dwell_native *native = embedder;
@@ -42,28 +37,28 @@ static __always_inline __u32 dwell_slot_total(void *embedder)
 {
 	struct dwell_native *native = embedder;
 
-	return (native->config.table.bucket_mask + 1) * DWELL_WAYS;
+	return native->config.table.slots;
 }
 
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index)
 {
 	struct dwell_native *native = embedder;
 
-	return &native->flows[slot_in(native, slot_index)];
+	return slot_index < native->config.table.slots ? &native->flows[slot_index] : 0;
 }
 
 static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index)
 {
 	struct dwell_native *native = embedder;
 
-	return &native->cold[slot_in(native, slot_index)];
+	return slot_index < native->config.table.slots ? &native->cold[slot_index] : 0;
 }
 
 static __always_inline struct dwell_matcher *dwell_matcher_at(void *embedder, __u32 slot_index)
 {
 	struct dwell_native *native = embedder;
 
-	return &native->matchers[slot_in(native, slot_index)];
+	return slot_index < native->config.table.slots ? &native->matchers[slot_index] : 0;
 }
 
 static __always_inline __u32 dwell_rank_at(void *embedder, __u32 slot_index, __u32 now_coarse, __u32 timeout_coarse)

@@ -1063,7 +1063,7 @@ pub struct dwell_table_config {
     pub idle_timeout_ns: __u64,
     pub seed: __u64,
     pub bucket_mask: __u32,
-    pub reserved: __u32,
+    pub slots: __u32,
     pub filter: dwell_filter,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1075,7 +1075,7 @@ const _: () = {
     ["Offset of field: dwell_table_config::seed"][::std::mem::offset_of!(dwell_table_config, seed) - 8usize];
     ["Offset of field: dwell_table_config::bucket_mask"]
         [::std::mem::offset_of!(dwell_table_config, bucket_mask) - 16usize];
-    ["Offset of field: dwell_table_config::reserved"][::std::mem::offset_of!(dwell_table_config, reserved) - 20usize];
+    ["Offset of field: dwell_table_config::slots"][::std::mem::offset_of!(dwell_table_config, slots) - 20usize];
     ["Offset of field: dwell_table_config::filter"][::std::mem::offset_of!(dwell_table_config, filter) - 24usize];
 };
 #[repr(C)]
@@ -2970,18 +2970,16 @@ pub struct dwell_response_program {
     pub response: dwell_response_config,
     pub servers: dwell_filter,
     pub alias_mask: __u32,
-    pub slots: __u32,
     pub chain_next: __u32,
     pub jiffy_ns: __u32,
     pub replay: __u8,
     pub key_kind: __u8,
     pub stores_in_order: __u8,
     pub ignore_tunnels: __u8,
-    pub reserved: [__u8; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_response_program"][::std::mem::size_of::<dwell_response_program>() - 1408usize];
+    ["Size of dwell_response_program"][::std::mem::size_of::<dwell_response_program>() - 1400usize];
     ["Alignment of dwell_response_program"][::std::mem::align_of::<dwell_response_program>() - 8usize];
     ["Offset of field: dwell_response_program::table"][::std::mem::offset_of!(dwell_response_program, table) - 0usize];
     ["Offset of field: dwell_response_program::response"]
@@ -2990,22 +2988,18 @@ const _: () = {
         [::std::mem::offset_of!(dwell_response_program, servers) - 736usize];
     ["Offset of field: dwell_response_program::alias_mask"]
         [::std::mem::offset_of!(dwell_response_program, alias_mask) - 1384usize];
-    ["Offset of field: dwell_response_program::slots"]
-        [::std::mem::offset_of!(dwell_response_program, slots) - 1388usize];
     ["Offset of field: dwell_response_program::chain_next"]
-        [::std::mem::offset_of!(dwell_response_program, chain_next) - 1392usize];
+        [::std::mem::offset_of!(dwell_response_program, chain_next) - 1388usize];
     ["Offset of field: dwell_response_program::jiffy_ns"]
-        [::std::mem::offset_of!(dwell_response_program, jiffy_ns) - 1396usize];
+        [::std::mem::offset_of!(dwell_response_program, jiffy_ns) - 1392usize];
     ["Offset of field: dwell_response_program::replay"]
-        [::std::mem::offset_of!(dwell_response_program, replay) - 1400usize];
+        [::std::mem::offset_of!(dwell_response_program, replay) - 1396usize];
     ["Offset of field: dwell_response_program::key_kind"]
-        [::std::mem::offset_of!(dwell_response_program, key_kind) - 1401usize];
+        [::std::mem::offset_of!(dwell_response_program, key_kind) - 1397usize];
     ["Offset of field: dwell_response_program::stores_in_order"]
-        [::std::mem::offset_of!(dwell_response_program, stores_in_order) - 1402usize];
+        [::std::mem::offset_of!(dwell_response_program, stores_in_order) - 1398usize];
     ["Offset of field: dwell_response_program::ignore_tunnels"]
-        [::std::mem::offset_of!(dwell_response_program, ignore_tunnels) - 1403usize];
-    ["Offset of field: dwell_response_program::reserved"]
-        [::std::mem::offset_of!(dwell_response_program, reserved) - 1404usize];
+        [::std::mem::offset_of!(dwell_response_program, ignore_tunnels) - 1399usize];
 };
 pub const DWELL_CONTENT_OTHER: dwell_content = 0;
 pub const DWELL_CONTENT_TEXT: dwell_content = 1;
@@ -3078,17 +3072,17 @@ pub struct dwell_slots {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7632usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7624usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
-    ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1408usize];
-    ["Offset of field: dwell_slots::buckets"][::std::mem::offset_of!(dwell_slots, buckets) - 1632usize];
-    ["Offset of field: dwell_slots::slots"][::std::mem::offset_of!(dwell_slots, slots) - 1640usize];
-    ["Offset of field: dwell_slots::pool"][::std::mem::offset_of!(dwell_slots, pool) - 1648usize];
-    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1664usize];
-    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1672usize];
-    ["Offset of field: dwell_slots::reserved"][::std::mem::offset_of!(dwell_slots, reserved) - 1676usize];
-    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1680usize];
+    ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1400usize];
+    ["Offset of field: dwell_slots::buckets"][::std::mem::offset_of!(dwell_slots, buckets) - 1624usize];
+    ["Offset of field: dwell_slots::slots"][::std::mem::offset_of!(dwell_slots, slots) - 1632usize];
+    ["Offset of field: dwell_slots::pool"][::std::mem::offset_of!(dwell_slots, pool) - 1640usize];
+    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1656usize];
+    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1664usize];
+    ["Offset of field: dwell_slots::reserved"][::std::mem::offset_of!(dwell_slots, reserved) - 1668usize];
+    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1672usize];
 };
 impl Default for dwell_slots {
     fn default() -> Self {
@@ -3186,44 +3180,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8808usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8800usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7632usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7688usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7864usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7880usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7896usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7904usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7912usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7920usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7928usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7936usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7944usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7948usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7952usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7956usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7960usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8480usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8552usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8560usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8568usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8720usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8728usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8736usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8744usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8752usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8760usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8768usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8776usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8780usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7624usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7680usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7856usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7872usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7888usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7896usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7904usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7912usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7920usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7928usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7936usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7940usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7944usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7948usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7952usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8472usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8544usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8552usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8560usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8712usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8720usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8728usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8736usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8744usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8752usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8760usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8768usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8772usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8784usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8776usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8788usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8792usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8800usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8804usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8780usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8784usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8792usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8796usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

@@ -71,7 +71,7 @@ impl Balancer {
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut slots = table::zeroed(program.slots, slot_bytes() as usize);
+        let mut slots = table::zeroed(program.table.slots, slot_bytes() as usize);
         let core = Box::new(abi::dwell_balancer {
             slots: abi::dwell_slots {
                 program,
@@ -244,7 +244,7 @@ impl Balancer {
         self.core.actives = words.as_mut_ptr();
         self.core.pending = pending.as_mut_ptr();
         let taken = rtt::Counters::sum([&self.core.slots.counters]).slots_taken();
-        let reason = sweep_reason(taken, self.core.slots.program.slots.into());
+        let reason = sweep_reason(taken, self.core.slots.program.table.slots.into());
         for bucket in 0..=self.core.slots.program.table.bucket_mask {
             // SAFETY: there is such a bucket; each array is as long as its count.
             unsafe { abi::dwell_balance_sweep(&mut *self.core, bucket, time_ns, reason) }

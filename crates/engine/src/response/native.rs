@@ -79,7 +79,7 @@ impl Tracker {
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut memory = table::zeroed(program.slots, stride);
+        let mut memory = table::zeroed(program.table.slots, stride);
         let core = Box::new(abi::dwell_slots {
             program,
             aliases: aliases.as_mut_ptr().cast(),

@@ -106,7 +106,6 @@ impl Watch {
             servers: self.servers.to_core(),
             key_kind: self.key as u8,
             ignore_tunnels: self.ignore_tunnels.into(),
-            slots: self.buckets() * abi::DWELL_WAYS,
             alias_mask: match self.key {
                 Key::Auto | Key::QuicCid => self.buckets() * abi::DWELL_WAYS - 1,
                 _ => 0,

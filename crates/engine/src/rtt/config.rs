@@ -68,6 +68,11 @@ impl Config {
         table::buckets(self.max_flows)
     }
 
+    /// Returns the number of slots of the flow table.
+    pub fn slots(&self) -> u32 {
+        table::slots(self.max_flows)
+    }
+
     /// Returns the number of slots for stamps: a power of two, at least four for each flow.
     pub fn stamps(&self) -> u32 {
         self.max_flows.clamp(16_384, 1 << 24).next_power_of_two() * 4

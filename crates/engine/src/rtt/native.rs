@@ -32,9 +32,9 @@ impl Tracker {
     /// Creates a tracker. Memory is reserved for `max_flows`, and used as flows appear.
     pub fn new(config: &Config) -> Tracker {
         let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut flows = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_flow>());
-        let mut cold = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_cold>());
-        let mut matchers = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_matcher>());
+        let mut flows = table::zeroed(config.slots(), size_of::<abi::dwell_flow>());
+        let mut cold = table::zeroed(config.slots(), size_of::<abi::dwell_cold>());
+        let mut matchers = table::zeroed(config.slots(), size_of::<abi::dwell_matcher>());
         let mut stamps = table::zeroed(config.stamps() / abi::DWELL_STAMP_WAYS, size_of::<abi::dwell_stamp_set>());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),

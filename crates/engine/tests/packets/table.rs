@@ -8,7 +8,7 @@ use dwell_engine::{
 use crate::wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, observe, server, udp};
 
 fn of_16_places() -> Config {
-    Config { max_flows: 8, idle_timeout_ns: 10_000_000_000, flow_events: true, ..Config::default() }
+    Config { max_flows: 13, idle_timeout_ns: 10_000_000_000, flow_events: true, ..Config::default() }
 }
 
 struct Table {
@@ -139,10 +139,11 @@ fn a_table_that_is_full_of_live_flows_refuses_and_counts() {
 }
 
 #[test]
-fn there_are_at_least_five_slots_for_four_flows() {
+fn there_are_five_slots_for_four_flows_and_a_way_for_each_slot() {
     for max_flows in [4, 16, 52_428, 65_536, 1_000_000] {
         let config = Config { max_flows, ..Config::default() };
-        assert!(config.buckets() * 4 >= max_flows / 4 * 5);
+        assert_eq!(config.slots() / 5, max_flows / 4);
+        assert!(config.buckets().is_power_of_two() && config.buckets() * 4 >= config.slots());
     }
 }
 

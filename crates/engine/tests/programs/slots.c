@@ -144,7 +144,7 @@ int main(int count, char **arguments)
 	slots.buckets = buckets;
 	slots.slots = slot;
 	slots.aliases = alias;
-	slots.program.slots = SLOTS;
+	slots.program.table.slots = SLOTS;
 	slots.program.table.bucket_mask = BUCKETS - 1;
 	slots.program.table.idle_timeout_ns = 200000000;
 	for (__u64 i = 0; i < threads; i++)

@@ -108,7 +108,7 @@ impl PlaneOptions {
         };
         let mut program = watch.to_core();
         program.table.bucket_mask = self.buckets() - 1;
-        program.slots = self.places();
+        program.table.slots = self.places();
         program.jiffy_ns = jiffy_ns();
         program.stores_in_order = cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into();
         let next = self.chain.as_ref().and_then(|chain| chain.next);

@@ -56,11 +56,6 @@ static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 sl
 	return bpf_map_lookup_elem(&seats, &slot_index);
 }
 
-static __always_inline __u32 dwell_slot_total(void *embedder)
-{
-	return program.slots;
-}
-
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&aliases, &index);

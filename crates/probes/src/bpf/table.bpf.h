@@ -97,6 +97,11 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 	return bpf_map_lookup_elem(&buckets, &index);
 }
 
+static __always_inline __u32 dwell_slot_total(void *embedder)
+{
+	return DWELL_TABLE.slots;
+}
+
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
 {
 	__u32 zero = 0;

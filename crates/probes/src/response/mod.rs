@@ -70,9 +70,10 @@ impl Probe {
             kind: options.tc,
             program: program.as_bytes(),
             buckets: options.watch.buckets(),
+            slots: program.table.slots,
             ring_bytes: ring_bytes(options.watch.max_flows),
             event_bytes: size_of::<abi::dwell_response_event>() as u32,
-            sizes: &[("seats", program.slots), ("aliases", program.alias_mask + 1)],
+            sizes: &[("seats", program.table.slots), ("aliases", program.alias_mask + 1)],
             shared: &["seats", "pool", "aliases"],
         };
         Vantage::open(&spec, Record::from_kernel, ())

@@ -114,8 +114,7 @@ impl Probe {
     /// Loads the programs. Nothing is attached yet.
     pub fn load(options: &Options) -> Result<Probe, Error> {
         let program = options.to_program();
-        let buckets = options.config.buckets();
-        let slots = buckets * abi::DWELL_WAYS;
+        let slots = options.config.slots();
         let spec = Spec {
             what: "the RTT program",
             tc: TC_OBJECT,
@@ -124,7 +123,8 @@ impl Probe {
             chain: None,
             kind: options.tc,
             program: program.as_bytes(),
-            buckets,
+            buckets: options.config.buckets(),
+            slots,
             ring_bytes: 1 << 22,
             event_bytes: 512,
             sizes: &[

@@ -76,11 +76,6 @@ static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 sl
 	return bpf_map_lookup_elem(&flows, &slot_index);
 }
 
-static __always_inline __u32 dwell_slot_total(void *embedder)
-{
-	return (program.config.table.bucket_mask + 1) * DWELL_WAYS;
-}
-
 static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index)
 {
 	return bpf_map_lookup_elem(&cold, &slot_index);

@@ -129,6 +129,8 @@ impl Live<'_> {
         if self.args.flow_events {
             self.probe.sweep()?;
             self.drain()?;
+        } else {
+            self.probe.make_room()?;
         }
         let groups = self.report_groups(length)?;
         if groups > 0 {
