@@ -1,12 +1,13 @@
 //! Nanoseconds per packet of the balancer in the kernel, above an empty program in the same run.
-use std::{net::IpAddr, thread, time::Duration};
+use std::{net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 
 use super::{
     figures::{least, median},
     forward::Driven,
-    kernel_objects, pin,
+    goals, kernel_objects, pin,
     stop::Stop,
 };
+use crate::goal::Goal;
 use anyhow::{Result, bail};
 use dwell_engine::{
     balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, Vip, VipKey},
@@ -28,28 +29,52 @@ const VIP: &str = "198.51.100.1";
 const CLIENT_6: &str = "2001:db8:9::";
 const VIP_6: &str = "2001:db8:1::1";
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     pin()?;
+    let peer = options.open_peer()?;
     println!(
         "\
 The cost of the balancer per packet (BPF_PROG_TEST_RUN), in ns above an empty program.
 {ROUNDS} interleaved rounds of {PACKETS} packets per row; the least and the median of their differences.
 The driver's removal of the outer headers counts as the balancer's."
     );
-    println!("\n{:<44}{:>9}{:>8}{:>8}", "packet", "flows", "least", "median");
-    let only = options.row.clone().unwrap_or_default();
-    for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
+    print!("\n{:<44}{:>9}{:>8}{:>8}", "packet", "flows", "least", "median");
+    println!("{}", peer.as_ref().map_or(String::new(), |_| format!("{:>8}", "peer")));
+    let (mut goals, mut found) = (Vec::new(), Vec::new());
+    for row in rows().into_iter().filter(|row| options.wants(row.name)) {
         for flows in FLOWS {
             if !row.flows.contains(&flows) {
                 continue;
             }
             stop.check()?;
-            let above = measure(&row, flows)?;
-            println!("{:<44}{flows:>9}{:>8.0}{:>8.0}", row.name, least(&above), median(&above));
+            let peer = peer.as_ref().filter(|_| row.peer_times().is_some());
+            let (above, of_peer) = measure(&row, flows, peer)?;
+            print!("{:<44}{flows:>9}{:>8.0}{:>8.0}", row.name, least(&above), median(&above));
+            println!("{}", peer.map_or(String::new(), |_| format!("{:>8.0}", least(&of_peer))));
+            found.push((row.name, flows, least(&above)));
+            if let Some(wanted) = row.peer_times() {
+                let times = peer.map(|_| least(&of_peer) / least(&above));
+                goals.push(goals::at_least(
+                    format!("{}, {flows} flows, the cost of a peer", row.name),
+                    times,
+                    wanted,
+                    "times",
+                ));
+            }
         }
     }
-    Ok(())
+    for flows in FLOWS {
+        let of = |name| found.iter().find(|found| (found.0, found.1) == (name, flows)).map(|found| found.2);
+        let adds = of(MEASURED).zip(of(UNMEASURED)).map(|(with, without)| with - without);
+        let most = goals::MAX_MEASURING_NS[usize::from(flows > 1)];
+        goals.push(goals::at_most(format!("measuring a request, {flows} connections"), adds, most, "ns per packet"));
+    }
+    Ok(goals)
 }
+
+/// The rows of which the difference is what measuring costs.
+const UNMEASURED: &str = "hit, IPIP, requests";
+const MEASURED: &str = "hit, IPIP, measured (auto), requests";
 
 #[derive(Clone)]
 struct Row {
@@ -60,6 +85,8 @@ struct Row {
     to: Option<&'static str>,
     forward: Forward,
     estimator: Option<Estimator>,
+    /// Of how many connections one is measured.
+    measured_of: u32,
     traffic: Traffic,
     grown: u32,
     flows: &'static [u32],
@@ -102,6 +129,7 @@ fn rows() -> Vec<Row> {
         to: Some("10.99.0.1"),
         forward: Forward::Ipip,
         estimator: None,
+        measured_of: 1,
         traffic: Traffic::Same,
         grown: 20,
         flows: &FLOWS,
@@ -125,7 +153,13 @@ fn rows() -> Vec<Row> {
         },
         hit.clone(),
         Row { name: "hit, IPIP, measured (auto), the same data", estimator: Some(Estimator::Auto), ..hit.clone() },
-        requests(Estimator::Auto, "hit, IPIP, measured (auto), requests", &hit),
+        Row { name: UNMEASURED, traffic: Traffic::Requests, ..hit.clone() },
+        requests(Estimator::Auto, MEASURED, &hit),
+        Row {
+            measured_of: 8,
+            flows: &FLOWS[1..],
+            ..requests(Estimator::Auto, "hit, IPIP, 1/8 measured (auto), requests", &hit)
+        },
         Row {
             name: "hit, IPIP, measured (auto), ACKs",
             ends: [CLIENT, VIP],
@@ -146,8 +180,9 @@ fn rows() -> Vec<Row> {
             estimator: Some(Estimator::Auto),
             traffic: Traffic::Opens,
             flows: &[500_000],
-            ..hit
+            ..hit.clone()
         },
+        Row { name: "a new connection each, IPIP", traffic: Traffic::Opens, flows: &[500_000], ..hit },
     ]
 }
 
@@ -155,25 +190,52 @@ fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
     Row { name, estimator: Some(estimator), traffic: Traffic::Requests, ..hit.clone() }
 }
 
-fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
+impl Row {
+    /// How many times as much a peer must cost, if it does the same.
+    fn peer_times(&self) -> Option<f64> {
+        if self.ends != [CLIENT, VIP] || self.forward != Forward::Ipip || self.to.is_none() {
+            return None;
+        }
+        match (self.traffic, self.estimator) {
+            (Traffic::Requests, None) => Some(goals::HIT_TIMES),
+            (Traffic::Requests, Some(Estimator::Auto)) => Some(goals::MEASURED_HIT_TIMES),
+            (Traffic::Opens, None) => Some(goals::NEW_TIMES),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the nanoseconds above the empty program, and those of the peer, if there is one.
+fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut plane = plane(row)?;
     let mut driven = Driven::load(flows, row.grown, row.traffic.steps())?;
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
     let nothing = driven.nothing()?;
     let packets = packet(row.ends, row.traffic);
-    if row.traffic.is_tcp() && row.traffic != Traffic::Opens {
-        // What begins otherwise is not measured until it has gone on for seconds.
-        driven.run(&packet(row.ends, Traffic::Opens), balancer, flows, row.grown)?;
-    }
-    if row.traffic != Traffic::Opens {
-        driven.run(&packets, balancer, flows.max(PACKETS), row.grown)?;
+    let peer = peer.map(kernel_objects::number_of);
+    for target in [Some(balancer), peer].into_iter().flatten() {
+        let count = driven.count;
+        if row.traffic.is_tcp() && row.traffic != Traffic::Opens {
+            // What begins otherwise is not measured until it has gone on for seconds.
+            driven.run(&packet(row.ends, Traffic::Opens), target, flows, row.grown)?;
+        }
+        if row.traffic != Traffic::Opens {
+            driven.run(&packets, target, flows.max(PACKETS), row.grown)?;
+        }
+        if peer.is_some_and(|peer| peer != target) {
+            driven.count = count;
+        }
     }
     plane.drain(drop)?;
-    let mut above = Vec::new();
+    let (mut above, mut of_peer) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let count = driven.count;
         let empty = driven.run(&packets, nothing, PACKETS, 0)?;
+        if let Some(peer) = peer {
+            driven.count = count;
+            of_peer.push(driven.run(&packets, peer, PACKETS, row.grown)? - empty);
+        }
         driven.count = count;
         above.push(driven.run(&packets, balancer, PACKETS, row.grown)? - empty);
         plane.drain(drop)?;
@@ -196,7 +258,7 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     if epochs == 0 && must_have || epochs > 0 && row.estimator.is_none() {
         bail!("{} left {epochs} epochs of measured connections", row.name);
     }
-    Ok(above)
+    Ok((above, of_peer))
 }
 
 fn plane(row: &Row) -> Result<Plane> {
@@ -226,8 +288,13 @@ fn plane(row: &Row) -> Result<Plane> {
     let vips = [(1, VIP, Protocol::Tcp), (2, VIP_6, Protocol::Tcp), (3, VIP, Protocol::Udp)];
     for (number, address, protocol) in vips {
         let key = VipKey { address: address.parse()?, protocol, port: Some(443) };
-        let vip =
-            Vip { number, measured: row.estimator.is_some(), is_quic: protocol == Protocol::Udp, ..Vip::default() };
+        let vip = Vip {
+            number,
+            measured: row.estimator.is_some(),
+            sampling: Sampling::one_of(row.measured_of).unwrap_or_default(),
+            is_quic: protocol == Protocol::Udp,
+            ..Vip::default()
+        };
         plane.set_vip(&key, &vip)?;
         plane.set_table(number, &table)?;
     }

@@ -7,9 +7,10 @@ use std::{
 use super::{
     figures::{least, median},
     forward::Driven,
-    kernel_objects, pin,
+    goals, kernel_objects, pin,
     stop::Stop,
 };
+use crate::goal::Goal;
 use anyhow::{Result, bail};
 use dwell_engine::{
     balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, Vip, VipKey, ZeroVip},
@@ -32,7 +33,7 @@ struct Row {
     why: Reason,
 }
 
-pub fn run(stop: &Stop) -> Result<()> {
+pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
     pin()?;
     println!(
         "\
@@ -40,12 +41,20 @@ What a packet of QUIC costs the balancer (BPF_PROG_TEST_RUN, layer 2, {SERVERS} 
 empty program. {ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences."
     );
     println!("\n{:<52}{:>9}{:>8}{:>8}", "packet", "clients", "least", "median");
+    let mut goals = Vec::new();
     for row in rows()? {
         stop.check()?;
         let above = measure(&row)?;
         println!("{:<52}{:>9}{:>8.0}{:>8.0}", row.name, row.flows, least(&above), median(&above));
+        let most = match row.why {
+            Reason::Cid => goals::MAX_CID_NS[0],
+            Reason::Unroutable if row.name.contains("opened") => goals::MAX_CID_NS[1],
+            _ => continue,
+        };
+        let what = format!("{}, {} clients", row.name, row.flows);
+        goals.push(goals::at_most(what, Some(least(&above)), most, "ns per packet"));
     }
-    Ok(())
+    Ok(goals)
 }
 
 fn rows() -> Result<Vec<Row>> {

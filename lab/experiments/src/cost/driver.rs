@@ -1,5 +1,7 @@
 //! Nanoseconds per packet in the kernel, measured with BPF_PROG_TEST_RUN.
 
+use std::os::fd::AsFd;
+
 use anyhow::{Context, Result, bail};
 use dwell_engine::rtt::{Counter, Counters};
 use dwell_probes::{Hook, response, rtt};
@@ -58,8 +60,8 @@ pub struct Driver {
     xdp: bool,
     rewrite: Rewrite,
     flows: u32,
-    /// The numbers of packets that the program under test has seen, and the empty one.
-    seen: [u64; 2],
+    /// The numbers of packets that the program under test has seen, the empty one, and that of a peer.
+    seen: [u64; 3],
 }
 
 impl Driver {
@@ -74,7 +76,7 @@ impl Driver {
             xdp: ingress == Hook::Xdp,
             rewrite,
             flows,
-            seen: [0; 2],
+            seen: [0; 3],
         })
     }
 
@@ -83,6 +85,11 @@ impl Driver {
         let name = if self.xdp { "observe_xdp" } else { "observe_tc" };
         let target = kernel_objects::program(name)?;
         self.run(packet, packets, kernel_objects::number_of(&target), 0)
+    }
+
+    /// Returns the mean nanoseconds per packet of a peer's program.
+    pub fn peer_ns(&mut self, packet: &[u8], packets: u32, peer: &impl AsFd) -> Result<f64> {
+        self.run(packet, packets, kernel_objects::number_of(peer), 2)
     }
 
     /// Returns the mean nanoseconds per packet of a program that does nothing.

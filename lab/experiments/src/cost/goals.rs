@@ -1,6 +1,6 @@
 //! Goals of the benchmarks: what dwell may cost, and how near its figures must come to the truth.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use serde_json::Value;
 
@@ -18,6 +18,37 @@ pub const MIN_CLOCK_WITHIN: f64 = 0.999;
 pub const MIN_LEFT_EVERY_SAMPLE: u32 = 93;
 /// The least throughput, in percent of that without dwell, with one sample per flow every 100 ms, or in aggregate mode.
 pub const MIN_LEFT_LIMITED: u32 = 97;
+
+/// How many times the cost of `dwell rtt` a peer's must be at least, at up to 10,000 flows and beyond.
+pub const RTT_TIMES: [f64; 2] = [3.0, 2.5];
+/// The most that a request of `dwell response` may cost, in nanoseconds, at up to 1,000 flows and beyond.
+pub const MAX_RESPONSE_NS: [f64; 2] = [60.0, 100.0];
+
+/// The most that measuring may add to a packet of a known connection, in nanoseconds, with one connection and beyond.
+pub const MAX_MEASURING_NS: [f64; 2] = [30.0, 40.0];
+/// How many times the cost of the balancer a peer's must be at least: unmeasured, measured, of new connections.
+pub const HIT_TIMES: f64 = 2.0;
+pub const MEASURED_HIT_TIMES: f64 = 1.3;
+pub const NEW_TIMES: f64 = 1.5;
+/// The most memory of a connection, in bytes: measured, and not.
+pub const MAX_CONNECTION_BYTES: [f64; 2] = [256.0, 64.0];
+
+/// The most that a packet of QUIC may cost whose connection ID is known, or is opened, in nanoseconds.
+pub const MAX_CID_NS: [f64; 2] = [40.0, 120.0];
+
+/// How many times as many packets per second of CPU time as tcptrace a replay must read.
+pub const REPLAY_TIMES: f64 = 5.0;
+
+/// The least throughput with both ends stamped, in percent of that without, and with a budget of 1 % of the processors.
+pub const MIN_LEFT_STAMPED: f64 = 95.0;
+pub const MIN_LEFT_BUDGET: f64 = 98.0;
+/// The most that the programs may cost a packet that is not selected, in nanoseconds per run.
+pub const MAX_UNSELECTED_NS: f64 = 10.0;
+
+/// The least throughput under `dwell run`, in percent of that without.
+pub const MIN_LEFT_RUN: f64 = 98.0;
+/// The most of a core that watching 10,000 sockets from outside may take, in percent, with a poll each second.
+pub const MAX_OUTSIDE_PERCENT: f64 = 3.0;
 
 pub const PAGE_1: &[Accuracy] = &[Accuracy::Within(10, 99.0)];
 pub const PAGE_4: &[Accuracy] = &[Accuracy::Median(0.6), Accuracy::Within(10, 90.0), Accuracy::Within(15, 95.0)];
@@ -64,6 +95,22 @@ impl Accuracy {
     }
 }
 
+/// A figure, and the most that it may be. Undecided without a figure.
+pub fn at_most(what: impl Display, found: Option<f64>, most: f64, unit: &str) -> Goal {
+    let holds = found.map(|found| found <= most);
+    Goal { holds, what: format!("{what}: {} {unit}, wanted: at most {most}", shown(found)) }
+}
+
+/// A figure, and the least that it must be. Undecided without a figure.
+pub fn at_least(what: impl Display, found: Option<f64>, least: f64, unit: &str) -> Goal {
+    let holds = found.map(|found| found >= least);
+    Goal { holds, what: format!("{what}: {} {unit}, wanted: at least {least}", shown(found)) }
+}
+
+fn shown(found: Option<f64>) -> String {
+    found.map_or("-".to_owned(), |found| format!("{found:.1}"))
+}
+
 /// An interval of the balancer's control loop in which all tables change.
 pub fn control(interval: Duration) -> Goal {
     let (found, most) = (interval.as_millis(), MAX_CONTROL_INTERVAL.as_millis());
@@ -95,4 +142,18 @@ pub fn live(what: &str, left: f64, wanted: u32) -> Goal {
         left >= f64::from(wanted),
         format!("{what}: {left:.1} % is left per second, wanted: at least {wanted} %"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_at_its_limit_is_good_and_without_a_figure_nothing_is_decided() {
+        let holds = |found| [at_most("x", found, 2.0, "ns"), at_least("x", found, 2.0, "ns")].map(|goal| goal.holds);
+        assert_eq!(holds(Some(2.0)), [Some(true); 2]);
+        assert_eq!(holds(Some(2.1)), [Some(false), Some(true)]);
+        assert_eq!(holds(None), [None; 2]);
+        assert_eq!(at_most("a packet", None, 40.0, "ns").line(), "-     a packet: - ns, wanted: at most 40");
+    }
 }

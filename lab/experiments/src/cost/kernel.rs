@@ -1,11 +1,14 @@
 //! Nanoseconds per packet in the kernel, above an empty program in the same run.
 
+use std::os::fd::OwnedFd;
+
 use super::{
     driver::{Driver, Rewrite, Tested},
     figures::{least, median},
-    pin,
+    goals, pin,
     stop::Stop,
 };
+use crate::goal::Goal;
 use anyhow::Result;
 use dwell_engine::{
     measure::Method,
@@ -24,8 +27,10 @@ const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 3] = [1, 10_000, 100_000];
 const RESPONSE_FLOWS: [u32; 3] = [1, 1_000, 100_000];
 
-pub fn run(stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     pin()?;
+    let peer = options.open_peer()?;
+    let mut goals = Vec::new();
     println!(
         "\
 The cost of the RTT program per packet (BPF_PROG_TEST_RUN), in ns above an empty program.
@@ -34,22 +39,26 @@ stamped, sampled: the share of packets that made the program do that, by its own
     );
     for mode in [Mode::Report, Mode::Limited, Mode::Aggregate] {
         println!("\n{}", mode.title());
-        println!("{:<43}{:>8}{:>7}{:>8}{:>9}{:>9}", "packet", "flows", "least", "median", "stamped", "sampled");
-        for row in rows().iter().filter(|row| row.mode == mode) {
+        print!("{:<43}{:>8}{:>7}{:>8}{:>9}{:>9}", "packet", "flows", "least", "median", "stamped", "sampled");
+        println!("{}", peer.as_ref().map_or(String::new(), |_| format!("{:>8}", "peer")));
+        for row in rows().iter().filter(|row| row.mode == mode && options.wants(row.name)) {
             for flows in FLOWS {
                 if row.rewrite == Rewrite::AsIs && flows > 1 {
                     continue;
                 }
                 stop.check()?;
-                measure(row, flows)?;
+                goals.extend(measure(row, flows, peer.as_ref())?);
             }
         }
     }
-    responses(stop)
+    if options.wants("response") {
+        responses(stop, &mut goals)?;
+    }
+    Ok(goals)
 }
 
 /// Prints the cost of the response program per packet at XDP, where each packet is a request of one of many clients.
-fn responses(stop: &Stop) -> Result<()> {
+fn responses(stop: &Stop, goals: &mut Vec<Goal>) -> Result<()> {
     println!("\nResponse latency at XDP, each packet a request");
     println!("{:<43}{:>8}{:>7}{:>8}", "estimator", "flows", "least", "median");
     for (name, estimator) in [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)] {
@@ -60,23 +69,37 @@ fn responses(stop: &Stop) -> Result<()> {
             let probe = ResponseProbe::load(&ResponseOptions { ingress: Hook::Xdp, ..ResponseOptions::new(watch) })?;
             let tested = Tested::Response(probe);
             let mut driver = Driver::new(tested, Hook::Xdp, Rewrite::Stream, flows)?;
-            let above = rounds(&mut driver, &tcp_plain(), flows)?;
+            let above = rounds(&mut driver, &tcp_plain(), flows, None)?.0;
             println!("{name:<43}{flows:>8}{:>7.0}{:>8.0}", least(&above), median(&above));
             print_losses(&mut driver)?;
+            let most = goals::MAX_RESPONSE_NS[usize::from(flows > 1_000)];
+            goals.push(goals::at_most(
+                format!("response, {name}, {flows} flows"),
+                Some(least(&above)),
+                most,
+                "ns per packet",
+            ));
         }
     }
     Ok(())
 }
 
-fn rounds(driver: &mut Driver, packet: &[u8], flows: u32) -> Result<Vec<f64>> {
+/// Returns the nanoseconds above the empty program, and those of the peer, if there is one.
+fn rounds(driver: &mut Driver, packet: &[u8], flows: u32, peer: Option<&OwnedFd>) -> Result<(Vec<f64>, Vec<f64>)> {
     // Each flow gets its slot, and caches and predictors warm up.
     driver.program_ns(packet, PACKETS.max(3 * flows))?;
-    let mut above = Vec::new();
+    if let Some(peer) = peer {
+        driver.peer_ns(packet, PACKETS.max(3 * flows), peer)?;
+    }
+    let (mut above, mut of_peer) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let empty = driver.empty_ns(packet, PACKETS)?;
         above.push(driver.program_ns(packet, PACKETS)? - empty);
+        if let Some(peer) = peer {
+            of_peer.push(driver.peer_ns(packet, PACKETS, peer)? - empty);
+        }
     }
-    Ok(above)
+    Ok((above, of_peer))
 }
 
 fn print_losses(driver: &mut Driver) -> Result<()> {
@@ -92,19 +115,26 @@ fn print_losses(driver: &mut Driver) -> Result<()> {
     Ok(())
 }
 
-fn measure(row: &Row, flows: u32) -> Result<()> {
+/// Measures a row. Its goal is a ratio to the peer, where both do the same.
+fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<Option<Goal>> {
     let tested = Tested::Rtt(Probe::load(&row.options())?);
     let mut driver = Driver::new(tested, row.hook, row.rewrite, flows)?;
-    let above = rounds(&mut driver, &row.packet, flows)?;
+    let peer = peer.filter(|_| row.is_compared());
+    let (above, of_peer) = rounds(&mut driver, &row.packet, flows, peer)?;
     println!(
-        "{:<43}{flows:>8}{:>7.0}{:>8.0}{:>9}{:>9}",
+        "{:<43}{flows:>8}{:>7.0}{:>8.0}{:>9}{:>9}{}",
         row.name,
         least(&above),
         median(&above),
         share(driver.share(Counter::Stamps)?),
         share(driver.share(Counter::Samples)?),
+        peer.map_or(String::new(), |_| format!("{:>8.0}", least(&of_peer))),
     );
-    print_losses(&mut driver)
+    print_losses(&mut driver)?;
+    let wanted = goals::RTT_TIMES[usize::from(flows > 10_000)];
+    let times = peer.map(|_| least(&of_peer) / least(&above));
+    let what = || format!("{}, {}, {flows} flows, the cost of a peer", row.name, row.mode.title());
+    Ok(row.is_compared().then(|| goals::at_least(what(), times, wanted, "times")))
 }
 
 fn share(share: f64) -> String {
@@ -138,6 +168,11 @@ struct Row {
 }
 
 impl Row {
+    /// Whether a peer that matches TCP timestamps at tc does the same.
+    fn is_compared(&self) -> bool {
+        self.hook == Hook::TcIngress && self.methods.len() > 1 && matches!(self.rewrite, Rewrite::Same | Rewrite::Pairs)
+    }
+
     fn options(&self) -> Options {
         let aggregate = self.mode == Mode::Aggregate;
         let config = Config {

@@ -2,24 +2,36 @@
 use std::ffi::OsStr;
 
 use super::{
-    child, dwell,
+    child, dwell, goals,
     kernel_objects::{self, Map},
     stop::Stop,
     traffic::{self, Plan},
 };
+use crate::goal::Goal;
 use anyhow::Result;
 use dwell_engine::{
-    abi,
+    abi, balance,
     rtt::{Aggregate, Config},
 };
 use dwell_probes::rtt::{Options, Probe};
 
-pub fn run(stop: &Stop) -> Result<()> {
+pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
     table_sizes();
     stop.check()?;
     kernel_maps()?;
     stop.check()?;
-    resident(stop)
+    resident(stop)?;
+    Ok(connections())
+}
+
+/// The memory of a connection of the balancer, which is the same whether it is measured: its slot, and its way in a bucket
+/// of a table that is full.
+fn connections() -> Vec<Goal> {
+    let way = size_of::<abi::dwell_slot_bucket>() / abi::DWELL_WAYS as usize;
+    let bytes = f64::from(balance::slot_bytes()) + way as f64;
+    println!("\nA connection of dwell lb: {bytes:.0} bytes, in a table that is full");
+    let goal = |(what, most)| goals::at_most(format!("a connection that is {what}"), Some(bytes), most, "bytes");
+    ["measured", "not measured"].into_iter().zip(goals::MAX_CONNECTION_BYTES).map(goal).collect()
 }
 
 fn configs() -> [Config; 3] {
@@ -30,7 +42,7 @@ fn table_sizes() {
     let sizes = [
         ("flow", size_of::<abi::dwell_flow>()),
         ("its memories", size_of::<abi::dwell_cold>() + size_of::<abi::dwell_matcher>()),
-        ("bucket of four flows", size_of::<abi::dwell_bucket>()),
+        ("bucket of four flows", size_of::<abi::dwell_slot_bucket>()),
         ("stamp", size_of::<abi::dwell_stamp>()),
     ];
     println!("Sizes, bytes");
@@ -38,10 +50,10 @@ fn table_sizes() {
         println!("  {name:<22}{bytes:>6}");
     }
     println!("\nTables by --max-flows: computed");
-    println!("{:>12}{:>12}{:>12}{:>12}{:>14}", "max flows", "places", "stamps", "MB", "bytes a flow");
+    println!("{:>12}{:>12}{:>12}{:>12}{:>14}", "max flows", "slots", "stamps", "MB", "bytes a flow");
     for config in configs() {
         let (buckets, stamps) = (u64::from(config.buckets()), u64::from(config.stamps()));
-        let places = buckets * u64::from(abi::DWELL_WAYS);
+        let places = u64::from(config.slots());
         let bytes =
             places * (sizes[0].1 + sizes[1].1) as u64 + buckets * sizes[2].1 as u64 + stamps * sizes[3].1 as u64;
         println!(

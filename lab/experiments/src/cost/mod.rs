@@ -21,7 +21,7 @@ mod stack;
 mod stop;
 mod traffic;
 
-use std::path::PathBuf;
+use std::{os::fd::OwnedFd, path::PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -40,8 +40,9 @@ pub use child::help as help_to_measure_a_child;
 /// Measure what dwell costs, next to named alternatives in the same run
 ///
 /// Rounds of the alternatives take turns, and medians are printed: on another machine, or at another hour, only the
-/// ratios mean something. What needs a program that is not installed is left out, with a note. The exit status is 1 if
-/// a goal is missed: accuracy, clock, control and live have goals.
+/// ratios mean something. What needs a program that is not installed is left out, with a note. Goals follow the tables, with
+/// figure and verdict. The exit status is 1 if a goal is missed, and 4 if one could not be decided, such as a ratio to a
+/// peer that was not there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -64,9 +65,26 @@ struct Options {
     /// Only with this number of connections: live
     #[arg(long, value_name = "N")]
     flows: Option<u32>,
-    /// Only rows whose name contains this: balancer
+    /// Only rows whose name contains this: balancer, kernel
     #[arg(long, value_name = "TEXT")]
     row: Option<String>,
+    /// A peer's pinned BPF program, set up by its own user space, to run over the same packets: kernel (for tc), balancer
+    /// (for XDP, with the VIP 198.51.100.1:443/tcp)
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
+}
+
+impl Options {
+    /// Opens the program of the peer, if there is one.
+    fn open_peer(&self) -> Result<Option<OwnedFd>> {
+        let Some(path) = &self.peer else { return Ok(None) };
+        let opened = libbpf_rs::Program::fd_from_pinned_path(path);
+        opened.with_context(|| format!("cannot open the pinned program '{}'", path.display())).map(Some)
+    }
+
+    fn wants(&self, row: &str) -> bool {
+        self.row.as_ref().is_none_or(|wanted| row.contains(wanted))
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -98,18 +116,17 @@ enum Benchmark {
 /// Runs a benchmark. Ctrl-C ends it, and removes what it made.
 pub fn run(args: &Args) -> std::result::Result<Exit, Failure> {
     let options = &args.options;
-    let without_goals = |result: Result<()>| result.map(|()| Vec::new());
     let result = Stop::heeded_by(|stop| match args.benchmark {
-        Benchmark::Kernel => without_goals(kernel::run(stop)),
+        Benchmark::Kernel => kernel::run(options, stop),
         Benchmark::Live => live::run(options, stop),
-        Benchmark::Replay => without_goals(replay::run(options, stop)),
-        Benchmark::Memory => without_goals(memory::run(stop)),
+        Benchmark::Replay => replay::run(options, stop),
+        Benchmark::Memory => memory::run(stop),
         Benchmark::Accuracy => accuracy::run(options, stop),
-        Benchmark::Stack => without_goals(stack::run(options, stop)),
+        Benchmark::Stack => stack::run(options, stop),
         Benchmark::Clock => clock::run(options, stop),
-        Benchmark::Socket => without_goals(socket::run(options, stop)),
-        Benchmark::Balancer => without_goals(balancer::run(options, stop)),
-        Benchmark::BalancerQuic => without_goals(balancer_quic::run(stop)),
+        Benchmark::Socket => socket::run(options, stop),
+        Benchmark::Balancer => balancer::run(options, stop),
+        Benchmark::BalancerQuic => balancer_quic::run(stop),
         Benchmark::Control => control::run(stop),
     });
     let goals = result.map_err(|error| Failure::new(Exit::Host, error))?;

@@ -10,10 +10,11 @@ use super::{
     child::{self, Cost},
     dwell,
     figures::median,
-    installed,
+    goals, installed,
     stop::Stop,
     traffic::{self, Plan},
 };
+use crate::goal::Goal;
 use anyhow::Result;
 
 const PACKETS: u32 = 1_000_000;
@@ -21,7 +22,7 @@ const PACKETS: u32 = 1_000_000;
 const FEW_PACKETS: u32 = 100_000;
 const SNAP: usize = 100;
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     let rounds = if options.quick { 3 } else { 7 };
     let folder = tempfile::Builder::new().prefix("dwell-bench-").tempdir()?;
     println!(
@@ -31,7 +32,8 @@ each two of them; {SNAP} bytes a packet, held in the page cache. Output goes to 
 CPU: seconds in user space and kernel, median of {rounds} interleaved rounds. Packets a second: of CPU time.
 Memory: greatest resident size."
     );
-    for flows in [10, 1000] {
+    let mut goals = Vec::new();
+    for flows in [10, 1000, 100_000] {
         let many = capture(folder.path(), flows, PACKETS)?;
         let few = capture(folder.path(), flows, FEW_PACKETS)?;
         let contenders = contenders(&many, &few)?;
@@ -51,12 +53,13 @@ Memory: greatest resident size."
                 }
             }
         }
-        print(flows, &contenders, &costs);
+        goals.push(print(flows, &contenders, &costs));
     }
-    Ok(())
+    Ok(goals)
 }
 
-fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) {
+/// Prints the table of a capture, and returns the goal: the first contender compared with tcptrace.
+fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Goal {
     println!("\n{flows} flows");
     println!(
         "{:<40}{:>10}{:>8}{:>8}{:>20}{:>12}{:>12}",
@@ -87,6 +90,9 @@ fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) {
     if let Some(cost) = costs.first().and_then(|costs| costs.first()) {
         println!("{}", cost.last_words);
     }
+    let first = contenders.iter().zip(costs).next().map(|(contender, costs)| speed(contender, costs).1);
+    let times = first.zip(of_tcptrace).map(|(first, tcptrace)| first / tcptrace);
+    goals::at_least(format!("replay, {flows} flows, the speed of tcptrace"), times, goals::REPLAY_TIMES, "times")
 }
 
 struct Contender {

@@ -10,9 +10,10 @@ use std::{
 use super::{
     child, dwell,
     figures::{greatest, least, median},
-    installed,
+    goals, installed,
     stop::Stop,
 };
+use crate::goal::Goal;
 use anyhow::{Context, Result, bail, ensure};
 use dwell_testbed::{
     BitsPerSecond, Emulation, Guarded, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Pair, QueueLimit, Role,
@@ -30,15 +31,15 @@ const PLAIN: &[&str] = &[];
 const RUN: &[&str] = &["run", "--summary", "--"];
 const MINIMIZE: &[&str] = &["run", "--summary", "--minimize", "--"];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     let (rounds, parts) = if options.quick { (3, 1) } else { (11, 10) };
     if let Some(missing) = dwell_testbed::missing_requirement() {
         println!("left out: {missing}");
-        return Ok(());
+        return Ok(vec![undecided()]);
     }
     if installed("iperf3").is_none() {
         println!("left out: iperf3 is not installed");
-        return Ok(());
+        return Ok(vec![undecided()]);
     }
     println!(
         "\
@@ -46,7 +47,7 @@ Programs with dwell and without, in turns: median of the rounds (least to greate
 a ratio to the mean of the two without around it."
     );
     println!("\nOne iperf3, flat out over veth: bits a second");
-    flat_out(rounds, stop)?;
+    let left = flat_out(rounds, stop)?;
     println!("\n{SENDERS} processes that send over veth: CPU time for the same bytes");
     let pair = Pair::start("bench-socket")?;
     let ends = Ends { sender: &pair.left, receiver: &pair.right, address: Pair::RIGHT };
@@ -58,7 +59,16 @@ a ratio to the mean of the two without around it."
     senders(&ends, parts * 15_000_000, rounds.min(5), stop)?;
     lab.stop()?;
     println!("\n{} sockets watched from outside", 2 * CONNECTIONS);
-    outside(stop)
+    let mut goals = vec![goals::at_least("dwell run, flat out", Some(left), goals::MIN_LEFT_RUN, "% of bits")];
+    goals.extend(outside(stop)?.into_iter().map(|(format, percent)| {
+        let what = format!("watching from outside, {format}");
+        goals::at_most(what, Some(percent), goals::MAX_OUTSIDE_PERCENT, "% of a core")
+    }));
+    Ok(goals)
+}
+
+fn undecided() -> Goal {
+    Goal { holds: None, what: "socket: left out".into() }
 }
 
 struct Ends<'a> {
@@ -85,8 +95,8 @@ fn slow_lab() -> Result<Lab> {
     })?)
 }
 
-/// Runs a round of each variant, with a plain run before and after.
-fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<()> {
+/// Runs a round of each variant, with a plain run before and after. Returns the percentage of the plain runs with `dwell run`.
+fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<f64> {
     let with = [("dwell run", RUN), ("dwell run --minimize", MINIMIZE)];
     let mut found = [Vec::new(), Vec::new()];
     let mut plain = vec![figure(PLAIN)?];
@@ -104,10 +114,10 @@ fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<
     for ((name, _), ratios) in with.iter().zip(&found) {
         println!("  {name}: {:.1} % ({:.1} to {:.1})", median(ratios), least(ratios), greatest(ratios));
     }
-    Ok(())
+    Ok(median(&found[0]))
 }
 
-fn flat_out(rounds: usize, stop: &Stop) -> Result<()> {
+fn flat_out(rounds: usize, stop: &Stop) -> Result<f64> {
     let pair = Pair::start("bench-fast")?;
     let _server = serve(&pair.right, FIRST_PORT)?;
     let dwell = dwell()?;
@@ -132,7 +142,7 @@ fn flat_out(rounds: usize, stop: &Stop) -> Result<()> {
 }
 
 /// Sends this many bytes from each sender. Returns the CPU seconds of all senders, and of dwell.
-fn senders(ends: &Ends<'_>, bytes: u64, rounds: usize, stop: &Stop) -> Result<()> {
+fn senders(ends: &Ends<'_>, bytes: u64, rounds: usize, stop: &Stop) -> Result<f64> {
     let ports = FIRST_PORT..FIRST_PORT + SENDERS;
     let servers = ports.map(|port| serve(ends.receiver, port));
     let _servers: Vec<Guarded> = servers.collect::<Result<_>>()?;
@@ -178,7 +188,7 @@ fn listening(host: &Namespace, wanted: usize, stop: &Stop) -> Result<()> {
 }
 
 /// One process holds the sockets, and another one watches them.
-fn outside(stop: &Stop) -> Result<()> {
+fn outside(stop: &Stop) -> Result<Vec<(String, f64)>> {
     let host = Namespace::create("bench-sockets")?;
     let up = host.command("ip").args(["link", "set", "lo", "up"]).status()?;
     ensure!(up.success(), "loopback cannot be set up");
@@ -200,27 +210,29 @@ fn outside(stop: &Stop) -> Result<()> {
     watched
 }
 
-fn watch(host: &Namespace, pid: u32, stop: &Stop) -> Result<()> {
+/// Returns the percentage of a core by the format of the output.
+fn watch(host: &Namespace, pid: u32, stop: &Stop) -> Result<Vec<(String, f64)>> {
     let dwell = dwell()?;
     let pid = pid.to_string();
     let seconds = 20.0;
     let time = format!("{seconds}s");
     let enter = ["netns", "exec", host.name()].map(OsStr::new);
     let watch = ["run", "--pid", &pid, "--poll", "1s", "--duration", &time];
+    let mut found = Vec::new();
     for format in [&["--summary"][..], &["--format", "jsonl"]] {
         stop.check()?;
         let mut arguments = enter.to_vec();
         arguments.push(dwell.as_os_str());
         arguments.extend(watch.iter().chain(format).map(OsStr::new));
         let cost = child::run(Path::new("ip"), &arguments)?;
+        let (format, percent) = (format.join(" "), 100.0 * cost.cpu.as_secs_f64() / seconds);
         println!(
-            "  dwell run --pid --poll 1s {}: {:.1} % of a core, {:.0} MB",
-            format.join(" "),
-            100.0 * cost.cpu.as_secs_f64() / seconds,
+            "  dwell run --pid --poll 1s {format}: {percent:.1} % of a core, {:.0} MB",
             cost.memory_bytes as f64 / 1e6
         );
+        found.push((format, percent));
     }
-    Ok(())
+    Ok(found)
 }
 
 fn connections() -> Result<Vec<TcpStream>> {

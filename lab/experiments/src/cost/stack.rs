@@ -14,10 +14,12 @@ use std::{
 use super::{
     dwell,
     figures::{greatest, least, median},
+    goals,
     kernel_objects::{links_of, maps, run_ns_of},
     pin,
     stop::Stop,
 };
+use crate::goal::Goal;
 use anyhow::{Result, ensure};
 use dwell_engine::layers::Config;
 use dwell_probes::{
@@ -59,14 +61,17 @@ const NONE: Variant = Variant {
     window: WINDOW,
 };
 
+const BOTH: &str = "both";
+const BUDGET: &str = "both, --cpu-budget 1%";
+
 const VARIANTS: [Variant; 7] = [
     NONE,
     Variant { name: "sender", sender: true, ..NONE },
     Variant { name: "receiver", receiver: true, ..NONE },
-    Variant { name: "both", sender: true, receiver: true, ..NONE },
+    Variant { name: BOTH, sender: true, receiver: true, ..NONE },
     Variant { name: "both, 1 byte in 65536", sender: true, receiver: true, sample_bytes: 1 << 16, ..NONE },
     Variant {
-        name: "both, --cpu-budget 1%",
+        name: BUDGET,
         sender: true,
         receiver: true,
         options: &["--cpu-budget", "1%"],
@@ -77,11 +82,11 @@ const VARIANTS: [Variant; 7] = [
     Variant { name: "both, of another port", sender: true, receiver: true, port: 9, ..NONE },
 ];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     let rounds = if options.quick { 3 } else { 11 };
     if let Some(missing) = dwell_testbed::missing_requirement() {
         println!("left out: {missing}");
-        return Ok(());
+        return Ok(vec![Goal { holds: None, what: "stack: left out".into() }]);
     }
     println!(
         "\
@@ -91,19 +96,29 @@ rounds (least to greatest). Bytes a second are disturbed by other work on this m
 less so. Programs: what they ran, share of all processors' time, as the kernel counts it in windows of
 its own (its accounting makes them dearer)."
     );
+    let mut goals = Vec::new();
     for (title, pace) in [("Flat out", None), ("At 1 Gbit/s", Some(125_000_000))] {
         println!("\n{title}");
-        measure(rounds, pace, stop)?;
+        let left = measure(rounds, pace, stop)?;
+        if pace.is_none() {
+            let of = |variant: &str| left.iter().find(|(name, _)| *name == variant).map(|(_, left)| *left);
+            for (variant, least) in [(BOTH, goals::MIN_LEFT_STAMPED), (BUDGET, goals::MIN_LEFT_BUDGET)] {
+                goals.push(goals::at_least(format!("stamping flat out, {variant}"), of(variant), least, "% of bytes"));
+            }
+        }
     }
     println!("\nNanoseconds a run of each program, flat out, with the kernel's accounting in them");
     hooks(stop)?;
     println!("\nPrograms of another port, without the accounting");
-    unselected(rounds, stop)?;
+    let unselected = unselected(rounds, stop)?;
+    goals.push(goals::at_most("an unselected packet", Some(unselected), goals::MAX_UNSELECTED_NS, "ns per run"));
     println!("\nMemory");
-    memory()
+    memory()?;
+    Ok(goals)
 }
 
-fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
+/// Returns the bytes per second that are left with each variant, in percent.
+fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'static str, f64)>> {
     let net = Net::start(pace)?;
     println!("{:<24}{:>24}{:>24}{:>10}", "dwell", "bytes a second", "CPU time a byte", "programs");
     let mut without = vec![net.window(WINDOW, stop)?];
@@ -127,6 +142,7 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
         let ran = (stamping.run_ns() - before) as f64;
         programs.push(ran / begun.elapsed().as_nanos() as f64 / cpus() as f64);
     }
+    let mut left = Vec::new();
     for ((variant, with), share) in VARIANTS.iter().zip(&with).zip(programs) {
         let against = |of: fn(&Window) -> f64| -> Vec<f64> {
             let ratio = |window: &Window| {
@@ -135,10 +151,12 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
             };
             with.iter().map(ratio).collect()
         };
+        let bytes = against(|window| window.bytes / window.seconds);
+        left.push((variant.name, median(&bytes)));
         println!(
             "{:<24}{:>24}{:>24}{:>10}",
             variant.name,
-            spread(&against(|window| window.bytes / window.seconds)),
+            spread(&bytes),
             spread(&against(|window| window.cpu / window.bytes)),
             format!("{:.2} %", share * 100.0),
         );
@@ -146,16 +164,16 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
     let rates: Vec<f64> = without.iter().map(|window| window.bytes * 8e-9 / window.seconds).collect();
     let cpu: Vec<f64> = without.iter().map(|window| window.cpu / window.seconds).collect();
     println!("without: {:.2} Gbit/s at {:.0} % of a processor", median(&rates), median(&cpu) * 100.0);
-    Ok(())
+    Ok(left)
 }
 
 fn spread(shares: &[f64]) -> String {
     format!("{:.1} % ({:.0} to {:.0})", median(shares), least(shares), greatest(shares))
 }
 
-/// Measures the cost of a program that has nothing to stamp, as the CPU time of a round trip: messages of one byte and
+/// Returns the cost of a program that has nothing to stamp, in nanoseconds per run, as the CPU time of a round trip: messages of one byte and
 /// their echoes, with both ends on one processor, and without the kernel's accounting.
-fn unselected(rounds: usize, stop: &Stop) -> Result<()> {
+fn unselected(rounds: usize, stop: &Stop) -> Result<f64> {
     let net = Net::build()?;
     let (mut client, mut server) = net.connect()?;
     for socket in [&client, &server] {
@@ -203,7 +221,7 @@ fn unselected(rounds: usize, stop: &Stop) -> Result<()> {
         least(&each),
         greatest(&each)
     );
-    Ok(())
+    Ok(median(&each))
 }
 
 fn hooks(stop: &Stop) -> Result<()> {
