@@ -112,6 +112,7 @@ install: ## what was built, and all that goes with it, below PREFIX (/usr/local)
 	install -D -m 644 dist/dwell.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/dwell.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/grafana dist/grafana/*
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/prometheus dist/prometheus/*.yml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/dwell/clickhouse dist/clickhouse/*.sql
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dwell README.md CHANGELOG.md SECURITY.md
 	cp -R docs examples LICENSES $(DESTDIR)$(PREFIX)/share/doc/dwell
 	cp -R dist/kubernetes $(DESTDIR)$(PREFIX)/share/dwell

@@ -89,6 +89,8 @@ pub(super) const OF_CAPTURE_NS: i64 = i64::MAX;
 
 /// Runs of one host that are remembered, the newest.
 const MAX_RUNS: i64 = 1_000;
+/// The same of all hosts, some 100 bytes each; and those that may go on.
+pub(super) const MAX_ALL_RUNS: i64 = 1 << 18;
 
 /// Who may write a store at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -455,6 +457,9 @@ impl Writing<'_> {
             let sql = "DELETE FROM run WHERE host_id = ?1 AND run_id <= (SELECT run_id FROM run WHERE host_id = ?1
                 ORDER BY run_id DESC LIMIT 1 OFFSET ?2)";
             self.db.prepare_cached(sql)?.execute(params![host, MAX_RUNS])?;
+            // Their numbers rise.
+            let sql = "DELETE FROM run WHERE run_id <= (SELECT max(run_id) FROM run) - ?1 AND ended_ns IS NOT NULL";
+            self.db.prepare_cached(sql)?.execute([MAX_ALL_RUNS])?;
         }
         let expected = last + 1;
         let gap = (from > expected).then(|| (expected, from - 1));

@@ -270,6 +270,73 @@ fn root_rows_go_over_tls_to_a_server_with_a_certificate_of_the_hosts_authorities
     );
 }
 
+/// The DDL that is installed for servers.
+#[test]
+fn root_rows_of_five_minutes_and_of_an_hour_have_the_histograms_of_their_rows_together() {
+    if unavailable() {
+        return;
+    }
+    let (pair, office) = pair("clickhouse-sums");
+    let server = ClickHouse::start(&pair.left, &office);
+    let spool = office.path("store");
+    let collect = || {
+        let into = ["--store", STORE, "--spool", spool.to_str().unwrap()];
+        office.collect_into(&pair.left, &[PASSWORD], &into)
+    };
+    // The tables are there.
+    ended(collect(), 0);
+    let ddl = include_str!("../../../../dist/clickhouse/downsample.sql");
+    let ddl: String = ddl.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+    for _ in ["once", "again"] {
+        ddl.split(';').filter(|step| !step.trim().is_empty()).for_each(|step| _ = server.ask(step, "dwell"));
+    }
+    let collector = collect();
+    let a = office.agent(&pair.left, "a", &["--interval", "200ms"]);
+    let b = office.agent(&pair.right, "b", &["--interval", "200ms"]);
+    let mut chat = Chat::open(&pair.left, &pair.right, "10.78.0.2".parse().unwrap());
+    patiently("paths are there", || {
+        chat.say(20);
+        thread::sleep(Duration::from_millis(50));
+        server.number("SELECT count() FROM paths WHERE count > 0 AND src IS NOT NULL") > 20
+    });
+    ended(a, 0);
+    ended(b, 0);
+    ended(collector, 0);
+    patiently("none waits", || office.number(WAITING) == Some(0));
+    for (table, of_rows) in [("intervals", "host = 'a' AND segment = 'total'"), ("paths", "segment = 'network'")] {
+        // Of each flow, and of all together.
+        for (rows, minutes) in [("src IS NOT NULL", "src != ''"), ("src IS NULL", "src = ''")] {
+            let figures = |from: &str, wanted: &str| {
+                let sums = "sum(count), sum(sum_ns), min(min_ns), max(max_ns)";
+                server.ask(&format!("SELECT {sums} FROM {from} WHERE count > 0 AND {of_rows} AND {wanted}"), "dwell")
+            };
+            assert_eq!(figures(table, rows), figures(&format!("{table}_5"), minutes), "{table}");
+        }
+        let rows = format!("SELECT hex(histogram) FROM {table} WHERE src IS NULL AND retransmitted = 0 AND {of_rows}");
+        let mut all = Histogram::default();
+        for row in server.ask(&rows, "dwell").lines() {
+            let hex = |at: usize| u8::from_str_radix(&row[at..at + 2], 16).unwrap();
+            let bytes: Vec<u8> = (0..row.len()).step_by(2).map(hex).collect();
+            all.merge(&Histogram::from_bytes(&bytes).unwrap());
+        }
+        assert!(all.count() > 100, "{all:?}");
+        // Both are the middle of a bucket, and a run may have crossed the hour.
+        let quantiles = format!(
+            "SELECT count, p50_ns, p99_ns, p99_9_ns FROM {table}_60
+                WHERE {of_rows} AND retransmitted = 0 ORDER BY count DESC LIMIT 1"
+        );
+        let hour: Vec<u64> = server.ask(&quantiles, "dwell").split('\t').map(|value| value.parse().unwrap()).collect();
+        let hours = server.number(&format!("SELECT sum(count) FROM {table}_60 WHERE {of_rows} AND retransmitted = 0"));
+        assert_eq!(hours as u64, all.count(), "{table}");
+        if hour[0] == all.count() {
+            for (theirs, q) in hour[1..].iter().zip([0.5, 0.99, 0.999]) {
+                let ours = all.quantile_ns(q).unwrap();
+                assert!(ours.abs_diff(*theirs) <= 1 + ours / 64, "{table}: {ours} and {theirs}");
+            }
+        }
+    }
+}
+
 const WAITING: &str = "SELECT count(*) FROM waiting";
 
 #[test]

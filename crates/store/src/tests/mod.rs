@@ -15,7 +15,10 @@ mod retain;
 
 use skip::skip;
 
-use super::{BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished};
+use super::{
+    BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished,
+    sqlite::MAX_ALL_RUNS,
+};
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -173,6 +176,29 @@ fn runs_of_a_host_are_remembered_in_a_bounded_number() {
     let last = |host, run: u128| store.last_batch(host, &run.to_be_bytes()).unwrap();
     assert_eq!((last("a", 99), last("a", 100), last("a", 1_099)), (None, Some(1), Some(1)));
     assert_eq!(store.last_batch("b", &RUN).unwrap(), Some(1));
+}
+
+#[test]
+fn runs_of_all_hosts_together_have_a_bound_but_those_that_may_go_on_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let ended = |store: &mut Store, host: &str| {
+        let written = store.write(|store| {
+            store.batch(host, &RUN, (1, 1), 5)?;
+            store.end_run(host, &RUN, 6)
+        });
+        written.unwrap();
+    };
+    ended(&mut store, "gone");
+    store.write(|store| store.batch("here", &RUN, (1, 1), 5)).unwrap();
+    ended(&mut store, "later");
+    // As if so many had come in between.
+    let many = format!("UPDATE run SET run_id = run_id + {MAX_ALL_RUNS} WHERE run_id = 3");
+    Connection::open(&path).unwrap().execute(&many, []).unwrap();
+    ended(&mut store, "last");
+    let last = |host: &str| store.last_batch(host, &RUN).unwrap();
+    assert_eq!(["gone", "here", "later", "last"].map(last), [None, Some(1), Some(1), Some(1)]);
 }
 
 #[test]

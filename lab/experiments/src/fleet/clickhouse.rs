@@ -19,6 +19,17 @@ pub(super) const STORE: &str = "clickhouse://127.0.0.1:8123/dwell";
 /// How long it may take to start, and to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the server is told to keep for longer than rows.
+const DOWNSAMPLE: &str = include_str!("../../../../dist/clickhouse/downsample.sql");
+
+/// A table of the server.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct Size {
+    pub(super) table: String,
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+}
+
 /// A server with its files in a folder, which is killed with this.
 pub(super) struct ClickHouse {
     namespace: Arc<Namespace>,
@@ -52,13 +63,13 @@ impl ClickHouse {
         Ok(server)
     }
 
-    /// Sends SIGKILL, and starts it again with the same files.
-    pub(super) fn kill(&self) -> Result<()> {
+    /// Sends SIGKILL.
+    pub(super) fn kill(&self) {
         *self.lock() = None;
-        self.run()
     }
 
-    fn run(&self) -> Result<()> {
+    /// Starts it, again with the same files.
+    pub(super) fn run(&self) -> Result<()> {
         // It also writes next to its own file.
         let script = "cd \"$1\" && exec clickhouse-server --config-file=\"$1/config.xml\"";
         let arguments = ["-c", script, "sh", &self.folder.display().to_string()];
@@ -80,6 +91,32 @@ impl ClickHouse {
 
     fn lock(&self) -> MutexGuard<'_, Option<RunningProgram>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the server keep 5 minutes and hours too, as `dist/clickhouse` has it.
+    pub(super) fn downsample(&self) -> Result<()> {
+        let lines = DOWNSAMPLE.lines().filter(|line| !line.starts_with("--"));
+        let all = lines.fold(String::new(), |all, line| all + line + "\n");
+        let mut steps = all.split(';').filter(|step| !step.trim().is_empty());
+        steps.try_for_each(|step| self.ask("dwell", step).map(drop))
+    }
+
+    /// Returns the tables with their rows and bytes on disk.
+    pub(super) fn sizes(&self) -> Result<Vec<Size>> {
+        let sql = "SELECT table, sum(rows), sum(bytes_on_disk) FROM system.parts
+            WHERE active AND database = 'dwell' GROUP BY table HAVING sum(rows) > 0 ORDER BY table";
+        // As they are after a while.
+        for table in
+            self.rows("SELECT name FROM system.tables WHERE database = 'dwell' AND engine LIKE '%MergeTree'")?
+        {
+            self.ask("dwell", &format!("OPTIMIZE TABLE `{}` FINAL", table[0]))?;
+        }
+        let size = |row: Vec<String>| {
+            let number = |at: usize| row.get(at).and_then(|value: &String| value.parse().ok());
+            let size = number(1).zip(number(2)).map(|(rows, bytes)| Size { table: row[0].clone(), rows, bytes });
+            size.ok_or_else(|| Error::invalid("answer of ClickHouse", row.join(" ")))
+        };
+        self.rows(sql)?.into_iter().map(size).collect()
     }
 
     /// Runs a query on the store's database. Returns the lines of the answer, each with its values.

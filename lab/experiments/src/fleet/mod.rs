@@ -27,7 +27,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use self::{
     agents::{Fleet, Sent},
-    clickhouse::ClickHouse,
+    clickhouse::{ClickHouse, Size},
     collector::Collector,
     oracle::{Oracle, Rows, Seen},
     strangers::Strangers,
@@ -62,6 +62,8 @@ struct Load {
     strangers: usize,
     /// Whether the store is a ClickHouse server.
     has_server: bool,
+    /// Whether the server keeps 5 minutes and hours too.
+    is_downsampled: bool,
     /// Whether bytes are stamped too. If not, each interval is a batch, and nothing else is.
     is_stamped: bool,
     /// What an agent keeps for its collectors, in bytes.
@@ -97,6 +99,8 @@ struct Outcome {
     down: Vec<Duration>,
     /// Connections that strangers have opened.
     strange_connections: u64,
+    /// The tables of a server at the end.
+    tables: Vec<Size>,
 }
 
 /// Runs a collector and agents in a network namespace of their own, with their files in an empty folder.
@@ -109,6 +113,9 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
     let server = load.has_server.then(|| ClickHouse::start(&namespace, folder)).transpose()?;
     let start = |number| Collector::start(&namespace, &programs.dwell, folder, &load, number);
     let mut collectors = (0..load.collectors).map(start).collect::<Result<Vec<_>>>()?;
+    if load.is_downsampled {
+        server.iter().try_for_each(ClickHouse::downsample)?;
+    }
     let stores: Vec<_> = collectors.iter().map(|collector| collector.store().to_owned()).collect();
     let stored_rows = match server {
         Some(server) => Rows::Server(Arc::new(server), stores[0].clone()),
@@ -155,6 +162,10 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
     down.sort_unstable();
     let delays = sent.delays(&times);
     let seen = stored_rows.count(&sent)?;
+    let tables = match &stored_rows {
+        Rows::Server(server, _) => server.sizes()?,
+        Rows::Files(_) => Vec::new(),
+    };
     Ok(Outcome {
         load,
         connected,
@@ -171,6 +182,7 @@ fn measure(load: Load, programs: &Programs, folder: &Path, signals: &Signals) ->
         threads,
         down,
         strange_connections,
+        tables,
     })
 }
 

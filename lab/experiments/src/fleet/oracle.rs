@@ -56,6 +56,9 @@ pub(super) struct Seen {
     pub(super) paths: u64,
 }
 
+/// A loss that a store has: the host, and from when to when, in Unix time, as far as it is known.
+pub(super) type Loss = (String, Option<i64>, Option<i64>);
+
 /// Where the rows are.
 #[derive(Clone)]
 pub(super) enum Rows {
@@ -151,9 +154,6 @@ impl Times {
         seen.iter().find(|(_, so_far)| *so_far >= rows).map(|(at, _)| *at)
     }
 }
-
-/// The host of a loss, and from when to when it was.
-pub(super) type Loss = (String, Option<i64>, Option<i64>);
 
 impl Rows {
     /// Returns the numbers of rows and batches that agents have caused so far, in a file deleted rows included.

@@ -6,7 +6,7 @@ use dwell_app::{Exit, args::positive_duration};
 use dwell_testbed::signals::Signals;
 use serde::Serialize;
 
-use super::{Load, Outcome, agents::BUFFER, faults, goals, measure};
+use super::{Load, Outcome, agents::BUFFER, clickhouse::Size, faults, goals, measure};
 use crate::{
     Programs,
     failure::Failure,
@@ -53,6 +53,9 @@ pub struct Fleet {
     /// Store in a ClickHouse server, which is started for each run, instead of an SQLite file
     #[arg(long)]
     clickhouse: bool,
+    /// Have that server keep sums of 5 minutes and of hours too, as dist/clickhouse has it
+    #[arg(long, requires = "clickhouse")]
+    downsample: bool,
     /// Number of collectors, of which each agent has all, with a store each
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "clickhouse", value_parser = clap::value_parser!(u8).range(1..=8))]
     collectors: u8,
@@ -140,6 +143,7 @@ struct Record {
     kills: usize,
     down_max_ns: Option<u64>,
     strange_connections: u64,
+    server_tables: Vec<Size>,
     goals_met: bool,
 }
 
@@ -181,6 +185,7 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
             kills: args.kill,
             strangers: args.strangers,
             has_server: args.clickhouse,
+            is_downsampled: args.downsample,
             is_stamped: true,
             buffer: BUFFER,
         };
@@ -198,6 +203,10 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
         if args.strangers > 0 {
             let opened = outcome.strange_connections;
             args.format.say(&format!("{} strangers opened {opened} connections", args.strangers))?;
+        }
+        for Size { table, rows, bytes } in &outcome.tables {
+            let each = *bytes as f64 / *rows as f64;
+            args.format.say(&format!("{table}: {rows} rows of {each:.1} bytes on the server's disk"))?;
         }
         goals.push((*agents, judged));
     }
@@ -263,6 +272,7 @@ impl Record {
             kills: outcome.down.len(),
             down_max_ns: outcome.down.last().map(|down| down.as_nanos() as u64),
             strange_connections: outcome.strange_connections,
+            server_tables: outcome.tables.clone(),
             goals_met,
         }
     }

@@ -55,7 +55,12 @@ pub(super) fn agents_killed(scene: &Scene<'_>) -> Result<Figures> {
 pub(super) fn server_killed(scene: &Scene<'_>) -> Result<Figures> {
     let server = Arc::new(ClickHouse::start(scene.namespace, scene.folder)?);
     let mut running = scene.start(&Setup { server: Some(Arc::clone(&server)), ..Setup::default() })?;
-    let times = running.report(|_, course| course.at_random(KILLS, |_| server.kill()))?;
+    let times = running.report(|_, course| {
+        course.at_random(KILLS, |_| {
+            server.kill();
+            server.run()
+        })
+    })?;
     running.count(times, Vec::new(), Vec::new())
 }
 
@@ -82,18 +87,21 @@ pub(super) fn store_disk_full(scene: &Scene<'_>) -> Result<Figures> {
 }
 
 pub(super) fn spool_disk_full(scene: &Scene<'_>) -> Result<Figures> {
-    collector_disk_full(scene, Some(Arc::new(ClickHouse::start(scene.namespace, scene.folder)?)))
+    collector_disk_full(scene, Some(&Arc::new(ClickHouse::start(scene.namespace, scene.folder)?)))
 }
 
-/// The collector ends then, and is started again as by its unit.
-fn collector_disk_full(scene: &Scene<'_>, server: Option<Arc<ClickHouse>>) -> Result<Figures> {
+/// The collector ends then, and is started again as by its unit. The server is away meanwhile: otherwise the spool needs no more room
+/// than it has.
+fn collector_disk_full(scene: &Scene<'_>, server: Option<&Arc<ClickHouse>>) -> Result<Figures> {
     let disk = Disk::create(scene.namespace, scene.folder, DISK_BYTES)?;
-    let mut running = scene.start(&Setup { disk: Some(&disk), server, ..Setup::default() })?;
+    let mut running = scene.start(&Setup { disk: Some(&disk), server: server.cloned(), ..Setup::default() })?;
     let times = running.report(|collector, course| {
         course.wait_until(AWAY.0)?;
+        server.iter().for_each(|server| server.kill());
         disk.fill()?;
         let times = course.tend_until(AWAY.1, collector)?;
         disk.free()?;
+        server.iter().try_for_each(|server| server.run())?;
         course.tend_until(1.0, collector)?;
         Ok(times)
     })?;

@@ -116,6 +116,7 @@ impl<'a> Scene<'a> {
             kills: 0,
             strangers: 0,
             has_server: setup.server.is_some(),
+            is_downsampled: false,
             is_stamped: false,
             buffer: setup.buffer.unwrap_or(agents::BUFFER),
         };
