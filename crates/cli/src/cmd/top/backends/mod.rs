@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use dwell_balancer::api::{BackendStatus, Client, ClientError, Request, Status, VipStatus};
+use dwell_balancer::api::{BackendStatus, Client, ClientError, Request, Status};
 use dwell_engine::top::PAST;
 
 pub use self::page::{Backends, print, title};
@@ -152,7 +152,7 @@ impl Balancer {
         let seconds = since_ns.max(1_000_000) as f64 / 1e9;
         let mut before = mem::take(&mut self.past);
         self.rows.clear();
-        for (vip, status) in backends(&status) {
+        for (vip, status) in status.backends() {
             let key = (vip.map(str::to_owned), status.real);
             let mut past = before.remove(&key).unwrap_or_default();
             let totals = [status.connections, status.packets];
@@ -204,12 +204,4 @@ impl Balancer {
             move |values: &[f32; By::ALL.len()]| Some(f64::from(values[by as usize])).filter(|value| !value.is_nan());
         past.into_iter().flat_map(|past| &past.values).map(value)
     }
-}
-
-/// All backends with their VIPs.
-fn backends(status: &Status) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
-    fn of_vip(vip: &VipStatus) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
-        vip.backends.iter().map(|backend| (Some(vip.name.as_str()), backend))
-    }
-    status.vips.iter().flat_map(of_vip).chain(status.leaving.iter().map(|backend| (None, backend)))
 }
