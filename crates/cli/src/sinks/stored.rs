@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use dwell_records::{Keep, Output};
-use dwell_store::{Address, Origin, Recorder, Recording, Retain};
+use dwell_store::{Address, Origin, Recorder, Recording, Retain, StoreError};
 
 use crate::{
     args::{bytes, nanos, positive_duration},
@@ -73,6 +73,12 @@ impl StoreArgs {
 /// store makes it incomplete.
 pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     complete(output.and_then(Output::finish_keeping), exit)
+}
+
+/// What becomes of a run that cannot read a store.
+pub fn unusable(error: StoreError) -> Failure {
+    let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
+    Failure::new(exit, error)
 }
 
 /// Tells what is missing in the store, if anything is, and returns the exit status of a run that would end with `exit`.
