@@ -482,7 +482,10 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::latency::{LATENCIES, VERDICTS};
+    use crate::{
+        backend::BACKENDS,
+        latency::{LATENCIES, VERDICTS},
+    };
 
     #[test]
     fn the_columns_are_those_of_the_file() {
@@ -493,10 +496,10 @@ mod tests {
             let names = statement.query_map([], |row| row.get(0)).unwrap();
             names.map(Result::unwrap).collect()
         };
-        for table in tables().into_iter().chain([&*LATENCIES, &VERDICTS]) {
+        for table in tables().into_iter().chain([&*LATENCIES, &VERDICTS, &BACKENDS]) {
             db.prepare(&table.insert).unwrap();
         }
-        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS] {
+        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS, &BACKENDS] {
             let own: Vec<_> = table.server_columns().map(|(name, _)| name).collect();
             assert_eq!(names(table.name), own);
         }

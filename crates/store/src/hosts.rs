@@ -11,7 +11,7 @@ use crate::{
 const MOST_AT_ONCE: i64 = 4_096;
 /// Tables with few rows, in which a host is looked for. Of the others it is known that their rows are no later than the host's
 /// last batch, or by little.
-const SMALL: [&str; 6] = ["clock", "counter", "lost", "latency", "verdict", "pending"];
+const SMALL: [&str; 7] = ["clock", "counter", "lost", "latency", "verdict", "backend", "pending"];
 /// The same in the file of a spool.
 const OF_SPOOL: [&str; 2] = ["waiting", "refused"];
 const LARGE: [&str; 2] = ["interval", "path"];

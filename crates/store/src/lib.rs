@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
+mod backend;
 mod clickhouse;
 mod columns;
 mod error;
@@ -9,6 +10,8 @@ mod hosts;
 pub mod html;
 mod latency;
 mod read;
+mod read_backend;
+mod read_last;
 mod read_latency;
 mod recorder;
 mod retain;
@@ -20,9 +23,11 @@ use dwell_engine::{
     layers::{Ends, PathSegment, Segment, SegmentHooks},
 };
 
+pub use backend::BackendRow;
 pub use clickhouse::{Address, Login, Server};
 pub use error::{Refusal, StoreError};
 pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
+pub use read_last::{LastBackend, LastKind, LastLatency};
 pub use recorder::{Recorder, Recording};
 pub use retain::{Origin, Retain, Retention};
 pub use spool::{RefusedRow, SpoolSize, Waiting};

@@ -20,6 +20,7 @@ pub struct Reader {
     db: Connection,
     path: PathBuf,
     has_latencies: bool,
+    has_backends: bool,
 }
 
 /// The host, or the two hosts, of a figure, by their numbers.
@@ -116,19 +117,30 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
-        let mut reader = Reader { db, path: path.into(), has_latencies: false };
-        reader.has_latencies = reader.read(|db| {
+        let mut reader = Reader { db, path: path.into(), has_latencies: false, has_backends: false };
+        reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
             // A transaction sees one state of the store until it ends.
-            db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")?;
-            db.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'latency'", [], |row| row.get(0))
+            db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")
         })?;
+        reader.has_latencies = reader.has_table("latency")?;
+        reader.has_backends = reader.has_table("backend")?;
         Ok(reader)
+    }
+
+    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = ?1";
+        self.read(|db| db.query_row(sql, [name], |row| row.get(0)))
     }
 
     /// Whether the store has the tables of verbs other than the collector, which version 5 has added.
     pub(crate) fn has_latencies(&self) -> bool {
         self.has_latencies
+    }
+
+    /// Whether the store has the table of balancers' backends, which version 7 has added.
+    pub(crate) fn has_backends(&self) -> bool {
+        self.has_backends
     }
 
     /// Returns the numbers and names of all hosts.
@@ -152,13 +164,16 @@ impl Reader {
         if self.has_latencies {
             tables.extend([of("latency", "max(ifnull(interval_ns, 1), 1)"), of("verdict", "1")]);
         }
+        if self.has_backends {
+            tables.push(of("backend", "interval_ns"));
+        }
         let sql = &format!("SELECT min(begin), max(end) FROM ({})", tables.join(" UNION ALL "));
         let span: (Option<i64>, Option<i64>) =
             self.read(|db| db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))?;
         Ok(span.0.zip(span.1))
     }
 
-    /// Returns the most frequent length of an interval of segments; without any, of one of latencies.
+    /// Returns the most frequent length of an interval of segments; without any, of one of latencies and of backends.
     pub fn interval_ns(&self, span: Span) -> Result<Option<i64>, StoreError> {
         let most_frequent = |tables: &[&str]| {
             let lengths = tables.iter().map(|table| {
@@ -173,8 +188,10 @@ impl Reader {
             );
             self.read(|db| db.query_row(&sql, [span.0, span.1], |row| row.get(0)).optional())
         };
+        let others = [(self.has_latencies, "latency"), (self.has_backends, "backend")];
+        let others: Vec<_> = others.into_iter().filter(|(has, _)| *has).map(|(_, table)| table).collect();
         match most_frequent(&["interval", "path"])? {
-            None if self.has_latencies => most_frequent(&["latency"]),
+            None if !others.is_empty() => most_frequent(&others),
             length => Ok(length),
         }
     }
@@ -273,13 +290,12 @@ impl Reader {
 
     /// Returns the latest losses, at most `most`, the latest first; and how many there are.
     pub fn lost(&self, span: Span, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
-        let has_table = "SELECT count(*) FROM sqlite_schema WHERE name = 'lost'";
         let chosen = "ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2";
+        // The tables of older versions know of no losses.
+        if !self.has_table("lost")? {
+            return Ok((Vec::new(), 0));
+        }
         self.read(|db| {
-            // The tables of older versions know of no losses.
-            if db.query_row(has_table, [], |row| row.get::<_, i64>(0))? == 0 {
-                return Ok((Vec::new(), 0));
-            }
             let count = format!("SELECT count(*) FROM lost WHERE {chosen}");
             let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
             let sql = format!(

@@ -20,6 +20,7 @@ use dwell_records::{
 
 use crate::{
     IntervalRow, Origin, Retain, Retention, Store, StoreError,
+    backend::BackendRow,
     columns::Row,
     latency::{latency_row, verdict_row},
     sqlite::Writers,
@@ -117,6 +118,12 @@ impl Recorder {
             last_ns: 0,
             sent_ns: 0,
         })
+    }
+
+    /// Stores what the backends of a balancer did in an interval.
+    pub fn backends<'a>(&mut self, rows: impl IntoIterator<Item = BackendRow<'a>>) {
+        rows.into_iter().for_each(|row| self.push((&row).into()));
+        self.send();
     }
 
     fn push(&mut self, row: Row<'_>) {

@@ -1,4 +1,4 @@
--- The tables of a store, version 6, but for those of latency.sql, and the views of views.sql. docs/method/store.md
+-- The tables of a store, version 7, but for those of latency.sql and backend.sql, and the views of views.sql. docs/method/store.md
 -- describes them.
 
 -- A host that an agent ran on.

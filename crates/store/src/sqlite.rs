@@ -15,7 +15,7 @@ use rusqlite::{
 };
 
 use crate::{
-    ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
+    BackendRow, ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
     columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     error::remedy,
     spool::{Spooled, enqueue},
@@ -23,10 +23,12 @@ use crate::{
 
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
-/// The version of the tables in `schema.sql` and `latency.sql`.
-const VERSION: i64 = 6;
+/// The version of the tables in `schema.sql`, `latency.sql` and `backend.sql`.
+const VERSION: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 const LATENCY: &str = include_str!("latency.sql");
+/// Also what brings version 6 up to version 7.
+const BACKEND: &str = include_str!("backend.sql");
 const VIEWS: &str = include_str!("views.sql");
 /// The oldest version that is brought up to date when it is opened for writing.
 const UPGRADED: i64 = 3;
@@ -61,11 +63,12 @@ const DROP_VIEWS: &str = "
     DROP VIEW IF EXISTS intervals;
     DROP VIEW IF EXISTS paths;
     DROP VIEW IF EXISTS latencies;
-    DROP VIEW IF EXISTS verdicts;";
+    DROP VIEW IF EXISTS verdicts;
+    DROP VIEW IF EXISTS backends;";
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
-    [SCHEMA, LATENCY, VIEWS].concat()
+    [SCHEMA, LATENCY, BACKEND, VIEWS].concat()
 }
 
 /// How long a write waits for readers that hold the file.
@@ -230,7 +233,12 @@ impl Store {
             None => vec![schema()],
             Some(VERSION) => Vec::new(),
             Some(older) => {
-                let steps = [(4, UPGRADE_3.to_owned()), (5, [UPGRADE_4, LATENCY].concat()), (6, UPGRADE_5.to_owned())];
+                let steps = [
+                    (4, UPGRADE_3.to_owned()),
+                    (5, [UPGRADE_4, LATENCY].concat()),
+                    (6, UPGRADE_5.to_owned()),
+                    (7, BACKEND.to_owned()),
+                ];
                 let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
                 [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
             }
@@ -511,6 +519,11 @@ impl Writing<'_> {
 
     /// Writes the state of a clock.
     pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
+        self.insert(row.into())
+    }
+
+    /// Writes what a backend of a balancer did in an interval.
+    pub fn backend(&mut self, row: &BackendRow<'_>) -> Written<()> {
         self.insert(row.into())
     }
 

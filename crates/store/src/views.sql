@@ -28,3 +28,8 @@ CREATE VIEW verdicts AS
 	SELECT time_ns, host.name AS host, target, outcome, cause, certainty, sentence, observed_ns, connections, active_ns,
 		causes, parts, facts, unseen, remedies
 	FROM verdict LEFT JOIN host USING (host_id);
+
+CREATE VIEW backends AS
+	SELECT time_ns, interval_ns, host.name AS host, vip, backend, address, state, why, weight, share, active, tracked,
+		pending, pending_oldest_ns, connections, packets, bytes, count, mean_ns, p50_ns, p90_ns, p99_ns
+	FROM backend JOIN host USING (host_id);

@@ -40,6 +40,16 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
+impl Status {
+    /// All backends with the names of their VIPs; those that wait for their last connections have none.
+    pub fn backends(&self) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
+        fn of_vip(vip: &VipStatus) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
+            vip.backends.iter().map(|backend| (Some(vip.name.as_str()), backend))
+        }
+        self.vips.iter().flat_map(of_vip).chain(self.leaving.iter().map(|backend| (None, backend)))
+    }
+}
+
 impl Object for Status {
     const KINDS: &'static [&'static str] = &["lb.state"];
 }

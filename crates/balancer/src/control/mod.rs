@@ -329,7 +329,8 @@ impl Balancer {
         }
     }
 
-    /// Runs until `is_over`. Whenever `is_reload_requested`, the configuration is reloaded.
+    /// Runs until `is_over`. Whenever `is_reload_requested`, the configuration is reloaded; `on_interval` is called at the end of
+    /// each interval.
     ///
     /// # Errors
     ///
@@ -339,6 +340,7 @@ impl Balancer {
         requests: &Receiver<PendingRequest>,
         is_reload_requested: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
+        mut on_interval: impl FnMut(&Balancer),
     ) -> Result<(), ControlError> {
         let interval = self.config.interval;
         let mut next = next_end(interval);
@@ -367,6 +369,7 @@ impl Balancer {
                 self.end_interval()?;
                 self.figures.work = Some(now.elapsed());
                 self.update_metrics();
+                on_interval(self);
                 next = next_end(interval);
             }
         }

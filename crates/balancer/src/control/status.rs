@@ -34,7 +34,7 @@ const CLIENT_MTU: u16 = 1500;
 
 impl Balancer {
     /// Returns the status as of the end of the last interval.
-    pub(super) fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
         Status {
             time: jiff::Timestamp::now().to_string(),

@@ -11,13 +11,14 @@ use std::{
 use anyhow::{Context, anyhow};
 use dwell_records::{counted, print};
 use dwell_store::{
-    Address, Reader, StoreError,
+    Address, Reader,
     html::{Choice, FlowEnd, Report},
 };
 
 use crate::{
     exit::{Exit, Failure},
     moment::Moment,
+    stored::unusable,
     tell::tell,
 };
 
@@ -158,9 +159,4 @@ fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
 fn is_same(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino())).ok();
     inode(one).is_some_and(|found| Some(found) == inode(other))
-}
-
-fn unusable(error: StoreError) -> Failure {
-    let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
-    Failure::new(exit, error)
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use dwell_records::{Keep, Output};
-use dwell_store::{Address, Origin, Recorder, Recording, Retain};
+use dwell_store::{Address, Origin, Recorder, Recording, Retain, StoreError};
 
 use crate::{
     args::{bytes, nanos, positive_duration},
@@ -42,6 +42,16 @@ impl StoreArgs {
     ///
     /// If it cannot be written, or is no store.
     pub fn open(&self, interval: Duration, is_capture: bool) -> Result<Option<Box<dyn Keep>>, Failure> {
+        let recorder = self.recorder(interval, is_capture)?;
+        Ok(recorder.map(|recorder| Box::new(recorder) as Box<dyn Keep>))
+    }
+
+    /// The same for what comes in no records.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreArgs::open`].
+    pub fn recorder(&self, interval: Duration, is_capture: bool) -> Result<Option<Recorder>, Failure> {
         let Some(path) = &self.store else { return Ok(None) };
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!(
@@ -55,14 +65,25 @@ impl StoreArgs {
             origin: if is_capture { Origin::Capture } else { Origin::Live },
             tell: |text| tell(text),
         })?;
-        Ok(Some(Box::new(recorder)))
+        Ok(Some(recorder))
     }
 }
 
 /// Ends what is kept of a run, and returns the exit status of one that would end with `exit`: data that is missing in the
 /// store makes it incomplete.
 pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
-    match output.and_then(Output::finish_keeping) {
+    complete(output.and_then(Output::finish_keeping), exit)
+}
+
+/// What becomes of a run that cannot read a store.
+pub fn unusable(error: StoreError) -> Failure {
+    let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
+    Failure::new(exit, error)
+}
+
+/// Tells what is missing in the store, if anything is, and returns the exit status of a run that would end with `exit`.
+pub fn complete(missing: Option<String>, exit: Exit) -> Exit {
+    match missing {
         None => exit,
         Some(missing) => {
             tell(missing);

@@ -52,6 +52,7 @@ mod stored;
 mod summary;
 mod support;
 mod top;
+mod top_store;
 mod why;
 mod why_programs;
 mod why_set_up;

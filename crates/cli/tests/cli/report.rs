@@ -12,7 +12,8 @@ use dwell_engine::{
     layers::{Ends, Layer, PathSegment, Segment, SegmentHooks},
     measure::Endpoint,
 };
-use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
+use dwell_records::LatencyObject;
+use dwell_store::{BackendRow, ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
 use tempfile::TempDir;
 
 use crate::{
@@ -415,6 +416,59 @@ fn what_other_verbs_have_stored_is_drawn_and_ranked() {
     // Of pings alone, the page has no other flows.
     let only = dwell(&["report", "--store", &store, "--port", "443"]);
     assert!(only.stdout.contains("192.0.2.1:40000") && !only.stdout.contains("\"ICMP"), "{}", only.stderr);
+}
+
+/// Two backends of one VIP, of which one fails in the third interval.
+#[test]
+fn backends_of_a_vip_are_side_by_side() {
+    let latency = |mean_ns| LatencyObject {
+        count: Some(10),
+        mean_ns: Some(mean_ns),
+        p99_ns: Some(3 * mean_ns),
+        ..LatencyObject::default()
+    };
+    let latencies = [latency(2_000_000), latency(30_000_000)];
+    let stored = Stored::new(|store| {
+        (1..=4).try_for_each(|n| {
+            [("quick", 0), ("<b>slow", 1)].into_iter().try_for_each(|(backend, at)| {
+                let is_down = n > 2 && at == 1;
+                store.backend(&BackendRow {
+                    time_ns: BEGIN_NS + n * SECOND_NS.cast_signed(),
+                    length_ns: SECOND_NS,
+                    host: "edge",
+                    vip: Some("web"),
+                    backend,
+                    address: "192.0.2.7".parse().unwrap(),
+                    state: if is_down { "down" } else { "up" },
+                    why: if is_down { "connection refused" } else { "" },
+                    weight: 1.0,
+                    share: if is_down { 0.0 } else { 0.5 },
+                    active: 3,
+                    tracked: None,
+                    pending: 5 * at as u64,
+                    pending_oldest_ns: None,
+                    traffic: Some([300, 2_000, 90_000]),
+                    latency: Some(&latencies[at]).filter(|_| !is_down),
+                })
+            })
+        })
+    });
+    let page = stored.page(&[]);
+    assert!(!page.contains("<b>slow"), "a name is markup");
+    let Some(shown) = stored.shown("") else { return };
+    assert!(shown.contains("<h3>VIP web, balancer edge</h3>"), "{shown}");
+    let of = |name: &str| cells(&shown, &format!("data-backend=\"{name}"))[1..11].to_vec();
+    let always = ["1", "1,200", "8,000", "3.0"];
+    assert_eq!(of("quick"), [&["up", "50.0 %"][..], &always, &["0", "40", "2.00 ms", "6.00 ms"]].concat());
+    assert_eq!(of("&lt;b&gt;slow"), [&["down", "0.0 %"][..], &always, &["5", "20", "30.0 ms", "90.0 ms"]].concat());
+    assert_eq!(
+        cells(&shown, "data-change=\"&lt;b&gt;slow"),
+        ["2026-11-21 14:00:03", "&lt;b&gt;slow", "down", "connection refused"]
+    );
+    for chart in ["Response latency", "Waiting requests"] {
+        assert!(shown.contains(&format!("<figcaption>{chart}</figcaption>")), "{chart}: {shown}");
+    }
+    assert!(!shown.contains("id=\"segments\""));
 }
 
 /// A million rows in an address space of 300 MB.

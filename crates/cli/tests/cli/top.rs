@@ -64,12 +64,12 @@ impl Traffic {
 }
 
 /// A terminal with a program in it, and its end.
-struct Terminal {
+pub struct Terminal {
     folder: TempDir,
 }
 
 impl Terminal {
-    fn start(width: u16, height: u16, command: &str) -> Terminal {
+    pub fn start(width: u16, height: u16, command: &str) -> Terminal {
         let terminal = Terminal { folder: tempfile::tempdir().unwrap() };
         // What is printed after the screen shows that the terminal is as it was.
         let command = format!("cd {}; {command}; echo \"status=$?\"; stty -a; cat", terminal.folder.path().display());
@@ -85,7 +85,7 @@ impl Terminal {
         String::from_utf8(run.stdout).unwrap()
     }
 
-    fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
@@ -94,7 +94,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as it must be.
-    fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+    pub fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let screen = self.screen();
@@ -106,7 +106,7 @@ impl Terminal {
         }
     }
 
-    fn shows(&self, text: &str) -> String {
+    pub fn shows(&self, text: &str) -> String {
         self.wait(text, |screen| screen.contains(text))
     }
 }

@@ -26,6 +26,23 @@ fn a_missing_balancer_is_reported_with_a_remedy() {
 }
 
 #[test]
+fn a_store_that_is_none_is_refused_before_anything_is_attached() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (config, store) = (path("lb.toml"), path("letter"));
+    let text = format!(
+        "interface = \"lo\"\napi.socket = \"{}\"\n[[vip]]\nname = \"web\"\naddress = \"192.0.2.1\"\nport = 80\n\
+         forward = \"l2\"\nbackend = [{{ address = \"240.0.0.1\" }}]\n",
+        path("lb.sock")
+    );
+    std::fs::write(&config, text).unwrap();
+    std::fs::write(&store, "Dear Sir or Madam, ".repeat(100)).unwrap();
+    let run = dwell(&["lb", "run", &config, "--store", &store]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
+    assert!(run.stderr.contains("is not a store of dwell: name another file"), "{run}");
+}
+
+#[test]
 fn help_of_each_verb() {
     let verbs =
         ["run", "check", "reload", "status", "drain", "add", "remove", "weight", "where", "top", "detach", "decap"];

@@ -302,10 +302,19 @@ impl Scene {
         self.run_by(&["env"]);
     }
 
+    /// The same with options of `dwell lb run`.
+    pub fn run_with(&self, options: &[&str]) {
+        self.start(&["env"], options);
+    }
+
     /// Starts `dwell lb run` through a program that executes its arguments, and waits until it answers.
     pub fn run_by(&self, by: &[&str]) {
+        self.start(by, &[]);
+    }
+
+    fn start(&self, by: &[&str], options: &[&str]) {
         let path = self.path("lb.toml");
-        let all = [&by[1..], &[DWELL, "lb", "run", &path]].concat();
+        let all = [&by[1..], &[DWELL, "lb", "run", &path], options].concat();
         let process = spawn(&self.balancer, by[0], &all);
         *self.run.borrow_mut() = Some(process);
         eventually("it answers", || {

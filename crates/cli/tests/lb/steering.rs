@@ -1,10 +1,12 @@
-//! Weights that follow measured latency.
+//! Weights that follow measured latency, and what a store has of them.
 
 use std::sync::atomic::Ordering;
 
+use rusqlite::Connection;
+
 use crate::{
     scene::Scene,
-    support::{eventually, skipped},
+    support::{dwell, eventually, skipped},
     traffic::events,
 };
 
@@ -135,4 +137,56 @@ fn root_maglev_measures_nothing_and_moves_nothing() {
     assert_eq!(load.end(), [""; 0]);
     // The first table is still in use.
     assert_eq!(events(&scene.end().stdout, "lb.weights").len(), 0);
+}
+
+#[test]
+fn root_what_each_backend_did_in_each_interval_is_in_the_store_and_in_the_page() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("stored", 2);
+    scene.configure("interval = \"200ms\"", "policy = \"latency\"", &[0, 1]);
+    let store = scene.path("store");
+    scene.run_with(&["--store", &store]);
+    let db = Connection::open(&store).unwrap();
+    let count = |condition: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM backends WHERE {condition}");
+        db.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    eventually("an interval is stored", || count("connections IS NOT NULL") > 0);
+    scene.servers.iter().for_each(|server| server.delay_ms.store(8, Ordering::Relaxed));
+    let load = scene.load(20);
+    load.go_on();
+    eventually("all are stored", || {
+        let sum = "SELECT ifnull(sum(connections), 0) FROM backends";
+        db.query_row(sum, [], |row| row.get::<_, i64>(0)).unwrap() == 20
+    });
+    eventually("latencies are stored", || count("mean_ns > 0 AND count > 0") > 0);
+    scene.ok(&["drain", "web/s1"]);
+    eventually("the drain is stored", || count("backend = 's1' AND state = 'draining' AND share = 0") > 0);
+    assert_eq!(load.end(), [""; 0]);
+    let run = scene.end();
+    assert_eq!(run.status, Some(0), "{run}");
+
+    // Each interval has both backends, and only the first one does not know what was new.
+    let (rows, ends, unknown): (i64, i64, i64) = db
+        .query_row(
+            "SELECT count(*), count(DISTINCT time_ns), sum(connections IS NULL) FROM backends
+                WHERE vip = 'web' AND interval_ns = 200000000 AND backend IN ('s0', 's1')",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .unwrap();
+    assert_eq!((rows, unknown), (2 * ends, 2));
+    assert!(count("active > 0 AND packets > 0 AND bytes > packets AND address IN ('10.79.0.3', '10.79.0.4')") > 0);
+    let page = dwell(&["report", "--store", &store]);
+    assert_eq!(page.status, Some(0), "{}", page.stderr);
+    let (_, data) = page.stdout.split_once("id=\"data\">").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let shown = data["backends"]["shown"].as_array().unwrap();
+    let connections: u64 = shown.iter().map(|backend| backend["connections"].as_u64().unwrap()).sum();
+    assert_eq!((shown.len(), connections), (2, 20), "{}", data["backends"]);
+    assert_eq!((&shown[1]["name"], &shown[1]["state"]), (&"s1".into(), &"draining".into()));
+    let changes = shown[1]["changes"].as_array().unwrap();
+    assert_eq!(changes.last().map(|change| &change["state"]), Some(&"draining".into()), "{}", data["backends"]);
 }

@@ -59,6 +59,12 @@ impl Mean {
         self.count += 1;
     }
 
+    /// Adds as many as `count`, of which this is the mean.
+    pub(super) fn add_many(&mut self, ns: u64, count: u64) {
+        self.sum = self.sum.saturating_add(ns.saturating_mul(count));
+        self.count = self.count.saturating_add(count);
+    }
+
     pub(super) fn get(&self) -> Option<u64> {
         self.sum.checked_div(self.count)
     }

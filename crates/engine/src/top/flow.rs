@@ -1,7 +1,11 @@
 //! The state of one flow.
 
-use super::{Figures, Past, figures::Mean};
-use crate::{layers::Ends, measure::Sample, socket::Reading};
+use super::{Figures, Metric, Past, figures::Mean};
+use crate::{
+    layers::Ends,
+    measure::{Protocol, Sample},
+    socket::Reading,
+};
 
 /// A poll of a TCP socket of this host.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +20,29 @@ pub struct SocketReading<'a> {
     pub unit: Option<u32>,
     /// What the kernel reported.
     pub reading: &'a Reading,
+}
+
+/// A latency of a flow in an interval, as another run of dwell has measured and stored it.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredLatency {
+    /// The flow, as it was stored.
+    pub ends: Ends,
+    /// Its transport protocol.
+    pub protocol: Protocol,
+    /// Whether `src` is the end on the host that was measured, or `dst`; `None` where that is not known.
+    pub is_src_local: Option<bool>,
+    /// The process of that end, if known.
+    pub pid: Option<u32>,
+    /// The unit or container of that process, if known, by a number of the caller's.
+    pub unit: Option<u32>,
+    /// Which latency it is: a round trip, a response, or a wait in the send buffer. Other metrics are no latencies.
+    pub metric: Metric,
+    /// The mean.
+    pub mean_ns: u64,
+    /// What it is the mean of.
+    pub count: u64,
+    /// The end of the interval.
+    pub time_ns: u64,
 }
 
 /// What limited a connection since dwell has seen it first, as shares of that time from 0 to 1, by the kernel's own clocks.
@@ -83,12 +110,16 @@ pub(super) struct Flow {
     cookie: u64,
     pub(super) pid: Option<u32>,
     pub(super) unit: Option<u32>,
+    /// Whether it is known of a stored flow that `src` is the end on the host that was measured.
+    is_local: bool,
     first: Counts,
     last: Counts,
     /// The last reading of this interval.
     now: Option<(Counts, u64, Option<u64>)>,
     packets: Packets,
     response: Mean,
+    /// The wait in the send buffer, as a store has it.
+    send_buffer: Mean,
     /// When it was seen last, on the source's clock.
     pub(super) seen_ns: u64,
     pub(super) last_rtt_ns: Option<u64>,
@@ -142,11 +173,27 @@ impl Flow {
         self.seen_ns = self.seen_ns.max(time_ns);
     }
 
+    /// Adds a latency of a store; a round trip was one to `dst`, or to `src`.
+    pub(super) fn stored(&mut self, stored: &StoredLatency, to_src: bool) {
+        let mean = match stored.metric {
+            Metric::Rtt => &mut self.packets.to[usize::from(to_src)],
+            Metric::Response => &mut self.response,
+            Metric::SendBuffer => &mut self.send_buffer,
+            Metric::Retransmissions | Metric::Rate => return,
+        };
+        mean.add_many(stored.mean_ns, stored.count);
+        self.is_local |= stored.is_src_local.is_some();
+        self.pid = stored.pid.or(self.pid);
+        self.unit = stored.unit.or(self.unit);
+        self.seen_ns = self.seen_ns.max(stored.time_ns);
+    }
+
     /// Takes over what packets have shown of the same flow, seen from the other end.
     pub(super) fn adopt(&mut self, other: &Flow) {
         self.packets = other.packets;
         self.packets.to.swap(0, 1);
         self.response = other.response;
+        self.send_buffer = other.send_buffer;
         self.past = other.past.clone();
     }
 
@@ -157,6 +204,7 @@ impl Flow {
             None => self.by_packets(length_ns, is_capture),
         };
         self.figures.response_ns = std::mem::take(&mut self.response).get();
+        self.figures.send_buffer_ns = std::mem::take(&mut self.send_buffer).get().or(self.figures.send_buffer_ns);
         let packets = std::mem::take(&mut self.packets);
         // Where no packet was seen, there was no sample either, and the count of bytes stays.
         self.packets.bytes = match packets.samples {
@@ -192,16 +240,21 @@ impl Flow {
         }
     }
 
-    /// Round trips of both sides add up to that from end to end.
+    /// Round trips of both sides add up to that from end to end. From the end itself those to the other end are all.
     fn by_packets(&self, length_ns: u64, is_capture: bool) -> Figures {
         let packets = &self.packets;
-        if packets.samples == 0 {
-            return Figures::default();
-        }
         let [there, here] = packets.to.map(|mean| mean.get());
+        let rtt_ns = match there {
+            _ if self.is_local => there,
+            Some(there) => Some(there.saturating_add(here.unwrap_or(0))),
+            None => here,
+        };
+        if packets.samples == 0 {
+            return Figures { rtt_ns, ..Figures::default() };
+        }
         let (before, bytes) = packets.bytes;
         Figures {
-            rtt_ns: there.map_or(here, |there| Some(there.saturating_add(here.unwrap_or(0)))),
+            rtt_ns,
             segments_sent: Some(packets.sent),
             retransmissions: Some(packets.again),
             rate_bps: before.or(is_capture.then_some(0)).map(|before| bps(bytes.saturating_sub(before), length_ns)),

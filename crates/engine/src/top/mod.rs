@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use crate::{layers::Ends, measure::Protocol, rtt::Prefix};
 
 pub use figures::Figures;
-pub use flow::{Limits, SocketReading};
+pub use flow::{Limits, SocketReading, StoredLatency};
 pub use past::{PAST, Past};
 pub use table::{Row, Settings, Table};
 

@@ -5,7 +5,9 @@ use std::{
     collections::{HashMap, hash_map::Entry},
 };
 
-use super::{Figures, FlowKey, Limits, Metric, Past, RowKey, SocketReading, View, figures::Sums, flow::Flow};
+use super::{
+    Figures, FlowKey, Limits, Metric, Past, RowKey, SocketReading, StoredLatency, View, figures::Sums, flow::Flow,
+};
 use crate::{
     layers::Ends,
     measure::{Endpoint, Protocol, Sample},
@@ -110,6 +112,24 @@ impl Table {
         if let Some(flow) = self.flow(key) {
             flow.respond(time_ns, response_ns);
         }
+    }
+
+    /// Adds a latency of a store.
+    pub fn stored(&mut self, stored: &StoredLatency) {
+        let key = FlowKey { ends: stored.ends, protocol: stored.protocol };
+        let (key, is_reversed) = match stored.is_src_local {
+            Some(true) => (key, false),
+            Some(false) => (key.reversed(), true),
+            None => self.known(key),
+        };
+        let other = if self.flows.contains_key(&key) { None } else { self.take_without_socket(&key.reversed()) };
+        let Some(flow) = self.flow(key) else {
+            return;
+        };
+        if let Some(other) = other {
+            flow.adopt(&other);
+        }
+        flow.stored(stored, is_reversed);
     }
 
     /// Forgets flows that are no longer wanted.

@@ -216,6 +216,43 @@ fn a_flow_of_a_capture_has_a_rate_in_its_first_interval_and_groups_follow_what_i
 }
 
 #[test]
+fn a_stored_flow_has_the_means_of_its_latencies_seen_from_the_host_that_was_measured() {
+    let mut table = Table::new(SETTINGS);
+    let (client, server) = (end("203.0.113.9", 51_000), end("192.0.2.1", 80));
+    let row = |src, dst, is_src_local, metric, mean_ns, count| StoredLatency {
+        ends: Ends { src, dst },
+        protocol: Protocol(6),
+        is_src_local,
+        pid: is_src_local.map(|_| 80),
+        unit: None,
+        metric,
+        mean_ns,
+        count,
+        time_ns: SECOND,
+    };
+    // Before it is known whose socket it is, the client comes first.
+    table.stored(&row(client, server, None, Metric::Response, 5_000, 1));
+    table.stored(&row(client, server, Some(false), Metric::Rtt, 70, 9));
+    table.stored(&row(server, client, Some(true), Metric::Rtt, 30_000, 2));
+    table.stored(&row(server, client, Some(true), Metric::Rtt, 60_000, 1));
+    table.stored(&row(server, client, Some(true), Metric::SendBuffer, 4_000, 1));
+    // Of others' flows both sides are seen.
+    let (one, other) = (end("10.0.0.1", 40_000), end("10.0.0.2", 22));
+    table.stored(&row(one, other, None, Metric::Rtt, 100, 1));
+    table.stored(&row(other, one, None, Metric::Rtt, 900, 1));
+    table.end_interval(SECOND);
+    assert_eq!(table.flows(), 2);
+    let key = tcp(Ends { src: server, dst: client });
+    let expected =
+        Figures { rtt_ns: Some(40_000), response_ns: Some(5_000), send_buffer_ns: Some(4_000), ..Figures::default() };
+    assert_eq!(figures(&table, &key), expected, "and what no store has is not known");
+    assert_eq!(table.row(&key).and_then(|row| row.pid), Some(80));
+    assert_eq!(figures(&table, &tcp(Ends { src: one, dst: other })).rtt_ns, Some(1_000));
+    table.end_interval(2 * SECOND);
+    assert_eq!(figures(&table, &key), Figures::default());
+}
+
+#[test]
 fn flows_beyond_the_limit_are_counted() {
     let mut table = Table::new(Settings { max_flows: 2, ..SETTINGS });
     for port in 1..=5 {

@@ -90,6 +90,25 @@ function symbol(kind, x, y, size, attributes) {
 
 const SYMBOLS = ["circle", "square", "diamond", "triangle"];
 
+// Of things side by side, by their number: a symbol and a colour, and the drawing that explains them.
+const PALETTE = ["ip-driver", "tcp-socket", "network", "driver-ip", "socket-tcp", "ip-tcp"].map((name) => `var(--c-${name})`);
+const lookOf = (index) => ({ kind: SYMBOLS[index % SYMBOLS.length], colour: PALETTE[index % PALETTE.length] });
+
+function keyOf(index) {
+	const { kind, colour } = lookOf(index);
+	const svg = drawing(14, 14, kind);
+	svg.append(symbol(kind, 7, 7, 4.5, { style: `fill:${colour};stroke:${colour}` }));
+	return svg;
+}
+
+// From the mean, which is hollow, to the p99, which is filled, if it is known.
+function span(mean, p99, y, scale, { kind, colour }) {
+	const hollow = symbol(kind, scale.at(mean), y, 3.6, { style: `fill:var(--page);stroke:${colour};stroke-width:1.6` });
+	if (p99 === null) return [hollow];
+	return [shape("line", { x1: scale.at(mean), x2: scale.at(p99), y1: y, y2: y, style: `stroke:${colour};stroke-width:1.5` }), hollow,
+		symbol(kind, scale.at(p99), y, 3.6, { style: `fill:${colour};stroke:${colour}` })];
+}
+
 // Lines over two axes: `lines` are { points: [[x, y], …] or pieces, colour, dash, name }.
 function lines(options) {
 	const { width, height, x, y, title, description, unit } = options;

@@ -8,7 +8,10 @@ use std::{
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use jiff::Timestamp;
 
-use super::{Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, latency::Latencies, leg_names};
+use super::{
+    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, latency::Latencies,
+    leg_names,
+};
 use crate::{Place, Read, Reader, Span, StoreError};
 
 /// The maximum number of time bins in a chart: more could not be distinguished.
@@ -64,11 +67,12 @@ impl Report {
             }
         })?;
         let wanted = (!choice.hosts.is_empty()).then_some(wanted);
+        let backends = PageBackends::read(store, choice, (wanted.as_deref(), &hosts), span, gathered.bin_ns)?;
         let latencies = Latencies::read(store, choice, wanted, span, gathered.bin_ns)?;
         let damaged = damaged + latencies.damaged();
         let latency = latencies.finish(store, &hosts)?;
         let (verdicts, verdicts_known) = verdicts(store, span, choice, &hosts)?;
-        if gathered.cells.is_empty() && latency.is_none() && verdicts.is_empty() {
+        if gathered.cells.is_empty() && latency.is_none() && verdicts.is_empty() && backends.is_empty() {
             return Ok(None);
         }
         let clocks = store.clocks(span)?;
@@ -104,6 +108,7 @@ impl Report {
             latency,
             verdicts,
             verdicts_known,
+            backends,
         };
         gathered.finish(&hosts, &numbers, &mut page);
         if page.rows.is_empty() {

@@ -2,6 +2,7 @@
 //! script, and the data as JSON within it. The script draws; all figures are counted here, but
 //! for those of several chosen flows, which it adds up.
 
+mod backends;
 mod gather;
 mod latency;
 mod ranking;
@@ -16,6 +17,7 @@ pub use gather::Report;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const LATENCY: &str = include_str!("latency.js");
+const BACKENDS: &str = include_str!("backends.js");
 const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -86,6 +88,7 @@ struct Page {
     verdicts: Vec<Verdict>,
     /// How many verdicts there were; of those not in `verdicts` nothing is shown.
     verdicts_known: u64,
+    backends: backends::PageBackends,
 }
 
 #[derive(Debug, Serialize)]
@@ -208,6 +211,7 @@ impl Page {
             ("/* data */", &data),
             ("/* charts */", CHARTS),
             ("/* latency */", LATENCY),
+            ("/* backends */", BACKENDS),
             ("/* script */", SCRIPT),
         ] {
             let (before, after) = rest.split_once(mark).expect("a mark of the page");

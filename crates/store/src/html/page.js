@@ -315,16 +315,8 @@ function hosts(flows) {
 	const shown = data.legs.map((leg, n) => n).filter((n) => data.legs[n].name !== "unexplained" && places.some(({ cells }) => cells.get(n)?.count));
 	const all = shown.flatMap((n) => places.map(({ cells }) => cells.get(n)).filter((cell) => cell?.count));
 	const scale = logarithmic(Math.min(...all.map((cell) => cell.mean)), Math.max(...all.map((cell) => cell.p99)), 14, 406);
-	const palette = ["ip-driver", "tcp-socket", "network", "driver-ip", "socket-tcp", "ip-tcp"].map((name) => `var(--c-${name})`);
-	const look = (index) => ({ kind: SYMBOLS[index % SYMBOLS.length], colour: palette[index % palette.length] });
-	const key = (index) => {
-		const { kind, colour: own } = look(index);
-		const svg = drawing(14, 14, kind);
-		svg.append(symbol(kind, 7, 7, 4.5, { style: `fill:${own};stroke:${own}` }));
-		return svg;
-	};
 	const names = element("tr", {}, element("th", { scope: "col", rowspan: 2 }, "segment"),
-		...places.map(({ host }, index) => element("th", { scope: "colgroup", colspan: 2 }, key(index), hostName(host))),
+		...places.map(({ host }, index) => element("th", { scope: "colgroup", colspan: 2 }, keyOf(index), hostName(host))),
 		element("th", { rowspan: 2, class: "left" }, axisCell(420, thinned(scale.ticks, scale.at, 66), scale.at, "mean (hollow) to p99 (filled)")));
 	const units = element("tr", {}, ...places.flatMap(() => ["mean", "p99"].map((text) => element("th", { scope: "col" }, text))));
 	const body = shown.map((n) => {
@@ -337,11 +329,8 @@ function hosts(flows) {
 			const cell = cells.get(n);
 			row.append(element("td", {}, latency(cell?.mean)), element("td", {}, latency(cell?.p99)));
 			if (!cell?.count) return;
-			const { kind, colour: own } = look(index);
 			const y = height / 2 + lane * (index - (places.length - 1) / 2);
-			svg.append(shape("line", { x1: scale.at(cell.mean), x2: scale.at(cell.p99), y1: y, y2: y, style: `stroke:${own};stroke-width:1.5` }),
-				symbol(kind, scale.at(cell.mean), y, 3.6, { style: `fill:var(--page);stroke:${own};stroke-width:1.6` }),
-				symbol(kind, scale.at(cell.p99), y, 3.6, { style: `fill:${own};stroke:${own}` }, shape("title", {}, hostName(host))));
+			svg.append(...span(cell.mean, cell.p99, y, scale, lookOf(index)));
 		});
 		row.append(element("td", { class: "chart" }, svg));
 		return row;
@@ -466,6 +455,7 @@ function begin() {
 	document.title = `dwell report${data.hosts.length ? `: ${data.hosts.join(", ")}` : ""}`;
 	showVerdicts();
 	showLatency();
+	showBackends();
 	if (!data.rows.length) {
 		by("segments").remove();
 		return;

@@ -1,9 +1,14 @@
+use std::sync::{LazyLock, OnceLock};
+
 use dwell_engine::{histogram::Histogram, layers::Segment};
+use dwell_records::LatencyObject;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    IntervalRow, Loss, LostRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written, tests::endpoint,
+    BackendRow, IntervalRow, Loss, LostRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written,
+    tests::{self, endpoint},
 };
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -246,6 +251,49 @@ fn a_missing_interval_is_not_an_idle_one() {
     assert_eq!(losses, [gap, silent(3.0, 6.0)]);
     assert_eq!(page.losses_known, 2);
     assert!(page.html().contains("\"why\":\"gap\""));
+}
+
+fn backend(second: i64, name: &'static str, latency: Option<&'static LatencyObject>) -> BackendRow<'static> {
+    BackendRow { time_ns: second * SECOND_NS, backend: name, latency, pending: 0, ..tests::backend() }
+}
+
+#[test]
+fn backends_of_a_vip_have_their_figures_and_their_changes_of_state() {
+    let known = |count, mean_ns, p99_ns| LatencyObject {
+        count: Some(count),
+        mean_ns: Some(mean_ns),
+        p99_ns,
+        ..LatencyObject::default()
+    };
+    static QUICK: LazyLock<LatencyObject> = LazyLock::new(LatencyObject::default);
+    static OBJECTS: OnceLock<[LatencyObject; 2]> = OnceLock::new();
+    let [one, three] = OBJECTS.get_or_init(|| [known(1, 1_000, Some(1_500)), known(3, 5_000, None)]);
+    let (_folder, reader) = store(|store| {
+        store.backend(&BackendRow { traffic: None, ..backend(1, "a", Some(one)) })?;
+        store.backend(&BackendRow { pending: 3, active: 8, ..backend(2, "a", Some(three)) })?;
+        store.backend(&BackendRow { state: "down", why: "refused", share: 0.0, ..backend(3, "a", Some(&QUICK)) })?;
+        store.backend(&BackendRow { vip: None, state: "leaving", ..backend(3, "old", None) })?;
+        store.backend(&backend(3, "b", None))
+    });
+    let page = serde_json::to_value(page(&reader, &choice())).unwrap();
+    let shown = page["backends"]["shown"].as_array().unwrap();
+    let names: Vec<_> = shown.iter().map(|backend| backend["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "old"], "those of no VIP come last");
+    let of = |key: &str| &shown[0][key];
+    assert_eq!((of("host"), of("vip"), of("address")), (&"edge".into(), &"web".into(), &"192.0.2.7".into()));
+    assert_eq!((of("connections"), of("packets"), of("bytes")), (&4.into(), &40.into(), &400.into()));
+    assert_eq!((of("count"), of("mean_ns"), of("p99_ns")), (&4.into(), &4_000.into(), &1_500.into()));
+    assert_eq!((of("pending"), of("state"), of("share")), (&3.into(), &"down".into(), &0.0.into()));
+    assert_eq!(of("active").as_f64().map(|active| (active * 3.0).round()), Some(16.0));
+    assert_eq!((of("times"), of("waits")), (&json!([[0, 1, 1000, 1500], [1, 3, 5000, 0]]), &json!([[1, 3]])));
+    assert_eq!(of("changes"), &json!([{ "time_ms": 3000.0, "state": "down", "why": "refused" }]));
+    assert_eq!((&shown[1]["mean_ns"], &shown[1]["changes_known"]), (&Value::Null, &0.into()));
+
+    // Of a flow there is no backend.
+    let flow = Choice { port: Some(443), ..choice() };
+    assert!(Report::read(&reader, &flow, 0).unwrap().is_none());
+    let elsewhere = Choice { hosts: vec!["other".into()], ..choice() };
+    assert!(Report::read(&reader, &elsewhere, 0).unwrap().is_none());
 }
 
 /// Of more flows than are kept apart, the last one is the slowest, and the only one of its peer and its process.

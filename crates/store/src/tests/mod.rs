@@ -16,7 +16,9 @@ mod retain;
 use skip::skip;
 
 use super::{
-    BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished,
+    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
+    Unfinished,
+    html::{Choice, Report},
     sqlite::MAX_ALL_RUNS,
 };
 
@@ -237,13 +239,54 @@ fn old_store(path: &Path, version: i64) {
 }
 
 #[test]
+fn a_store_of_version_6_is_read_without_backends_and_gets_their_table_when_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let histogram = histogram();
+    Store::open(&path).unwrap().write(|store| store.interval(&interval("a", None, &histogram))).unwrap();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch("DROP VIEW backends; DROP TABLE backend; PRAGMA user_version = 6").unwrap();
+    drop(old);
+    let report = || Report::read(&Reader::open(&path).unwrap(), &Choice::default(), 0).unwrap().unwrap().html();
+    assert!(report().contains("\"hosts\":[\"a\"]"));
+    Store::open(&path).unwrap().write(|store| store.backend(&backend())).unwrap();
+    let db = Connection::open(&path).unwrap();
+    let row = db.query_row("SELECT host, vip, state, pending FROM backends", [], |row| {
+        Ok::<(String, Option<String>, String, i64), _>((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    });
+    assert_eq!(row, Ok(("edge".into(), Some("web".into()), "up".into(), 2)));
+}
+
+/// What a backend did in the second that ends at 1 s.
+pub(crate) fn backend() -> BackendRow<'static> {
+    BackendRow {
+        time_ns: 1_000_000_000,
+        length_ns: 1_000_000_000,
+        host: "edge",
+        vip: Some("web"),
+        backend: "a",
+        address: "192.0.2.7".parse().unwrap(),
+        state: "up",
+        why: "",
+        weight: 1.0,
+        share: 0.5,
+        active: 4,
+        tracked: None,
+        pending: 2,
+        pending_oldest_ns: None,
+        traffic: Some([2, 20, 200]),
+        latency: None,
+    }
+}
+
+#[test]
 fn a_store_of_version_5_gets_a_column_for_network_namespaces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     drop(Store::open(&path).unwrap());
     let old = Connection::open(&path).unwrap();
     old.execute_batch(
-        "DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
+        "DROP VIEW backends; DROP TABLE backend; DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
         CREATE VIEW intervals AS SELECT time_ns, segment FROM interval; PRAGMA user_version = 5",
     )
     .unwrap();

@@ -7,7 +7,7 @@ use dwell_records::{FlowObject, LatencyLine, LatencyObject, NamesObject, Source}
 use rusqlite::Connection;
 
 use super::{endpoint, ends, histogram, interval};
-use crate::{IntervalRow, Origin, Retain, Retention, Store, latency::latency_row};
+use crate::{BackendRow, IntervalRow, Origin, Retain, Retention, Store, latency::latency_row};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_S: i64 = 3_600;
@@ -225,4 +225,18 @@ fn flows_seen_live_are_deleted_although_a_capture_is_older_and_those_of_the_capt
         assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0, "in hour {n}");
     }
     assert_eq!(left("SELECT count(*)"), (3, 3));
+}
+
+#[test]
+fn backends_beyond_the_age_of_live_rows_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    for second in 1..=10 {
+        let row = BackendRow { time_ns: second * SECOND_NS, ..super::backend() };
+        store.write(|store| store.backend(&row)).unwrap();
+    }
+    assert_eq!(store.retain(&of_age(4), Origin::Capture, 10 * SECOND_NS).unwrap(), 0);
+    assert_eq!(store.retain(&of_age(4), Origin::Live, 10 * SECOND_NS).unwrap(), 5);
+    assert_eq!(number(&path, "SELECT min(time_ns) FROM backend"), 6 * SECOND_NS);
 }

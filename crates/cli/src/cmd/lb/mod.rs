@@ -7,6 +7,7 @@ mod events;
 mod packet;
 mod run;
 mod status;
+mod stored;
 mod top;
 
 use std::{

@@ -18,12 +18,13 @@ use dwell_balancer::{
 };
 use signal_hook::{consts::SIGHUP, flag};
 
-use super::events::EventWriter;
+use super::{events::EventWriter, stored::Backends};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
     served::MetricsArgs,
     stop::Stop,
+    stored::{self, StoreArgs},
     tell::tell,
     written::WriteArgs,
 };
@@ -37,7 +38,8 @@ use crate::{
 #[command(after_help = "\
 Examples:
   dwell lb run examples/lb.toml
-  dwell lb run lb.toml | jq -r 'select(.type == \"lb.health\")'")]
+  dwell lb run lb.toml | jq -r 'select(.type == \"lb.health\")'
+  dwell lb run lb.toml --store /var/lib/dwell/lb.db")]
 pub struct Args {
     /// A TOML file, as in examples/lb.toml
     config: PathBuf,
@@ -48,6 +50,9 @@ pub struct Args {
 
     #[command(flatten)]
     write: WriteArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
@@ -58,6 +63,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some(file) => Box::new(file),
         None => Box::new(io::stdout()),
     };
+    let mut stored = args.store.recorder(config.interval, false)?.map(Backends::new);
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
@@ -79,7 +85,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut balancer = Balancer::start(config, served.as_ref().map(|served| &*served.registry), emit)?;
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_requested = || reload.swap(false, Ordering::SeqCst);
-    balancer.run(&requests, is_reload_requested, || stop.is_asked())?;
+    let on_interval = |balancer: &Balancer| {
+        if let Some(stored) = &mut stored {
+            stored.store(&balancer.status());
+        }
+    };
+    balancer.run(&requests, is_reload_requested, || stop.is_asked(), on_interval)?;
     tell("packets are still forwarded as before: `dwell lb detach` ends that");
-    Ok(Exit::Done)
+    Ok(stored::complete(stored.and_then(Backends::finish), Exit::Done))
 }

@@ -15,7 +15,7 @@ use super::{
     columns::{Column, Columns, cell, fit, sparkline},
     detail,
     label::{line, names_of},
-    shown::Shown,
+    shown::{Origin, Shown},
 };
 
 pub const PLAIN: Style = Style::new();
@@ -133,8 +133,11 @@ fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let is_of_backends = matches!(app.page, Page::Backends(_));
     let status = shown.balancer.as_ref().and_then(Balancer::status).filter(|_| is_of_backends);
     let what = status.map_or_else(|| counted(shown.table.flows() as u64, "flow", "flows"), backends::title);
-    let mut title =
-        format!("dwell top  {}  {}  {what}", shown.source.host.as_deref().unwrap_or("capture"), shown.time());
+    let mut title = format!(
+        "dwell top  {}  {}  {what}",
+        shown.source.host.as_deref().unwrap_or(if shown.origin == Origin::Store { "store" } else { "capture" }),
+        shown.time()
+    );
     if shown.table.omitted() > 0 {
         title.push_str(&format!(", {} beyond --max-flows", shown.table.omitted()));
     }
@@ -189,9 +192,10 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
         }
     }
     if app.rows.is_empty() && height > 0 {
-        let why = match shown.is_live {
-            true => "No TCP connections; those of other network namespaces are seen from there.",
-            false => "No flow of the capture has a round trip or a response.",
+        let why = match shown.origin {
+            Origin::Live => "No TCP connections; those of other network namespaces are seen from there.",
+            Origin::Capture => "No flow of the capture has a round trip or a response.",
+            Origin::Store => "The last interval of the store has no flow with a round trip or a response.",
         };
         canvas.write(0, ABOVE, why, DIM);
     }

@@ -8,7 +8,7 @@ use dwell_engine::{
     top::{FlowKey, Row, RowKey},
 };
 
-use super::shown::Shown;
+use super::shown::{Origin, Shown};
 
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
 pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
@@ -20,6 +20,9 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     let Some(names) = shown.names() else {
         return found;
     };
+    if shown.origin == Origin::Store {
+        return stored_names_of(row, shown, found);
+    }
     match &row.key {
         RowKey::Flow(flow) => {
             let ends = &flow.ends;
@@ -33,6 +36,26 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
             found.dst.network = shown.network(*address);
         }
         RowKey::Prefix(_) | RowKey::Process(_) | RowKey::Unit(_) => {}
+    }
+    if let Some(pid) = row.pid {
+        found.src = names.process(pid);
+    }
+    found
+}
+
+/// Looks up what a store has of the names of a row, and adds it to those that are `found`.
+fn stored_names_of(row: &Row, shown: &Shown, found: FlowNames) -> FlowNames {
+    let (names, mut found) = (&shown.stored_names, found);
+    let peer = match &row.key {
+        RowKey::Flow(flow) => {
+            found.service = names.service(server(flow), flow.protocol);
+            Some(flow.ends.dst.address)
+        }
+        RowKey::Peer(address) => Some(*address),
+        RowKey::Prefix(_) | RowKey::Process(_) | RowKey::Unit(_) => None,
+    };
+    if let Some(address) = peer {
+        (found.dst.host, found.dst.network) = (names.host(address), shown.network(address));
     }
     if let Some(pid) = row.pid {
         found.src = names.process(pid);

@@ -12,6 +12,8 @@ use dwell_engine::{
     top::{Row, RowKey},
 };
 
+use super::shown::Origin;
+
 /// How long it looks.
 const DURATION: &str = "5s";
 /// The most that is kept of what it says.
@@ -31,11 +33,15 @@ struct Said {
 }
 
 impl Look {
-    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if it is live, for labels
+    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if flows are live, for labels
     /// too if it `has_labels`.
-    pub fn text(&mut self, row: &Row, names: &FlowNames, is_live: bool, has_labels: bool) -> String {
-        if !is_live {
-            return "In a capture no socket says why it waits: see dwell why -r FILE.".into();
+    pub fn text(&mut self, row: &Row, names: &FlowNames, origin: Origin, has_labels: bool) -> String {
+        match origin {
+            Origin::Live => {}
+            Origin::Capture => return "In a capture no socket says why it waits: see dwell why -r FILE.".into(),
+            Origin::Store => {
+                return "In a store no socket says why it waits: see dwell report, and dwell why -r STORE.".into();
+            }
         }
         let Some(target) = target(&row.key, names) else {
             return "Choose a flow, a peer, a process or a unit to ask why it is slow.".into();

@@ -11,6 +11,7 @@ mod print;
 mod replay;
 mod shown;
 mod sources;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -61,6 +62,7 @@ Examples:
   dwell top --once --format jsonl       one table, for scripts
   dwell top --once --fail-if 'rtt max>50ms'
   dwell top -r capture.pcapng           the flows of a capture
+  dwell top --store web.db              what other runs have stored last
   dwell top --once --view processes --sort send-buffer --top 5
   sudo dwell top --view units           services of systemd, and containers
   sudo dwell top --view backends        those of the balancer that runs on this host
@@ -72,6 +74,11 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with = "duration")]
     read: Option<PathBuf>,
 
+    /// Store to show the last interval of instead: the SQLite file of --store of other verbs, or of a collector. The screen
+    /// follows what is written to it
+    #[arg(long, value_name = "FILE", conflicts_with = "read")]
+    store: Option<PathBuf>,
+
     /// What a row stands for
     #[arg(long, value_enum, value_name = "VIEW", default_value_t = ViewName::Flows)]
     view: ViewName,
@@ -81,7 +88,7 @@ pub struct Args {
     sort: Option<MetricName>,
 
     /// Socket of the balancer whose backends are a view: api.socket of its configuration
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with = "read")]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with_all = ["read", "store"])]
     socket: PathBuf,
 
     /// Only flows with this port at one end
@@ -94,7 +101,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
     filter: Vec<String>,
 
-    /// Length of an interval, after which the screen is drawn again [default: 1s, and with --read the whole capture]
+    /// Length of an interval, after which the screen is drawn again [default: 1s, with --read the whole capture, and with
+    /// --store the longest of those that are stored]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     interval: Option<Duration>,
 
@@ -189,6 +197,11 @@ impl Args {
                     "a capture has no balancer: choose another --view, or leave out --read"
                 )));
             }
+            (ViewName::Backends, _) if self.store.is_some() && self.format == Format::Jsonl => {
+                return Err(Failure::usage(anyhow!(
+                    "backends of a store are printed as text only: query its table `backends` instead"
+                )));
+            }
             (ViewName::Backends, _) if !self.fail_if.is_empty() => {
                 return Err(Failure::usage(anyhow!(
                     "--fail-if is about flows: choose another --view, or judge what `dwell lb status` says of backends"
@@ -222,6 +235,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.read {
         return of_capture(args, path, &filter, &stop);
     }
+    if let Some(path) = &args.store {
+        return of_store(args, path, filter, backends, &stop);
+    }
     if args.once {
         return once(args, open(args, filter)?, backends, &stop);
     }
@@ -252,6 +268,20 @@ fn of_capture(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<
     watch(args, None, &mut screen, &mut Sources::of_capture(shown), stop)?;
     drop(screen);
     exit
+}
+
+/// Shows the last interval of a store, and what is written to it.
+fn of_store(args: &Args, path: &Path, filter: Filter, backends: Option<By>, stop: &Stop) -> Result<Exit, Failure> {
+    if !args.once {
+        // A wrong terminal is known before anything is read.
+        Screen::check(TO_SCRIPTS)?;
+    }
+    let mut sources = Sources::of_store(args, path, filter)?;
+    match (args.once, backends, &sources.shown.balancer) {
+        (true, Some(by), Some(balancer)) => print::backends(balancer, by, args.limit(), args.format),
+        (true, ..) => print(args, &sources.shown),
+        (false, ..) => watch(args, backends, &mut Screen::open(TO_SCRIPTS)?, &mut sources, stop),
+    }
 }
 
 fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
@@ -294,7 +324,7 @@ fn watch(
         app.page = Page::Backends(Backends::new(by));
     }
     sources.end_interval()?;
-    let interval = args.interval.unwrap_or(INTERVAL);
+    let interval = args.interval.filter(|_| args.store.is_none()).unwrap_or(INTERVAL);
     let mut next = Instant::now() + FIRST.min(interval);
     app.update(&sources.shown);
     while !stop.is_asked() {
@@ -311,7 +341,7 @@ fn watch(
             Action::Update => app.update(&sources.shown),
             Action::Save => app.message = Some(print::save(&sources.shown, &app)),
             Action::Filter(text) => {
-                app.message = sources.shown.set_filter(&text).err();
+                app.message = sources.set_filter(&text).err();
                 app.update(&sources.shown);
             }
             Action::ToggleNames => sources.shown.toggle_names(),

@@ -12,11 +12,20 @@ use dwell_engine::{
 use dwell_records::Source;
 use dwell_socket::names::Names;
 
-use super::{backends::Balancer, units::Units};
+use super::{backends::Balancer, stored::StoredNames, units::Units};
 use crate::{
     exit::Failure,
     names::{NamesArgs, Tables},
 };
+
+/// Where flows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The sockets of this host, which can be asked about them.
+    Live,
+    Capture,
+    Store,
+}
 
 /// Flows and names, and the interval that they are of.
 pub struct Shown {
@@ -29,9 +38,11 @@ pub struct Shown {
     filters: [Filter; 2],
     /// The host and the clock; a capture has no host.
     pub source: Source,
-    /// Whether sockets can be asked about the flows.
-    pub is_live: bool,
-    /// The balancer of this host; a capture has none.
+    /// Where the flows come from.
+    pub origin: Origin,
+    /// The names that a store has.
+    pub stored_names: StoredNames,
+    /// The balancer of this host, or what a store has of balancers; a capture has none.
     pub balancer: Option<Balancer>,
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
@@ -63,7 +74,8 @@ impl Shown {
             },
             units: Units::default(),
             filters: [filter, Filter::default()],
-            is_live: source.host.is_some(),
+            origin: if source.host.is_some() { Origin::Live } else { Origin::Capture },
+            stored_names: StoredNames::default(),
             source,
             balancer: None,
             interval: (0, 0),
@@ -73,6 +85,16 @@ impl Shown {
             filter_text: String::new(),
             capture: None,
         })
+    }
+
+    /// Shows nothing of a store yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shown::new`].
+    pub fn of_store(settings: Settings, filter: Filter, names: &NamesArgs, source: Source) -> Result<Shown, Failure> {
+        let shown = Shown::new(settings, filter, names, source)?;
+        Ok(Shown { origin: Origin::Store, balancer: Some(Balancer::stored()), ..shown })
     }
 
     /// Whether the filters admit a flow.
@@ -89,6 +111,12 @@ impl Shown {
         if let Some(balancer) = &mut self.balancer {
             balancer.end_interval(now_ns);
         }
+    }
+
+    /// Ends an interval of a store, from one time to another in Unix time.
+    pub fn end_stored_interval(&mut self, (from_ns, to_ns): (i64, i64)) {
+        self.table.end_interval(to_ns.cast_unsigned());
+        self.interval = (to_ns.cast_unsigned(), to_ns.abs_diff(from_ns));
     }
 
     /// Keeps the flows as they are, at the end of a capture.

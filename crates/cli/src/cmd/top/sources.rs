@@ -1,4 +1,6 @@
-//! Where flows come from: the sockets of this host, or a capture.
+//! Where flows come from: the sockets of this host, a capture, or a store.
+
+use std::path::Path;
 
 use dwell_engine::{
     filter::Filter,
@@ -11,7 +13,7 @@ use dwell_socket::{
     outside::{self, Census},
 };
 
-use super::shown::Shown;
+use super::{Args, shown::Shown, stored::StoreFile};
 use crate::{
     exit::{Exit, Failure},
     names::NamesArgs,
@@ -22,29 +24,42 @@ const TCP: Protocol = Protocol(6);
 
 /// Sources of flows, and what they have shown.
 pub struct Sources {
-    /// `None` where nothing changes any more.
-    census: Option<Census>,
+    from: From,
     pub shown: Shown,
+}
+
+enum From {
+    /// The sockets of this host.
+    Host(Census),
+    /// A capture that was read: nothing changes any more.
+    Capture,
+    Store(StoreFile),
 }
 
 impl Sources {
     /// Opens the sources. Nothing is attached to the kernel.
     pub fn open(settings: Settings, filter: Filter, names: &NamesArgs) -> Result<Sources, Failure> {
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
-        let census = Some(Census::open().map_err(host_cannot)?);
-        let mut sources = Sources { census, shown: Shown::new(settings, filter, names, source)? };
+        let from = From::Host(Census::open().map_err(host_cannot)?);
+        let mut sources = Sources { from, shown: Shown::new(settings, filter, names, source)? };
         sources.find_processes()?;
         Ok(sources)
     }
 
     /// Shows the flows of a capture that was read.
     pub fn of_capture(shown: Shown) -> Sources {
-        Sources { census: None, shown }
+        Sources { from: From::Capture, shown }
+    }
+
+    /// Opens a store, and shows its last interval.
+    pub fn of_store(args: &Args, path: &Path, filter: Filter) -> Result<Sources, Failure> {
+        let (file, shown) = StoreFile::open(args, path, filter)?;
+        Ok(Sources { from: From::Store(file), shown })
     }
 
     /// Finds the processes of the connections that are there.
     fn find_processes(&mut self) -> Result<(), Failure> {
-        let (Some(census), names) = (&mut self.census, &mut self.shown.names) else {
+        let (From::Host(census), names) = (&mut self.from, &mut self.shown.names) else {
             return Ok(());
         };
         names.begin_interval();
@@ -57,10 +72,28 @@ impl Sources {
         Ok(())
     }
 
-    /// Polls everything, and ends the interval.
+    /// Shows only flows of a filter, as [`Shown::set_filter`].
+    ///
+    /// # Errors
+    ///
+    /// What to tell the user.
+    pub fn set_filter(&mut self, text: &str) -> Result<(), String> {
+        self.shown.set_filter(text)?;
+        match &mut self.from {
+            From::Store(file) => file
+                .read_again(&mut self.shown)
+                .map_err(|failure| failure.error.map_or_else(String::new, |error| error.to_string())),
+            From::Host(_) | From::Capture => Ok(()),
+        }
+    }
+
+    /// Polls everything, and ends the interval; of a store, if it has another one.
     pub fn end_interval(&mut self) -> Result<(), Failure> {
-        let (Some(census), shown) = (&mut self.census, &mut self.shown) else {
-            return Ok(());
+        let shown = &mut self.shown;
+        let census = match &mut self.from {
+            From::Host(census) => census,
+            From::Store(file) => return file.update(shown),
+            From::Capture => return Ok(()),
         };
         shown.source.clock = clock();
         shown.names.begin_interval();

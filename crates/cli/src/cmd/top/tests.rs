@@ -15,7 +15,7 @@ use super::{
     backends::Balancer,
     columns::{Column, Columns, fit, sparkline},
     draw,
-    shown::Shown,
+    shown::{Origin, Shown},
 };
 use crate::names::NamesArgs;
 
@@ -170,7 +170,7 @@ fn every_size_can_be_drawn_and_shows_what_rows_are_ranked_by() {
 fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
     let mut shown = shown();
     // Nothing is asked of this host.
-    shown.is_live = false;
+    shown.origin = Origin::Capture;
     let mut app = app(&shown, View::Flows, Metric::Rtt);
     app.key(KeyCode::Enter);
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 20), @"

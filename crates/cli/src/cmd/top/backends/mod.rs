@@ -1,17 +1,19 @@
-//! The view of a balancer's backends: asked of the balancer of this host once per interval.
+//! The view of a balancer's backends: asked of the balancer of this host once per interval, or read from a store.
 
 mod page;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     mem,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
-use dwell_balancer::api::{BackendStatus, Client, ClientError, Request, Status, VipStatus};
+use dwell_balancer::api::{BackendStatus, Client, ClientError, Request, Status};
 use dwell_engine::top::PAST;
+use dwell_store::LastBackend;
 
 pub use self::page::{Backends, print, title};
 
@@ -49,9 +51,16 @@ impl By {
 /// A backend of a VIP in an interval.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The VIP's name; `None` for a backend that no VIP has any more.
-    pub vip: Option<String>,
-    pub status: BackendStatus,
+    key: Key,
+    name: String,
+    state: Cow<'static, str>,
+    /// Why it is in this state, or has its weight.
+    why: String,
+    mean_ns: Option<u64>,
+    /// Requests that wait, and how long the oldest has waited at least.
+    pending: (u64, Option<u64>),
+    active: u64,
+    share: f64,
     /// New connections and packets per second; `None` in the first interval.
     rates: Option<[f64; 2]>,
 }
@@ -60,26 +69,65 @@ impl Row {
     /// Returns what the row is ranked by; `None` if it is not known.
     fn value(&self, by: By) -> Option<f64> {
         match by {
-            By::Response => self.status.latency.as_ref()?.mean_ns.map(|ns| ns as f64),
-            By::Pending => Some(self.status.pending.requests as f64),
-            By::Active => Some(self.status.active as f64),
+            By::Response => self.mean_ns.map(|ns| ns as f64),
+            By::Pending => Some(self.pending.0 as f64),
+            By::Active => Some(self.active as f64),
             By::Connections => self.rates.map(|[connections, _]| connections),
             By::Packets => self.rates.map(|[_, packets]| packets),
-            By::Share => Some(self.status.share),
+            By::Share => Some(self.share),
         }
     }
 
     /// The name by which `dwell lb` takes it.
     fn name(&self) -> String {
-        match &self.vip {
-            Some(vip) => format!("{vip}/{}", self.status.name),
-            None => self.status.name.clone(),
+        match &self.key.0 {
+            Some(vip) => format!("{vip}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    fn new(key: Key, status: &BackendStatus, rates: Option<[f64; 2]>) -> Row {
+        Row {
+            key,
+            name: status.name.clone(),
+            state: status.state().into(),
+            why: status.why().to_owned(),
+            mean_ns: status.latency.as_ref().and_then(|latency| latency.mean_ns),
+            pending: (status.pending.requests, status.pending.oldest_ns),
+            active: status.active,
+            share: status.share,
+            rates,
         }
     }
 }
 
-/// Which backend of which VIP; the kernel's number of a backend is not used twice while it lives.
-type Key = (Option<String>, u32);
+impl From<LastBackend> for Row {
+    fn from(last: LastBackend) -> Row {
+        Row {
+            key: (last.vip, Id::Name(last.name.clone())),
+            name: last.name,
+            state: last.state.into(),
+            why: last.why,
+            mean_ns: last.mean_ns,
+            pending: last.pending,
+            active: last.active,
+            share: last.share,
+            rates: last.rates,
+        }
+    }
+}
+
+/// Which backend of which VIP; `None` for one that no VIP has any more.
+type Key = (Option<String>, Id);
+
+/// What a backend is known by from one interval to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Id {
+    /// The kernel's number, which is not used twice while it lives.
+    Number(u32),
+    /// In a store, its name.
+    Name(String),
+}
 
 /// A backend in earlier intervals.
 #[derive(Debug, Default)]
@@ -90,10 +138,11 @@ struct Past {
     totals: Option<[u64; 2]>,
 }
 
-/// The balancer of this host, if one runs.
+/// The balancer of this host, if one runs; or what a store has of balancers.
 #[derive(Debug)]
 pub struct Balancer {
-    socket: PathBuf,
+    /// Where it answers; `None` for a store.
+    socket: Option<PathBuf>,
     client: Option<Client>,
     /// The last answer, and the monotonic time when it was asked for.
     last: Option<(Status, u64)>,
@@ -108,8 +157,13 @@ pub struct Balancer {
 impl Balancer {
     /// The balancer whose API is at `socket`; nothing is asked yet.
     pub fn at(socket: PathBuf) -> Balancer {
+        Balancer { socket: Some(socket), ..Balancer::stored() }
+    }
+
+    /// Of a store, whose backends come by [`Balancer::take_stored`].
+    pub fn stored() -> Balancer {
         Balancer {
-            socket,
+            socket: None,
             client: None,
             last: None,
             error: None,
@@ -121,11 +175,11 @@ impl Balancer {
 
     /// Asks for its status, which is of an interval that ends now.
     pub fn end_interval(&mut self, now_ns: u64) {
-        if now_ns < self.ask_from_ns {
+        let Some(socket) = self.socket.clone().filter(|_| now_ns >= self.ask_from_ns) else {
             return;
-        }
+        };
         let begun = Instant::now();
-        match self.ask() {
+        match self.ask(&socket) {
             Ok(status) => self.take(status, now_ns),
             Err(error) => {
                 if begun.elapsed() >= PATIENCE {
@@ -138,10 +192,10 @@ impl Balancer {
         }
     }
 
-    fn ask(&mut self) -> Result<Status, ClientError> {
+    fn ask(&mut self, socket: &Path) -> Result<Status, ClientError> {
         let client = match &mut self.client {
             Some(client) => client,
-            none => none.insert(Client::connect(&self.socket)?.with_timeout(PATIENCE)?),
+            none => none.insert(Client::connect(socket)?.with_timeout(PATIENCE)?),
         };
         client.request(&Request::Status {})
     }
@@ -152,26 +206,39 @@ impl Balancer {
         let seconds = since_ns.max(1_000_000) as f64 / 1e9;
         let mut before = mem::take(&mut self.past);
         self.rows.clear();
-        for (vip, status) in backends(&status) {
-            let key = (vip.map(str::to_owned), status.real);
+        for (vip, status) in status.backends() {
+            let key = (vip.map(str::to_owned), Id::Number(status.real));
             let mut past = before.remove(&key).unwrap_or_default();
             let totals = [status.connections, status.packets];
             let per_second = |was: [u64; 2]| [0, 1].map(|at| totals[at].saturating_sub(was[at]) as f64 / seconds);
             let rates = past.totals.replace(totals).map(per_second);
-            let row = Row { vip: key.0.clone(), status: status.clone(), rates };
-            if past.values.len() == PAST {
-                past.values.pop_front();
-            }
-            past.values.push_back(By::ALL.map(|by| row.value(by).map_or(f32::NAN, |value| value as f32)));
-            self.past.insert(key, past);
-            self.rows.push(row);
+            self.push(Row::new(key, status, rates), past);
         }
         (self.last, self.error) = (Some((status, now_ns)), None);
     }
 
-    /// Whether it answers.
+    /// Takes what a store has of the last interval.
+    pub fn take_stored(&mut self, backends: Vec<LastBackend>) {
+        let mut before = mem::take(&mut self.past);
+        self.rows.clear();
+        for row in backends.into_iter().map(Row::from) {
+            let past = before.remove(&row.key).unwrap_or_default();
+            self.push(row, past);
+        }
+    }
+
+    fn push(&mut self, row: Row, mut past: Past) {
+        if past.values.len() == PAST {
+            past.values.pop_front();
+        }
+        past.values.push_back(By::ALL.map(|by| row.value(by).map_or(f32::NAN, |value| value as f32)));
+        self.past.insert(row.key.clone(), past);
+        self.rows.push(row);
+    }
+
+    /// Whether it answers, or the store has backends.
     pub fn is_there(&self) -> bool {
-        self.last.is_some()
+        self.last.is_some() || !self.rows.is_empty()
     }
 
     /// Why it does not answer.
@@ -199,17 +266,9 @@ impl Balancer {
 
     /// What a backend was ranked by in the last intervals, the latest last.
     fn trend(&self, row: &Row, by: By) -> impl Iterator<Item = Option<f64>> {
-        let past = self.past.get(&(row.vip.clone(), row.status.real));
+        let past = self.past.get(&row.key);
         let value =
             move |values: &[f32; By::ALL.len()]| Some(f64::from(values[by as usize])).filter(|value| !value.is_nan());
         past.into_iter().flat_map(|past| &past.values).map(value)
     }
-}
-
-/// All backends with their VIPs.
-fn backends(status: &Status) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
-    fn of_vip(vip: &VipStatus) -> impl Iterator<Item = (Option<&str>, &BackendStatus)> {
-        vip.backends.iter().map(|backend| (Some(vip.name.as_str()), backend))
-    }
-    status.vips.iter().flat_map(of_vip).chain(status.leaving.iter().map(|backend| (None, backend)))
 }

@@ -62,10 +62,13 @@ impl Backends {
         match (rows.get(self.cursor.at), balancer.error()) {
             (Some(row), _) => {
                 let line = canvas.height().saturating_sub(BELOW);
-                canvas.write(0, line, &format!("{}: {}", row.name(), row.status.why()), PLAIN);
+                canvas.write(0, line, &format!("{}: {}", row.name(), row.why), PLAIN);
                 canvas.write(0, line + 1, &waiting(row), PLAIN);
             }
             (None, Some(error)) => canvas.write(0, ABOVE, &error.to_string(), DIM),
+            (None, None) if balancer.socket.is_none() => {
+                canvas.write(0, ABOVE, "The store has no backends: `dwell lb run --store` writes them.", DIM);
+            }
             (None, None) => canvas.write(0, ABOVE, "The balancer has no backends.", DIM),
         }
     }
@@ -73,14 +76,13 @@ impl Backends {
 
 /// The requests that wait at a backend, if that is known.
 fn waiting(row: &Row) -> String {
-    let pending = &row.status.pending;
-    match pending.oldest_ns {
-        Some(oldest_ns) => format!(
+    match row.pending {
+        (requests, Some(oldest_ns)) => format!(
             "{} for an answer, the oldest for {} or more",
-            counted(pending.requests, "request waits", "requests wait"),
+            counted(requests, "request waits", "requests wait"),
             latency(oldest_ns)
         ),
-        None => String::new(),
+        (_, None) => String::new(),
     }
 }
 
@@ -118,7 +120,7 @@ impl Columns {
 
     fn line(&self, balancer: &Balancer, row: &Row, by: By) -> String {
         let name = fit(&row.name(), self.name);
-        let mut line = format!("{name:<width$} {:<WIDTH$}", row.status.state(), width = self.name);
+        let mut line = format!("{name:<width$} {:<WIDTH$}", row.state, width = self.name);
         for column in &self.shown {
             line += &format!("{:>WIDTH$}", cell(row, *column));
         }

@@ -1,0 +1,163 @@
+//! What a store holds of its last interval, and again as rows are written.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::anyhow;
+use dwell_engine::{
+    filter::Filter,
+    measure::{Endpoint, Protocol},
+    names::EndNames,
+    top::{Metric, StoredLatency},
+};
+use dwell_records::Source;
+use dwell_store::{Address, LastKind, LastLatency, Reader};
+
+use super::{Args, shown::Shown};
+use crate::{args::nanos, exit::Failure, stored::unusable};
+
+/// Names that are remembered, of each kind.
+const MAX_NAMES: usize = 65_536;
+
+/// The names that a store has of the ends of its flows.
+#[derive(Debug, Default)]
+pub struct StoredNames {
+    processes: HashMap<u32, EndNames>,
+    hosts: HashMap<IpAddr, Arc<str>>,
+    services: HashMap<(Endpoint, Protocol), Arc<str>>,
+}
+
+impl StoredNames {
+    fn note(&mut self, latency: &LastLatency) {
+        let LastLatency { ends, names, protocol, .. } = latency;
+        for (end, names) in [(&ends.src, &names.src), (&ends.dst, &names.dst)] {
+            if let Some(pid) = names.pid {
+                insert(&mut self.processes, pid, || EndNames { host: None, ..names.clone() });
+            }
+            if let Some(host) = &names.host {
+                insert(&mut self.hosts, end.address, || Arc::clone(host));
+            }
+        }
+        if let Some(service) = &names.service {
+            let server = if ends.src.port < ends.dst.port { ends.src } else { ends.dst };
+            insert(&mut self.services, (server, *protocol), || Arc::clone(service));
+        }
+    }
+
+    pub fn process(&self, pid: u32) -> EndNames {
+        self.processes.get(&pid).cloned().unwrap_or_else(|| EndNames { pid: Some(pid), ..EndNames::default() })
+    }
+
+    pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.hosts.get(&address).cloned()
+    }
+
+    pub fn service(&self, server: &Endpoint, protocol: Protocol) -> Option<Arc<str>> {
+        self.services.get(&(*server, protocol)).cloned()
+    }
+}
+
+/// Remembers the latest value while there is room for its key.
+fn insert<K: std::hash::Hash + Eq, V>(all: &mut HashMap<K, V>, key: K, value: impl FnOnce() -> V) {
+    if all.len() < MAX_NAMES || all.contains_key(&key) {
+        all.insert(key, value());
+    }
+}
+
+/// A store that others may be writing.
+#[derive(Debug)]
+pub struct StoreFile {
+    path: PathBuf,
+    /// The length of an interval, if it was given.
+    length_ns: Option<i64>,
+    /// The ends of the intervals that were shown last, of flows and of backends.
+    shown_ns: [Option<i64>; 2],
+}
+
+impl StoreFile {
+    /// Opens a store, and shows its last interval.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is no store.
+    pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Shown), Failure> {
+        if path.to_str().is_some_and(Address::is_meant_by) {
+            return Err(Failure::usage(anyhow!("--store is an SQLite file here: a ClickHouse server cannot be read")));
+        }
+        let mut shown = Shown::of_store(args.settings(), filter, &args.names, Source::default())?;
+        let length_ns = args.interval.map(|interval| nanos(interval).cast_signed());
+        let mut file = StoreFile { path: path.to_owned(), length_ns, shown_ns: [None; 2] };
+        file.update(&mut shown)?;
+        Ok((file, shown))
+    }
+
+    /// Shows the last interval again, after what is admitted has changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreFile::update`].
+    pub fn read_again(&mut self, shown: &mut Shown) -> Result<(), Failure> {
+        self.shown_ns[0] = None;
+        self.update(shown)
+    }
+
+    /// Shows the last interval, if rows have been written since.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn update(&mut self, shown: &mut Shown) -> Result<(), Failure> {
+        // A reader sees the store as it was when it was opened.
+        let store = Reader::open(&self.path).map_err(unusable)?;
+        if let Some(span) = store.last_interval(self.length_ns).map_err(unusable)?
+            && self.shown_ns[0].replace(span.1) != Some(span.1)
+        {
+            store.last_latencies(span, |latency| add(shown, &latency)).map_err(unusable)?;
+            shown.end_stored_interval(span);
+        }
+        if let Some(span) = store.last_interval_of_backends().map_err(unusable)?
+            && self.shown_ns[1].replace(span.1) != Some(span.1)
+        {
+            let backends = store.last_backends(span).map_err(unusable)?;
+            if let Some(balancer) = &mut shown.balancer {
+                balancer.take_stored(backends);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add(shown: &mut Shown, latency: &LastLatency) {
+    if !shown.admits(&latency.ends, latency.protocol) {
+        return;
+    }
+    let names = &latency.names;
+    let is_local = |end: &EndNames| end.pid.is_some() || end.process.is_some() || end.unit.is_some();
+    let is_src_local = match (is_local(&names.src), is_local(&names.dst)) {
+        _ if latency.is_src_local => Some(true),
+        (true, false) => Some(true),
+        (false, true) => Some(false),
+        (true, true) | (false, false) => None,
+    };
+    let own = if is_src_local == Some(false) { &names.dst } else { &names.src };
+    shown.stored_names.note(latency);
+    shown.table.stored(&StoredLatency {
+        ends: latency.ends,
+        protocol: latency.protocol,
+        is_src_local,
+        pid: own.pid,
+        unit: own.unit.as_ref().and_then(|unit| shown.units.number(unit)),
+        metric: match latency.kind {
+            LastKind::Rtt => Metric::Rtt,
+            LastKind::Response => Metric::Response,
+            LastKind::SendBuffer => Metric::SendBuffer,
+        },
+        mean_ns: latency.mean_ns,
+        count: latency.count,
+        time_ns: latency.time_ns.cast_unsigned(),
+    });
+}
