@@ -31,6 +31,7 @@ mod names;
 mod otlp;
 mod output;
 mod pipe;
+mod pods;
 mod problems;
 mod prometheus;
 mod records;

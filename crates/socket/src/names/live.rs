@@ -141,8 +141,8 @@ impl LiveNames {
             Some((pid, process)) => (Some(pid), Some(process)),
             None => (None, shared.ports.get(&(protocol, ends.src.port)).cloned().flatten()),
         };
-        let (process, unit) = process.map_or((None, None), |process| (Some(process.name), process.unit));
-        EndNames { host, pid, process, unit, network: None }
+        let names = process.map_or_else(EndNames::default, |process| process.names(pid));
+        EndNames { host, ..names }
     }
 }
 

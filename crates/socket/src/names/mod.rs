@@ -6,6 +6,7 @@ mod hosts;
 mod listener;
 mod live;
 mod owners;
+mod pods;
 mod requests;
 mod services;
 mod tap;
@@ -15,7 +16,7 @@ use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Dur
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
-    names::{EndNames, PassiveNames},
+    names::{EndNames, PassiveNames, Pod},
     observe::Observation,
 };
 
@@ -29,7 +30,8 @@ use self::{
 pub(crate) use self::requests::Requests;
 pub use self::{
     live::{LiveCounts, LiveNames},
-    unit::{container_id, is_id},
+    pods::Pods,
+    unit::{container_id, is_id, is_uid, pod_uid},
 };
 
 /// The part of a file that is read.
@@ -62,10 +64,10 @@ impl Files {
     }
 }
 
-/// Returns a process with its name as the kernel keeps it, of at most 15 characters, and its unit. `None` if it is gone.
-pub fn process(pid: u32) -> Option<EndNames> {
-    let Process { name, unit } = Process::read(pid)?;
-    Some(EndNames { pid: Some(pid), process: Some(name), unit, ..EndNames::default() })
+/// Returns a process with its name as the kernel keeps it, of at most 15 characters, its unit and its pod. `None` if it is
+/// gone.
+pub(crate) fn process(pid: u32, pods: &mut Pods) -> Option<EndNames> {
+    Some(Process::read(pid, pods)?.names(Some(pid)))
 }
 
 /// What names have cost, and what could not be named.
@@ -132,21 +134,20 @@ impl Names {
         self.owners.search(now_ns)
     }
 
-    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, and its unit.
+    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, its unit and its pod.
     pub fn process(&self, pid: u32) -> EndNames {
-        let process = self.owners.process(pid);
-        EndNames {
-            pid: Some(pid),
-            process: process.map(|process| Arc::clone(&process.name)),
-            unit: process.and_then(|process| process.unit.clone()),
-            host: None,
-            network: None,
-        }
+        let process = self.owners.process(pid).cloned();
+        process.map_or_else(|| EndNames { pid: Some(pid), ..EndNames::default() }, |process| process.names(Some(pid)))
     }
 
     /// Returns the unit or container of a process.
     pub fn unit(&self, pid: u32) -> Option<&Arc<str>> {
         self.owners.process(pid)?.unit.as_ref()
+    }
+
+    /// Returns the pod of a process.
+    pub fn pod(&self, pid: u32) -> Option<&Arc<Pod>> {
+        self.owners.process(pid)?.pod.as_ref()
     }
 
     /// Returns the name of an address in /etc/hosts, or by answers of DNS.

@@ -12,6 +12,8 @@ use dwell_engine::{
     top::{Row, RowKey},
 };
 
+use super::label::unit;
+
 /// How long it looks.
 const DURATION: &str = "5s";
 /// The most that is kept of what it says.
@@ -104,7 +106,7 @@ fn target(key: &RowKey, names: &FlowNames) -> Option<String> {
         }
         RowKey::Peer(address) => Some(address.to_string()),
         RowKey::Process(Some(pid)) => Some(pid.to_string()),
-        RowKey::Unit(_) => names.src.unit.as_deref().map(str::to_owned),
+        RowKey::Unit(_) => unit(&names.src),
         RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(None) => None,
     }
 }
