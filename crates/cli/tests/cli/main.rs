@@ -28,6 +28,7 @@ mod live_path;
 mod live_traffic;
 mod metrics;
 mod names;
+mod names_reverse;
 mod otlp;
 mod output;
 mod pipe;

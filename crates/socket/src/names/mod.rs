@@ -1,5 +1,6 @@
 //! Names for the ends of flows: the process that has a socket, the service of a port, the host of an address. They come
-//! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network.
+//! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network, unless the
+//! user asks for reverse look-ups.
 
 mod filter;
 mod hosts;
@@ -8,6 +9,7 @@ mod live;
 mod owners;
 mod pods;
 mod requests;
+mod reverse;
 mod services;
 mod tap;
 mod unit;
@@ -24,6 +26,7 @@ use self::{
     hosts::Hosts,
     listener::Listener,
     owners::{Owners, Process},
+    reverse::Reverse,
     services::Services,
 };
 
@@ -31,6 +34,7 @@ pub(crate) use self::requests::Requests;
 pub use self::{
     live::{LiveCounts, LiveNames},
     pods::Pods,
+    reverse::ReverseCounts,
     unit::{container_id, is_id, is_uid, pod_uid},
 };
 
@@ -81,6 +85,8 @@ pub struct Counts {
     pub omitted: u64,
     /// Names in files that were left out, because there were too many or they were not names.
     pub left_out: u64,
+    /// Reverse look-ups.
+    pub reverse: ReverseCounts,
 }
 
 /// Names in bounded memory, for one who polls all sockets itself.
@@ -89,6 +95,8 @@ pub struct Names {
     owners: Owners,
     passive: PassiveNames,
     listener: Listener,
+    /// `None` unless the user asks for reverse look-ups.
+    reverse: Option<Reverse>,
 }
 
 impl fmt::Debug for Names {
@@ -102,13 +110,25 @@ impl Names {
     /// where that is allowed.
     pub fn load(listens: bool, has_labels: bool) -> Names {
         let listener = if listens { Listener::open(has_labels) } else { Listener::none() };
-        Names { files: Files::load(), owners: Owners::default(), passive: PassiveNames::new(has_labels), listener }
+        let passive = PassiveNames::new(has_labels);
+        Names { files: Files::load(), owners: Owners::default(), passive, listener, reverse: None }
+    }
+
+    /// Looks up the names of hosts that have none otherwise, if it `resolves`.
+    pub fn with_reverse(self, resolves: bool) -> Names {
+        Names { reverse: resolves.then(Reverse::start), ..self }
+    }
+
+    /// Whether it looks up names of hosts.
+    pub fn resolves(&self) -> bool {
+        self.reverse.is_some()
     }
 
     /// Has no names but those that [`observe`](Self::observe) learns, and labels if it `has_labels`.
     pub fn of_capture(has_labels: bool) -> Names {
         let passive = PassiveNames::new(has_labels);
-        Names { files: Files::default(), owners: Owners::default(), passive, listener: Listener::none() }
+        let listener = Listener::none();
+        Names { files: Files::default(), owners: Owners::default(), passive, listener, reverse: None }
     }
 
     /// Learns from a packet, which may be an answer of DNS or have a request.
@@ -150,9 +170,10 @@ impl Names {
         self.owners.process(pid)?.pod.as_ref()
     }
 
-    /// Returns the name of an address in /etc/hosts, or by answers of DNS.
+    /// Returns the name of an address in /etc/hosts, by answers of DNS, or by a reverse look-up, for which nothing waits.
     pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
-        self.files.hosts.name(address).or_else(|| self.passive.host(address))
+        let passive = self.files.hosts.name(address).or_else(|| self.passive.host(address));
+        passive.or_else(|| self.reverse.as_ref()?.name(address))
     }
 
     /// Returns what the latest request of a flow has asked for.
@@ -168,7 +189,8 @@ impl Names {
     /// Returns what names have cost.
     pub fn counts(&self) -> Counts {
         let left_out = self.files.hosts.left_out() + self.files.services.left_out();
-        Counts { left_out, ..self.owners.counts() }
+        let reverse = self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts);
+        Counts { left_out, reverse, ..self.owners.counts() }
     }
 }
 

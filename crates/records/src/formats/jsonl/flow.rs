@@ -60,7 +60,8 @@ pub struct NamesObject {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "end_names")]
 pub struct EndNamesObject {
-    /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last.
+    /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last; else, with
+    /// `--resolve`, that of a reverse look-up, which its owner chose.
     pub host: Option<String>,
     /// A process of this host that has the socket. Null where only the name is known, from the socket that listens.
     pub pid: Option<u32>,

@@ -30,7 +30,8 @@ pub(super) struct RowObject<'a> {
     flow: Option<FlowObject>,
     /// The address at the other end. Null for flows of several peers.
     peer: Option<IpAddr>,
-    /// The name of that address in /etc/hosts, or by an answer of DNS. Null where it has none, or with `--no-names`.
+    /// The name of that address in /etc/hosts, by an answer of DNS, or with `--resolve` by a reverse look-up. Null where it has
+    /// none, or with `--no-names`.
     peer_name: Option<&'a str>,
     /// The network of that address, by the files of `--as-file`. The key is missing where they do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]

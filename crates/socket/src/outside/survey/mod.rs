@@ -230,6 +230,11 @@ impl Survey {
         }
     }
 
+    /// Returns the peers of the connections of the target that are there, some several times.
+    pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
+        self.namespaces.values().flat_map(Connections::peers)
+    }
+
     /// Does whatever is due. Returns the time of the next call, on CLOCK_MONOTONIC.
     ///
     /// # Errors
