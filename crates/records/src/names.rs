@@ -9,7 +9,7 @@ use crate::Source;
 
 /// Returns the names of a flow as they follow it in a line, with the spaces before them: `  (curl 4242 → db.example)`, or with
 /// one end alone `  (curl 4242 →)`, and what its latest request has asked for: `  [GET /index.html]`. Empty if there is
-/// neither. A process stands before a host.
+/// neither. A process stands before a host, with its pod if it is in one: `nginx 77 shop/web-0/nginx`.
 pub fn name_note(source: &Source, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
     let Some(names) = source.names(src, dst, protocol) else {
         return String::new();
@@ -38,6 +38,10 @@ fn end(end: &EndNames) -> Option<String> {
         (Some(name), None) => Some(name.to_string()),
         (None, Some(pid)) => Some(pid.to_string()),
         (None, None) => end.host.as_deref().map(str::to_owned),
+    };
+    let name = match &end.pod {
+        Some(pod) => name.map(|name| format!("{name} {pod}")),
+        None => name,
     };
     match (name, &end.network) {
         (Some(name), Some(network)) => Some(format!("{name} {network}")),

@@ -1,4 +1,4 @@
-//! The cgroup of a unit of systemd or of a container, found where systemd, Docker, Podman, containerd and CRI-O keep it.
+//! The cgroup of a unit of systemd, of a container or of a pod of Kubernetes, found where systemd, Docker, Podman, containerd and CRI-O keep it.
 //! None of them is asked: the kernel's files and their own files on disk suffice, and a hung daemon does not matter.
 
 mod names;
@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use dwell_socket::names::{container_id, is_id};
+use dwell_socket::names::{Pods, container_id, is_id, is_uid, pod_uid};
 
 /// Suffixes of the names of systemd's units that have cgroups.
 const UNITS: [&str; 4] = [".service", ".scope", ".slice", ".socket"];
@@ -79,6 +79,27 @@ fn of_container_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Op
             || container_id(folder).is_some_and(|id| ids.iter().any(|wanted| id.starts_with(wanted.as_str())))
     };
     one(find(roots, is_wanted), name)
+}
+
+/// Returns the cgroup of a pod of Kubernetes by its name, `NAME` or `NAMESPACE/NAME`, or by its UID. `None` if there is none.
+///
+/// # Errors
+///
+/// If several pods have this name, as in several namespaces.
+pub fn of_pod(name: &str) -> Result<Option<PathBuf>> {
+    let Ok(roots) = roots() else {
+        return Ok(None);
+    };
+    of_pod_below(&roots, Path::new("/"), name)
+}
+
+/// Finds a pod in the hierarchies at `roots`, with the kubelet's files below `system`.
+fn of_pod_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Option<PathBuf>> {
+    let uids = if is_uid(name) { vec![name.to_owned()] } else { Pods::uids(system, name) };
+    if uids.is_empty() {
+        return Ok(None);
+    }
+    one(find(roots, |folder| pod_uid(folder).is_some_and(|uid| uids.contains(&uid))), name)
 }
 
 /// Returns the only cgroup that was found; `None` if none was.
@@ -214,6 +235,38 @@ mod tests {
             let (root, roots) = hierarchy(&[folder.to_owned()]);
             assert_eq!(of_container_below(&roots, root.path(), "my-box").unwrap(), Some(root.path().join(folder)));
         }
+    }
+
+    #[test]
+    fn a_pod_is_found_by_its_name_or_uid_with_either_driver() {
+        const UID: &str = "0f9b3c1e-52d4-4c0a-9d7e-1a2b3c4d5e6f";
+        let slice = format!("kubepods-burstable-pod{}.slice", UID.replace('-', "_"));
+        for folder in
+            [format!("kubepods/burstable/pod{UID}"), format!("kubepods.slice/kubepods-burstable.slice/{slice}")]
+        {
+            let (root, roots) = hierarchy(&[format!("{folder}/cri-containerd-{WEB}.scope"), format!("docker/{DB}")]);
+            let logs = |pod: &str| fs::create_dir_all(root.path().join("var/log/pods").join(pod)).unwrap();
+            let find = |name| of_pod_below(&roots, root.path(), name).unwrap();
+            assert_eq!(find("shop/web-0"), None);
+            logs(&format!("shop_web-0_{UID}"));
+            // Its logs outlive a pod.
+            logs("shop_old-0_8f6a44fc62e8cb075753c843896568ca");
+            let found = Some(root.path().join(&folder));
+            assert_eq!((find("shop/web-0"), find("web-0"), find(UID)), (found.clone(), found.clone(), found));
+            assert_eq!((find("old-0"), find("blog/web-0"), find("shop")), (None, None, None));
+        }
+    }
+
+    #[test]
+    fn the_same_pod_in_two_namespaces_is_refused_with_both() {
+        let uids = ["8f6a44fc62e8cb075753c843896568ca", "9f6a44fc62e8cb075753c843896568ca"];
+        let (root, roots) = hierarchy(&uids.map(|uid| format!("kubepods/pod{uid}")));
+        for (namespace, uid) in ["blog", "shop"].iter().zip(uids) {
+            fs::create_dir_all(root.path().join(format!("var/log/pods/{namespace}_web-0_{uid}"))).unwrap();
+        }
+        let error = of_pod_below(&roots, root.path(), "web-0").unwrap_err().to_string();
+        assert!(uids.iter().all(|uid| error.contains(uid)), "{error}");
+        assert!(of_pod_below(&roots, root.path(), "shop/web-0").unwrap().is_some());
     }
 
     #[test]

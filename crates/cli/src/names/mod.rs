@@ -1,4 +1,4 @@
-//! `--no-names`, `--no-labels`, `--as-file`, and what knows the names and labels of flows.
+//! `--no-names`, `--resolve`, `--no-labels`, `--as-file`, and what knows the names and labels of flows.
 
 mod networks;
 
@@ -8,12 +8,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use anyhow::anyhow;
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::{FlowNames, NameFlows, PassiveCounts, PassiveNames},
     observe::Observation,
 };
-use dwell_socket::names::LiveNames;
+use dwell_socket::names::{LiveNames, ReverseCounts};
 
 pub use self::networks::Tables;
 use self::networks::WithNetworks;
@@ -26,6 +27,11 @@ pub struct NamesArgs {
     /// Show no names, but numbers: of processes, services and hosts. Nor labels
     #[arg(short, long)]
     no_names: bool,
+
+    /// Ask name servers for the names of remote addresses that have none otherwise: sends queries, which tell them and others
+    /// on the way whom this host speaks to
+    #[arg(long, conflicts_with = "no_names")]
+    resolve: bool,
 
     /// Show the autonomous systems and countries of addresses that this file has: a table of iptoasn.com, also gzipped, or a
     /// database of MaxMind's format; may be given several times
@@ -60,12 +66,28 @@ impl NamesArgs {
     /// As with `--no-names`.
     #[cfg(test)]
     pub fn none() -> NamesArgs {
-        NamesArgs { no_names: true, as_file: Vec::new(), labels: LabelArgs { no_labels: false, labels: false } }
+        let labels = LabelArgs { no_labels: false, labels: false };
+        NamesArgs { no_names: true, resolve: false, as_file: Vec::new(), labels }
     }
 
     /// Whether there are to be names.
     pub fn are_shown(&self) -> bool {
         !self.no_names
+    }
+
+    /// Whether name servers are to be asked.
+    pub fn resolve(&self) -> bool {
+        self.resolve
+    }
+
+    /// Refuses to ask name servers about a capture, which is over before they answer.
+    pub fn refuse_to_resolve(&self) -> Result<(), Failure> {
+        match self.resolve {
+            true => Err(Failure::usage(anyhow!(
+                "--resolve is for live flows: a capture has the names of the answers of DNS in it; leave it out with -r"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Whether there are to be labels in an output, which may be a file.
@@ -84,11 +106,13 @@ impl NamesArgs {
     /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
     /// unless nothing is printed, or into a file that is not to have them: a store has none.
     pub fn live(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
-        self.namer(has_flows, || NameSource::Live(Arc::new(LiveNames::start(self.print_labels(write, format)))))
+        let start = || LiveNames::start(self.print_labels(write, format), self.resolve);
+        self.namer(has_flows, || NameSource::Live(Arc::new(start())))
     }
 
     /// Returns what learns names from a capture, and labels, where [`NamesArgs::live`] would look them up.
     pub fn of_capture(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
+        self.refuse_to_resolve()?;
         let passive = || PassiveNames::new(self.print_labels(write, format));
         self.namer(has_flows, || NameSource::Capture(Arc::new(CaptureNames(Mutex::new(passive())))))
     }
@@ -166,6 +190,8 @@ impl Namer {
                     ("name_sockets_gone", counts.gone),
                     ("name_sockets_omitted", counts.omitted),
                 ]);
+                let ReverseCounts { lookups, unnamed, omitted } = counts.reverse;
+                add(&[("reverse_lookups", lookups), ("reverse_unnamed", unnamed), ("reverse_omitted", omitted)]);
                 let PassiveCounts { answers, requests, .. } = counts.passive;
                 add(&[("dns_answers", answers), ("labelled_requests", requests)]);
                 (counts.passive, (counts.answers_lost, counts.requests_lost))

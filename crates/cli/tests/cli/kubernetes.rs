@@ -96,16 +96,10 @@ fn the_kustomization_of_the_guide_has_all_objects() {
     }
     let guide = fs::read_to_string(root().join("docs/guide/kubernetes.md")).unwrap();
     let shown = guide.split("```").find_map(|block| block.strip_prefix("yaml\n")).unwrap();
-    let mine = tempfile::tempdir().unwrap();
-    let dist = root().join("dist");
-    let share = mine.path().join("dwell");
-    fs::create_dir(&share).unwrap();
-    let copied =
-        run(Command::new("cp").arg("-R").args(["kubernetes", "grafana"].map(|name| dist.join(name))).arg(share), b"");
-    assert_eq!(copied.status, Some(0), "{copied}");
+    let (mine, path) = share();
     for (base, kinds) in [("base", 8), ("fleet", 11)] {
         let kustomization = shown.replace("dwell/kubernetes/base ", &format!("dwell/kubernetes/{base} "));
-        fs::write(mine.path().join("kustomization.yaml"), kustomization).unwrap();
+        fs::write(&path, kustomization).unwrap();
         let built = run(Command::new("kustomize").arg("build").arg(mine.path()), b"");
         assert_eq!(built.status, Some(0), "{built}");
         for changed in ["image: registry.example/dwell:0.1.0", "- ens5"] {
@@ -113,6 +107,56 @@ fn the_kustomization_of_the_guide_has_all_objects() {
         }
         let known = run(&mut Command::new(VALIDATE), built.stdout.as_bytes());
         assert_eq!((known.status, known.stdout.lines().count()), (Some(0), kinds), "{known}");
+    }
+}
+
+/// Returns a copy of what the packages have in `share/dwell`, in a folder for a kustomization, and the path of that.
+fn share() -> (tempfile::TempDir, PathBuf) {
+    let mine = tempfile::tempdir().unwrap();
+    let dist = root().join("dist");
+    let share = mine.path().join("dwell");
+    fs::create_dir(&share).unwrap();
+    let copied =
+        run(Command::new("cp").arg("-R").args(["kubernetes", "grafana"].map(|name| dist.join(name))).arg(share), b"");
+    assert_eq!(copied.status, Some(0), "{copied}");
+    let kustomization = mine.path().join("kustomization.yaml");
+    (mine, kustomization)
+}
+
+#[test]
+fn names_of_pods_take_the_processes_of_the_node_and_the_folders_of_the_kubelet_to_read() {
+    if lacks("helm") || lacks("kustomize") {
+        return;
+    }
+    let (mine, kustomization) = share();
+    let text = "resources: [dwell/kubernetes/fleet]\ncomponents: [dwell/kubernetes/podnames]\n";
+    fs::write(kustomization, text).unwrap();
+    let by_kustomize = run(Command::new("kustomize").arg("build").arg(mine.path()), b"");
+    let arguments = ["template", "dwell", "chart", "--set", "podNames.enabled=true", "--set", "agent.enabled=true"];
+    let by_chart = run(Command::new("helm").args(arguments).current_dir(folder()), b"");
+    for built in [by_kustomize, by_chart] {
+        assert_eq!(built.status, Some(0), "{built}");
+        let objects = parsed(built.stdout);
+        let sets: Vec<_> = objects.iter().filter(|object| object["kind"].as_str() == Some("DaemonSet")).collect();
+        assert_eq!(sets.len(), 3);
+        sets.into_iter().filter_map(pod).for_each(has_names_unless_it_is_an_agent);
+    }
+}
+
+fn has_names_unless_it_is_an_agent(pod: &Yaml<'static>) {
+    let container = Container::read(pod, &pod["containers"].as_sequence().unwrap()[0]);
+    let mut capabilities: Vec<_> = container.capabilities.iter().map(String::as_str).collect();
+    capabilities.sort_unstable();
+    let host_pid = pod.as_mapping_get("hostPID").and_then(Yaml::as_bool);
+    if container.name == "agent" {
+        assert_eq!((host_pid, &capabilities[..]), (None, &["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"][..]));
+        return;
+    }
+    let all = ["CAP_BPF", "CAP_DAC_READ_SEARCH", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_PERFMON", "CAP_SYS_PTRACE"];
+    assert_eq!((host_pid, &capabilities[..]), (Some(true), &all[..]));
+    assert_eq!(container.mounts, ["/var/log/pods", "/var/log/containers"].map(|path| (path.to_owned(), true)));
+    for (volume, (path, _)) in pod["volumes"].as_sequence().unwrap().iter().zip(&container.mounts) {
+        assert_eq!(volume["hostPath"]["path"].as_str(), Some(path.as_str()));
     }
 }
 
@@ -155,7 +199,10 @@ fn pods_have_the_capabilities_of_their_units() {
 }
 
 fn documents(manifest: &str) -> Vec<Yaml<'static>> {
-    let text = fs::read_to_string(folder().join(manifest)).unwrap();
+    parsed(fs::read_to_string(folder().join(manifest)).unwrap())
+}
+
+fn parsed(text: String) -> Vec<Yaml<'static>> {
     let documents = Yaml::load_from_str(text.leak()).unwrap();
     documents.into_iter().filter(|document| document.contains_mapping_key("kind")).collect()
 }

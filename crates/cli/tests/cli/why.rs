@@ -320,7 +320,7 @@ fn a_target_that_is_not_one_is_refused_with_what_to_write() {
         ("no-such-unit-of-dwell.service", "systemctl status"),
         (":http", "65535"),
         ("/no/such/cgroup", "/proc/PID/cgroup"),
-        ("no-such-container-or-host.invalid", "no container has this name"),
+        ("no-such-container-or-host.invalid", "no container or pod has this name"),
     ] {
         let run = dwell(&["why", target]);
         assert_eq!(run.status, Some(2), "{run}");

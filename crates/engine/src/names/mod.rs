@@ -3,6 +3,7 @@
 mod message;
 mod networks;
 mod passive;
+mod pod;
 mod recent;
 
 use std::{fmt, net::IpAddr, sync::Arc};
@@ -10,6 +11,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 pub(crate) use message::asked_name;
 pub use networks::{Country, Network, Networks, NetworksError, as_name};
 pub use passive::{PassiveCounts, PassiveNames};
+pub use pod::{Pod, PodName};
 pub use recent::Recent;
 
 use crate::{
@@ -59,6 +61,8 @@ pub struct EndNames {
     pub process: Option<Arc<str>>,
     /// The unit of systemd or the container that it belongs to.
     pub unit: Option<Arc<str>>,
+    /// The pod of Kubernetes that it belongs to.
+    pub pod: Option<Arc<Pod>>,
     /// The network of the address.
     pub network: Option<Network>,
 }

@@ -15,10 +15,11 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the name of a process with its unit, `nginx, nginx.service`.
+    /// Returns the name of a process with its unit, `nginx, nginx.service`, or its pod, `nginx, shop/web-0/nginx`.
     pub fn process(&self, pid: u32) -> Option<String> {
-        let EndNames { process, unit, .. } = self.processes.get(&pid)?;
-        joined([process.as_deref(), unit.as_deref()], ", ")
+        let EndNames { process, unit, pod, .. } = self.processes.get(&pid)?;
+        let pod = pod.as_ref().map(ToString::to_string);
+        joined([process.as_deref(), pod.as_deref().or(unit.as_deref())], ", ")
     }
 
     /// Returns the name of a peer with its network, `db.example AS64496`.

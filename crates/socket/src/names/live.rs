@@ -23,6 +23,7 @@ use super::{
     Files, RESERVE,
     listener::Listener,
     owners::{FORGET_NS, Owners, Process},
+    reverse::{Reverse, ReverseCounts},
 };
 use crate::{
     clock::{monotonic_ns, thread_cpu_ns},
@@ -61,18 +62,23 @@ pub struct LiveCounts {
     pub requests_lost: u64,
     /// What other packets told.
     pub passive: PassiveCounts,
+    /// Reverse look-ups.
+    pub reverse: ReverseCounts,
 }
 
 /// Names of flows of the network namespace in which it was started.
 ///
 /// Processes are found by sock_diag and /proc once a flow was asked about. A server's connection that has ended before is
-/// named by the socket that listens at its port, without a process ID. Hosts have the names of /etc/hosts, or those that
-/// came in by answers of DNS since the start, and flows have the labels of requests that passed since, which takes
+/// named by the socket that listens at its port, without a process ID. Hosts have the names of /etc/hosts, those that came in
+/// by answers of DNS since the start, or those of reverse look-ups if the user asks for them. Flows have the labels of requests
+/// that passed since the start. Answers and requests take
 /// CAP_NET_RAW.
 #[derive(Debug)]
 pub struct LiveNames {
     files: Files,
     shared: Arc<Mutex<Shared>>,
+    /// `None` unless the user asks for reverse look-ups.
+    reverse: Option<Reverse>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -95,8 +101,9 @@ struct Known {
 }
 
 impl LiveNames {
-    /// Starts to look up, and to listen for answers of DNS, and for requests if it `has_labels`, where that is allowed.
-    pub fn start(has_labels: bool) -> LiveNames {
+    /// Starts to look up, and to listen for answers of DNS, and for requests if it `has_labels`, where that is allowed. Asks name
+    /// servers about hosts without a name if it `resolves`.
+    pub fn start(has_labels: bool, resolves: bool) -> LiveNames {
         let shared = Shared {
             passive: PassiveNames::new(has_labels),
             known: Recent::new(MAX_KNOWN),
@@ -105,7 +112,12 @@ impl LiveNames {
             addresses: own_addresses(),
             counts: LiveCounts::default(),
         };
-        let names = LiveNames { files: Files::load(), shared: Arc::new(Mutex::new(shared)), is_over: Arc::default() };
+        let names = LiveNames {
+            files: Files::load(),
+            shared: Arc::new(Mutex::new(shared)),
+            reverse: resolves.then(Reverse::start),
+            is_over: Arc::default(),
+        };
         let (shared, is_over) = (Arc::clone(&names.shared), Arc::clone(&names.is_over));
         let searcher = Searcher {
             // Without netlink or privilege, the other names are known.
@@ -126,14 +138,16 @@ impl LiveNames {
         LiveCounts {
             omitted: shared.counts.omitted + shared.wanted.len() as u64,
             passive: shared.passive.counts(),
+            reverse: self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts),
             ..shared.counts
         }
     }
 
     fn end(&self, shared: &mut Shared, ends: Ends, protocol: Protocol) -> EndNames {
         let address = ends.src.address;
-        let host = self.files.hosts.name(address).or_else(|| shared.passive.host(address));
         let is_own = address.is_loopback() || shared.addresses.contains(&address);
+        let host = self.files.hosts.name(address).or_else(|| shared.passive.host(address));
+        let host = host.or_else(|| self.reverse.as_ref().filter(|_| !is_own)?.name(address));
         if !is_own || !protocol.has_ports() || ends.src.port == 0 {
             return EndNames { host, ..EndNames::default() };
         }
@@ -141,8 +155,8 @@ impl LiveNames {
             Some((pid, process)) => (Some(pid), Some(process)),
             None => (None, shared.ports.get(&(protocol, ends.src.port)).cloned().flatten()),
         };
-        let (process, unit) = process.map_or((None, None), |process| (Some(process.name), process.unit));
-        EndNames { host, pid, process, unit, network: None }
+        let names = process.map_or_else(EndNames::default, |process| process.names(pid));
+        EndNames { host, ..names }
     }
 }
 
@@ -323,7 +337,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_connection_that_begins_later_have_their_process_and_a_stranger_has_none() {
-        let names = LiveNames::start(true);
+        let names = LiveNames::start(true, false);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, _) = listener.accept().unwrap();
@@ -341,7 +355,7 @@ mod tests {
     #[test]
     fn a_connection_of_a_server_that_is_over_has_the_process_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let names = LiveNames::start(true);
+        let names = LiveNames::start(true, false);
         let gone = Endpoint { address: "127.0.0.1".parse().unwrap(), port: 1 };
         let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
         assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
@@ -360,6 +374,7 @@ mod tests {
                 addresses: HashSet::new(),
                 counts: LiveCounts::default(),
             })),
+            reverse: None,
             is_over: Arc::default(),
         };
         let at = |port| Endpoint { address: "127.0.0.1".parse().unwrap(), port };

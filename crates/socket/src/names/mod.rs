@@ -1,12 +1,15 @@
 //! Names for the ends of flows: the process that has a socket, the service of a port, the host of an address. They come
-//! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network.
+//! from files of this host, from its kernel, and from answers of DNS that come in: nothing is asked of the network, unless the
+//! user asks for reverse look-ups.
 
 mod filter;
 mod hosts;
 mod listener;
 mod live;
 mod owners;
+mod pods;
 mod requests;
+mod reverse;
 mod services;
 mod tap;
 mod unit;
@@ -15,7 +18,7 @@ use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Dur
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
-    names::{EndNames, PassiveNames},
+    names::{EndNames, PassiveNames, Pod},
     observe::Observation,
 };
 
@@ -23,13 +26,16 @@ use self::{
     hosts::Hosts,
     listener::Listener,
     owners::{Owners, Process},
+    reverse::Reverse,
     services::Services,
 };
 
 pub(crate) use self::requests::Requests;
 pub use self::{
     live::{LiveCounts, LiveNames},
-    unit::{container_id, is_id},
+    pods::Pods,
+    reverse::ReverseCounts,
+    unit::{container_id, is_id, is_uid, pod_uid},
 };
 
 /// The part of a file that is read.
@@ -62,10 +68,10 @@ impl Files {
     }
 }
 
-/// Returns a process with its name as the kernel keeps it, of at most 15 characters, and its unit. `None` if it is gone.
-pub fn process(pid: u32) -> Option<EndNames> {
-    let Process { name, unit } = Process::read(pid)?;
-    Some(EndNames { pid: Some(pid), process: Some(name), unit, ..EndNames::default() })
+/// Returns a process with its name as the kernel keeps it, of at most 15 characters, its unit and its pod. `None` if it is
+/// gone.
+pub(crate) fn process(pid: u32, pods: &mut Pods) -> Option<EndNames> {
+    Some(Process::read(pid, pods)?.names(Some(pid)))
 }
 
 /// What names have cost, and what could not be named.
@@ -79,6 +85,8 @@ pub struct Counts {
     pub omitted: u64,
     /// Names in files that were left out, because there were too many or they were not names.
     pub left_out: u64,
+    /// Reverse look-ups.
+    pub reverse: ReverseCounts,
 }
 
 /// Names in bounded memory, for one who polls all sockets itself.
@@ -87,6 +95,8 @@ pub struct Names {
     owners: Owners,
     passive: PassiveNames,
     listener: Listener,
+    /// `None` unless the user asks for reverse look-ups.
+    reverse: Option<Reverse>,
 }
 
 impl fmt::Debug for Names {
@@ -100,13 +110,25 @@ impl Names {
     /// where that is allowed.
     pub fn load(listens: bool, has_labels: bool) -> Names {
         let listener = if listens { Listener::open(has_labels) } else { Listener::none() };
-        Names { files: Files::load(), owners: Owners::default(), passive: PassiveNames::new(has_labels), listener }
+        let passive = PassiveNames::new(has_labels);
+        Names { files: Files::load(), owners: Owners::default(), passive, listener, reverse: None }
+    }
+
+    /// Looks up the names of hosts that have none otherwise, if it `resolves`.
+    pub fn with_reverse(self, resolves: bool) -> Names {
+        Names { reverse: resolves.then(Reverse::start), ..self }
+    }
+
+    /// Whether it looks up names of hosts.
+    pub fn resolves(&self) -> bool {
+        self.reverse.is_some()
     }
 
     /// Has no names but those that [`observe`](Self::observe) learns, and labels if it `has_labels`.
     pub fn of_capture(has_labels: bool) -> Names {
         let passive = PassiveNames::new(has_labels);
-        Names { files: Files::default(), owners: Owners::default(), passive, listener: Listener::none() }
+        let listener = Listener::none();
+        Names { files: Files::default(), owners: Owners::default(), passive, listener, reverse: None }
     }
 
     /// Learns from a packet, which may be an answer of DNS or have a request.
@@ -132,16 +154,10 @@ impl Names {
         self.owners.search(now_ns)
     }
 
-    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, and its unit.
+    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, its unit and its pod.
     pub fn process(&self, pid: u32) -> EndNames {
-        let process = self.owners.process(pid);
-        EndNames {
-            pid: Some(pid),
-            process: process.map(|process| Arc::clone(&process.name)),
-            unit: process.and_then(|process| process.unit.clone()),
-            host: None,
-            network: None,
-        }
+        let process = self.owners.process(pid).cloned();
+        process.map_or_else(|| EndNames { pid: Some(pid), ..EndNames::default() }, |process| process.names(Some(pid)))
     }
 
     /// Returns the unit or container of a process.
@@ -149,9 +165,15 @@ impl Names {
         self.owners.process(pid)?.unit.as_ref()
     }
 
-    /// Returns the name of an address in /etc/hosts, or by answers of DNS.
+    /// Returns the pod of a process.
+    pub fn pod(&self, pid: u32) -> Option<&Arc<Pod>> {
+        self.owners.process(pid)?.pod.as_ref()
+    }
+
+    /// Returns the name of an address in /etc/hosts, by answers of DNS, or by a reverse look-up, for which nothing waits.
     pub fn host(&self, address: IpAddr) -> Option<Arc<str>> {
-        self.files.hosts.name(address).or_else(|| self.passive.host(address))
+        let passive = self.files.hosts.name(address).or_else(|| self.passive.host(address));
+        passive.or_else(|| self.reverse.as_ref()?.name(address))
     }
 
     /// Returns what the latest request of a flow has asked for.
@@ -167,7 +189,8 @@ impl Names {
     /// Returns what names have cost.
     pub fn counts(&self) -> Counts {
         let left_out = self.files.hosts.left_out() + self.files.services.left_out();
-        Counts { left_out, ..self.owners.counts() }
+        let reverse = self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts);
+        Counts { left_out, reverse, ..self.owners.counts() }
     }
 }
 

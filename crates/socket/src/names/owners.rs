@@ -7,9 +7,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Counts, RESERVE, unit};
+use dwell_engine::names::{EndNames, Pod};
+
+use super::{Counts, RESERVE, pods::Pods, unit::Membership};
 use crate::{
-    clock::thread_cpu_ns,
+    clock::{monotonic_ns, thread_cpu_ns},
     outside::{owners, pace::Pace},
 };
 
@@ -29,13 +31,23 @@ pub(super) struct Process {
     pub(super) name: Arc<str>,
     /// The unit of systemd or the container that it belongs to.
     pub(super) unit: Option<Arc<str>>,
+    /// The pod of Kubernetes that it belongs to.
+    pub(super) pod: Option<Arc<Pod>>,
 }
 
 impl Process {
-    pub(super) fn read(pid: u32) -> Option<Process> {
+    pub(super) fn read(pid: u32, pods: &mut Pods) -> Option<Process> {
         let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
         let name = String::from_utf8_lossy(name.trim_ascii_end()).replace(char::is_control, "\u{fffd}");
-        Some(Process { name: name.into(), unit: unit::of_process(pid).map(Into::into) })
+        let Membership { unit, pod } = Membership::of(pid);
+        let pod = pod.map(|member| Arc::new(pods.name(&member, monotonic_ns())));
+        Some(Process { name: name.into(), unit: unit.map(Into::into), pod })
+    }
+
+    /// Returns its names, as those of an end.
+    pub(super) fn names(self, pid: Option<u32>) -> EndNames {
+        let Process { name, unit, pod } = self;
+        EndNames { pid, process: Some(name), unit, pod, ..EndNames::default() }
     }
 }
 
@@ -44,6 +56,7 @@ impl Process {
 pub(super) struct Owners {
     sockets: HashMap<u32, u32>,
     processes: HashMap<u32, Process>,
+    pods: Pods,
     /// Sockets that no search has found.
     missing: HashSet<u32>,
     missing_since_ns: u64,
@@ -59,6 +72,7 @@ impl Default for Owners {
         Owners {
             sockets: HashMap::new(),
             processes: HashMap::new(),
+            pods: Pods::default(),
             missing: HashSet::new(),
             missing_since_ns: 0,
             wanted: HashSet::new(),
@@ -145,7 +159,7 @@ impl Owners {
                 self.counts.omitted += 1;
                 continue;
             }
-            if let Some(process) = Process::read(*pid) {
+            if let Some(process) = Process::read(*pid, &mut self.pods) {
                 self.processes.insert(*pid, process);
             }
         }
@@ -168,7 +182,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{clock::monotonic_ns, outside::Census};
+    use crate::outside::Census;
 
     #[test]
     fn a_socket_has_the_process_that_opened_it_and_its_name() {

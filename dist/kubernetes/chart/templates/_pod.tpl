@@ -54,8 +54,10 @@ resources: {{ toJson .of.resources }}
 {{- end }}
 
 {{/* To load BPF programs and attach them to interfaces takes these capabilities, and root, as the capabilities of a pod are
-     those of no other user. No program is pinned and no file of the host is read, so nothing of the host is mounted. */}}
+     those of no other user. No program is pinned and no file of the host is read, so nothing of the host is mounted. With names
+     of pods (.names), the node's processes are looked into, and the kubelet's folders for logs are mounted. */}}
 {{- define "dwell.bpf" -}}
+{{- $more := ternary ", DAC_READ_SEARCH, NET_RAW, SYS_PTRACE" "" (default false .names) -}}
 securityContext:
   runAsUser: 0
   runAsGroup: 0
@@ -64,6 +66,6 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities:
     drop: [ALL]
-    add: [BPF, NET_ADMIN, PERFMON]
+    add: [BPF, NET_ADMIN, PERFMON{{ $more }}]
   seccompProfile: {type: RuntimeDefault}
 {{- end }}

@@ -1,6 +1,9 @@
 //! The page of one row: its figures, where its time goes, and what `dwell why` says.
 
-use dwell_engine::top::{Limits, Metric, RowKey};
+use dwell_engine::{
+    names::EndNames,
+    top::{Limits, Metric, RowKey},
+};
 use dwell_records::counted;
 
 use super::{
@@ -25,8 +28,10 @@ pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
         RowKey::Flow(flow) => {
             lines.push(format!("from {} to {}", flow.ends.src, flow.ends.dst));
             let process = row.pid.map(|pid| {
-                let names = [&names.src.process, &names.src.unit].into_iter().flatten();
-                names.fold(format!("process {pid}"), |line, name| line + " " + name)
+                let EndNames { process, unit, pod, .. } = &names.src;
+                let names = [process, unit].into_iter().flatten();
+                let line = names.fold(format!("process {pid}"), |line, name| line + " " + name);
+                pod.as_ref().map_or(line.clone(), |pod| format!("{line} {pod}"))
             });
             lines.extend(process);
         }

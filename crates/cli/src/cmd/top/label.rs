@@ -4,7 +4,7 @@ use std::{fmt::Display, net::IpAddr};
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
-    names::FlowNames,
+    names::{EndNames, FlowNames},
     top::{FlowKey, Row, RowKey},
 };
 
@@ -16,6 +16,7 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     // A unit has no number that people know.
     if let RowKey::Unit(Some(number)) = &row.key {
         found.src.unit = shown.units.name(*number).cloned();
+        found.src.pod = shown.units.pod(*number).cloned();
     }
     let Some(names) = shown.names() else {
         return found;
@@ -76,12 +77,17 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
         }
         RowKey::Prefix(prefix) => prefix.to_string(),
         RowKey::Process(None) => "(unknown)".into(),
-        RowKey::Unit(_) => names.src.unit.as_deref().unwrap_or("(no unit)").to_owned(),
+        RowKey::Unit(_) => unit(&names.src).unwrap_or_else(|| "(no unit)".into()),
         RowKey::Process(Some(pid)) => match &names.src.process {
             Some(name) => format!("{name} {pid}"),
             None => pid.to_string(),
         },
     }
+}
+
+/// The pod of an end, or else its unit.
+pub fn unit(end: &EndNames) -> Option<String> {
+    end.pod.as_ref().map(|pod| pod.title()).or_else(|| end.unit.as_deref().map(str::to_owned))
 }
 
 /// The network of the peer, with the spaces before it.

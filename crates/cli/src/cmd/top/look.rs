@@ -12,7 +12,7 @@ use dwell_engine::{
     top::{Row, RowKey},
 };
 
-use super::shown::Origin;
+use super::{label::unit, shown::Origin};
 
 /// How long it looks.
 const DURATION: &str = "5s";
@@ -110,7 +110,7 @@ fn target(key: &RowKey, names: &FlowNames) -> Option<String> {
         }
         RowKey::Peer(address) => Some(address.to_string()),
         RowKey::Process(Some(pid)) => Some(pid.to_string()),
-        RowKey::Unit(_) => names.src.unit.as_deref().map(str::to_owned),
+        RowKey::Unit(_) => unit(&names.src),
         RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(None) => None,
     }
 }

@@ -114,6 +114,11 @@ fn write<E>(
 
 fn status(shown: &Shown) -> Status {
     let names = shown.names.counts();
+    let reverse = [
+        ("reverse_lookups", names.reverse.lookups),
+        ("reverse_unnamed", names.reverse.unnamed),
+        ("reverse_omitted", names.reverse.omitted),
+    ];
     let counters = [
         ("flows", shown.table.flows() as u64),
         ("process_searches", names.searches),
@@ -127,7 +132,11 @@ fn status(shown: &Shown) -> Status {
         last: true,
         lost: shown.table.omitted(),
         cost: cost(&[]),
-        counters: counters.map(|(name, count)| (name.into(), count)).into(),
+        counters: counters
+            .into_iter()
+            .chain(reverse.into_iter().filter(|(_, count)| *count > 0))
+            .map(|(name, count)| (name.into(), count))
+            .collect(),
         verdict: None,
     }
 }

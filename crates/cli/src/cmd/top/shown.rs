@@ -68,8 +68,9 @@ impl Shown {
             tables: names.tables()?,
             table: Table::new(settings),
             names: if source.host.is_some() {
-                Names::load(shows_names, names.have_labels(false))
+                Names::load(shows_names, names.have_labels(false)).with_reverse(names.resolve())
             } else {
+                names.refuse_to_resolve()?;
                 Names::of_capture(names.have_labels(false))
             },
             units: Units::default(),

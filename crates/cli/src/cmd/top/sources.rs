@@ -66,6 +66,10 @@ impl Sources {
         census
             .poll(|polled| {
                 let _ = names.pid(polled.inode);
+                // One table has the names that are there by then.
+                if names.resolves() {
+                    names.host(polled.ends.dst.address);
+                }
             })
             .map_err(host_cannot)?;
         names.search(monotonic_ns());

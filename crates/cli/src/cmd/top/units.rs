@@ -1,7 +1,8 @@
-//! Units of systemd and containers, with the numbers by which rows of the table stand for them.
+//! Units of systemd, containers and pods of Kubernetes, with the numbers by which rows of the table stand for them.
 
 use std::{collections::HashMap, sync::Arc};
 
+use dwell_engine::names::Pod;
 use dwell_socket::names::Names;
 
 /// Units that are kept apart; processes of others have none.
@@ -12,12 +13,27 @@ const MAX_UNITS: usize = 16_384;
 pub struct Units {
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
+    /// Those that are pods, without their containers.
+    pods: HashMap<u32, Arc<Pod>>,
 }
 
 impl Units {
-    /// Returns the number of a process's unit.
+    /// Returns the number of a process's unit, which is its pod if it is in one.
     pub fn of(&mut self, names: &Names, pid: u32) -> Option<u32> {
-        self.number(names.unit(pid)?)
+        match names.pod(pid) {
+            Some(pod) => self.of_pod(pod),
+            None => self.number(names.unit(pid)?),
+        }
+    }
+
+    /// Returns the number of a pod. All containers of it have the same.
+    pub fn of_pod(&mut self, pod: &Arc<Pod>) -> Option<u32> {
+        let number = self.number(&pod.uid)?;
+        // The kubelet may make the folder that names it only later.
+        if self.pods.get(&number).is_none_or(|known| known.name != pod.name) {
+            self.pods.insert(number, Arc::new(Pod { container: None, ..(**pod).clone() }));
+        }
+        Some(number)
     }
 
     /// Returns the number of a unit, which is always the same.
@@ -31,8 +47,13 @@ impl Units {
         Some(number)
     }
 
-    /// Returns the name of a unit.
+    /// Returns the name of a unit; `None` of a pod.
     pub fn name(&self, number: u32) -> Option<&Arc<str>> {
-        self.names.get(number as usize)
+        self.names.get(number as usize).filter(|_| !self.pods.contains_key(&number))
+    }
+
+    /// Returns a pod, without its containers.
+    pub fn pod(&self, number: u32) -> Option<&Arc<Pod>> {
+        self.pods.get(&number)
     }
 }

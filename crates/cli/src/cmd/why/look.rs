@@ -49,6 +49,7 @@ impl<'a> Look<'a> {
         if elapsed >= self.checked + CHECK {
             self.checked = elapsed;
             self.learned.read();
+            self.learned.resolve(self.survey.peers());
             if self.stamping.is_none() && self.survey.calls_for_stamps() {
                 self.stamping = Some(Stamping::start(self.selected));
             }

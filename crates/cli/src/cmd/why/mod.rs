@@ -30,8 +30,8 @@ use crate::{
 /// Looks at the TCP connections of a target for a while: what they wait for, and for how long. Prints
 /// one sentence, where the time went, the facts for and against, what could not be seen, and commands
 /// that help. Changes nothing, and needs no privilege; as root it also sees the layers of this host.
-/// Ports and hosts are those of the network namespace that it is run in; processes, units and
-/// containers are looked at where they are.
+/// Ports and hosts are those of the network namespace that it is run in; processes, units, containers
+/// and pods are looked at where they are.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "dwell why [OPTIONS] TARGET\n       dwell why [OPTIONS] -- PROGRAM [ARGUMENTS]\n       dwell why [OPTIONS] -r FILE [TARGET]",
@@ -43,6 +43,7 @@ Examples:
   sudo dwell why nginx.service          those of a unit of systemd
   sudo dwell why web                    those of a container, by its name or ID, in its own network
                                         namespace
+  sudo dwell why shop/web-0             those of a pod of Kubernetes on this node
   dwell why -- curl -o FILE https://example.org/
                                         those of a program, until it ends
   dwell why -r slow.pcap :443           those in a capture of tcpdump
@@ -61,8 +62,8 @@ evidence."
 )]
 #[group(skip)]
 pub struct Args {
-    /// HOST, HOST:PORT, :PORT, a process ID, a unit such as nginx.service, the name or ID of a container, or the path of
-    /// a cgroup
+    /// HOST, HOST:PORT, :PORT, a process ID, a unit such as nginx.service, the name or ID of a container, a pod as NAME or
+    /// NAMESPACE/NAME, or the path of a cgroup
     #[arg(value_name = "TARGET", required_unless_present_any = ["command", "read"])]
     target: Option<String>,
 

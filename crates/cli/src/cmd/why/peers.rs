@@ -1,7 +1,11 @@
 //! Names for the verdict: hosts have those of /etc/hosts, of answers of DNS that come in meanwhile, or the one that the user
 //! asked about.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use dwell_engine::{
     names::{EndNames, is_host_name},
@@ -26,11 +30,12 @@ pub struct Learned {
 impl Learned {
     /// Learns from now on from answers of DNS, where that is allowed.
     pub fn live(args: &NamesArgs) -> Result<Learned, Failure> {
-        Learned::new(args, || Names::load(true, false))
+        Learned::new(args, || Names::load(true, false).with_reverse(args.resolve()))
     }
 
     /// Learns from packets of a capture.
     pub fn of_capture(args: &NamesArgs) -> Result<Learned, Failure> {
+        args.refuse_to_resolve()?;
         Learned::new(args, || Names::of_capture(false))
     }
 
@@ -55,6 +60,17 @@ impl Learned {
         }
     }
 
+    /// Has the names of these peers looked up, if the user asks for that: they are there by the end.
+    pub fn resolve(&self, peers: impl IntoIterator<Item = IpAddr>) {
+        if let Some(names) = self.names.as_ref().filter(|names| names.resolves()) {
+            let is_unnamed = |peer: &IpAddr| !self.asked.contains_key(peer);
+            let peers: BTreeSet<IpAddr> = peers.into_iter().filter(is_unnamed).collect();
+            for peer in peers {
+                names.host(peer);
+            }
+        }
+    }
+
     /// Learns from a packet of a capture.
     pub fn observe(&mut self, packet: &Observation<'_>) {
         if let Some(names) = &mut self.names {
@@ -72,7 +88,7 @@ impl Learned {
         let of_groups = evidence.groups.iter().map(|group| group.key.peer);
         let unopened = evidence.unopened.iter().map(|unopened| unopened.server.address);
         for peer in of_groups.chain(unopened).chain(evidence.target.peer) {
-            let host = names.host(peer).or_else(|| self.asked.get(&peer).cloned());
+            let host = self.asked.get(&peer).cloned().or_else(|| names.host(peer));
             let network = self.tables.as_ref().and_then(|tables| tables.of(peer));
             if host.is_some() || network.is_some() {
                 evidence.known.peers.insert(peer, EndNames { host, network, ..EndNames::default() });

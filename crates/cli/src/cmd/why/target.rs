@@ -8,7 +8,7 @@ use dwell_socket::outside::Selected;
 use crate::cgroups;
 
 /// Interprets a target: a process ID, `:PORT`, `HOST:PORT`, a unit of systemd, the path of a cgroup, the name or ID of a
-/// container, or `HOST`.
+/// container, a pod of Kubernetes as `NAME`, `NAMESPACE/NAME` or by its UID, or `HOST`.
 pub fn parse(text: &str) -> Result<Selected> {
     // An ID of a container may consist of digits alone.
     if let Some(pid) = text.parse::<u32>().ok().filter(|_| text.len() <= u32::MAX.ilog10() as usize + 1) {
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Result<Selected> {
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(parse_port(port, text)?)),
-        None => match cgroups::of_container(text)? {
+        None => match cgroups::of_container(text)?.map_or_else(|| cgroups::of_pod(text), |found| Ok(Some(found)))? {
             Some(cgroup) => return Ok(Selected::Cgroup(cgroup)),
             None => (text, None),
         },
@@ -37,10 +37,10 @@ pub fn parse(text: &str) -> Result<Selected> {
     let host = bare(host);
     let found = (host, port.unwrap_or(0)).to_socket_addrs();
     let found = found.with_context(|| {
-        let container = if port.is_none() { ", and no container has this name or ID" } else { "" };
+        let container = if port.is_none() { ", and no container or pod has this name or ID" } else { "" };
         format!(
             "cannot find the host '{host}'{container}; a target is HOST:PORT, :PORT, HOST, a process ID, a unit such as \
-             nginx.service, a container, or the path of a cgroup"
+             nginx.service, a container, a pod, or the path of a cgroup"
         )
     })?;
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();

@@ -6,7 +6,7 @@ use dwell_engine::{
     flow_id,
     layers::Ends,
     measure::{Endpoint, Method, Protocol},
-    names::{EndNames, FlowNames, Network},
+    names::{EndNames, FlowNames, Network, Pod},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,7 +60,8 @@ pub struct NamesObject {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "end_names")]
 pub struct EndNamesObject {
-    /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last.
+    /// The name of the address: that of /etc/hosts, or the one for which an answer of DNS had the address last; else, with
+    /// `--resolve`, that of a reverse look-up, which its owner chose.
     pub host: Option<String>,
     /// A process of this host that has the socket. Null where only the name is known, from the socket that listens.
     pub pid: Option<u32>,
@@ -68,9 +69,38 @@ pub struct EndNamesObject {
     pub process: Option<String>,
     /// The unit of systemd of that process, or the first 12 digits of its container's ID.
     pub unit: Option<String>,
+    /// The pod of Kubernetes of that process. The key is missing where it is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodObject>,
     /// The network of the address, by the files of `--as-file`. The key is missing where they do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkObject>,
+}
+
+/// A pod of Kubernetes on this host, with a container of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "pod")]
+pub struct PodObject {
+    /// The UID by which the kubelet knows the pod. That of a static pod is not the one that the API server has.
+    pub uid: String,
+    /// Its namespace in Kubernetes. Null where the kubelet's folders for logs cannot be read.
+    pub namespace: Option<String>,
+    /// Its name in that namespace. Null where the namespace is.
+    pub name: Option<String>,
+    /// The container's name in the manifest of the pod. Null of several containers, and where it is not known.
+    pub container: Option<String>,
+}
+
+impl From<&Pod> for PodObject {
+    fn from(pod: &Pod) -> PodObject {
+        let name = pod.name.as_ref();
+        PodObject {
+            uid: pod.uid.to_string(),
+            namespace: name.map(|name| name.namespace.to_string()),
+            name: name.map(|name| name.name.to_string()),
+            container: pod.container.as_deref().map(str::to_owned),
+        }
+    }
 }
 
 /// The network of an address.
@@ -103,6 +133,7 @@ impl From<&FlowNames> for NamesObject {
             pid: end.pid,
             process: text(&end.process),
             unit: text(&end.unit),
+            pod: end.pod.as_deref().map(PodObject::from),
             network: end.network.as_ref().map(NetworkObject::from),
         };
         NamesObject { src: end(&names.src), dst: end(&names.dst), service: text(&names.service) }

@@ -6,7 +6,11 @@ use dwell_engine::top::{Metric, RowKey, View};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FlowObject, Object, Objects, flow::NetworkObject, object::names};
+use super::{
+    FlowObject, Object, Objects,
+    flow::{NetworkObject, PodObject},
+    object::names,
+};
 use crate::{Top, TopRow};
 
 /// A row of the screen in an interval: one flow, or all flows of a peer, a prefix, a process or a unit.
@@ -26,7 +30,8 @@ pub(super) struct RowObject<'a> {
     flow: Option<FlowObject>,
     /// The address at the other end. Null for flows of several peers.
     peer: Option<IpAddr>,
-    /// The name of that address in /etc/hosts, or by an answer of DNS. Null where it has none, or with `--no-names`.
+    /// The name of that address in /etc/hosts, by an answer of DNS, or with `--resolve` by a reverse look-up. Null where it has
+    /// none, or with `--no-names`.
     peer_name: Option<&'a str>,
     /// The network of that address, by the files of `--as-file`. The key is missing where they do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +45,10 @@ pub(super) struct RowObject<'a> {
     /// The unit of systemd of the process or processes, or the first 12 digits of their container's ID. Null where there is none,
     /// where it is not known, for flows of several units, and, unless rows stand for units, with `--no-names`.
     unit: Option<&'a str>,
+    /// The pod of Kubernetes of the process or processes, without a container of several. The key is missing where they are in
+    /// none, and with `--no-names` as `unit` is null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<PodObject>,
     /// The name of the server's port in /etc/services. Null where it has none, or with `--no-names`.
     service: Option<&'a str>,
     /// The number of flows.
@@ -103,6 +112,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         pid: row.pid,
         process: names.src.process.as_deref(),
         unit: names.src.unit.as_deref(),
+        pod: names.src.pod.as_deref().map(PodObject::from),
         service: names.service.as_deref(),
         flows: row.flows,
         rtt_ns: figures.rtt_ns,

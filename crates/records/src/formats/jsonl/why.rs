@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{
     Object, Objects,
+    flow::PodObject,
     object::{names, names_or_null},
     rounded,
 };
@@ -118,7 +119,7 @@ struct CommonObject {
     what: &'static str,
     /// The address, prefix, port or process.
     value: String,
-    /// The name of the process with its unit, as "nginx, nginx.service", or of the peer. Null where it is not known, and with
+    /// The name of the process with its unit or pod, as "nginx, nginx.service", or of the peer. Null where it is not known, and with
     /// `--no-names`.
     name: Option<String>,
     /// Their share of the time that was spent on the cause.
@@ -141,6 +142,9 @@ struct AboutObject<'a> {
     process: Option<&'a str>,
     /// The unit of systemd of the process, or the first 12 digits of its container's ID.
     unit: Option<&'a str>,
+    /// The pod of Kubernetes of the process. The key is missing where it is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<PodObject>,
 }
 
 /// Requests that asked for the same.
@@ -253,6 +257,7 @@ fn about<'a>(why: &Why<'a>) -> AboutObject<'a> {
         pid: about.pid,
         process: process.and_then(|names| names.process.as_deref()),
         unit: process.and_then(|names| names.unit.as_deref()),
+        pod: process.and_then(|names| names.pod.as_deref()).map(PodObject::from),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs,
+    net::IpAddr,
     ops::RangeInclusive,
 };
 
@@ -121,6 +122,12 @@ impl Connections {
 
     pub(super) fn len(&self) -> usize {
         self.followed.len()
+    }
+
+    /// Returns the other ends of those that are followed or being opened.
+    pub(super) fn peers(&self) -> impl Iterator<Item = IpAddr> {
+        let followed = self.followed.values().map(|followed| followed.ends.dst.address);
+        followed.chain(self.opening.values().map(|opening| opening.server.address))
     }
 
     /// Whether one is being opened.

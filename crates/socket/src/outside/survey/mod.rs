@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     clock::{monotonic_ns, thread_cpu_ns},
-    names::process,
+    names::{Pods, process},
 };
 
 /// Connections that are followed at once; others are counted.
@@ -145,6 +145,7 @@ struct Wanted {
     tasks: BTreeMap<u32, Tasks>,
     /// Names of the processes that are watched.
     names: BTreeMap<u32, EndNames>,
+    pods: Pods,
     /// Processes that serve connections of the target, if it is not of processes itself: what they wait for is followed.
     serving: BTreeSet<u32>,
 }
@@ -154,7 +155,7 @@ impl Wanted {
         if self.tasks.len() < MAX_PROCESSES && !self.tasks.contains_key(&pid) {
             self.tasks.insert(pid, Tasks::new(pid));
             // It may be gone at the end.
-            self.names.extend(process(pid).map(|names| (pid, names)));
+            self.names.extend(process(pid, &mut self.pods).map(|names| (pid, names)));
         }
     }
 
@@ -197,6 +198,7 @@ impl Survey {
                 owners: HashMap::new(),
                 tasks: BTreeMap::new(),
                 names: BTreeMap::new(),
+                pods: Pods::default(),
                 serving: BTreeSet::new(),
             },
             has_labels,
@@ -226,6 +228,11 @@ impl Survey {
             Some((_, pid)) if survey.namespaces.is_empty() => Err(Error::Namespace { pid: *pid }),
             _ => Ok(survey),
         }
+    }
+
+    /// Returns the peers of the connections of the target that are there, some several times.
+    pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
+        self.namespaces.values().flat_map(Connections::peers)
     }
 
     /// Does whatever is due. Returns the time of the next call, on CLOCK_MONOTONIC.
@@ -382,7 +389,8 @@ impl Survey {
         evidence.target.pid = owner;
         // Programs are started by others, whose name they had before.
         let pids: Vec<u32> = self.target.names.keys().copied().chain(owner).collect();
-        self.target.names.extend(pids.into_iter().filter_map(|pid| Some((pid, process(pid)?))));
+        let Wanted { names, pods, .. } = &mut self.target;
+        names.extend(pids.into_iter().filter_map(|pid| Some((pid, process(pid, pods)?))));
         evidence.known.processes = self.target.names.clone();
         evidence.process = owner.and_then(|pid| self.target.tasks.get_mut(&pid)).and_then(|tasks| {
             // Times since the last look, which may be long ago.
