@@ -192,6 +192,7 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
             pid: row.get(first + 1)?,
             process: text(first + 2)?,
             unit: text(first + 3)?,
+            pod: None,
             network: None,
         })
     };
