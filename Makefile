@@ -5,7 +5,7 @@
 # service or change an alternative, so tests/unpack unpacks it below target/programs instead.
 BUILD_PACKAGES = binutils:objcopy clang:clang gcc:cc libc6-dev libclang1 libelf-dev linux-libc-dev pkg-config zlib1g-dev
 DEMO_PACKAGES = bind9-dnsutils:dig dnsmasq-base:dnsmasq iproute2:ip,ss,tc \
-	iptables:ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping mount:mount util-linux:chrt,nsenter,setpriv
+	iptables:ip6tables-legacy,ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping mount:mount util-linux:chrt,nsenter,setpriv
 DEMO_UNPACKED = iperf3:iperf3
 # Of the version that gcc has, as the package g++ would change what c++ is.
 CXX_PACKAGE = g++-$(shell gcc -dumpversion)

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use dwell_engine::balance::{Sampling, VipKey};
@@ -12,6 +12,7 @@ use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 
 use super::{
     Balancer, ControlError, Event,
+    recent::Recent,
     saved_state::{self, SavedState, SavedWeight},
     vip::{Built, PriorState, RunningVip},
     zero_rtt::ZeroWrite,
@@ -21,6 +22,9 @@ use crate::{
     health::Target,
     plan::{Phase, Plan, State},
 };
+
+/// The longest time for making all VIPs' tables of the time before this process.
+const REMEMBERING: Duration = Duration::from_secs(2);
 
 /// What the kernel's maps are to hold. Every change goes through it, so that there is one way to write each map.
 pub(super) struct MapContents<'a> {
@@ -74,7 +78,8 @@ impl MapContents<'_> {
     pub(super) fn write_tables(&self, plane: &mut Plane, rebuilt: &Rebuilt) -> Result<(), dwell_probes::Error> {
         // An entry that changes finds the backend that it had among these.
         let recent = rebuilt.recent.iter().map(|at| &self.vips[*at]);
-        let recent: Vec<_> = recent.filter_map(|run| Some((run.number, run.recent.as_ref()?.entries()))).collect();
+        let recent: Vec<_> =
+            recent.map(|run| (run.number, run.recent.as_ref().map_or(&[][..], Recent::entries))).collect();
         plane.set_recent_tables(&recent)?;
         let own = rebuilt.own.iter().map(|at| &self.vips[*at]);
         let own: Vec<_> = own.map(|run| (run.number, run.table.entries())).collect();
@@ -110,14 +115,19 @@ impl Balancer {
         let targets = targets(&wanted, &planned, prior)?;
         let mut runs = self.configure(&wanted, &planned, prior);
         let mut rebuilt = Rebuilt::default();
+        let remembered_by = Instant::now() + REMEMBERING;
         for (at, run) in runs.iter_mut().enumerate() {
             run.update_reachability(&self.known_hops, &self.devices);
             if let Some(sharing) = &self.sharing {
                 sharing.guide(run);
-                sharing.remember(run);
+                sharing.remember(run, remembered_by);
             }
             let when_stale = self.config.heartbeat.when_stale;
             rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
+            if run.recent.is_none() {
+                // What is still there would count again where packets may go on again, with numbers of other backends.
+                rebuilt.recent.push(at);
+            }
         }
         let mut zero_writes = Vec::new();
         if let Err(error) = self.write_plan(&planned, &runs, &rebuilt, &mut zero_writes) {

@@ -109,7 +109,7 @@ fn root_syn_cookies_come_back_by_another_balancer() {
         return;
     }
     let (one, other) = two("cookies");
-    let decaps = one.decapsulate_with(&["--backend", "10.79.0.0/24"]);
+    let decaps = one.decapsulate_with(&["--from", "172.16.0.0/16", "--backend", "10.79.0.0/24"]);
     // The secret of cookies is that of the kernel, which all servers here have in common: only one takes any.
     for (server, cookies) in one.servers.iter().zip(["2", "0", "0"]) {
         let write = || std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", cookies);

@@ -227,6 +227,24 @@ static __always_inline __u32 dwell_decap_keep(DWELL_FRAME *frame, __u32 at, stru
 										      : DWELL_DECAP_CONGESTED;
 }
 
+/* Returns true if the next outer headers come from a sender that is listed: the host that they are sent on to cannot tell who
+ * wrote them.
+ */
+static __always_inline int dwell_next_is_sent_by_sender(const void *data, const void *end, void *embedder)
+{
+	struct dwell_address src;
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
+
+	if (ip->version_length >> 4 == 4) {
+		src = dwell_address_v4(ip->src);
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
+		src.high = ip6->src_high;
+		src.low = ip6->src_low;
+	}
+	return dwell_is_listed(&src, dwell_decap_sender_bits(embedder, &src));
+}
+
 /* Decides about a packet that is sent to `next`, which is not a VIP. Returns an enum dwell_decap; the interface by which
  * it leaves becomes `*interface` if it is sent on.
  */
@@ -240,7 +258,8 @@ static __always_inline __u32 dwell_decap_second(DWELL_FRAME *frame, void *embedd
 	const struct dwell_real *hop;
 	struct dwell_address dst;
 
-	if (!dwell_is_listed(next, dwell_decap_backend_bits(embedder, next)))
+	if (!dwell_is_listed(next, dwell_decap_backend_bits(embedder, next)) ||
+	    !dwell_next_is_sent_by_sender(data, end, embedder))
 		return DWELL_DECAP_NOT_VIP;
 	for (int i = 0; i < DWELL_CHANCES; i++) {
 		__u32 bytes = dwell_outer_bytes(data, end, at, gue_port);

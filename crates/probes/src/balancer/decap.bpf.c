@@ -82,8 +82,23 @@ static __always_inline __u32 dwell_decap_backend_bits(void *embedder, const stru
 	return program.sends_on ? longest(&backends, address) : 0;
 }
 
-/* Returns true if a packet that is not a SYN belongs to a socket of this host: one that is open, or that listens if the
- * packet brings back its SYN cookie. A socket that has ended waits for stragglers only, to which any host may answer.
+struct tcp_request_sock {
+	__u32 snt_isn;
+} __attribute__((preserve_access_index));
+
+/* Returns true if a packet acknowledges the SYN-ACK of a half-open connection. A SYN that was sent again may have come to
+ * another host than before: the one whose SYN-ACK the client does not acknowledge would reset the connection.
+ */
+static __always_inline int opens(struct bpf_sock *sock, const struct dwell_tcp *tcp)
+{
+	struct tcp_request_sock *request = bpf_skc_to_tcp_request_sock(sock);
+
+	return request && tcp->flags & DWELL_TCP_ACK && dwell_ntohl(tcp->ack) == request->snt_isn + 1;
+}
+
+/* Returns true if a packet that is not a SYN belongs to a socket of this host: one that is open, or about to be, or that
+ * listens if the packet brings back its SYN cookie. A socket that has ended waits for stragglers only, to which any host
+ * may answer.
  */
 static __always_inline int owns(struct xdp_md *xdp, struct bpf_sock_tuple *tuple, __u32 tuple_bytes, void *ip,
 				__u32 ip_bytes, struct dwell_tcp *tcp)
@@ -98,6 +113,8 @@ static __always_inline int owns(struct xdp_md *xdp, struct bpf_sock_tuple *tuple
 		return 0;
 	if (sock->state == BPF_TCP_LISTEN)
 		is_own = !bpf_tcp_check_syncookie(sock, ip, ip_bytes, (void *)tcp, sizeof(*tcp));
+	else if (sock->state == BPF_TCP_NEW_SYN_RECV)
+		is_own = opens(sock, tcp);
 	else
 		is_own = sock->state != BPF_TCP_TIME_WAIT;
 	bpf_sk_release(sock);

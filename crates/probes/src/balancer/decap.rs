@@ -28,6 +28,9 @@ pub struct Decap {
     vips: BTreeSet<Prefix>,
 }
 
+/// The most backends to which packets are sent on, as `hops` of the program has.
+const MAX_OTHERS: usize = 4096;
+
 impl Decap {
     /// Loads the program.
     ///
@@ -81,7 +84,8 @@ impl Decap {
     pub fn others(&mut self) -> Vec<(IpAddr, bool)> {
         let map = load::map(&mut self.object, "hops");
         let hop_at = |key: Vec<u8>| maps::read::<abi::dwell_real>(&map, "hops", &key).ok().flatten();
-        let hops = map.keys().filter_map(hop_at);
+        // Packets move entries while they are read, so that keys may come more than once.
+        let hops = map.keys().take(MAX_OTHERS).filter_map(hop_at);
         hops.map(|hop| (balance::from_core(hop.address), hop.interface != 0)).collect()
     }
 

@@ -1,7 +1,10 @@
 //! Packets of connections that are under way and not known: the further backends that they name, and what tunnels' ends
 //! make of them.
 
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::{
+    net::{IpAddr, TcpListener, TcpStream},
+    process::Command,
+};
 
 use dwell_engine::{
     balance::{NextHop, TunnelEnd},
@@ -10,7 +13,10 @@ use dwell_engine::{
 use dwell_probes::balancer::{
     Decap, DecapOutcome, DecapRules, Forward, PlaneOptions, Protocol, Real, Reason, Vip, VipKey,
 };
-use dwell_testbed::{Namespace, skip::lacks_root};
+use dwell_testbed::{
+    Namespace,
+    skip::{lacks_program, lacks_root},
+};
 use etherparse::PacketBuilder;
 
 use crate::{
@@ -192,6 +198,11 @@ fn root_forged_packets_go_nowhere_else() {
     ] {
         assert_eq!(outcome(&rules, &chance), expected, "{rules:?}");
     }
+    // A listed sender wraps what claims to come from another one.
+    let listed = DecapRules { senders: vec![prefix("172.16.0.0/16")], ..ends.clone() };
+    let forged = |from: &str| wrapped(&wrapped(&data, from, "10.0.0.2", false), "172.16.0.1", "10.0.0.1", false);
+    assert_eq!(outcome(&listed, &forged("172.16.0.1")), DecapOutcome::SentOn);
+    assert_eq!(outcome(&listed, &forged("192.0.2.1")), DecapOutcome::NotVip);
     // A packet that would go on once more than a balancer lets it, and one without a client's packet inside.
     let deeper = wrapped(&wrapped(&chance, "172.16.0.1", "10.0.0.2", false), "172.16.0.1", "10.0.0.1", true);
     assert_eq!(outcome(&ends, &deeper), DecapOutcome::NotVip);
@@ -237,7 +248,7 @@ fn outcome_of_both(rules: &DecapRules, frame: &[u8]) {
 
 #[test]
 fn root_a_connection_is_here_if_it_has_a_socket_that_is_open() {
-    if lacks_root() {
+    if lacks_root() || ["iptables-legacy", "ip6tables-legacy"].into_iter().any(lacks_program) {
         return;
     }
     let space = Namespace::create("lb-owns").unwrap();
@@ -268,6 +279,13 @@ fn root_a_connection_is_here_if_it_has_a_socket_that_is_open() {
                 drop(server);
                 drop(client);
                 assert_eq!(outcome(&here.data(10)), DecapOutcome::NoRoute);
+                // A connection stays half open whose last ACK is lost. A packet that acknowledges another SYN-ACK is not its.
+                let tables = if own.dst.is_ipv4() { "iptables-legacy" } else { "ip6tables-legacy" };
+                let rule = ["-A", "INPUT", "-p", "tcp", "--tcp-flags", "SYN,ACK", "ACK", "-j", "DROP"];
+                assert!(Command::new(tables).args(rule).status().unwrap().success());
+                let client = TcpStream::connect((own.dst, 80)).unwrap();
+                let here = Client { port: client.local_addr().unwrap().port(), ..here };
+                assert_eq!(outcome(&here.data(10)), DecapOutcome::NoRoute, "another host's");
             })
             .unwrap();
     }

@@ -7,7 +7,7 @@ mod sets;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use dwell_probes::balancer::ActiveConnections;
@@ -27,9 +27,6 @@ use crate::{
 };
 
 pub(in crate::control) use self::agreement::Agreement;
-
-/// The longest time for making a VIP's tables of the time before this process.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a balancer shares with others.
 pub(in crate::control) struct Sharing {
@@ -106,12 +103,12 @@ impl Sharing {
         run.follow(agreed, self.role());
     }
 
-    /// Notes the backends that the entries of a VIP's table had before this process, as far as that is soon done: the newest
-    /// first, as they matter most.
-    pub(in crate::control) fn remember(&self, run: &mut RunningVip) {
-        let (key, begin) = (run.vip.key.to_string(), Instant::now());
+    /// Notes the backends that the entries of a VIP's table had before this process, as far as that is done by a time: the
+    /// newest first, as they matter most.
+    pub(in crate::control) fn remember(&self, run: &mut RunningVip, until: Instant) {
+        let key = run.vip.key.to_string();
         let mut sets = self.older.iter().filter_map(|set| set.vips.get(&key)).peekable();
-        while let Some(weights) = sets.next_if(|_| begin.elapsed() < PATIENCE) {
+        while let Some(weights) = sets.next_if(|_| Instant::now() < until) {
             if sets.peek() != Some(&weights) {
                 run.note_older_weights(weights);
             }

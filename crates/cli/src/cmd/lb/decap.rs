@@ -51,7 +51,7 @@ pub struct Args {
 
     /// Another backend, or a network of backends, to which a packet may be sent on whose connection is not here, as
     /// second_chance of the balancers' configuration wants it; may be repeated [default: none]
-    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    #[arg(long, value_name = "ADDRESS[/BITS]", requires = "from")]
     backend: Vec<Prefix>,
 
     /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses]
@@ -67,6 +67,8 @@ pub struct Args {
     duration: Option<Duration>,
 }
 
+/// The time between two looks for backends whose path is missing: each costs system calls.
+const LOOK: Duration = Duration::from_millis(200);
 /// The time between two checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
 /// The time between two readings of the host's addresses and of the counters.
@@ -86,6 +88,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             args.interface
         )));
     }
+    if let Some((vip, backend)) = overlap(&args.vip, &args.backend) {
+        return Err(Failure::usage(anyhow!(
+            "--vip {vip} and --backend {backend} overlap, so that packets for a backend would count as packets for a VIP: \
+             give the VIPs alone"
+        )));
+    }
     let stop = Stop::listen(args.duration)?;
     let rules = DecapRules {
         addresses,
@@ -100,13 +108,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     decap.attach(&interface)?;
     explain(args, &rules);
     let mut refusals = Refusals::default();
-    let mut refreshed = Instant::now();
+    let (mut refreshed, mut looked) = (Instant::now(), Instant::now());
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
             return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
         }
-        if let Some(others) = &mut others {
+        if let Some(others) = others.as_mut().filter(|_| looked.elapsed() >= LOOK) {
+            looked = Instant::now();
             others.update(&mut decap)?;
         }
         if refreshed.elapsed() >= REFRESH {
@@ -145,6 +154,15 @@ fn vip(text: &str) -> Result<Prefix, String> {
         return Err("it is a loopback, link-local, multicast, broadcast or unspecified address, and no VIP".into());
     }
     Ok(prefix)
+}
+
+/// Returns a VIP and a backend of which one contains the other.
+fn overlap<'a>(vips: &'a [Prefix], backends: &'a [Prefix]) -> Option<(&'a Prefix, &'a Prefix)> {
+    let mut pairs = vips.iter().flat_map(|vip| backends.iter().map(move |backend| (vip, backend)));
+    pairs.find(|(vip, backend)| {
+        let bits = vip.bits.min(backend.bits);
+        Prefix::of(vip.address, bits) == Prefix::of(backend.address, bits)
+    })
 }
 
 fn is_single(prefix: &Prefix) -> bool {

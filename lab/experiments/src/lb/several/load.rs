@@ -131,11 +131,17 @@ pub(super) struct Found {
     pub(super) broken: BTreeMap<String, u64>,
 }
 
+impl Found {
+    fn broke(&mut self, how: String) {
+        *self.broken.entry(how).or_default() += 1;
+    }
+}
+
 /// Connections that send requests all the time.
 pub(super) struct Connections {
     stop: Arc<AtomicBool>,
     pub(super) opened: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<Result<Result<Found>>>>,
+    threads: Vec<JoinHandle<Result<Found>>>,
 }
 
 impl Connections {
@@ -150,14 +156,13 @@ impl Connections {
             let (stop, opened, all_open) = (Arc::clone(&stop), Arc::clone(&opened), Arc::clone(&all_open));
             client.spawn_thread(move || {
                 let mut held = Held { streams: Vec::new(), found: Found::default(), opened };
-                let filled = held.fill(share);
+                held.fill(share);
                 all_open.wait();
-                filled?;
                 while !stop.load(Ordering::Relaxed) {
                     held.ask_all();
-                    held.renew(share)?;
+                    held.renew(share);
                 }
-                Ok(held.found)
+                held.found
             })
         };
         let threads = (0..THREADS).map(start).collect();
@@ -169,7 +174,7 @@ impl Connections {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Found::default();
         for thread in self.threads.drain(..) {
-            let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+            let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             all.opened += found.opened;
             all.requests += found.requests;
             for (how, count) in found.broken {
@@ -196,25 +201,27 @@ struct Held {
 }
 
 impl Held {
-    /// Opens connections until there are so many.
-    fn fill(&mut self, connections: usize) -> Result<()> {
-        while self.streams.len() < connections {
+    /// Opens so many connections as are missing to this number. One that cannot be opened is as broken as one that ends.
+    fn fill(&mut self, connections: usize) {
+        for _ in self.streams.len()..connections {
             let opened = TcpStream::connect_timeout(&Star::vip().into(), PATIENCE).and_then(|stream| {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_nodelay(true)?;
                 Ok(stream)
             });
-            self.streams.push((opened.map_err(Error::io("open a connection to the VIP"))?, None));
+            match opened {
+                Ok(stream) => self.streams.push((stream, None)),
+                Err(error) => self.found.broke(format!("opening: {error}")),
+            }
             self.found.opened += 1;
             self.opened.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// Ends one in a hundred connections, the oldest, and opens others.
-    fn renew(&mut self, connections: usize) -> Result<()> {
+    fn renew(&mut self, connections: usize) {
         self.streams.drain(..self.streams.len().div_ceil(100));
-        self.fill(connections)
+        self.fill(connections);
     }
 
     /// Sends a request on each connection, then waits for all answers.
@@ -234,7 +241,7 @@ impl Held {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => format!("no answer in {PATIENCE:?}"),
                 Err(error) => error.to_string(),
             };
-            *found.broken.entry(how).or_default() += 1;
+            found.broke(how);
             false
         });
     }
