@@ -224,7 +224,8 @@ static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u3
 		return 0;
 	}
 	state->timers &= ~DWELL_TIMERS_SOON;
-	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT)
+	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT ||
+	    end - before > (end - turn->start) / 4) /* between which the answer ended */
 		return 0;
 	state->together--;
 	state->timers--;
