@@ -136,6 +136,11 @@ struct dwell_gap_state {
 #define DWELL_ALONE_PAUSED 1 /* nothing has come for several round trips, and nothing was asked */
 #define DWELL_ALONE_FIRST 2  /* the connection begins */
 
+/* Whether the client's timer may acknowledge the answer under way. */
+#define DWELL_TIMERS_HELD 7    /* how many late ACKs it may have sent since a request carried one */
+#define DWELL_TIMERS_SOON 8    /* the request under way followed an answer so soon that the client delays ACKs */
+#define DWELL_TIMERS_DOUBT 240 /* how many last segments must come together first, as the path spread one */
+
 /* Turns of a client, where TCP's header is visible (response/turns.h). Times are ticks of 256 ns since the flow's
  * origin.
  */
@@ -225,6 +230,8 @@ struct dwell_auto_state {
 	struct dwell_turn_state turn;
 	__u8 log_shift; /* a count in `log` stands for 2^log_shift answers */
 	__u8 alone;     /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 together;  /* last segments that came together with those before, less late ACKs since that a timer sent */
+	__u8 timers;    /* DWELL_TIMERS_* */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");
@@ -241,7 +248,7 @@ union dwell_response_state {
 		__u32 tunnel; /* what encloses the flow (parse/walk.h): the slot's, where no estimator has anything */
 	};
 };
-_Static_assert(__builtin_offsetof(struct dwell_auto_state, alone) < 380, "the tunnel's place");
+_Static_assert(__builtin_offsetof(struct dwell_auto_state, timers) < 380, "the tunnel's place");
 
 struct dwell_epoch_mode {
 	__u64 min_ns, max_ns, sum_ns;

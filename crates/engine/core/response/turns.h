@@ -23,6 +23,19 @@
  * the timer was set for an earlier segment.
  */
 #define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
+/* Ticks (38 to 50 ms) after which Linux's timer of delayed ACKs expires: 40 ms, and up to a tick of 10 ms. */
+#define DWELL_TIMER_LEAST (38000000 >> DWELL_TICK_SHIFT)
+#define DWELL_TIMER_MOST (50000000 >> DWELL_TICK_SHIFT)
+/* Ticks (1.5 ms) between two ACKs that show that the path does not spread the segments of an answer. Where a full segment
+ * takes as long as the timer, the headers of the smallest one take longer than this: 66 bytes at 320 kbit/s.
+ */
+#define DWELL_TOGETHER (1500000 >> DWELL_TICK_SHIFT)
+/* Ticks (3 ms) within which segments of an answer leave the server together, and an ACK is not late. */
+#define DWELL_BURST (3000000 >> DWELL_TICK_SHIFT)
+/* Ticks (8 ms) that are more than a client takes to read an answer. */
+#define DWELL_SPREAD (8000000 >> DWELL_TICK_SHIFT)
+/* How many ACKs in a row the timer is believed to have sent. */
+#define DWELL_TOGETHER_MOST 3
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
  * Nagle's algorithm holds back until a delayed ACK.
  */
@@ -178,12 +191,68 @@ static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, 
 	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
 }
 
+/* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither
+ * late itself nor in a queue that other answers did not meet.
+ */
+static __always_inline int dwell_follows_prompt(const struct dwell_turn_state *turn, __u32 before)
+{
+	return turn->end && turn->end == before && turn->path <= DWELL_BURST;
+}
+
+/* Returns true if the client's timer sent a late ACK of a last segment, and no queue on the path delayed that segment. By
+ * the server's clock the segment left with those whose ACK was the packet before, and so came with them, at `end`, if the
+ * path does not spread an answer. Linux delays such ACKs once a request has followed an answer within 40 ms: by the timer,
+ * or until a request carries the ACK, as only a client that delays lets one. Once the timer has expired, it sends them at
+ * once until the next such request, and they show what the path does: so late ones come one at a time, and after 40 ms.
+ */
+static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u32 tick, __u32 before, __u32 end,
+					    __u32 carried)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+	__u32 apart = tick - before;
+	int same = dwell_follows_prompt(turn, before) && end - before <= DWELL_BURST &&
+		   turn->clock_age > DWELL_CLOCK_AGE_MIN && turn->unit_ns <= DWELL_USUAL_TICK_NS;
+
+	if (!same)
+		return 0;
+	if (carried) {
+		state->timers |= DWELL_TIMERS_HELD;
+		return 0;
+	}
+	if (apart < DWELL_TIMER_LEAST || apart > DWELL_TIMER_MOST || !(state->timers & DWELL_TIMERS_SOON)) {
+		state->timers |= apart > DWELL_SPREAD ? DWELL_TIMERS_DOUBT : 0;
+		return 0;
+	}
+	state->timers &= ~DWELL_TIMERS_SOON;
+	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT ||
+	    end - before > (end - turn->start) / 4) /* between which the answer ended */
+		return 0;
+	state->together--;
+	state->timers--;
+	return 1;
+}
+
+/* Handles a last segment that came together with those before it. Had a request made the client delay ACKs, its ACK would
+ * not have come alone.
+ */
+static __always_inline void dwell_came_together(struct dwell_auto_state *state, __u32 carried)
+{
+	if (!carried)
+		state->timers &= ~DWELL_TIMERS_SOON;
+	if (state->timers & DWELL_TIMERS_DOUBT)
+		state->timers -= DWELL_TIMERS_DOUBT & -DWELL_TIMERS_DOUBT;
+	else
+		state->together += state->together < DWELL_TOGETHER_MOST;
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
-static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
+static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival, __u32 tick, __u32 bytes,
-						struct dwell_segments segments, __u32 waited)
+						__u32 waited)
 {
+	struct dwell_turn_state *turn = &state->turn;
+	struct dwell_segments segments = dwell_segments_of(state);
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
 	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
@@ -211,6 +280,8 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
+	if (!several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited))
+		dwell_came_together(state, carried);
 	if (late == DWELL_LATE_UNKNOWN) {
 		if (carried || (!certain && !soon && bytes <= segments.most))
 			turn->flags |= DWELL_TURN_UNSURE;
@@ -228,7 +299,8 @@ static __always_inline void dwell_turn_progress(struct dwell_turn_state *turn,
 			end = tick - waited; /* the packet before did not acknowledge it */
 		}
 		/* Segments that queue behind each other on the path look alike. */
-		if (turn->end && !carried && tick - end > (end - turn->start) / 4)
+		if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
+		    tick - end > (end - turn->start) / 4)
 			turn->flags |= DWELL_TURN_UNSURE;
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED;
@@ -383,9 +455,10 @@ static __always_inline __u32 dwell_turn_part(const struct dwell_arrival *arrival
 }
 
 /* Handles a packet with data that is new. */
-static __always_inline void dwell_turn_data(struct dwell_turn_state *turn, const struct dwell_arrival *arrival,
+static __always_inline void dwell_turn_data(struct dwell_auto_state *state, const struct dwell_arrival *arrival,
 					    __u32 tick)
 {
+	struct dwell_turn_state *turn = &state->turn;
 	__u32 payload = arrival->payload_bytes < 0xffff ? arrival->payload_bytes : 0xffff;
 	__u32 continues = turn->flags & DWELL_TURN_PART;
 
@@ -407,6 +480,7 @@ static __always_inline void dwell_turn_data(struct dwell_turn_state *turn, const
 			turn->flags &= ~DWELL_TURN_ALIKE;
 		return;
 	}
+	state->timers |= tick - turn->progress < DWELL_TIMER_MOST ? DWELL_TIMERS_SOON : 0;
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
@@ -486,7 +560,7 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 		dwell_ack_lateness(turn, tick, arrival->tsecr);
 	}
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
-		dwell_turn_progress(turn, config, arrival, tick, bytes, dwell_segments_of(state),
+		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
@@ -497,7 +571,7 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 			return 1;
 		dwell_turn_complete(state, config, tick - turn->end);
 	}
-	dwell_turn_data(turn, arrival, tick);
+	dwell_turn_data(state, arrival, tick);
 	return 0;
 }
 
@@ -530,7 +604,7 @@ static __always_inline void dwell_turn_next_in(struct dwell_auto_state *state,
 
 	if (state->turn.end)
 		dwell_turn_complete(state, config, tick - state->turn.end);
-	dwell_turn_data(&state->turn, arrival, tick);
+	dwell_turn_data(state, arrival, tick);
 }
 
 /* Completes a turn whose answer has been silent for long when the epoch ends, also compared with the pauses between its

@@ -570,6 +570,9 @@ pub const DWELL_ANSWER_LOGS: u32 = 64;
 pub const DWELL_ANSWER_LOG_MIN: u32 = 15;
 pub const DWELL_ALONE_PAUSED: u32 = 1;
 pub const DWELL_ALONE_FIRST: u32 = 2;
+pub const DWELL_TIMERS_HELD: u32 = 7;
+pub const DWELL_TIMERS_SOON: u32 = 8;
+pub const DWELL_TIMERS_DOUBT: u32 = 240;
 pub const DWELL_ETH_IPV4: u32 = 8;
 pub const DWELL_ETH_IPV6: u32 = 56710;
 pub const DWELL_ETH_ARP: u32 = 1544;
@@ -2578,6 +2581,8 @@ pub struct dwell_auto_state {
     pub turn: dwell_turn_state,
     pub log_shift: __u8,
     pub alone: __u8,
+    pub together: __u8,
+    pub timers: __u8,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -2652,6 +2657,8 @@ const _: () = {
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
     ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
     ["Offset of field: dwell_auto_state::alone"][::std::mem::offset_of!(dwell_auto_state, alone) - 377usize];
+    ["Offset of field: dwell_auto_state::together"][::std::mem::offset_of!(dwell_auto_state, together) - 378usize];
+    ["Offset of field: dwell_auto_state::timers"][::std::mem::offset_of!(dwell_auto_state, timers) - 379usize];
 };
 impl Default for dwell_auto_state {
     fn default() -> Self {

@@ -7,6 +7,7 @@ mod doubts;
 mod epochs;
 mod faults;
 mod flows;
+mod late_acks;
 mod modes;
 mod overlap;
 mod recorded;

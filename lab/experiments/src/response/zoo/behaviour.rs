@@ -35,6 +35,9 @@ pub(super) struct Habits {
     /// Pauses of the client before a request, in milliseconds.
     #[serde(default = "no_pause")]
     think_ms: Vec<f64>,
+    /// Whether pauses are exponentially distributed, with these means, instead of being all alike.
+    #[serde(default)]
+    pauses_vary: bool,
     /// Bytes of an answer.
     #[serde(default = "five_kilobytes")]
     answer: Vec<u64>,
@@ -184,7 +187,11 @@ impl Behaviour {
         let mut bursts = Bursts { habits, at: 0, left: 0 };
         let mut line = |number: usize| {
             let is_together = bursts.next_is_together();
-            let think_ms = if is_together { 0.0 } else { self.think_ms };
+            let think_ms = match is_together {
+                true => 0.0,
+                false if habits.pauses_vary => -self.think_ms * (1.0 - random.random::<f64>()).ln(),
+                false => self.think_ms,
+            };
             let service_ms = self.service.draw_ms(number, &mut random);
             let body = if number % habits.body_one_in == habits.body_one_in - 1 { habits.body } else { 0 };
             format!("{think_ms} {service_ms:.3} {} {body} {} {}\n", self.answer, habits.pieces, u8::from(is_together))
@@ -365,6 +372,12 @@ mod tests {
         assert_eq!(column(&plan, 0), ["5", "0", "5", "5", "5", "5"]);
         assert_eq!(column(&plan, 3), ["0", "0", "300", "0", "0", "300"]);
         assert_eq!(column(&plan, 5), ["0", "1", "0", "0", "0", "0"]);
+        behaviour.habits.pauses_vary = true;
+        let pauses: Vec<f64> =
+            behaviour.plan(1, 0).lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+        let apart: Vec<f64> = pauses.into_iter().filter(|pause_ms| *pause_ms > 0.0).collect();
+        let mean_ms = apart.iter().sum::<f64>() / apart.len() as f64;
+        assert!((4.5..5.5).contains(&mean_ms) && apart.iter().any(|pause_ms| *pause_ms > 15.0), "{mean_ms}");
         behaviour.habits.bursts_repeat = true;
         assert_eq!(column(&behaviour.plan(1, 0), 5), ["0", "1", "0", "0", "1", "0"]);
         assert_eq!(behaviour.plan(2, 0), behaviour.plan(2, 0));
