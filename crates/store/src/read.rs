@@ -379,6 +379,11 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
     })
 }
 
+/// Reads a number that is never negative.
+pub(crate) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
+}
+
 /// Reads an end of a flow: the address is in this column, the port in the next.
 pub(crate) fn endpoint(row: &Row<'_>, column: usize) -> rusqlite::Result<Endpoint> {
     let address: String = row.get(column)?;

@@ -1,6 +1,6 @@
 //! Reading what the backends of balancers did.
 
-use super::{Reader, Span, StoreError};
+use super::{Reader, Span, StoreError, read};
 
 /// A row of the table `backend`.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +40,7 @@ impl Reader {
             let mut rows = statement.query([span.0, span.1])?;
             while let Some(row) = rows.next()? {
                 let text = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?);
-                let number =
-                    |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned));
+                let number = |column| read::number(row, column);
                 let traffic = [number(11)?, number(12)?, number(13)?];
                 each(&BackendRead {
                     time_ns: row.get(0)?,

@@ -7,7 +7,7 @@ use dwell_engine::{
 };
 use rusqlite::Row;
 
-use super::{Reader, Span, StoreError, columns::NAMES};
+use super::{Reader, Span, StoreError, columns::NAMES, read};
 
 /// The latest rows whose intervals are compared.
 const COMPARED: usize = 10_000;
@@ -47,6 +47,8 @@ pub struct LastLatency {
 /// What a backend of a balancer did in the last interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastBackend {
+    /// The name of the balancer's host.
+    pub host: String,
     /// The name of its VIP; `None` for one that no VIP has any more.
     pub vip: Option<String>,
     /// Its name.
@@ -77,25 +79,37 @@ const KINDS: [(&str, &str, LastKind); 4] = [
 
 impl Reader {
     /// Returns the last interval of flows: it ends with the latest row. Its length, unless one is given, is the longest of late
-    /// rows, so that no run that writes at longer intervals than another is missed. `None` if there is no interval.
+    /// rows, so that no run that writes at longer intervals than another is missed. Rows from after `now_ns` count only if
+    /// there are no others. `None` if there is no interval.
     ///
     /// # Errors
     ///
     /// [`StoreError::Sqlite`] if the store cannot be read, as for all other reads.
-    pub fn last_interval(&self, length_ns: Option<i64>) -> Result<Option<Span>, StoreError> {
+    pub fn last_interval(&self, length_ns: Option<i64>, now_ns: i64) -> Result<Option<Span>, StoreError> {
         let tables = if self.has_latencies() { &["latency", "interval"][..] } else { &["interval"] };
-        self.last_of(tables, length_ns)
+        self.last_of(tables, length_ns, now_ns)
     }
 
-    /// Returns the last interval of backends, likewise.
-    pub fn last_interval_of_backends(&self) -> Result<Option<Span>, StoreError> {
+    /// Returns the last interval of backends, in the same way.
+    pub fn last_interval_of_backends(&self, now_ns: i64) -> Result<Option<Span>, StoreError> {
         let tables = if self.has_backends() { &["backend"][..] } else { &[] };
-        self.last_of(tables, None)
+        self.last_of(tables, None, now_ns)
     }
 
-    fn last_of(&self, tables: &[&str], length_ns: Option<i64>) -> Result<Option<Span>, StoreError> {
+    fn last_of(&self, tables: &[&str], length_ns: Option<i64>, now_ns: i64) -> Result<Option<Span>, StoreError> {
+        match self.last_until(tables, length_ns, now_ns)? {
+            // A clock was wrong then, or is now.
+            None => self.last_until(tables, length_ns, i64::MAX),
+            last => Ok(last),
+        }
+    }
+
+    fn last_until(&self, tables: &[&str], length_ns: Option<i64>, until_ns: i64) -> Result<Option<Span>, StoreError> {
         let late = tables.iter().map(|table| {
-            format!("SELECT * FROM (SELECT time_ns, interval_ns FROM {table} ORDER BY time_ns DESC LIMIT {COMPARED})")
+            format!(
+                "SELECT * FROM (SELECT time_ns, interval_ns FROM {table} WHERE time_ns <= ?1
+                    ORDER BY time_ns DESC LIMIT {COMPARED})"
+            )
         });
         let late: Vec<_> = late.collect();
         if late.is_empty() {
@@ -103,7 +117,7 @@ impl Reader {
         }
         let sql = format!("SELECT max(time_ns), max(interval_ns) FROM ({})", late.join(" UNION ALL "));
         let last: (Option<i64>, Option<i64>) =
-            self.read(|db| db.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))))?;
+            self.read(|db| db.query_row(&sql, [until_ns], |row| Ok((row.get(0)?, row.get(1)?))))?;
         let interval = last.0.zip(length_ns.or(last.1));
         Ok(interval.map(|(end_ns, length_ns)| (end_ns.saturating_sub(length_ns.max(1)), end_ns)))
     }
@@ -112,9 +126,11 @@ impl Reader {
     pub fn last_latencies(&self, span: Span, mut each: impl FnMut(LastLatency)) -> Result<(), StoreError> {
         let names = NAMES.map(|(name, _)| name).join(", ");
         let nulls = NAMES.map(|_| "NULL").join(", ");
+        // Stores of older versions have flows of TCP only.
+        let proto = if self.has_latencies() { "proto" } else { "'TCP'" };
         // What waits between socket and TCP waits in the send buffer.
         let mut sql = format!(
-            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, proto, {nulls}
+            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, {proto}, {nulls}
                 FROM interval JOIN flow USING (flow_id)
                 WHERE time_ns > ?1 AND time_ns <= ?2 AND segment = 'socket-tcp' AND NOT retransmitted AND mean_ns IS NOT NULL"
         );
@@ -145,17 +161,18 @@ impl Reader {
         }
         // The bare columns are those of the row with the latest time.
         let sql = "SELECT max(time_ns), vip, backend, state, why, share, active, pending, pending_oldest_ns, connections, packets,
-                interval_ns, mean_ns
-            FROM backend WHERE time_ns > ?1 AND time_ns <= ?2 GROUP BY host_id, vip, backend ORDER BY vip, backend";
+                interval_ns, mean_ns, host.name
+            FROM backend JOIN host USING (host_id) WHERE time_ns > ?1 AND time_ns <= ?2 GROUP BY host_id, vip, backend
+            ORDER BY vip, backend";
         self.read(|db| {
             let mut statement = db.prepare(sql)?;
             let rows = statement.query_map([span.0, span.1], |row| {
                 let seconds = row.get::<_, i64>(11)?.max(1) as f64 / 1e9;
                 let rate =
                     |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(|n| n as f64 / seconds));
-                let number =
-                    |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned));
+                let number = |column| read::number(row, column);
                 Ok(LastBackend {
+                    host: row.get(13)?,
                     vip: row.get(1)?,
                     name: row.get(2)?,
                     state: row.get(3)?,

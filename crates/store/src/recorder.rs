@@ -63,6 +63,8 @@ pub struct Recorder {
     writer: Option<Receiver<()>>,
     tell: fn(&str),
     missing: Arc<Missing>,
+    /// Whether the last rows were dropped.
+    is_dropping: bool,
     rows: Vec<Row<'static>>,
     /// The single round trips of the current interval, and the interval.
     samples: Summary,
@@ -112,6 +114,7 @@ impl Recorder {
             writer: Some(ended),
             tell,
             missing,
+            is_dropping: false,
             rows: Vec::new(),
             samples: Summary::new(MOST_FLOWS),
             intervals: Intervals::new(interval_ns.max(1)),
@@ -147,9 +150,16 @@ impl Recorder {
                 TrySendError::Full(rows) | TrySendError::Disconnected(rows) => rows,
             }),
         };
-        if left.is_err() {
+        let was_dropping = mem::replace(&mut self.is_dropping, left.is_err());
+        if self.is_dropping {
             self.missing.waiting.fetch_sub(count, Relaxed);
             self.missing.dropped.fetch_add(count, Relaxed);
+        }
+        if self.is_dropping && !was_dropping {
+            let path = self.path.display();
+            (self.tell)(&format!(
+                "the disk is too slow for the store {path}; rows that it leaves out are counted, and all else goes on"
+            ));
         }
     }
 
@@ -404,6 +414,19 @@ mod tests {
         assert!(TOLD.lock().unwrap().contains("waiting for the store"));
         assert_eq!(recorder.missing.dropped.load(Relaxed), 3);
         drop(recorder);
+    }
+
+    #[test]
+    fn that_rows_are_dropped_is_told_while_the_run_goes_on() {
+        static TOLD: Mutex<String> = Mutex::new(String::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
+        let busy = Connection::open(&path).unwrap();
+        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        (1..=20).for_each(|second| store(&mut recorder, second));
+        assert!(TOLD.lock().unwrap().contains("the disk is too slow"));
+        drop(busy);
     }
 
     #[test]

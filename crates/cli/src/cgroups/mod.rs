@@ -5,11 +5,12 @@ mod names;
 
 use std::{
     collections::VecDeque,
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use dwell_socket::names::{Pods, container_id, is_id, is_uid, pod_uid};
 
 /// Suffixes of the names of systemd's units that have cgroups.
@@ -85,7 +86,8 @@ fn of_container_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Op
 ///
 /// # Errors
 ///
-/// If several pods have this name, as in several namespaces.
+/// If several pods have this name, as in several namespaces, or if the pod has no cgroup but its containers have, as where
+/// the kubelet lets systemd manage cgroups and containerd does not.
 pub fn of_pod(name: &str) -> Result<Option<PathBuf>> {
     let Ok(roots) = roots() else {
         return Ok(None);
@@ -99,7 +101,12 @@ fn of_pod_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Option<P
     if uids.is_empty() {
         return Ok(None);
     }
-    one(find(roots, |folder| pod_uid(folder).is_some_and(|uid| uids.contains(&uid))), name)
+    let found = find(roots, |folder| pod_uid(folder).is_some_and(|uid| uids.contains(&uid)));
+    let is_container = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).and_then(container_id).is_some();
+    match found.iter().all(is_container) {
+        true => one(found, name).context("a pod has no cgroup here, only its containers have"),
+        false => one(found, name),
+    }
 }
 
 /// Returns the only cgroup that was found; `None` if none was.
@@ -267,6 +274,15 @@ mod tests {
         let error = of_pod_below(&roots, root.path(), "web-0").unwrap_err().to_string();
         assert!(uids.iter().all(|uid| error.contains(uid)), "{error}");
         assert!(of_pod_below(&roots, root.path(), "shop/web-0").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_pod_without_a_cgroup_is_refused_with_those_of_its_containers() {
+        const UID: &str = "8f6a44fc62e8cb075753c843896568ca";
+        let containers = [WEB, DB].map(|id| format!("kubepods-pod{UID}.slice:cri-containerd:{id}"));
+        let (root, roots) = hierarchy(&containers);
+        let error = format!("{:#}", of_pod_below(&roots, root.path(), UID).unwrap_err());
+        assert!(error.contains("only its containers") && error.contains(WEB) && error.contains(DB), "{error}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     tell::tell,
 };
 
-/// Write a page about what `dwell collect` stored: where the time goes, by segment, flow and host
+/// Write a page about what a store has: where the time goes, by segment, flow and host
 ///
 /// The page is one self-contained HTML file: a waterfall of the segments, each over time, their distributions, and
 /// hosts side by side. Its reader can select flows.
@@ -34,7 +34,7 @@ Examples:
   dwell report --store fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
 #[group(skip)]
 pub struct Args {
-    /// The collector's store; the collector may be running
+    /// The SQLite file of --store of other verbs, or of a collector; they may be running
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
 
@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     until: Option<Moment>,
 
-    /// Only the first N flows, those with most bytes. Each takes up to 80 KB of the page
+    /// Only the first N flows, those with most bytes, and N backends. A flow takes up to 80 KB
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
 }

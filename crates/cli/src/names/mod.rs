@@ -190,8 +190,7 @@ impl Namer {
                     ("name_sockets_gone", counts.gone),
                     ("name_sockets_omitted", counts.omitted),
                 ]);
-                let ReverseCounts { lookups, unnamed, omitted } = counts.reverse;
-                add(&[("reverse_lookups", lookups), ("reverse_unnamed", unnamed), ("reverse_omitted", omitted)]);
+                add(&reverse_counters(counts.reverse));
                 let PassiveCounts { answers, requests, .. } = counts.passive;
                 add(&[("dns_answers", answers), ("labelled_requests", requests)]);
                 (counts.passive, (counts.answers_lost, counts.requests_lost))
@@ -200,6 +199,16 @@ impl Namer {
         };
         add(&[("dns_names_lost", lost.0 + told.hosts_forgotten), ("labels_lost", lost.1 + told.labels_forgotten)]);
     }
+}
+
+/// Returns what reverse look-ups have cost, and what could not be named, with the names of the counters.
+pub fn reverse_counters(counts: ReverseCounts) -> [(&'static str, u64); 4] {
+    [
+        ("reverse_lookups", counts.lookups),
+        ("reverse_unnamed", counts.unnamed),
+        ("reverse_omitted", counts.omitted),
+        ("reverse_threads_refused", counts.refused),
+    ]
 }
 
 /// Names that packets of a capture have told so far.

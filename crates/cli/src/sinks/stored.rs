@@ -40,13 +40,13 @@ impl StoreArgs {
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or is no store.
+    /// If it cannot be written, or is not a store.
     pub fn open(&self, interval: Duration, is_capture: bool) -> Result<Option<Box<dyn Keep>>, Failure> {
         let recorder = self.recorder(interval, is_capture)?;
         Ok(recorder.map(|recorder| Box::new(recorder) as Box<dyn Keep>))
     }
 
-    /// The same for what comes in no records.
+    /// Opens the store, if there is one, for what does not come as records.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     complete(output.and_then(Output::finish_keeping), exit)
 }
 
-/// What becomes of a run that cannot read a store.
+/// Returns the failure of a run that cannot read a store.
 pub fn unusable(error: StoreError) -> Failure {
     let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
     Failure::new(exit, error)

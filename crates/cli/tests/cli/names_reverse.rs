@@ -137,6 +137,8 @@ fn root_peers_in_a_table_of_top_and_of_a_target_of_why_are_looked_up() {
     let peers =
         |lines: &str| of_type(lines, "top.row").into_iter().map(|row| row["peer_name"].clone()).collect::<Vec<_>>();
     assert_eq!((peers(&run.stdout), server.queries("10.78.0.2")), (vec![Value::Null], 0), "{run}");
+    let run = server.dwell(&[&table[..], &["--resolve", "--filter", "192.0.2.0/24"]].concat()).end();
+    assert_eq!((peers(&run.stdout), server.queries("10.78.0.2")), (Vec::new(), 0), "what is not shown: {run}");
     eventually("the name of a peer", || {
         let run = server.dwell(&[&table[..], &["--resolve"]].concat()).end();
         peers(&run.stdout) == ["db.example"]

@@ -207,6 +207,10 @@ fn backends_are_those_of_the_last_interval() {
     assert_eq!(table[1], ["web/a", "up", "3.00", "ms", "2", "7", "10", "300", "50.0", "%"], "{run}");
     assert_eq!(table[2][..3], ["web/b", "draining", "-"], "{run}");
     assert_eq!(table.len(), 3, "{run}");
+    let other = BackendRow { time_ns: BEGIN_NS + 2 * SECOND_NS, host: "core", backend: "a\u{1b}[2J", ..row };
+    Store::open(&stored.path()).unwrap().write(|store| store.backend(&other)).unwrap();
+    let text = stored.top(&["--view", "backends"]).stdout;
+    assert!(text.contains("web/a on edge") && text.contains("web/a\u{fffd}[2J on core"), "{text}");
     let jsonl = stored.top(&["--view", "backends", "--format", "jsonl"]);
     assert_eq!(jsonl.status, Some(2), "{jsonl}");
     assert!(jsonl.stderr.contains("query its table `backends`"), "{jsonl}");

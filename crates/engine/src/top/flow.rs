@@ -35,7 +35,8 @@ pub struct StoredLatency {
     pub pid: Option<u32>,
     /// The unit or container of that process, if known, by a number of the caller's.
     pub unit: Option<u32>,
-    /// Which latency it is: a round trip, a response, or a wait in the send buffer. Other metrics are no latencies.
+    /// Which latency it is: a round trip, a response, or a wait in the send buffer. Other metrics are not latencies, and
+    /// are ignored.
     pub metric: Metric,
     /// The mean.
     pub mean_ns: u64,
@@ -131,6 +132,11 @@ impl Flow {
     /// Returns true if a socket of this host has it.
     pub(super) fn has_socket(&self) -> bool {
         self.cookie != 0
+    }
+
+    /// Returns true if it was measured at `src`: by a socket of this host, or as a store has it.
+    pub(super) fn is_local(&self) -> bool {
+        self.has_socket() || self.is_local
     }
 
     /// Returns true if its socket was polled in this interval.

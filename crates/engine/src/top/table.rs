@@ -87,7 +87,7 @@ impl Table {
     pub fn socket(&mut self, socket: &SocketReading<'_>) {
         let key = FlowKey { ends: socket.ends, protocol: TCP };
         let is_new = !self.flows.contains_key(&key);
-        let other = if is_new { self.take_without_socket(&key.reversed()) } else { None };
+        let other = if is_new { self.take_not_local(&key.reversed()) } else { None };
         let Some(flow) = self.flow(key) else {
             return;
         };
@@ -122,7 +122,7 @@ impl Table {
             Some(false) => (key.reversed(), true),
             None => self.known(key),
         };
-        let other = if self.flows.contains_key(&key) { None } else { self.take_without_socket(&key.reversed()) };
+        let other = if self.flows.contains_key(&key) { None } else { self.take_not_local(&key.reversed()) };
         let Some(flow) = self.flow(key) else {
             return;
         };
@@ -216,9 +216,10 @@ impl Table {
         }
     }
 
-    fn take_without_socket(&mut self, key: &FlowKey) -> Option<Flow> {
+    /// Takes out a flow that was seen in passing, and not at its `src`.
+    fn take_not_local(&mut self, key: &FlowKey) -> Option<Flow> {
         match self.flows.entry(*key) {
-            Entry::Occupied(entry) if !entry.get().has_socket() => Some(entry.remove()),
+            Entry::Occupied(entry) if !entry.get().is_local() => Some(entry.remove()),
             _ => None,
         }
     }

@@ -253,6 +253,29 @@ fn a_stored_flow_has_the_means_of_its_latencies_seen_from_the_host_that_was_meas
 }
 
 #[test]
+fn both_ends_of_a_stored_flow_stay_apart_if_both_were_measured() {
+    let mut table = Table::new(SETTINGS);
+    let (client, server) = (end("203.0.113.9", 51_000), end("192.0.2.1", 80));
+    let row = |src, dst, mean_ns| StoredLatency {
+        ends: Ends { src, dst },
+        protocol: Protocol(6),
+        is_src_local: Some(true),
+        pid: None,
+        unit: None,
+        metric: Metric::Rtt,
+        mean_ns,
+        count: 1,
+        time_ns: SECOND,
+    };
+    table.stored(&row(client, server, 100));
+    table.stored(&row(server, client, 300));
+    table.stored(&row(client, server, 100));
+    table.end_interval(SECOND);
+    let rtt_ns = |src, dst| figures(&table, &tcp(Ends { src, dst })).rtt_ns;
+    assert_eq!([rtt_ns(client, server), rtt_ns(server, client)], [Some(100), Some(300)]);
+}
+
+#[test]
 fn flows_beyond_the_limit_are_counted() {
     let mut table = Table::new(Settings { max_flows: 2, ..SETTINGS });
     for port in 1..=5 {

@@ -417,7 +417,7 @@ impl State {
 
 /// Body of the poller thread.
 unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::ThreadMemory) -> ! {
-    sys::drop_capabilities();
+    let _ = sys::drop_capabilities();
     // SAFETY: `start` passes memory that is mapped for good.
     let state = unsafe { &*(argument as *const State) };
     let number = state.poller.load(SeqCst);

@@ -17,11 +17,11 @@ use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::{EndNames, FlowNames, NameFlows, PassiveCounts, PassiveNames, Recent},
 };
-use nix::ifaddrs::getifaddrs;
 
 use super::{
     Files, RESERVE,
     listener::Listener,
+    own_addresses,
     owners::{FORGET_NS, Owners, Process},
     reverse::{Reverse, ReverseCounts},
 };
@@ -292,16 +292,6 @@ impl Searcher {
             }
         }
     }
-}
-
-/// Returns the addresses of this host's interfaces.
-fn own_addresses() -> HashSet<IpAddr> {
-    let addresses = getifaddrs().into_iter().flatten().filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
-    });
-    addresses.collect()
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {

@@ -14,13 +14,14 @@ mod services;
 mod tap;
 mod unit;
 
-use std::{fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::{EndNames, PassiveNames, Pod},
     observe::Observation,
 };
+use nix::ifaddrs::getifaddrs;
 
 use self::{
     hosts::Hosts,
@@ -192,6 +193,16 @@ impl Names {
         let reverse = self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts);
         Counts { left_out, reverse, ..self.owners.counts() }
     }
+}
+
+/// Returns the addresses of this host's interfaces.
+fn own_addresses() -> HashSet<IpAddr> {
+    let addresses = getifaddrs().into_iter().flatten().filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+    });
+    addresses.collect()
 }
 
 fn text(path: &Path) -> String {

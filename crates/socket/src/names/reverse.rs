@@ -17,6 +17,7 @@ use std::{
 use dwell_engine::names::{Recent, is_host_name};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
+use super::own_addresses;
 use crate::{clock::monotonic_ns, sys};
 
 /// Threads that look up: one that waits for a dead name server does not hold up all the others.
@@ -40,6 +41,8 @@ pub struct ReverseCounts {
     pub unnamed: u64,
     /// Addresses that made room for others before they were looked up.
     pub omitted: u64,
+    /// Threads that look up nothing, as they could not give up their capabilities.
+    pub refused: u64,
 }
 
 /// Looks up an address, and may take long.
@@ -142,6 +145,10 @@ impl State {
     fn learn(&mut self, address: IpAddr, name: Option<Arc<str>>) {
         self.counts.lookups += 1;
         self.counts.unnamed += u64::from(name.is_none());
+        self.keep(address, name);
+    }
+
+    fn keep(&mut self, address: IpAddr, name: Option<Arc<str>>) {
         self.known.insert(address, Known { name, since_ns: Some(monotonic_ns()) });
     }
 }
@@ -153,9 +160,16 @@ impl Exchange {
 
     fn run(&self, look_up: LookUp) {
         // It speaks to strangers, by a resolver of many parts.
-        sys::drop_capabilities();
+        if sys::drop_capabilities().is_err() {
+            self.lock().counts.refused += 1;
+            return;
+        }
         while let Some(address) = self.next() {
-            let name = look_up(address).filter(|name| is_host_name(name));
+            if own_addresses().contains(&address) {
+                self.lock().keep(address, None);
+                continue;
+            }
+            let name = look_up(address).filter(|name| has_letters_of_host(name));
             self.lock().learn(address, name.map(Into::into));
             thread::sleep(Duration::from_secs(1) * THREADS / LOOKUPS_PER_S);
         }
@@ -176,6 +190,11 @@ fn has_name(address: IpAddr) -> bool {
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
     !(is_of_link || address.is_loopback() || address.is_unspecified() || address.is_multicast())
+}
+
+/// Whether a name, which the owner of a reverse zone chose, has only characters of a host's name, and not too many.
+fn has_letters_of_host(name: &str) -> bool {
+    is_host_name(name) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Asks the resolver of the C library. A name that is not a host's, which an owner of a reverse zone may have written, is none.
@@ -204,8 +223,9 @@ mod tests {
 
     use super::*;
 
+    /// An address that no host has.
     fn address(n: u32) -> IpAddr {
-        IpAddr::V4((0x0a00_0000 + n).into())
+        IpAddr::V4((0xf000_0000 + n).into())
     }
 
     fn eventually(what: &str, is_so: impl Fn() -> bool) {
@@ -252,7 +272,30 @@ mod tests {
         assert_eq!(asked(), [Some("db.example".into()), None, None]);
         asked();
         assert!(reverse.0.lock().waiting.is_empty(), "nothing is looked up again");
-        assert_eq!(reverse.counts(), ReverseCounts { lookups: 3, unnamed: 2, omitted: 0 });
+        assert_eq!(reverse.counts(), ReverseCounts { lookups: 3, unnamed: 2, ..ReverseCounts::default() });
+    }
+
+    #[test]
+    fn an_address_of_this_host_is_not_looked_up() {
+        let reverse = Reverse::with(|_| Some("name".into()));
+        for own in own_addresses().into_iter().filter(|own| has_name(*own)) {
+            assert_eq!(reverse.name(own), None);
+            let is_kept = || reverse.0.lock().known.get(&own).is_some_and(|known| known.since_ns.is_some());
+            eventually("an answer without a look-up", is_kept);
+            assert_eq!(reverse.name(own), None);
+        }
+        assert_eq!(reverse.counts(), ReverseCounts::default());
+    }
+
+    #[test]
+    fn a_name_has_the_letters_of_a_host() {
+        for name in ["db.example", "a-1.xn--bcher-kva.example.", "_sip._tcp.example", "7"] {
+            assert!(has_letters_of_host(name), "{name}");
+        }
+        for name in ["", "<b>.example", "a/b.example", "a;b", "$(x).example", "a@b.example", "b\u{fc}cher.example"] {
+            assert!(!has_letters_of_host(name), "{name}");
+        }
+        assert!(!has_letters_of_host(&"a".repeat(254)));
     }
 
     #[test]

@@ -63,19 +63,13 @@ impl Membership {
 }
 
 /// Finds a pod in the cgroups of a process, in whatever hierarchy: that of systemd is missing where nothing mounts it.
+/// The outermost pod counts, and the outermost container in it: whoever may make cgroups below a pod's chooses neither.
 fn pod(text: &str) -> Option<PodMember> {
     text.lines().find_map(|line| {
-        let folders = line.splitn(3, ':').nth(2)?.split('/');
-        let mut found: Option<PodMember> = None;
-        for folder in folders {
-            if let Some(uid) = pod_uid(folder) {
-                found = Some(PodMember { uid, container_id: None });
-            }
-            if let (Some(found), Some(id)) = (&mut found, container_id(folder)) {
-                found.container_id = Some(id.to_owned());
-            }
-        }
-        found
+        let mut folders = line.splitn(3, ':').nth(2)?.split('/');
+        let (uid, folder) = folders.find_map(|folder| Some((pod_uid(folder)?, folder)))?;
+        let container_id = [folder].into_iter().chain(folders).find_map(container_id).map(str::to_owned);
+        Some(PodMember { uid, container_id })
     })
 }
 
@@ -129,6 +123,8 @@ mod tests {
             (format!("0::/kubepods.slice/kubepods-pod{STATIC}.slice/cri-containerd-{id}.scope\n"), STATIC),
             (format!("0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/cri-containerd-{id}.scope\n"), UID),
             (format!("0::/system.slice/containerd.service/{slice}:cri-containerd:{id}\n"), UID),
+            // A process may make cgroups below its own.
+            (format!("0::{burstable}/cri-containerd-{id}.scope/pod{STATIC}/{}\n", "f".repeat(64)), UID),
             // As a process in a pod sees others.
             (format!("0::/../../pod{UID}/{id}\n"), UID),
         ] {

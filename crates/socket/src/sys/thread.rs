@@ -119,13 +119,13 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<(), Errno> {
 }
 
 /// Gives up all capabilities of the calling thread.
-pub fn drop_capabilities() {
+pub fn drop_capabilities() -> Result<(), Errno> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let none = [0_u32; 6];
     let to = [header.as_ptr() as usize, none.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: it reads two and six words.
-    let _ = unsafe { call(libc::SYS_capset, to) };
+    unsafe { call(libc::SYS_capset, to) }.map(|_| ())
 }
 
 /// Blocks these signals for the calling thread, and returns the mask before.

@@ -60,7 +60,7 @@ function backendCharts(title, backends) {
 		if (!filled.length) return [];
 		const [width, height, right] = [1000, 240, 800];
 		const values = filled.flatMap((line) => line.points.map(([, value]) => value));
-		const axis = scale(Math.min(...values), Math.max(...values), height - 44, 28);
+		const axis = scale(values.reduce((one, other) => Math.min(one, other)), values.reduce((one, other) => Math.max(one, other)), height - 44, 28);
 		const lined = filled.map((line) => ({ name: line.name, colour: lookOf(line.index).colour, dash: line.index < 6 ? "none" : "6 3", pieces: broken(line.points).map((piece) => piece.map(([bin, value]) => [middle(bin), value])) }));
 		const svg = lines({
 			width, height, x: timeAxis(64, right), unit: "time of day, UTC", title: `${title}: ${what}`, lines: lined,
@@ -75,16 +75,6 @@ function backendCharts(title, backends) {
 		...drawn("Response latency", (backend) => backend.times.map(([bin, , mean]) => [bin, mean]), logarithmic, tick, "mean response latency"),
 		...drawn("Waiting requests", (backend) => backend.waits, (least, most, from, to) => linear(most, from, to), (value) => value.toLocaleString("en-US"), "most requests that waited"),
 	];
-}
-
-// Pieces of a line, broken where nothing is known.
-function broken(points) {
-	const pieces = [];
-	points.forEach((point, n) => {
-		if (n === 0 || point[0] - points[n - 1][0] > 2) pieces.push([]);
-		pieces[pieces.length - 1].push(point);
-	});
-	return pieces;
 }
 
 // When backends changed their state, the latest first.

@@ -50,7 +50,7 @@ struct PageBackend {
     changes_known: u64,
     /// Index, count, mean and greatest p99 (0 if not known) of each time bin that has latencies.
     times: Vec<[u64; 4]>,
-    /// Index and most pending requests of each time bin that has some.
+    /// Index and most pending requests of each time bin that is known; empty if there never were any.
     waits: Vec<[u64; 2]>,
 }
 
@@ -151,22 +151,19 @@ impl PageBackends {
 
 /// Returns the backend of a row; `None` if it is new and there are too many.
 fn entry<'a>(kept: &'a mut Kept, known: &mut usize, read: &BackendRead<'_>) -> Option<&'a mut Backend> {
-    let vips = kept.entry(read.host).or_default();
     let vip = read.vip.unwrap_or_default();
     // No name is copied for a backend that is known.
-    if !vips.contains_key(vip) {
-        vips.insert(vip.to_owned(), HashMap::new());
-    }
-    let backends = vips.get_mut(vip)?;
-    if !backends.contains_key(read.backend) {
+    let backends = kept.get(&read.host).and_then(|vips| vips.get(vip));
+    if !backends.is_some_and(|backends| backends.contains_key(read.backend)) {
         if *known >= MOST_KEPT {
             return None;
         }
         *known += 1;
         let backend = Backend { state: read.state.to_owned(), ..Backend::default() };
-        backends.insert(read.backend.to_owned(), backend);
+        let vips = kept.entry(read.host).or_default();
+        vips.entry(vip.to_owned()).or_default().insert(read.backend.to_owned(), backend);
     }
-    backends.get_mut(read.backend)
+    kept.get_mut(&read.host)?.get_mut(vip)?.get_mut(read.backend)
 }
 
 impl Backend {
@@ -204,8 +201,7 @@ impl Backend {
         }
         match self.waits.last_mut() {
             Some([last, most]) if *last == bin => *most = read.pending.max(*most),
-            _ if read.pending > 0 => self.waits.push([bin, read.pending]),
-            _ => {}
+            _ => self.waits.push([bin, read.pending]),
         }
     }
 
@@ -234,7 +230,7 @@ impl Backend {
             changes: self.changes,
             changes_known: self.changes_known,
             times: times.collect(),
-            waits: self.waits,
+            waits: if self.pending > 0 { self.waits } else { Vec::new() },
         }
     }
 }

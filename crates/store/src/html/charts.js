@@ -109,6 +109,16 @@ function span(mean, p99, y, scale, { kind, colour }) {
 		symbol(kind, scale.at(p99), y, 3.6, { style: `fill:${colour};stroke:${colour}` })];
 }
 
+// Pieces of a line over time bins, broken where nothing is known.
+function broken(points) {
+	const pieces = [];
+	points.forEach((point, n) => {
+		if (n === 0 || point[0] - points[n - 1][0] > 2) pieces.push([]);
+		pieces[pieces.length - 1].push(point);
+	});
+	return pieces;
+}
+
 // Lines over two axes: `lines` are { points: [[x, y], …] or pieces, colour, dash, name }.
 function lines(options) {
 	const { width, height, x, y, title, description, unit } = options;

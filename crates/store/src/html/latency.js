@@ -62,14 +62,8 @@ function heat(set) {
 		const name = `${time(moment(bin), [11, 19])}, ${tick(low)} to ${tick(high)}: ${count.toLocaleString("en-US")}`;
 		return { x: [moment(bin), moment(bin + 1)], y: [low, high], count, name };
 	});
-	const pieces = (index) => {
-		const found = [];
-		set.times.forEach((bin, n) => {
-			if (n === 0 || bin[0] - set.times[n - 1][0] > 2) found.push([]);
-			found[found.length - 1].push([(moment(bin[0]) + moment(bin[0] + 1)) / 2, bin[index]]);
-		});
-		return found;
-	};
+	const middle = (bin) => (moment(bin) + moment(bin + 1)) / 2;
+	const pieces = (index) => broken(set.times).map((piece) => piece.map((bin) => [middle(bin[0]), bin[index]]));
 	const drawn = [
 		{ pieces: pieces(4), colour: "var(--mark)", dash: "6 3", width: 1.8, name: "p99" },
 		{ pieces: pieces(3), colour: "var(--mark)", width: 1.8, name: "p50" },

@@ -325,6 +325,10 @@ fn a_store_of_an_older_version_is_read_and_brought_up_to_date() {
         assert_eq!(reader.span().unwrap(), Some((6, 7)));
         assert_eq!(reader.flows((0, 9), &[]).unwrap(), []);
         assert_eq!(reader.verdicts((0, 9), 5).unwrap().1, 0);
+        assert_eq!(reader.last_interval(None, 9).unwrap(), Some((6, 7)));
+        assert_eq!(reader.last_interval(Some(3), 2).unwrap(), Some((4, 7)), "all rows are of the future");
+        reader.last_latencies((0, 9), |_| panic!("no row is of a send buffer")).unwrap();
+        assert_eq!(reader.last_backends((0, 9)).unwrap(), []);
         drop(reader);
         let mut store = Store::open(&path).unwrap();
         assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(4));

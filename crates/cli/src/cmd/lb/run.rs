@@ -16,6 +16,7 @@ use dwell_balancer::{
     config::{Config, MetricsSettings},
     control::Balancer,
 };
+use dwell_store::StoreError;
 use signal_hook::{consts::SIGHUP, flag};
 
 use super::{events::EventWriter, stored::Backends};
@@ -39,7 +40,7 @@ use crate::{
 Examples:
   dwell lb run examples/lb.toml
   dwell lb run lb.toml | jq -r 'select(.type == \"lb.health\")'
-  dwell lb run lb.toml --store /var/lib/dwell/lb.db")]
+  dwell lb run lb.toml --store /var/lib/dwell-lb/lb.db")]
 pub struct Args {
     /// A TOML file, as in examples/lb.toml
     config: PathBuf,
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some(file) => Box::new(file),
         None => Box::new(io::stdout()),
     };
-    let mut stored = args.store.recorder(config.interval, false)?.map(Backends::new);
+    let mut stored = open_store(&args.store, config.interval)?;
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
@@ -90,7 +91,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             stored.store(&balancer.status());
         }
     };
-    balancer.run(&requests, is_reload_requested, || stop.is_asked(), on_interval)?;
+    let ended = balancer.run(&requests, is_reload_requested, || stop.is_asked(), on_interval);
+    // Nobody answers requests while the store is waited for.
+    drop((balancer, listener, requests));
+    let exit = if args.store.is_given() && stored.is_none() { Exit::Incomplete } else { Exit::Done };
+    let exit = stored::complete(stored.and_then(Backends::finish), exit);
+    ended?;
     tell("packets are still forwarded as before: `dwell lb detach` ends that");
-    Ok(stored::complete(stored.and_then(Backends::finish), Exit::Done))
+    Ok(exit)
+}
+
+/// Opens the store, if there is one. One that is locked, full or damaged does not keep the balancer from starting.
+fn open_store(store: &StoreArgs, interval: Duration) -> Result<Option<Backends>, Failure> {
+    let failure = match store.recorder(interval, false) {
+        Ok(recorder) => return Ok(recorder.map(Backends::new)),
+        Err(failure) => failure,
+    };
+    match failure.error.as_ref().and_then(|error| error.downcast_ref::<StoreError>()) {
+        Some(error) if !error.is_usage() || matches!(error, StoreError::Taken { .. }) => {
+            tell(format_args!("{error}; packets are forwarded, and nothing is stored"));
+            Ok(None)
+        }
+        _ => Err(failure),
+    }
 }

@@ -131,12 +131,16 @@ fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
 /// The first two lines: what is watched, and the views.
 fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let is_of_backends = matches!(app.page, Page::Backends(_));
-    let status = shown.balancer.as_ref().and_then(Balancer::status).filter(|_| is_of_backends);
-    let what = status.map_or_else(|| counted(shown.table.flows() as u64, "flow", "flows"), backends::title);
+    let balancer = shown.balancer.as_ref().filter(|_| is_of_backends);
+    let (status, stored) = (balancer.and_then(Balancer::status), balancer.and_then(Balancer::stored_interval));
+    let (time, what) = match (status, stored) {
+        (Some(status), _) => (shown.time(), backends::title(status)),
+        (None, Some((end_ns, rows))) => (shown.time_at(end_ns), counted(rows as u64, "backend", "backends")),
+        (None, None) => (shown.time(), counted(shown.table.flows() as u64, "flow", "flows")),
+    };
     let mut title = format!(
-        "dwell top  {}  {}  {what}",
-        shown.source.host.as_deref().unwrap_or(if shown.origin == Origin::Store { "store" } else { "capture" }),
-        shown.time()
+        "dwell top  {}  {time}  {what}",
+        shown.source.host.as_deref().unwrap_or(if shown.origin == Origin::Store { "store" } else { "capture" })
     );
     if shown.table.omitted() > 0 {
         title.push_str(&format!(", {} beyond --max-flows", shown.table.omitted()));

@@ -312,6 +312,17 @@ fn once(args: &Args, mut sources: Sources, backends: Option<By>, stop: &Stop) ->
     }
 }
 
+/// Ends an interval of the screen. A store that can no longer be read is complained of, and its last figures stay.
+fn end_interval(args: &Args, sources: &mut Sources, app: &mut App) -> Result<(), Failure> {
+    match sources.end_interval() {
+        Err(failure) if args.store.is_some() => {
+            app.message = failure.error.map(|error| error.to_string());
+            Ok(())
+        }
+        ended => ended,
+    }
+}
+
 fn watch(
     args: &Args,
     backends: Option<By>,
@@ -349,7 +360,7 @@ fn watch(
         if Instant::now() >= next {
             next = Instant::now() + interval;
             if !app.is_frozen {
-                sources.end_interval()?;
+                end_interval(args, sources, &mut app)?;
                 app.update(&sources.shown);
             }
         }

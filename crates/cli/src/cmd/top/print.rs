@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
+    names::reverse_counters,
     source::{cost, host_name},
 };
 
@@ -114,11 +115,6 @@ fn write<E>(
 
 fn status(shown: &Shown) -> Status {
     let names = shown.names.counts();
-    let reverse = [
-        ("reverse_lookups", names.reverse.lookups),
-        ("reverse_unnamed", names.reverse.unnamed),
-        ("reverse_omitted", names.reverse.omitted),
-    ];
     let counters = [
         ("flows", shown.table.flows() as u64),
         ("process_searches", names.searches),
@@ -134,7 +130,7 @@ fn status(shown: &Shown) -> Status {
         cost: cost(&[]),
         counters: counters
             .into_iter()
-            .chain(reverse.into_iter().filter(|(_, count)| *count > 0))
+            .chain(reverse_counters(names.reverse).into_iter().filter(|(_, count)| *count > 0))
             .map(|(name, count)| (name.into(), count))
             .collect(),
         verdict: None,

@@ -196,7 +196,12 @@ impl Shown {
 
     /// The time of day at the end of the last interval, in UTC.
     pub fn time(&self) -> String {
-        let unix_ns = self.source.clock.unix_ns(self.interval.0);
+        self.time_at(self.interval.0)
+    }
+
+    /// Writes a time on the source's clock.
+    pub fn time_at(&self, time_ns: u64) -> String {
+        let unix_ns = self.source.clock.unix_ns(time_ns);
         let time = i64::try_from(unix_ns / 1_000_000_000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
         time.map_or_else(|| "-".into(), |time| time.strftime("%H:%M:%SZ").to_string())
     }

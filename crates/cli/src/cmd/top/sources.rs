@@ -59,20 +59,20 @@ impl Sources {
 
     /// Finds the processes of the connections that are there.
     fn find_processes(&mut self) -> Result<(), Failure> {
-        let (From::Host(census), names) = (&mut self.from, &mut self.shown.names) else {
+        let (From::Host(census), shown) = (&mut self.from, &mut self.shown) else {
             return Ok(());
         };
-        names.begin_interval();
+        shown.names.begin_interval();
         census
             .poll(|polled| {
-                let _ = names.pid(polled.inode);
+                let _ = shown.names.pid(polled.inode);
                 // One table has the names that are there by then.
-                if names.resolves() {
-                    names.host(polled.ends.dst.address);
+                if shown.names.resolves() && shown.admits(&polled.ends, TCP) {
+                    shown.names.host(polled.ends.dst.address);
                 }
             })
             .map_err(host_cannot)?;
-        names.search(monotonic_ns());
+        shown.names.search(monotonic_ns());
         Ok(())
     }
 

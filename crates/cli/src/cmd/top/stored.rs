@@ -15,6 +15,7 @@ use dwell_engine::{
     top::{Metric, StoredLatency},
 };
 use dwell_records::Source;
+use dwell_socket::clock::realtime_ns;
 use dwell_store::{Address, LastKind, LastLatency, Reader};
 
 use super::{Args, shown::Shown};
@@ -61,11 +62,13 @@ impl StoredNames {
     }
 }
 
-/// Remembers the latest value while there is room for its key.
+/// Remembers the latest value. Where there is no room for its key, all others are forgotten: those that are still there
+/// come again.
 fn insert<K: std::hash::Hash + Eq, V>(all: &mut HashMap<K, V>, key: K, value: impl FnOnce() -> V) {
-    if all.len() < MAX_NAMES || all.contains_key(&key) {
-        all.insert(key, value());
+    if all.len() >= MAX_NAMES && !all.contains_key(&key) {
+        all.clear();
     }
+    all.insert(key, value());
 }
 
 /// A store that others may be writing.
@@ -83,7 +86,7 @@ impl StoreFile {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is no store.
+    /// If it cannot be read, or is not a store.
     pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Shown), Failure> {
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!("--store is an SQLite file here: a ClickHouse server cannot be read")));
@@ -113,18 +116,19 @@ impl StoreFile {
     pub fn update(&mut self, shown: &mut Shown) -> Result<(), Failure> {
         // A reader sees the store as it was when it was opened.
         let store = Reader::open(&self.path).map_err(unusable)?;
-        if let Some(span) = store.last_interval(self.length_ns).map_err(unusable)?
+        let now_ns = realtime_ns().cast_signed();
+        if let Some(span) = store.last_interval(self.length_ns, now_ns).map_err(unusable)?
             && self.shown_ns[0].replace(span.1) != Some(span.1)
         {
             store.last_latencies(span, |latency| add(shown, &latency)).map_err(unusable)?;
             shown.end_stored_interval(span);
         }
-        if let Some(span) = store.last_interval_of_backends().map_err(unusable)?
+        if let Some(span) = store.last_interval_of_backends(now_ns).map_err(unusable)?
             && self.shown_ns[1].replace(span.1) != Some(span.1)
         {
             let backends = store.last_backends(span).map_err(unusable)?;
             if let Some(balancer) = &mut shown.balancer {
-                balancer.take_stored(backends);
+                balancer.take_stored(backends, span.1.cast_unsigned());
             }
         }
         Ok(())

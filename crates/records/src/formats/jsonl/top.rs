@@ -46,7 +46,7 @@ pub(super) struct RowObject<'a> {
     /// where it is not known, for flows of several units, and, unless rows stand for units, with `--no-names`.
     unit: Option<&'a str>,
     /// The pod of Kubernetes of the process or processes, without a container of several. The key is missing where they are in
-    /// none, and with `--no-names` as `unit` is null.
+    /// none, and, unless rows stand for units, with `--no-names`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<PodObject>,
     /// The name of the server's port in /etc/services. Null where it has none, or with `--no-names`.

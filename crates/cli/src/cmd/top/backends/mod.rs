@@ -103,11 +103,12 @@ impl Row {
 
 impl From<LastBackend> for Row {
     fn from(last: LastBackend) -> Row {
+        let name = printable(&last.name);
         Row {
-            key: (last.vip, Id::Name(last.name.clone())),
-            name: last.name,
-            state: last.state.into(),
-            why: last.why,
+            key: (last.vip.as_deref().map(printable), Id::Names(last.host, name.clone())),
+            name,
+            state: printable(&last.state).into(),
+            why: printable(&last.why),
             mean_ns: last.mean_ns,
             pending: last.pending,
             active: last.active,
@@ -115,6 +116,11 @@ impl From<LastBackend> for Row {
             rates: last.rates,
         }
     }
+}
+
+/// Replaces control characters: a store may be anyone's.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Which backend of which VIP; `None` for one that no VIP has any more.
@@ -125,8 +131,8 @@ type Key = (Option<String>, Id);
 enum Id {
     /// The kernel's number, which is not used twice while it lives.
     Number(u32),
-    /// In a store, its name.
-    Name(String),
+    /// In a store, the name of the balancer's host, and its own.
+    Names(String, String),
 }
 
 /// A backend in earlier intervals.
@@ -150,6 +156,8 @@ pub struct Balancer {
     error: Option<ClientError>,
     /// The monotonic time before which it is not asked.
     ask_from_ns: u64,
+    /// The end of the last interval of a store, in Unix time.
+    stored_ns: Option<u64>,
     rows: Vec<Row>,
     past: HashMap<Key, Past>,
 }
@@ -168,6 +176,7 @@ impl Balancer {
             last: None,
             error: None,
             ask_from_ns: 0,
+            stored_ns: None,
             rows: Vec::new(),
             past: HashMap::new(),
         }
@@ -217,11 +226,18 @@ impl Balancer {
         (self.last, self.error) = (Some((status, now_ns)), None);
     }
 
-    /// Takes what a store has of the last interval.
-    pub fn take_stored(&mut self, backends: Vec<LastBackend>) {
+    /// Takes what a store has of the last interval, which ended at this Unix time.
+    pub fn take_stored(&mut self, backends: Vec<LastBackend>, end_ns: u64) {
+        self.stored_ns = Some(end_ns);
         let mut before = mem::take(&mut self.past);
         self.rows.clear();
-        for row in backends.into_iter().map(Row::from) {
+        let is_of_one = backends.windows(2).all(|pair| pair[0].host == pair[1].host);
+        for last in backends {
+            let host = printable(&last.host);
+            let mut row = Row::from(last);
+            if !is_of_one {
+                row.name = format!("{} on {host}", row.name);
+            }
             let past = before.remove(&row.key).unwrap_or_default();
             self.push(row, past);
         }
@@ -239,6 +255,11 @@ impl Balancer {
     /// Whether it answers, or the store has backends.
     pub fn is_there(&self) -> bool {
         self.last.is_some() || !self.rows.is_empty()
+    }
+
+    /// The end of the last interval of a store, in Unix time, and how many backends it has.
+    pub fn stored_interval(&self) -> Option<(u64, usize)> {
+        self.stored_ns.map(|end_ns| (end_ns, self.rows.len()))
     }
 
     /// Why it does not answer.
