@@ -50,7 +50,7 @@ struct PageBackend {
     changes_known: u64,
     /// Index, count, mean and greatest p99 (0 if not known) of each time bin that has latencies.
     times: Vec<[u64; 4]>,
-    /// Index and most pending requests of each time bin that has some.
+    /// Index and most pending requests of each time bin; none if there never were any.
     waits: Vec<[u64; 2]>,
 }
 
@@ -204,8 +204,7 @@ impl Backend {
         }
         match self.waits.last_mut() {
             Some([last, most]) if *last == bin => *most = read.pending.max(*most),
-            _ if read.pending > 0 => self.waits.push([bin, read.pending]),
-            _ => {}
+            _ => self.waits.push([bin, read.pending]),
         }
     }
 
@@ -234,7 +233,7 @@ impl Backend {
             changes: self.changes,
             changes_known: self.changes_known,
             times: times.collect(),
-            waits: self.waits,
+            waits: if self.pending > 0 { self.waits } else { Vec::new() },
         }
     }
 }
