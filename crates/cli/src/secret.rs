@@ -1,6 +1,7 @@
 //! Files of secrets: an argument would be seen by every user of this host.
 
 use std::{
+    env,
     fs::File,
     io::{self, Read},
     os::unix::fs::PermissionsExt,
@@ -8,6 +9,7 @@ use std::{
 };
 
 use anyhow::anyhow;
+use dwell_store::Login;
 
 use crate::exit::Failure;
 
@@ -24,4 +26,18 @@ pub fn read(path: &Path, what: &str, max_bytes: u64) -> Result<String, Failure> 
     let mut text = String::new();
     file.take(max_bytes).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
+}
+
+/// Longest file of a password, in bytes.
+const MAX_PASSWORD_BYTES: u64 = 4096;
+
+/// Returns who logs in to a ClickHouse server: the user of the environment, with the password of this file, or else of the
+/// environment.
+pub fn clickhouse_login(file: Option<&Path>) -> Result<Login, Failure> {
+    let user = env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into());
+    let Some(path) = file else {
+        return Ok(Login { user, password: env::var("CLICKHOUSE_PASSWORD").ok() });
+    };
+    let text = read(path, "the password", MAX_PASSWORD_BYTES)?;
+    Ok(Login { user, password: Some(text.trim_end_matches(['\r', '\n']).to_owned()) })
 }

@@ -145,6 +145,11 @@ impl Table {
         Table { name, columns, insert }
     }
 
+    /// The columns, in the order in which rows have cells.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
     /// Returns the names and types of the columns on a server.
     pub(crate) fn server_columns(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.columns.iter().flat_map(|column| match column {

@@ -276,7 +276,7 @@ pub(super) fn enqueue(db: &Connection, queued: &mut Spooled, host: Option<i64>, 
 }
 
 /// Formats values as a line of ClickHouse's format TabSeparated, without its end.
-fn line(values: &[Value]) -> Vec<u8> {
+pub(crate) fn line(values: &[Value]) -> Vec<u8> {
     let mut line = Vec::new();
     for (index, value) in values.iter().enumerate() {
         if index > 0 {

@@ -11,13 +11,15 @@ use std::{
 use anyhow::{Context, anyhow};
 use dwell_records::{counted, print};
 use dwell_store::{
-    Address, Reader,
+    Address, Reader, Server,
     html::{Choice, FlowEnd, Report},
 };
+use tempfile::TempDir;
 
 use crate::{
     exit::{Exit, Failure},
     moment::Moment,
+    secret::clickhouse_login,
     stored::unusable,
     tell::tell,
 };
@@ -34,9 +36,14 @@ Examples:
   dwell report --store fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
 #[group(skip)]
 pub struct Args {
-    /// The SQLite file of --store of other verbs, or of a collector; they may be running
+    /// The store, which others may be writing: a file, or what a collector has sent to a ClickHouse server,
+    /// clickhouse://HOST:PORT/DATABASE, or clickhouses:// over TLS
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
+
+    /// File with the password of the ClickHouse user, which other users of this host cannot read
+    #[arg(long, value_name = "FILE")]
+    clickhouse_password_file: Option<PathBuf>,
 
     /// Write to this file instead of standard output, which must not be a terminal
     #[arg(long, value_name = "FILE")]
@@ -86,36 +93,23 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "the page is for a browser, and not for a terminal: name a file with --output"
         )));
     }
-    if args.store.to_str().is_some_and(Address::is_meant_by) {
-        return Err(Failure::usage(anyhow!(
-            "a page is made from an SQLite file only: query tables on a ClickHouse server there"
-        )));
-    }
-    let store = Reader::open(&args.store).map_err(unusable)?;
-    let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
-    let at = |moment: Moment| moment.unix_ns(end_ns);
+    let (store, choice, _copy) = match args.store.to_str().filter(|text| Address::is_meant_by(text)) {
+        Some(address) => fetch(args, address)?,
+        None => {
+            let store = Reader::open(&args.store).map_err(unusable)?;
+            let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
+            (store, choice(args, end_ns), None)
+        }
+    };
     let known = store.hosts().map_err(unusable)?;
     let is_unknown = |wanted: &&String| !known.iter().any(|(_, name)| name == *wanted);
     if let Some(unknown) = args.host.iter().find(is_unknown) {
         let known: Vec<_> = known.iter().map(|(_, name)| name.as_str()).collect();
         return Err(Failure::usage(anyhow!("no host {unknown:?} is in the store; there are: {}", known.join(", "))));
     }
-    let choice = Choice {
-        since_ns: args.since.map(at),
-        until_ns: args.until.map(at),
-        ends: args.flow.clone(),
-        port: args.port,
-        hosts: args.host.clone(),
-        most_flows: args.top as usize,
-    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
     let report = Report::read(&store, &choice, now).map_err(unusable)?;
-    let report = report.ok_or_else(|| {
-        Failure::usage(anyhow!(
-            "{} has nothing of what was asked for: widen the time, or choose fewer flows and hosts",
-            args.store.display()
-        ))
-    })?;
+    let report = report.ok_or_else(|| nothing(args))?;
     let page = report.html();
     write(args, page.as_bytes())?;
     let (shown, known) = report.flows();
@@ -128,6 +122,46 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         tell(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "row", "rows")));
     }
     Ok(Exit::Done)
+}
+
+fn nothing(args: &Args) -> Failure {
+    Failure::usage(anyhow!(
+        "{} has nothing of what was asked for: widen the time, or choose fewer flows and hosts",
+        args.store.display()
+    ))
+}
+
+/// Returns what was chosen of a store whose last interval ends then.
+fn choice(args: &Args, end_ns: i64) -> Choice {
+    let at = |moment: Moment| moment.unix_ns(end_ns);
+    Choice {
+        since_ns: args.since.map(at),
+        until_ns: args.until.map(at),
+        ends: args.flow.clone(),
+        port: args.port,
+        hosts: args.host.clone(),
+        most_flows: args.top as usize,
+        left_out: 0,
+    }
+}
+
+/// Copies what was chosen from a server into a file, which is gone with its folder.
+fn fetch(args: &Args, address: &str) -> Result<(Reader, Choice, Option<TempDir>), Failure> {
+    let address: Address = address.parse().map_err(|error| Failure::usage(anyhow!("{error}")))?;
+    let login = clickhouse_login(args.clickhouse_password_file.as_deref())?;
+    let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
+    let tls = authorities
+        .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot check the certificate of {address}: {error}")))?;
+    let server = Server::for_reading(address, login, tls.unwrap_or_default());
+    let span = server.span().map_err(unusable)?.ok_or_else(|| nothing(args))?;
+    let choice = choice(args, span.1);
+    let span =
+        (choice.since_ns.map_or(span.0, |ns| ns.max(span.0)), choice.until_ns.map_or(span.1, |ns| ns.min(span.1)));
+    let folder = tempfile::tempdir().context("cannot make a folder for a copy").map_err(Failure::usage)?;
+    let path = folder.path().join("store");
+    let left_out = server.fetch(&choice, span, &path).map_err(unusable)?;
+    let store = Reader::open(&path).map_err(unusable)?;
+    Ok((store, Choice { left_out, ..choice }, Some(folder)))
 }
 
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {

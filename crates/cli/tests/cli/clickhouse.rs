@@ -236,6 +236,16 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     let histogram = Histogram::from_bytes(&histogram).unwrap();
     let known = [histogram.count(), histogram.sum_ns() as u64];
     assert_eq!(row[1..3], known.map(|number| number.to_string()));
+    // The page has the same figures.
+    let page = spawn(&pair.left, "env", &[PASSWORD, DWELL, "report", "--store", STORE]).end();
+    assert_eq!(page.status, Some(0), "{}", page.stderr);
+    let (_, data) = page.stdout.split_once("id=\"data\">").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(data["hosts"], serde_json::json!(["a", "b"]));
+    let leg = data["legs"].as_array().unwrap().iter().position(|leg| leg["name"] == "end-to-end");
+    let rows = data["rows"].as_array().unwrap().iter();
+    let of_all = rows.filter(|row| row["flow"].is_null() && row["leg"].as_u64().map(|at| at as usize) == leg);
+    assert_eq!(of_all.filter_map(|row| row["count"].as_i64()).sum::<i64>(), counts.2);
 }
 
 #[test]
@@ -367,5 +377,8 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
     }
     let run = dwell(&["report", "--store", nobody, "--output", &path("page")]);
     assert_eq!(run.status, Some(2), "{run}");
-    assert!(run.stderr.contains("an SQLite file only"), "{run}");
+    assert!(run.stderr.contains("cannot reach clickhouse://127.0.0.1:1/dwell"), "{run}");
+    let run = dwell(&["report", "--store", "clickhouse://me:pw@127.0.0.1:1/a", "--output", &path("page")]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains("CLICKHOUSE_PASSWORD"), "{run}");
 }

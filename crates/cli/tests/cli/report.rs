@@ -457,7 +457,7 @@ fn backends_of_a_vip_are_side_by_side() {
     assert!(!page.contains("<b>slow"), "a name is markup");
     let Some(shown) = stored.shown("") else { return };
     assert!(shown.contains("<h3>VIP web, balancer edge</h3>"), "{shown}");
-    let of = |name: &str| cells(&shown, &format!("data-backend=\"{name}"))[1..11].to_vec();
+    let of = |name: &str| cells(&shown, &format!("data-backend=\"{name}"))[2..12].to_vec();
     let always = ["1", "1,200", "8,000", "3.0"];
     assert_eq!(of("quick"), [&["up", "50.0 %"][..], &always, &["0", "40", "2.00 ms", "6.00 ms"]].concat());
     assert_eq!(of("&lt;b&gt;slow"), [&["down", "0.0 %"][..], &always, &["5", "20", "30.0 ms", "90.0 ms"]].concat());

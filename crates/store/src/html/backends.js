@@ -4,7 +4,7 @@ function showBackends() {
 	const { shown, known, is_more: isMore } = data.backends;
 	if (!shown.length) return;
 	by("s-backends").hidden = false;
-	const told = ["Share: of new connections, at the end. Active connections: the mean at the ends of intervals; waiting requests: the most at the end of one. The p99 is the greatest of an interval."];
+	const told = ["Share: of new connections, at the end. Active connections: the mean at the ends of intervals; waiting requests: the most at the end of one. The p99 (filled) is the greatest of an interval."];
 	if (shown.length < known || isMore) told.push(`${counted(shown.length, "backends")} of ${isMore ? "more than " : ""}${known.toLocaleString("en-US")} are shown: those with most packets.`);
 	by("backends-help").textContent = told.join(" ");
 	const vips = new Map();
@@ -34,11 +34,11 @@ const BACKEND_COLUMNS = [
 function backendTable(backends) {
 	const all = backends.flatMap((backend) => [backend.mean_ns, backend.p99_ns]).filter((ns) => ns !== null);
 	const scale = all.length ? logarithmic(Math.min(...all), Math.max(...all), 14, DOTS - 10) : null;
-	const axis = scale ? [element("th", { scope: "col", class: "left" }, axisCell(DOTS, thinned(scale.ticks, scale.at, 66), scale.at, "mean (hollow) to p99 (filled)"))] : [];
-	const head = element("tr", {}, ...["backend", "state"].map((text) => element("th", { scope: "col", class: "left" }, text)),
+	const axis = scale ? [element("th", { scope: "col", class: "left" }, axisCell(DOTS, thinned(scale.ticks, scale.at, 66), scale.at, "mean to p99"))] : [];
+	const head = element("tr", {}, element("th", {}), ...["backend", "state"].map((text) => element("th", { scope: "col", class: "left" }, text)),
 		...BACKEND_COLUMNS.map(([text]) => element("th", { scope: "col" }, text)), ...axis);
 	const rows = backends.map((backend, index) => element("tr", { "data-backend": backend.name },
-		element("td", { class: "name", title: backend.address }, backend.name, " ", keyOf(index)),
+		element("td", { class: "chart" }, keyOf(index)), element("td", { class: "name", title: backend.address }, backend.name),
 		element("td", { class: "name", title: backend.why }, backend.state),
 		...BACKEND_COLUMNS.map(([, text]) => element("td", {}, text(backend))),
 		...(scale ? [element("td", { class: "chart" }, meanToP99(backend, index, scale))] : [])));

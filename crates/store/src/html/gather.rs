@@ -52,7 +52,7 @@ impl Report {
         };
         let mut flows = store.flows(span, &wanted)?;
         flows.retain(|(_, ends, _)| choice.takes(ends));
-        let flows_known = flows.len();
+        let flows_known = flows.len() + choice.left_out;
         flows.truncate(choice.most_flows);
 
         let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();

@@ -36,6 +36,8 @@ pub struct Choice {
     pub hosts: Vec<String>,
     /// Maximum number of flows that are kept apart: those with most bytes.
     pub most_flows: usize,
+    /// Flows that were chosen too, but left out when the store was copied from a server.
+    pub left_out: usize,
 }
 
 /// An end that a flow may have.
@@ -53,7 +55,7 @@ impl Choice {
         !self.ends.is_empty() || self.port.is_some()
     }
 
-    fn takes(&self, flow: &Ends) -> bool {
+    pub(crate) fn takes(&self, flow: &Ends) -> bool {
         let ends = [flow.src, flow.dst];
         let has = |wanted: &FlowEnd| {
             ends.iter().any(|end| end.address == wanted.address && wanted.port.is_none_or(|port| end.port == port))

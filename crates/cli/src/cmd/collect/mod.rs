@@ -1,13 +1,13 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
-use std::{env, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source};
-use dwell_store::{Address, Login, Retain};
+use dwell_store::{Address, Retain};
 
 use crate::{
     args::{FormatOrNone, nanos, positive_duration, socket},
@@ -15,16 +15,13 @@ use crate::{
     confined::confine,
     exit::{Exit, Failure},
     identity::IdentityArgs,
-    secret,
+    secret::clickhouse_login,
     served::MetricsArgs,
     source::host_name,
     stored,
     tell::tell,
     written::WriteArgs,
 };
-
-/// Longest file of a password, in bytes.
-const MAX_PASSWORD_BYTES: u64 = 4096;
 
 /// Collect the measurements of agents on many hosts
 ///
@@ -216,10 +213,7 @@ impl Args {
             ))),
             (Place::Server(address), Some(spool)) => Ok(Destination::Server {
                 address: address.clone(),
-                login: Login {
-                    user: env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into()),
-                    password: self.password()?,
-                },
+                login: clickhouse_login(self.clickhouse_password_file.as_deref())?,
                 spool: spool.clone(),
                 spool_bytes: u64::from(self.spool_limit) * 1_000_000,
             }),
@@ -230,14 +224,6 @@ impl Args {
                 Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
             }
         }
-    }
-
-    fn password(&self) -> Result<Option<String>, Failure> {
-        let Some(path) = &self.clickhouse_password_file else {
-            return Ok(env::var("CLICKHOUSE_PASSWORD").ok());
-        };
-        let text = secret::read(path, "the password", MAX_PASSWORD_BYTES)?;
-        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
     fn join(&self) -> Config {

@@ -1,8 +1,20 @@
 //! The tables of a store on a ClickHouse server, by its HTTP interface.
 
-use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
+pub(crate) mod fetch;
 
-use ureq::{Agent, Timeout, http::Uri, tls::TlsConfig};
+use std::{
+    collections::HashSet,
+    fmt,
+    io::{BufRead, BufReader},
+    str::FromStr,
+    time::Duration,
+};
+
+use ureq::{
+    Agent, Body, Timeout,
+    http::{Response, Uri},
+    tls::TlsConfig,
+};
 
 use crate::{
     Refusal, StoreError, Waiting,
@@ -111,6 +123,13 @@ impl Server {
     ///
     /// [`StoreError::Unreachable`], [`StoreError::Slow`] and [`StoreError::Refused`], also if a table has other columns.
     pub fn open(address: Address, login: Login, tls: TlsConfig) -> Result<Server, StoreError> {
+        let mut server = Server::for_reading(address, login, tls);
+        server.create_tables()?;
+        Ok(server)
+    }
+
+    /// The same for one that is only asked: nothing is created, and nothing is asked yet.
+    pub fn for_reading(address: Address, login: Login, tls: TlsConfig) -> Server {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -120,7 +139,11 @@ impl Server {
             .max_idle_connections(0)
             .timeout_connect(Some(CONNECT))
             .build();
-        let mut server = Server { agent: config.new_agent(), address, login, wait: Vec::new() };
+        Server { agent: config.new_agent(), address, login, wait: Vec::new() }
+    }
+
+    fn create_tables(&mut self) -> Result<(), StoreError> {
+        let server = self;
         let wait = WAIT.map(|name| format!("'{name}'")).join(", ");
         let known = server.query(&format!("SELECT name FROM system.settings WHERE name IN ({wait})"), &[], PATIENCE)?;
         server.wait = WAIT.into_iter().filter(|name| known.lines().any(|known| known == *name)).collect();
@@ -142,7 +165,7 @@ impl Server {
             // A table of another version of dwell is found now rather than at each insert.
             server.query(&format!("SELECT {} FROM {} LIMIT 0", names(table), table.name), &[], PATIENCE)?;
         }
-        Ok(server)
+        Ok(())
     }
 
     /// The server's address.
@@ -199,13 +222,51 @@ impl Server {
     }
 
     fn query(&self, query: &str, body: &[u8], limit: Duration) -> Result<String, StoreError> {
+        let (mut response, code) = self.send(Some(query), body, limit)?;
+        let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
+        let answer = answer.map_err(|why| self.failed(&why, limit))?;
+        if response.status().is_success() && code.is_none() { Ok(answer) } else { Err(self.refused(code, &answer)) }
+    }
+
+    /// Calls `each` with the lines of an answer, of any number, as they come.
+    pub(super) fn lines(
+        &self,
+        query: &str,
+        limit: Duration,
+        mut each: impl FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        // A query in the body may be longer than one in the address.
+        let (mut response, code) = self.send(None, query.as_bytes(), limit)?;
+        if !response.status().is_success() || code.is_some() {
+            let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
+            return Err(self.refused(code, &answer.map_err(|why| self.failed(&why, limit))?));
+        }
+        let mut lines = BufReader::new(response.body_mut().with_config().limit(u64::MAX).reader());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = lines.read_until(b'\n', &mut line).map_err(ureq::Error::from);
+            if read.map_err(|why| self.failed(&why, limit))? == 0 {
+                return Ok(());
+            }
+            each(line.strip_suffix(b"\n").unwrap_or(&line))?;
+        }
+    }
+
+    /// Sends a query, or data that it inserts. Returns the answer, and the code of an exception that comes before it.
+    fn send(
+        &self,
+        query: Option<&str>,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<(Response<Body>, Option<u32>), StoreError> {
         let Address { is_tls, authority, database } = &self.address;
         let scheme = if *is_tls { "https" } else { "http" };
         let mut request = self
             .agent
             .post(format!("{scheme}://{authority}/"))
             .query("database", database)
-            .query("query", query)
+            .query_pairs(query.map(|query| ("query", query)))
             .query_pairs(self.wait.iter().map(|name| (*name, "1")))
             .header("X-ClickHouse-User", &self.login.user)
             .config()
@@ -214,16 +275,17 @@ impl Server {
         if let Some(password) = &self.login.password {
             request = request.header("X-ClickHouse-Key", password);
         }
-        let failed = |why: ureq::Error| match why {
-            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => self.unreachable(&why),
-            ureq::Error::Timeout(_) => StoreError::Slow { address: self.address.to_string(), limit_s: limit.as_secs() },
-            why => self.unreachable(&why),
-        };
-        let mut response = request.send(body).map_err(failed)?;
+        let response = request.send(body).map_err(|why| self.failed(&why, limit))?;
         let code = response.headers().get(CODE).and_then(|code| code.to_str().ok()?.parse().ok());
-        let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
-        let answer = answer.map_err(failed)?;
-        if response.status().is_success() && code.is_none() { Ok(answer) } else { Err(self.refused(code, &answer)) }
+        Ok((response, code))
+    }
+
+    fn failed(&self, why: &ureq::Error, limit: Duration) -> StoreError {
+        match why {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => self.unreachable(why),
+            ureq::Error::Timeout(_) => StoreError::Slow { address: self.address.to_string(), limit_s: limit.as_secs() },
+            why => self.unreachable(why),
+        }
     }
 
     fn unreachable(&self, why: &ureq::Error) -> StoreError {
