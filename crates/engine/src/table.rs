@@ -23,7 +23,6 @@ pub(crate) fn to_core(filter: &Filter, max_flows: u32, idle_timeout_ns: u64, see
         bucket_mask: buckets(max_flows) - 1,
         slots: slots(max_flows),
         filter: filter.to_core(),
-        ..Default::default()
     }
 }
 
