@@ -76,6 +76,9 @@ impl Hosts {
         offload(&self.client, "eth0", "tx", "off")?;
         // Paths are chosen by ports too.
         set(&self.client, "/proc/sys/net/ipv4/fib_multipath_hash_policy", "1")?;
+        // Connections end at the client, whose ports rest for a minute.
+        set(&self.client, "/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")?;
+        set(&self.client, "/proc/sys/net/ipv4/tcp_tw_reuse", "1")?;
         let fronts: Vec<u8> = (FRONTS..).take(BALANCERS).collect();
         self.client.ip(&format!(
             "addr add {}/24 dev eth0\n{}{}",

@@ -5,7 +5,7 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
-        Arc, Barrier,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
@@ -150,16 +150,14 @@ impl Connections {
     pub(super) fn open(client: &Namespace, connections: usize) -> Connections {
         let stop = Arc::new(AtomicBool::new(false));
         let opened = Arc::new(AtomicU64::new(0));
-        let all_open = Arc::new(Barrier::new(THREADS));
         let start = |thread: usize| {
             let share = (connections + thread) / THREADS;
-            let (stop, opened, all_open) = (Arc::clone(&stop), Arc::clone(&opened), Arc::clone(&all_open));
+            let (stop, opened) = (Arc::clone(&stop), Arc::clone(&opened));
             client.spawn_thread(move || {
                 let mut held = Held { streams: Vec::new(), found: Found::default(), opened };
                 held.fill(share);
-                all_open.wait();
                 while !stop.load(Ordering::Relaxed) {
-                    held.ask_all();
+                    held.ask_all(&stop);
                     held.renew(share);
                 }
                 held.found
@@ -224,12 +222,15 @@ impl Held {
         self.fill(connections);
     }
 
-    /// Sends a request on each connection, then waits for all answers.
-    fn ask_all(&mut self) {
+    /// Sends a request on each connection, then waits for all answers, unless it is to stop.
+    fn ask_all(&mut self, stop: &AtomicBool) {
         let sent: Vec<_> = self.streams.iter_mut().map(|(stream, _)| stream.write_all(b"?")).collect();
         let mut sent = sent.into_iter();
         let Held { streams, found, .. } = self;
         streams.retain_mut(|(stream, server)| {
+            if stop.load(Ordering::Relaxed) {
+                return true;
+            }
             let mut byte = [0];
             let answered = sent.next().unwrap_or(Ok(())).and_then(|()| stream.read_exact(&mut byte));
             let how = match answered {
