@@ -55,6 +55,11 @@ fn lb_help() {
 }
 
 #[test]
+fn lb_several_help() {
+    insta::assert_snapshot!(help(&["lb", "several", "--help"]));
+}
+
+#[test]
 fn lb_compare_help() {
     insta::assert_snapshot!(help(&["lb", "compare", "--help"]));
 }
