@@ -61,6 +61,8 @@ impl Hosts {
         for (host, server) in (REALS..).zip(&self.servers) {
             plug(host, server, "eth0")?;
             serve_vip(server, host, &[CLIENT])?;
+            // The secret of SYN cookies is the kernel's, so that here each server would take those of all others.
+            set(server, "/proc/sys/net/ipv4/tcp_syncookies", "0")?;
         }
         for (number, balancer) in (0..).zip(&self.balancers) {
             plug(FRONTS + number, balancer, FRONT)?;

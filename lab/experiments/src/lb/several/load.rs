@@ -15,7 +15,10 @@ use std::{
 use dwell_testbed::{Error, Namespace, Result};
 use nix::{
     sched::{CloneFlags, unshare},
-    sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+        socket::{Backlog, listen},
+    },
 };
 
 use crate::lb::star::{PORT, Star};
@@ -77,6 +80,8 @@ fn serve(number: usize, stop: &AtomicBool, slow: &AtomicUsize) -> Result<()> {
     unshare(CloneFlags::CLONE_FILES).map_err(failed("make a table of files"))?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(Error::io("listen"))?;
     listener.set_nonblocking(true).map_err(Error::io("set up a listener"))?;
+    // Connections that open at the same time all find room.
+    Backlog::new(4096).and_then(|backlog| listen(&listener, backlog)).map_err(failed("make room for connections"))?;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
     let watch = |number| EpollEvent::new(EpollFlags::EPOLLIN, number);
     epoll.add(&listener, watch(LISTENER)).map_err(failed("poll a listener"))?;
