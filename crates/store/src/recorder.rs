@@ -376,12 +376,23 @@ mod tests {
 
     use dwell_engine::{histogram::Histogram, layers::Segment};
     use rusqlite::Connection;
+    use tempfile::TempDir;
 
     use super::*;
 
     fn recorder(path: PathBuf, tell: fn(&str)) -> Recorder {
         let retain = Some(Retain { age: Some(Duration::from_secs(10)), bytes: None });
         Recorder::start(Recording { path, interval_ns: 1, retain, origin: Origin::Live, tell }).unwrap()
+    }
+
+    /// Records into a store that another connection keeps locked until it is dropped, below a folder.
+    fn locked(tell: fn(&str)) -> (TempDir, Recorder, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let recorder = recorder(path.clone(), tell);
+        let busy = Connection::open(&path).unwrap();
+        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        (folder, recorder, busy)
     }
 
     /// Stores a row of this second.
@@ -404,11 +415,7 @@ mod tests {
     #[test]
     fn the_end_of_a_run_waits_for_a_disk_that_stalls_no_longer_than_a_limit_and_says_so() {
         static TOLD: Mutex<String> = Mutex::new(String::new());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
-        let busy = Connection::open(&path).unwrap();
-        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (_folder, mut recorder, _busy) = locked(|text| TOLD.lock().unwrap().push_str(text));
         (1..=3).for_each(|second| store(&mut recorder, second));
         recorder.end(Duration::from_millis(100));
         assert!(TOLD.lock().unwrap().contains("waiting for the store"));
@@ -419,11 +426,7 @@ mod tests {
     #[test]
     fn that_rows_are_dropped_is_told_while_the_run_goes_on() {
         static TOLD: Mutex<String> = Mutex::new(String::new());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
-        let busy = Connection::open(&path).unwrap();
-        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (_folder, mut recorder, busy) = locked(|text| TOLD.lock().unwrap().push_str(text));
         (1..=20).for_each(|second| store(&mut recorder, second));
         assert!(TOLD.lock().unwrap().contains("the disk is too slow"));
         drop(busy);

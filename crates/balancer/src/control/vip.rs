@@ -65,7 +65,7 @@ pub(super) struct Built {
     pub own: bool,
     /// The one of equal weights.
     pub equal: bool,
-    /// What entries had recently.
+    /// The table of the backends that entries had recently.
     pub recent: bool,
 }
 

@@ -58,8 +58,7 @@ pub struct Shared {
     ended: Receiver<()>,
 }
 
-/// What the store had at the start: the seed of all balancers, and the sets that are kept, the newest first; or why it is
-/// away.
+/// The seed of all balancers and the sets that the store kept at the start, the newest first; or why the store is away.
 pub type Begun = Result<(u64, Vec<WeightSet>), StoreError>;
 
 enum Command {

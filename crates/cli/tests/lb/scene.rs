@@ -302,7 +302,7 @@ impl Scene {
         self.run_by(&["env"]);
     }
 
-    /// The same with options of `dwell lb run`.
+    /// Starts `dwell lb run` with these options and waits until it answers.
     pub fn run_with(&self, options: &[&str]) {
         self.start(&["env"], options);
     }

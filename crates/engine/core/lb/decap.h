@@ -203,25 +203,37 @@ static __always_inline __u32 dwell_outer_bytes(const void *data, const void *end
 /* The most bytes in front of an inner packet that has DWELL_CHANCES outer headers. */
 #define DWELL_MAX_NESTED (DWELL_IP_OFFSET + DWELL_CHANCES * (sizeof(struct dwell_ipv6) + sizeof(struct dwell_udp)))
 
+/* Takes outer headers off a frame, and gives the rest its link header. Returns that, or null if the frame is malformed. */
+static __always_inline struct dwell_link *dwell_outer_take_off(DWELL_FRAME *frame, __u32 bytes,
+							       const struct dwell_tunnel *tunnel)
+{
+	struct dwell_link old, *link = dwell_frame_data(frame);
+
+	if ((void *)(link + 1) > dwell_frame_end(frame))
+		return 0;
+	old = *link;
+	if (!dwell_frame_grow(frame, -(int)bytes))
+		return 0;
+	link = dwell_frame_data(frame);
+	if ((void *)(link + 1) > dwell_frame_end(frame))
+		return 0;
+	*link = old;
+	link->type = dwell_inner_type(link, dwell_frame_end(frame), tunnel);
+	return link->type ? link : 0;
+}
+
 /* Takes off all outer headers of a packet that lies at an offset. Returns an enum dwell_decap. */
 static __always_inline __u32 dwell_decap_keep(DWELL_FRAME *frame, __u32 at, struct dwell_tunnel *tunnel)
 {
-	struct dwell_link old, *link = dwell_frame_data(frame);
 	__u32 bytes = at - DWELL_IP_OFFSET, changed;
+	struct dwell_link *link;
 
-	if ((void *)(link + 1) > dwell_frame_end(frame) || tunnel->room < bytes)
+	if (tunnel->room < bytes)
 		return DWELL_DECAP_MALFORMED;
-	old = *link;
-	if (!dwell_frame_grow(frame, -(int)bytes))
-		return DWELL_DECAP_MALFORMED;
-	link = dwell_frame_data(frame);
-	if ((void *)(link + 1) > dwell_frame_end(frame))
-		return DWELL_DECAP_MALFORMED;
-	*link = old;
 	tunnel->room -= bytes;
 	tunnel->inside = 0;
-	link->type = dwell_inner_type(link, dwell_frame_end(frame), tunnel);
-	if (!link->type)
+	link = dwell_outer_take_off(frame, bytes, tunnel);
+	if (!link)
 		return DWELL_DECAP_MALFORMED;
 	return dwell_ecn_hand_on(link, dwell_frame_end(frame), tunnel->ecn, &changed) ? DWELL_DECAP_KEPT
 										      : DWELL_DECAP_CONGESTED;
@@ -300,26 +312,18 @@ static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, void *embedde
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
 	struct dwell_tunnel tunnel = {};
 	struct dwell_address dst = {};
-	struct dwell_link old, *link;
 	__u32 changed = 0, refused;
+	struct dwell_link *link;
 
 	dwell_tunnel_read(data, end, embedder, gue_port, &tunnel);
 	if (!tunnel.bytes)
 		return DWELL_DECAP_OTHER;
 	if (!dwell_is_listed(&tunnel.src, dwell_decap_sender_bits(embedder, &tunnel.src)))
 		return DWELL_DECAP_SENDER;
-	if (data + sizeof(old) > end)
-		return DWELL_DECAP_OTHER;
-	old = *(const struct dwell_link *)data;
-	if (tunnel.room > (__u32)(end - data) - DWELL_IP_OFFSET - tunnel.bytes ||
-	    !dwell_frame_grow(frame, -(int)tunnel.bytes))
+	if (tunnel.room > (__u32)(end - data) - DWELL_IP_OFFSET - tunnel.bytes)
 		return DWELL_DECAP_MALFORMED;
-	link = dwell_frame_data(frame);
-	if ((void *)(link + 1) > dwell_frame_end(frame))
-		return DWELL_DECAP_MALFORMED;
-	*link = old;
-	link->type = dwell_inner_type(link, dwell_frame_end(frame), &tunnel);
-	if (!link->type)
+	link = dwell_outer_take_off(frame, tunnel.bytes, &tunnel);
+	if (!link)
 		return DWELL_DECAP_MALFORMED;
 	refused = dwell_inner_refused(link, dwell_frame_end(frame), embedder, DWELL_IP_OFFSET, &dst);
 	if (refused == DWELL_DECAP_NOT_VIP)

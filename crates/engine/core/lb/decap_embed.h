@@ -22,7 +22,7 @@ static __always_inline __u32 dwell_decap_sender_bits(void *embedder, const struc
 /* The same for the listed prefixes of backends to which packets may be sent on. */
 static __always_inline __u32 dwell_decap_backend_bits(void *embedder, const struct dwell_address *address);
 
-/* Returns true if the connection of the packet at an offset is this host's, or cannot be told. */
+/* Returns true if the packet at an offset belongs to a connection of this host, or is not one of TCP without options of IP. */
 static __always_inline int dwell_decap_owns(DWELL_FRAME *frame, void *embedder, __u32 at);
 
 /* Returns the path to a backend; null or without an interface: it is not known yet, and is looked for. */

@@ -19,23 +19,14 @@ struct {
 	__uint(max_entries, 1);
 } own SEC(".maps");
 
-/* Prefixes of inner destinations, and of senders of outer packets. */
+/* Prefixes of inner destinations, of senders of outer packets, and of backends to which packets may be sent on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct dwell_prefix_key);
 	__type(value, struct dwell_prefix);
 	__uint(max_entries, 65536);
-} vips SEC(".maps"), senders SEC(".maps");
-
-/* Prefixes of backends to which packets may be sent on. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct dwell_prefix_key);
-	__type(value, struct dwell_prefix);
-	__uint(max_entries, 65536);
-} backends SEC(".maps");
+} vips SEC(".maps"), senders SEC(".maps"), backends SEC(".maps");
 
 /* The paths to these backends. The program adds those that user space is to look for. */
 struct {

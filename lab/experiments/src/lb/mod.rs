@@ -151,7 +151,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
     let field = Field::start(star, options)?;
     let mut balancer = start_balancer(star, options)?;
-    balancer.wait_until(|| star.clients[0].enter(connects))?;
+    balancer.wait_until("a connection through", || star.clients[0].enter(connects))?;
     let started_at = Timestamp::now();
     let mut outcome = field.play(&signals, |event| match event {
         Event::Servers(servers) => balancer.reload(config_for(options, servers)),

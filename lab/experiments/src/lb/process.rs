@@ -91,13 +91,13 @@ impl<'a> Balancer<'a> {
         self.ask(&["reload"]).map(drop)
     }
 
-    /// Waits until a probe of the path through the balancer succeeds.
-    pub(crate) fn wait_until(&self, mut is_reachable: impl FnMut() -> Result<bool>) -> Result<()> {
+    /// Waits until what is wanted of the balancer holds.
+    pub(crate) fn wait_until(&self, wanted: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
         let start = Instant::now();
-        while !is_reachable()? {
+        while !holds()? {
             if start.elapsed() > PATIENCE {
                 let output = self.part.as_ref().map_or(Ok(String::new()), RunningProgram::stderr)?;
-                let what = format!("a connection through the balancer, whose output is: {}", output.trim());
+                let what = format!("{wanted} the balancer, whose output is: {}", output.trim());
                 return Err(Error::Timeout(what));
             }
             thread::sleep(Duration::from_millis(100));

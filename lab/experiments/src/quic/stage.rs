@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
         let config = configuration(balancing, &all, &[FIRST_KEY]);
         let balancer = Balancer::start(&star.balancer, dwell, folder, config)?;
         let stage = Stage { star, balancing, balancer, servers, identity };
-        stage.balancer.wait_until(|| stage.is_reachable())?;
+        stage.balancer.wait_until("a connection through", || stage.is_reachable())?;
         Ok(stage)
     }
 

@@ -160,7 +160,7 @@ pub fn is_bound(table: &str, port: u16) -> bool {
 }
 
 /// The programs of the workloads, and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 15] = [
+const PROGRAMS: [(&str, &str); 16] = [
     (
         "iperf3",
         "Install the package iperf3, whose service you may not want, or run tests/unpack target/programs iperf3:iperf3.",
@@ -185,6 +185,10 @@ const PROGRAMS: [(&str, &str); 15] = [
     (
         "redis-server",
         "Install the package redis-server, whose service you may not want, or run tests/unpack target/programs redis-server:redis-server.",
+    ),
+    (
+        "etcd",
+        "Install the package etcd-server, whose service you may not want, or run tests/unpack target/programs etcd-server:etcd.",
     ),
     ("wireguard-go", "Install the package wireguard-go."),
     ("wg", "Install the package wireguard-tools."),

@@ -80,7 +80,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// What to tell the user.
+    /// If the filter or the store cannot be read: a message for the user.
     pub fn set_filter(&mut self, text: &str) -> Result<(), String> {
         self.shown.set_filter(text)?;
         match &mut self.from {

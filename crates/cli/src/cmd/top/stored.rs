@@ -1,4 +1,4 @@
-//! What a store holds of its last interval, and again as rows are written.
+//! Flows and backends of the last interval of a store, read again as rows are written.
 
 use std::{
     collections::HashMap,

@@ -89,7 +89,7 @@ pub(super) fn run(star: &Star, options: &Options, contender: Contender, signals:
         Some(policy) => {
             let own = Options { policy, ..options.clone() };
             let balancer = start_balancer(star, &own)?;
-            balancer.wait_until(|| star.clients[0].enter(connects))?;
+            balancer.wait_until("a connection through", || star.clients[0].enter(connects))?;
             let started_at = Timestamp::now();
             let cost = || {
                 let process = balancer.process().map(group_cpu_time).unwrap_or_default();

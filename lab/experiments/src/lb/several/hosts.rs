@@ -1,12 +1,12 @@
 //! A client that spreads its connections over balancers by equal-cost multipath, servers that answer it directly, and a
 //! store by which the balancers agree.
 
-use std::{fmt::Write as _, net::TcpStream, path::Path, thread, time::Instant};
+use std::{fmt::Write as _, path::Path, process::Command};
 
 use dwell_testbed::{
-    Error, Namespace, Result,
-    error::find_program,
+    Guarded, Namespace, Result,
     program::{PATIENCE, RunningProgram},
+    workload::serve,
 };
 
 use crate::lb::star::{FRONT, VIP, address, neighbours, offload, plug, serve_vip, set, switch_on};
@@ -18,6 +18,7 @@ pub(super) const SERVERS: usize = 3;
 
 const CLIENT: u8 = 1;
 const STORE: u8 = 5;
+const STORE_PORT: u16 = 2379;
 const FRONTS: u8 = 11;
 const BACKS: u8 = 21;
 const REALS: u8 = 31;
@@ -106,37 +107,23 @@ impl Hosts {
 
     /// The address and port of the store.
     pub(super) fn store_address() -> String {
-        format!("{}:2379", address(STORE))
+        format!("{}:{STORE_PORT}", address(STORE))
     }
 
-    /// Starts etcd, and waits until it takes connections.
-    pub(super) fn start_store(&self, folder: &Path) -> Result<RunningProgram> {
-        let Some(etcd) = find_program("etcd") else {
-            return Err(Error::Host {
-                wanted: "run several balancers that agree",
-                fact: "there is no program etcd".to_owned(),
-                remedy: "install the package etcd-server",
-            });
-        };
-        let data = format!("--data-dir={}", folder.join("etcd").display());
-        let advertised = format!("--advertise-client-urls=http://{}", Hosts::store_address());
+    /// Starts etcd, and waits until it listens.
+    pub(super) fn start_store(&self, folder: &Path) -> Result<Guarded> {
         let arguments = [
-            data.as_str(),
-            "--listen-client-urls=http://0.0.0.0:2379",
-            &advertised,
-            "--listen-peer-urls=http://127.0.0.1:2380",
-            "--initial-advertise-peer-urls=http://127.0.0.1:2380",
-            "--initial-cluster=default=http://127.0.0.1:2380",
+            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--advertise-client-urls=http://{}", Hosts::store_address()),
+            format!("--listen-client-urls=http://0.0.0.0:{STORE_PORT}"),
+            "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
+            "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_owned(),
+            "--initial-cluster=default=http://127.0.0.1:2380".to_owned(),
         ];
-        let store = RunningProgram::start("store", &self.store, &etcd, folder, &arguments)?;
-        let started = Instant::now();
-        while !self.store.enter(|| TcpStream::connect("127.0.0.1:2379").is_ok())? {
-            if started.elapsed() > PATIENCE {
-                return Err(Error::Timeout(format!("etcd, which printed: {}", store.stderr()?.trim())));
-            }
-            thread::sleep(PATIENCE / 600);
-        }
-        Ok(store)
+        let configure = |command: &mut Command| {
+            command.args(arguments);
+        };
+        serve(&self.store, "etcd", configure, "tcp", STORE_PORT)
     }
 
     /// Starts the ends of the tunnels on all servers.

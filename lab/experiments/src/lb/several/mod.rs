@@ -170,14 +170,7 @@ fn start_balancer<'a>(plan: &'a Plan, hosts: &'a Hosts, number: usize) -> Result
     std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
     let namespace = &hosts.balancers[number];
     let balancer = Balancer::start(namespace, plan.dwell, &folder, |paths| configuration(plan, paths, number))?;
-    let has_set = || status(&balancer).map(|status| status["shared"]["set"].is_u64());
-    let begun = Instant::now();
-    while !has_set()? {
-        if begun.elapsed() > PATIENCE {
-            return Err(Error::Timeout("a balancer that follows the others' weights".to_owned()));
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
+    balancer.wait_until("a set of weights at", || Ok(status(&balancer)?["shared"]["set"].is_u64()))?;
     Ok(balancer)
 }
 

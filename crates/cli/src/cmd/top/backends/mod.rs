@@ -126,7 +126,7 @@ fn printable(text: &str) -> String {
 /// Which backend of which VIP; `None` for one that no VIP has any more.
 type Key = (Option<String>, Id);
 
-/// What a backend is known by from one interval to the next.
+/// The identity of a backend, the same in all intervals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Id {
     /// The kernel's number, which is not used twice while it lives.
@@ -168,7 +168,7 @@ impl Balancer {
         Balancer { socket: Some(socket), ..Balancer::stored() }
     }
 
-    /// Of a store, whose backends come by [`Balancer::take_stored`].
+    /// No balancer is asked: backends of a store come by [`Balancer::take_stored`].
     pub fn stored() -> Balancer {
         Balancer {
             socket: None,
