@@ -37,6 +37,8 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
 export PATH := $(PATH):/usr/sbin:/sbin:$(TARGET)/programs/bin
 AS_ROOT = $(if $(SUDO),sudo -E env PATH="$$PATH")
+# Programs that tests start end by a signal also where the caller ignores it, as under nohup or in the background of a script.
+DEFAULT_SIGNALS = env --default-signal=HUP,INT,QUIT
 TESTS_AS_ROOT = $(if $(SUDO),CARGO_TARGET_$(HOST)_RUNNER="sudo -E env PATH=$$PATH")
 
 # $(1): packages with their programs, $(2): those that are unpacked
@@ -145,7 +147,7 @@ test: setup ## every test; those that need root run as root
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED))
 	tests/quic/setup $(TARGET)/quic
 	tests/otlp/setup $(TARGET)/otlp
-	tests/report $(MAKE) --no-print-directory all-tests
+	$(DEFAULT_SIGNALS) tests/report $(MAKE) --no-print-directory all-tests
 
 all-tests:
 	$(TESTS_AS_ROOT) tests/again --workspace --locked --no-fail-fast

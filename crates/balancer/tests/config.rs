@@ -3,7 +3,7 @@
 
 use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use dwell_balancer::config::{CheckKind, Config, Estimator, Forward, MetricsSettings, PolicyName, Protocol};
+use dwell_balancer::config::{CheckKind, Choices, Config, Estimator, Forward, MetricsSettings, PolicyName, Protocol};
 use dwell_engine::balance::Sampling;
 use proptest::prelude::*;
 
@@ -58,23 +58,26 @@ fn connections_have_a_choice_where_their_backend_is_remembered_by_one_balancer_a
         let text = GOOD.replacen("port = 443", &format!("port = 443\n{of_vip}"), 1);
         parse(&format!("{keys}\n{text}")).map(|config| config.vips[0].choices)
     };
-    assert_eq!(choices("", ""), Ok(1));
-    assert_eq!(choices("", "choices = 3"), Ok(3));
+    assert_eq!(choices("", ""), Ok(Choices::Of(1)));
+    assert_eq!(choices("", "choices = 3"), Ok(Choices::Of(3)));
+    assert_eq!(choices("", "choices = \"all\""), Ok(Choices::All));
     let latency = "policy = \"latency\"";
-    assert_eq!(choices("", latency), Ok(2));
-    assert_eq!(choices("hash_seed = 16", latency), Ok(1), "several balancers place alike");
-    assert_eq!(choices("hash_seed = 16", "choices = 2"), Ok(2), "unless they are told to");
+    assert_eq!(choices("", latency), Ok(Choices::All));
+    assert_eq!(choices("hash_seed = 16", latency), Ok(Choices::Of(1)), "several balancers place alike");
+    assert_eq!(choices("hash_seed = 16", "choices = 2"), Ok(Choices::Of(2)), "unless they are told to");
     let second = format!("{latency}\nsecond_chance = true");
-    assert_eq!(choices("", &second), Ok(1));
+    assert_eq!(choices("", &second), Ok(Choices::Of(1)));
     assert!(choices("", &format!("{second}\nchoices = 2")).unwrap_err().contains("vip.choices"));
-    assert_eq!(choices("", &format!("{latency}\nhash = \"source\"")), Ok(1));
+    assert_eq!(choices("", &format!("{latency}\nhash = \"source\"")), Ok(Choices::Of(1)));
     for other in ["protocol = \"udp\"", "hash = \"source\""] {
         let error = choices("", &format!("{other}\nchoices = 2")).unwrap_err();
         assert!(error.contains("vip.choices") && error.contains("remove it"), "{error}");
     }
     let shared = "shared.endpoints = [\"https://10.0.0.5:2379\"]\nshared.name = \"lb1\"";
-    assert_eq!(choices(shared, latency), Ok(1));
-    assert!(choices("", "choices = 5").unwrap_err().contains('4'));
+    assert_eq!(choices(shared, latency), Ok(Choices::Of(1)));
+    for wrong in ["choices = 5", "choices = \"most\""] {
+        assert!(choices("", wrong).unwrap_err().contains('4'), "{wrong}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Policy {
     PowerOfTwo,
     /// Selects by the client's address alone.
     SessionAffinity,
-    /// TCP: Maglev with weights that follow measured response latency.
+    /// TCP: the fewest open connections for a weight that follows measured response latency.
     Latency,
     /// TCP: Maglev with equal weights.
     Maglev,

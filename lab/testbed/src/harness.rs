@@ -142,7 +142,9 @@ impl Process {
                 Some(status) => break status.code(),
                 None if begun.elapsed() > LONGEST => {
                     self.child.kill().unwrap();
-                    let stderr = self.stderr.join().unwrap();
+                    // What it started may have the pipe still.
+                    thread::sleep(Duration::from_secs(1));
+                    let stderr = if self.stderr.is_finished() { self.stderr.join().unwrap() } else { "-".to_owned() };
                     panic!("it did not end in {LONGEST:?}; it said: {stderr}");
                 }
                 None => thread::sleep(Duration::from_millis(5)),

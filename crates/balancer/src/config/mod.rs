@@ -40,7 +40,7 @@ pub use self::{
     latency::Latency,
     shared::{MOST_BACKENDS, Secret, SharedSettings, StoreIdentity, StoreUrl},
     table::Fault,
-    vip::{PolicyName, Vip},
+    vip::{Choices, PolicyName, Vip},
     zero_rtt::ZeroRtt,
 };
 

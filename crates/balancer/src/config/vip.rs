@@ -18,9 +18,29 @@ use super::{
     zero_rtt::ZeroRtt,
 };
 
-/// How many backends a new connection may go to with the policy `latency`. The second brings the most, and with each more
-/// the weights say less.
-const CHOICES: u8 = 2;
+/// How many backends a new TCP connection may go to: of these the one with the fewest open connections, for its weight,
+/// gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choices {
+    /// So many that the table names, 1 to 4.
+    Of(u8),
+    /// All; as of four where the VIP has more than [`Choices::MOST`] backends.
+    All,
+}
+
+impl Choices {
+    /// The most backends of which all are looked at.
+    pub const MOST: usize = 127;
+}
+
+impl fmt::Display for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choices::Of(choices) => write!(f, "{choices}"),
+            Choices::All => f.write_str("\"all\""),
+        }
+    }
+}
 
 /// A virtual address, and how its connections are balanced.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,9 +57,8 @@ pub struct Vip {
     pub table_size: u32,
     /// Whether a new connection's backend follows from the client's address alone, not from the whole connection.
     pub by_source: bool,
-    /// How many backends a new TCP connection may go to, 1 to 4: of these the one with the fewest open connections, for
-    /// its weight, gets it.
-    pub choices: u8,
+    /// Among how many backends a new TCP connection chooses.
+    pub choices: Choices,
     /// Whether a connection that arrives here and began at another balancer gets a second chance at the backend that the
     /// table had for it before.
     pub second_chance: bool,
@@ -187,15 +206,16 @@ impl Vip {
             table.fault(problem, "measure");
         }
         let by_source = table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false);
-        let choices = table.get("choices", whole(1..=4));
-        if choices.is_some_and(|choices: u8| choices > 1) && (protocol != Protocol::Tcp || by_source) {
+        let choices = table.get("choices", choices);
+        let may_choose = choices.is_some_and(|choices| choices != Choices::Of(1));
+        if may_choose && (protocol != Protocol::Tcp || by_source) {
             let problem = Problem::new(
                 "only a TCP connection says when it begins, and with hash = \"source\" a client stays at one backend",
                 "remove it",
             );
             table.fault(problem, "choices");
         }
-        if second_chance && choices.is_some_and(|choices| choices > 1) {
+        if second_chance && may_choose {
             let problem =
                 Problem::new("with second_chance, where a connection is must follow from the table alone", "remove it");
             table.fault(problem, "choices");
@@ -226,7 +246,7 @@ impl Vip {
             },
             table_size: table.get("table_size", table_size).unwrap_or(65_537),
             by_source,
-            choices: choices.unwrap_or(if has_choices { CHOICES } else { 1 }),
+            choices: choices.unwrap_or(if has_choices { Choices::All } else { Choices::Of(1) }),
             second_chance,
             quic,
             measure: measure.unwrap_or((policy == PolicyName::Latency).then(Sampling::default)),
@@ -255,6 +275,14 @@ fn measured(value: &DeValue<'_>) -> Result<Option<Sampling>, Problem> {
             format!("write true, false, or a share from \"1/2\" to \"1/{}\", as in \"1/8\"", Sampling::MOST),
         )
     })
+}
+
+fn choices(value: &DeValue<'_>) -> Result<Choices, Problem> {
+    match value {
+        DeValue::String(word) if word == "all" => Ok(Choices::All),
+        DeValue::Integer(_) => whole(1..=4)(value).map(Choices::Of),
+        other => Err(kind_problem(other, "a number of backends", "1 to 4, or \"all\"")),
+    }
 }
 
 fn port_or_any(value: &DeValue<'_>) -> Result<Option<u16>, Problem> {

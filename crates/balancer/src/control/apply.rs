@@ -18,7 +18,7 @@ use super::{
     zero_rtt::ZeroWrite,
 };
 use crate::{
-    config::Vip,
+    config::{Choices, Vip},
     health::Target,
     plan::{Phase, Plan, State},
 };
@@ -41,6 +41,8 @@ pub(super) struct Rebuilt {
     pub equal: Vec<usize>,
     /// Those for which other backends were noted.
     pub recent: Vec<usize>,
+    /// Those whose list of backends has, among which new connections choose.
+    pub members: Vec<usize>,
 }
 
 impl Rebuilt {
@@ -48,6 +50,7 @@ impl Rebuilt {
         self.own.extend(built.own.then_some(at));
         self.equal.extend(built.equal.then_some(at));
         self.recent.extend(built.recent.then_some(at));
+        self.members.extend(built.members.then_some(at));
     }
 }
 
@@ -86,7 +89,10 @@ impl MapContents<'_> {
         plane.set_tables(&own)?;
         let equal = rebuilt.equal.iter().map(|at| &self.vips[*at]);
         let equal: Vec<_> = equal.map(|run| (run.number, run.equal.entries())).collect();
-        plane.set_equal_tables(&equal)
+        plane.set_equal_tables(&equal)?;
+        let members = rebuilt.members.iter().map(|at| &self.vips[*at]);
+        let members: Vec<_> = members.map(|run| (run.number, &run.members[..])).collect();
+        plane.set_members(&members)
     }
 
     /// Writes all VIPs. Their tables must have been written.
@@ -99,7 +105,11 @@ impl MapContents<'_> {
                 is_quic: run.vip.quic,
                 by_source: run.vip.by_source,
                 zero_slot: self.state.zero_slot(&run.vip.key),
-                more_choices: run.vip.choices - 1,
+                more_choices: match run.vip.choices {
+                    Choices::Of(choices) => choices - 1,
+                    Choices::All => 3,
+                },
+                of_all: run.vip.choices == Choices::All,
                 second_chance: run.vip.second_chance,
             };
             plane.set_vip(&run.vip.key, &vip)?;
@@ -124,6 +134,8 @@ impl Balancer {
             }
             let when_stale = self.config.heartbeat.when_stale;
             rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
+            // What an earlier process has left need not be that of now.
+            rebuilt.members.push(at);
             if run.recent.is_none() {
                 // What is still there would count again where packets may go on again, with numbers of other backends.
                 rebuilt.recent.push(at);
@@ -212,7 +224,7 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
         let all: Vec<usize> = (0..self.vips.len()).collect();
-        let all = Rebuilt { own: all.clone(), equal: all.clone(), recent: all };
+        let all = Rebuilt { own: all.clone(), equal: all.clone(), recent: all.clone(), members: all };
         let _ = contents.write_backends(&mut self.plane);
         let _ = contents.write_tables(&mut self.plane, &all);
         let _ = contents.write_vips(&mut self.plane);

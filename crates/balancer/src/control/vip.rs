@@ -8,7 +8,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{Sampling, VipKey},
+    balance::{Sampling, VipKey, members},
     response::{Estimate, Record},
     steer::{
         BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, Latency, LatencySteering, Maglev, Manual,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     api::{HealthState, HeavyStatus},
-    config::{Backend, PolicyName, Vip},
+    config::{Backend, Choices, PolicyName, Vip},
     plan::NumberedBackend,
     shared::{
         report::View,
@@ -50,6 +50,8 @@ pub(super) struct RunningVip {
     pub equal: Table,
     /// The backends that the entries of the table had most recently, if packets may go on to them.
     pub recent: Option<Recent>,
+    /// The list of backends among which new connections choose, as the kernel has it; empty without one.
+    pub members: Vec<u32>,
     /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
     /// Decides how many connections of a server are heavy; none if that is fixed by the configuration.
@@ -67,6 +69,8 @@ pub(super) struct Built {
     pub equal: bool,
     /// The table of the backends that entries had recently.
     pub recent: bool,
+    /// The list of backends among which new connections choose.
+    pub members: bool,
 }
 
 /// A backend of a VIP that is balanced.
@@ -186,6 +190,7 @@ impl RunningVip {
             backends: Vec::new(),
             table: Table::default(),
             equal: Table::default(),
+            members: Vec::new(),
             all_down: false,
             agreement: Agreement::default(),
             digest: OnceCell::new(),
@@ -344,18 +349,30 @@ impl RunningVip {
             backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
         let mut backends: Vec<_> = backends.collect();
         let own = self.table.build(&self.vip, &backends, is_exact);
+        let members = (own || self.members.is_empty()) && self.choose_among(&backends);
         let recent = self.recent.as_mut().is_some_and(|recent| {
             recent.add(self.table.entries());
             recent.take_change()
         });
         if when_stale == WhenStale::Keep {
             self.equal = Table::default();
-            return Built { own, equal: false, recent };
+            return Built { own, equal: false, recent, members };
         }
         for backend in backends.iter_mut().filter(|backend| backend.weight > 0.0) {
             backend.weight = 1.0;
         }
-        Built { own, equal: self.equal.build(&self.vip, &backends, true), recent }
+        Built { own, equal: self.equal.build(&self.vip, &backends, true), recent, members }
+    }
+
+    /// Lists the backends among which new connections choose. True if the list has changed.
+    fn choose_among(&mut self, backends: &[TableWeight]) -> bool {
+        let weights = backends.iter().map(|backend| (backend.real, backend.weight)).collect::<Vec<_>>();
+        let members = match self.vip.choices {
+            Choices::All => members(&weights),
+            Choices::Of(_) => Vec::new(),
+        };
+        let before = std::mem::replace(&mut self.members, members);
+        before != self.members
     }
 
     /// Gives backends that entries had recently the numbers that they have now: one that is forwarded to in another way has
@@ -585,15 +602,15 @@ mod tests {
         let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
         let build = |run: &mut RunningVip, when_stale| run.build_tables(Duration::ZERO, Instant::now(), when_stale);
-        assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false, recent: false });
+        assert_eq!(build(&mut run, WhenStale::Keep), Built { own: true, equal: false, recent: false, members: false });
         assert!(run.equal.entries().is_empty());
-        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: false, equal: true, recent: false });
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: false, equal: true, recent: false, members: false });
         assert_eq!(run.equal.entries().len(), run.table.entries().len());
         let shares = [1, 2, 3, 4].map(|real| run.equal.share(real));
         assert!((0.49..0.51).contains(&shares[0]) && (0.49..0.51).contains(&shares[1]), "{shares:?}");
         assert_eq!(shares[2..], [0.0; 2]);
         // Weights alone do not change it.
         run.backends[0].share.weight = 7.0;
-        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: true, equal: false, recent: false });
+        assert_eq!(build(&mut run, WhenStale::Equal), Built { own: true, equal: false, recent: false, members: false });
     }
 }

@@ -57,6 +57,14 @@ static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 i
 	return table < balancer->table_count && balancer->tables[table] ? balancer->tables[table][index] : 0;
 }
 
+/* The caller fills lists up to their full length. */
+static __always_inline const struct dwell_member *dwell_members_at(void *embedder, __u32 table)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return table < balancer->table_count ? (const void *)balancer->tables[table] : 0;
+}
+
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number)
 {
 	(void)embedder;
@@ -293,6 +301,11 @@ static __always_inline __u32 dwell_balance_parse_unusual(struct dwell_frame *fra
 static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet)
 {
 	return dwell_select(embedder, packet);
+}
+
+static __always_inline __u32 dwell_balance_least(void *embedder, __u32 table, __u64 hash)
+{
+	return dwell_least(embedder, table, hash);
 }
 
 static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 6
+#define DWELL_BALANCE_LAYOUT 7
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -29,6 +29,7 @@ struct dwell_vip_key {
 #define DWELL_VIP_CHOICES_SHIFT 4
 #define DWELL_VIP_CHOICES 3
 #define DWELL_VIP_SECOND 64 /* packets of unknown connections may go on to reals of other tables (lb/second.h) */
+#define DWELL_VIP_LEAST 128 /* likewise of all reals in the VIP's list, where it has one: struct dwell_member */
 /* With DWELL_VIP_MEASURE: of 2 to the power of so many connections one is measured. */
 #define DWELL_VIP_SAMPLING_SHIFT 8
 #define DWELL_VIP_SAMPLING 15
@@ -57,6 +58,16 @@ enum dwell_forward {
  * are in a table behind those of equal weights, as many in a row for each entry, so that all are replaced at once.
  */
 #define DWELL_RECENT 4
+
+/* One of the reals among which new connections of a VIP choose. The first of a list is not one: its `real` is the number of
+ * those that follow. The list is in a table behind those of what entries had recently.
+ */
+struct dwell_member {
+	__u32 real;
+	__u32 weight; /* at least 1, relative to others of the list; at most 2^16 */
+};
+#define DWELL_MEMBERS 128    /* as many as a struct dwell_chunk holds */
+#define DWELL_MEMBERS_KIND 3 /* behind the tables of each kind before */
 
 /* To how many more reals a packet may go on from the first one. */
 #define DWELL_CHANCES 3

@@ -56,6 +56,11 @@ static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __
 /* Returns the number of the real at an entry of a Maglev table, which has the number of its VIP; 0 if there is none. */
 static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 index);
 
+/* Returns the list of a VIP's reals, DWELL_MEMBERS entries with what is unused, which has this number among the tables.
+ * Null: there is none.
+ */
+static __always_inline const struct dwell_member *dwell_members_at(void *embedder, __u32 table);
+
 /* Returns the control plane's sign of life. Null: there is none. */
 static __always_inline const struct dwell_heartbeat *dwell_heartbeat_of(void *embedder);
 
@@ -89,6 +94,9 @@ static __always_inline __u32 dwell_balance_parse_unusual(DWELL_FRAME *frame, str
 
 /* dwell_select(): selects a real by the Maglev table. Returns an enum dwell_reason. */
 static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet);
+
+/* dwell_least(): returns the real with the fewest open connections for its weight of a list; 0 if there is none. */
+static __always_inline __u32 dwell_balance_least(void *embedder, __u32 table, __u64 hash);
 
 /* dwell_select_new(): handles a packet of no known connection. Returns a DWELL_SELECTION(). */
 static __always_inline __u64 dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,

@@ -135,8 +135,40 @@ static __always_inline int dwell_is_first_syn(const struct dwell_packet *packet)
 	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
 }
 
-/* Of the reals that a SYN may go to, selects the one with the fewest open connections. Only a connection that is
- * remembered may go elsewhere than its first real, and only while somebody corrects the counts.
+/* Returns the real of a list that has the fewest open connections for its weight once it has this one too; 0 if the list is
+ * empty. The hash decides where to begin, so that reals that are alike take turns.
+ */
+static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash)
+{
+	const struct dwell_member *members = dwell_members_at(embedder, table);
+	__u64 best_open = 1, best_weight = 0;
+	__u32 count, start, best = 0;
+
+	if (!members)
+		return 0;
+	count = members[0].real;
+	start = (hash >> 32) * count >> 32;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_MEMBERS - 1 && i < count; i++) {
+		__u32 at = start + i < count ? start + i : start + i - count;
+		const struct dwell_member *member = &members[(at + 1) & (DWELL_MEMBERS - 1)];
+		const __s64 *counted = dwell_open_at(embedder, member->real);
+		__u64 open = 1 + (counted && *counted > 0 ? *counted : 0);
+
+		if (open * best_weight < best_open * member->weight) {
+			best = member->real;
+			best_open = open;
+			best_weight = member->weight;
+		}
+	}
+	return best;
+}
+
+/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them, or of some candidates of the
+ * table. Only a connection that is remembered may go elsewhere than its first real, and only while somebody corrects the
+ * counts.
  */
 static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_packet *packet,
 					  const struct dwell_vip *vip, __u64 hash)
@@ -144,8 +176,16 @@ static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_pac
 	__u32 choices = vip->flags >> DWELL_VIP_CHOICES_SHIFT & DWELL_VIP_CHOICES, best = packet->lb.first;
 	const struct dwell_heartbeat *beat = dwell_heartbeat_of(embedder);
 
-	if (!choices || !dwell_is_first_syn(packet) || !beat || dwell_is_stale(embedder, beat))
+	if (!(choices | (vip->flags & DWELL_VIP_LEAST)) || !dwell_is_first_syn(packet) || !beat ||
+	    dwell_is_stale(embedder, beat))
 		return best;
+	if (vip->flags & DWELL_VIP_LEAST) {
+		__u32 table = vip->number + DWELL_MEMBERS_KIND * dwell_balance_config_of(embedder)->max_vips;
+		__u32 least = dwell_balance_least(embedder, table, hash);
+
+		if (dwell_is_up(dwell_real_at(embedder, least)))
+			return least;
+	}
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif

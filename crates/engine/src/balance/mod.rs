@@ -162,6 +162,9 @@ pub struct Vip {
     /// How many backends besides the first may take a new TCP connection, 0 to 3: the one with the fewest open
     /// connections does.
     pub more_choices: u8,
+    /// All backends of the VIP's list may take one, where there is a list: [`members`].
+    #[serde(default)]
+    pub of_all: bool,
     /// Packets of TCP connections that are under way and not known name further backends, those that the same entry of the
     /// table had before.
     pub second_chance: bool,
@@ -178,6 +181,7 @@ impl Vip {
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
                 | flag(self.by_source || self.zero_slot.is_some(), abi::DWELL_VIP_SOURCE)
                 | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK)
+                | flag(self.of_all, abi::DWELL_VIP_LEAST)
                 | flag(self.second_chance, abi::DWELL_VIP_SECOND)
                 | u32::from(self.more_choices) << abi::DWELL_VIP_CHOICES_SHIFT
                 | u32::from(self.sampling.0) << abi::DWELL_VIP_SAMPLING_SHIFT,
@@ -195,9 +199,23 @@ impl Vip {
             by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0 && vip.flags & abi::DWELL_VIP_NETWORK == 0,
             zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
             second_chance: vip.flags & abi::DWELL_VIP_SECOND != 0,
+            of_all: vip.flags & abi::DWELL_VIP_LEAST != 0,
             more_choices: (vip.flags >> abi::DWELL_VIP_CHOICES_SHIFT & abi::DWELL_VIP_CHOICES) as u8,
         }
     }
+}
+
+/// Returns the list of the backends among which new connections of a VIP choose, by number and weight, in the core's format.
+/// Without weight a backend is left out. Empty if there are more than a list holds, or none.
+pub fn members(backends: &[(u32, f64)]) -> Vec<u32> {
+    let present = || backends.iter().filter(|(_, weight)| *weight > 0.0);
+    let (count, greatest) = (present().count(), present().map(|(_, weight)| *weight).fold(0.0, f64::max));
+    if !(1..abi::DWELL_MEMBERS as usize).contains(&count) {
+        return Vec::new();
+    }
+    let scaled = |weight: f64| ((weight / greatest * f64::from(1 << 16)).round() as u32).max(1);
+    let list = present().map(|(real, weight)| [*real, scaled(*weight)]);
+    std::iter::once([count as u32, 0]).chain(list).flatten().collect()
 }
 
 /// How packets are sent to a backend. It is serialized in lower case (`"l2"`, `{"gue": 6080}`) and displayed as

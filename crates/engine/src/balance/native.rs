@@ -145,12 +145,24 @@ impl Balancer {
 
     /// Sets which backends each entry of a VIP's table had most recently, 0 where there was no other one.
     pub fn set_recent(&mut self, vip: u32, recent: &[[u32; abi::DWELL_RECENT as usize]]) {
+        *self.table_behind(2, vip) = recent.as_flattened().to_vec();
+    }
+
+    /// Sets the list of the backends among which new connections of a VIP choose: [`members`](super::members).
+    pub fn set_members(&mut self, vip: u32, members: &[u32]) {
+        let table = self.table_behind(abi::DWELL_MEMBERS_KIND, vip);
+        *table = members.to_vec();
+        table.resize(2 * abi::DWELL_MEMBERS as usize, 0);
+    }
+
+    /// Returns a VIP's table of a kind that lies behind those of all VIPs.
+    fn table_behind(&mut self, kind: u32, vip: u32) -> &mut Vec<u32> {
         if self.core.config.max_vips == 0 {
             self.core.config.max_vips = self.tables.len() as u32;
         }
-        let at = (vip + 2 * self.core.config.max_vips) as usize;
+        let at = (vip + kind * self.core.config.max_vips) as usize;
         self.tables.resize(self.tables.len().max(at + 1), Vec::new());
-        self.tables[at] = recent.as_flattened().to_vec();
+        &mut self.tables[at]
     }
 
     /// Sets how packets to the VIP with this key and this slot are routed by connection ID.

@@ -6,12 +6,12 @@ use std::{
 };
 
 use dwell_engine::{
+    abi,
     measure::{Endpoint, Protocol},
-    response::{Estimate, Method, Reason, Truth},
+    response::{Estimate, Method, Reason, Record, Truth},
     steer::{BackendState, BackendStats, Intervals, IntervalsConfig, Latency, Pending, Responses},
 };
-
-use crate::queues::record;
+use zerocopy::IntoBytes;
 
 /// An interval.
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,6 +26,18 @@ fn estimate(response_ns: u64, batches: u64) -> Estimate {
         confidence: 0.9,
         reason: None,
     }
+}
+
+/// Returns a record of this number of requests on a connection of its own.
+fn record(connection: u32, requests: u32) -> Record {
+    let event = abi::dwell_response_event {
+        event: abi::DWELL_EVENT_RESPONSE as u8,
+        key_kind: abi::DWELL_KEY_5TUPLE as u8,
+        src: abi::dwell_address { high: 0, low: connection.into() },
+        epoch: abi::dwell_epoch { requests, ..Default::default() },
+        ..Default::default()
+    };
+    Record::from_kernel(event.as_bytes()).unwrap()
 }
 
 fn backend(real: u32) -> BackendState {

@@ -48,7 +48,7 @@ struct maglev {
 };
 
 /* Maglev tables by the number of their VIP, behind all of them their tables of equal weights, and behind those what their
- * entries had recently; a table is replaced at once.
+ * entries had recently and their lists of reals; each is replaced at once.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -218,6 +218,15 @@ static __always_inline __u32 dwell_entry_at(void *embedder, __u32 table, __u32 i
 	return chunk ? chunk->real[index % DWELL_CHUNK] : 0;
 }
 
+static __always_inline const struct dwell_member *dwell_members_at(void *embedder, __u32 table)
+{
+	void *chunks = bpf_map_lookup_elem(&tables, &table);
+	__u32 first = 0;
+
+	_Static_assert(sizeof(struct dwell_chunk) == DWELL_MEMBERS * sizeof(struct dwell_member), "a list in a chunk");
+	return chunks ? bpf_map_lookup_elem(chunks, &first) : 0;
+}
+
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&vip_counts, &number);
@@ -375,6 +384,16 @@ __noinline __u32 select_real(struct dwell_packet *packet)
 static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet)
 {
 	return select_real(packet);
+}
+
+__noinline __u32 least(__u32 table, __u64 hash)
+{
+	return dwell_least(0, table, hash);
+}
+
+static __always_inline __u32 dwell_balance_least(void *embedder, __u32 table, __u64 hash)
+{
+	return least(table, hash);
 }
 
 __noinline __u64 select_new(struct dwell_packet *packet, int dry_run)

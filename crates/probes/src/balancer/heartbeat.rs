@@ -61,6 +61,7 @@ impl Plane {
     ///
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_equal_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
+        self.check_reals(tables)?;
         self.set_tables_behind(1, tables)
     }
 }

@@ -242,6 +242,7 @@ impl Plane {
             maps::delete(&self.map("tables"), "tables", &number.to_ne_bytes())?;
             self.set_equal_tables(&[(number, &[])])?;
             self.set_recent_tables(&[(number, &[])])?;
+            self.set_members(&[(number, &[])])?;
         }
         maps::reset_counts(&self.map("vip_counts"), "vip_counts", number)
     }
@@ -301,7 +302,18 @@ impl Plane {
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_recent_tables(&mut self, recent: &[(u32, &[[u32; RECENT]])]) -> Result<(), Error> {
         let flat: Vec<(u32, &[u32])> = recent.iter().map(|(vip, entries)| (*vip, entries.as_flattened())).collect();
+        self.check_reals(&flat)?;
         self.set_tables_behind(2, &flat)
+    }
+
+    /// Replaces the lists of the backends among which new connections choose, by the numbers of VIPs:
+    /// [`members`](balance::members). An empty one is removed.
+    ///
+    /// # Errors
+    ///
+    /// If a number exceeds the options, or there is no memory for a list.
+    pub fn set_members(&mut self, lists: &[(u32, &[u32])]) -> Result<(), Error> {
+        self.set_tables_behind(abi::DWELL_MEMBERS_KIND, lists)
     }
 
     /// Returns what the entries of a VIP's table had recently, as it was set, and some zeros behind.
@@ -316,11 +328,7 @@ impl Plane {
 
     /// Replaces tables of VIPs of a kind that lies behind those of all VIPs. An empty one is removed.
     pub(super) fn set_tables_behind(&mut self, kind: u32, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        for (vip, entries) in tables {
-            self.check("VIP", *vip, self.options.max_vips)?;
-            let reals = entries.iter().filter(|real| **real != 0);
-            reals.copied().try_for_each(|real| self.check("backend", real, self.options.max_reals))?;
-        }
+        tables.iter().try_for_each(|(vip, _)| self.check("VIP", *vip, self.options.max_vips))?;
         let distance = kind * self.options.max_vips;
         let map = self.map("tables");
         for some in tables.chunks(maps::SWAP_BATCH) {
@@ -332,6 +340,11 @@ impl Plane {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn check_reals(&self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
+        let reals = tables.iter().flat_map(|(_, entries)| entries.iter()).filter(|real| **real != 0);
+        reals.copied().try_for_each(|real| self.check("backend", real, self.options.max_reals))
     }
 
     /// Empties the table of a VIP: packets of new connections are dropped.

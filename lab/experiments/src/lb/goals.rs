@@ -4,7 +4,7 @@ use super::{Scenario, verb::Figures};
 use crate::{goal::Goal, print::percent_to};
 
 /// The least share by which steering by latency must cut p99. In the paper it is 37 %.
-pub(super) const MIN_P99_CUT: f64 = 0.4;
+pub const MIN_P99_CUT: f64 = 0.4;
 /// The most by which steering may worsen p50, or p99 at a single load.
 const MAX_WORSENING: f64 = 0.05;
 

@@ -31,6 +31,7 @@ use serde::Deserialize;
 use server::{Processor, Server, ServerPlan};
 
 pub use client::{ANSWER_TIMEOUT, ClientResult};
+pub use goals::MIN_P99_CUT;
 pub use picture::{Percentile, by_load, over_time};
 pub use scenario::{Scenario, Slowdown, Work};
 pub use star::{CLIENTS, SERVERS, Star};

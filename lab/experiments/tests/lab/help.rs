@@ -90,6 +90,11 @@ fn sim_paper_help() {
 }
 
 #[test]
+fn sim_tail_help() {
+    insta::assert_snapshot!(help(&["sim", "tail", "--help"]));
+}
+
+#[test]
 fn no_line_of_any_help_is_wider_than_the_terminal() {
     for verb in [
         &["--help"][..],

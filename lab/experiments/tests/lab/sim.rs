@@ -1,6 +1,8 @@
-//! `dwell-lab sim`: the tables of a paper.
+//! `dwell-lab sim`: the tables of a paper, and policies in many settings.
 
 use std::fs;
+
+use serde_json::Value;
 
 use crate::support::lab;
 
@@ -31,6 +33,27 @@ fn the_papers_figures_stand_next_to_those_of_the_simulation() {
     let sweeps = run.stdout.lines().filter(|line| words(line).get(1) == Some(&"session-affinity"));
     assert_eq!(sweeps.count(), 2 * 5, "{run}");
     assert!(fs::read_to_string(page).unwrap().contains("Imbalance"));
+}
+
+#[test]
+fn every_policy_has_its_tail_in_each_setting_and_missed_goals_show_in_the_exit_status() {
+    let run = lab(&["sim", "tail", "half-older", "alike-0.3", "--runs", "1", "--format", "jsonl"]);
+    let tails: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(tails.len(), 2 * 5, "{run}");
+    let p99 = |setting: &str, policy: &str| {
+        let tail = tails.iter().find(|tail| tail["setting"] == setting && tail["policy"] == policy);
+        tail.unwrap()["p99_ns"].as_u64().unwrap()
+    };
+    assert!(p99("half-older", "latency") * 10 < p99("half-older", "maglev") * 6, "{run}");
+    assert!(p99("half-older", "latency") < p99("half-older", "least-connections"), "{run}");
+    // Where servers are alike and have little to do, no policy cuts the tail by 40 %.
+    assert_eq!(run.status, Some(1), "{run}");
+    let text = lab(&["sim", "tail", "half-older", "--runs", "1"]);
+    assert_eq!(text.status, Some(0), "{text}");
+    assert!(text.stdout.lines().any(|line| line.starts_with("half-older") && line.ends_with("met")), "{text}");
+    let unknown = lab(&["sim", "tail", "nothing"]);
+    assert_eq!(unknown.status, Some(2), "{unknown}");
+    assert!(unknown.stderr.contains("heavy-tailed"), "{unknown}");
 }
 
 fn words(line: &str) -> Vec<&str> {

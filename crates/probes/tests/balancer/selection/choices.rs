@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use dwell_engine::{
-    balance::{Balancer, Heartbeat, Reason, WhenStale},
+    balance::{Balancer, Heartbeat, Reason, WhenStale, members},
     response::Watch,
 };
 use dwell_probes::balancer::{Forward, Plane, Real, Sampling, Vip};
@@ -160,6 +160,64 @@ fn capacity_decides_how_many_connections_are_few() {
     let opened = scene.open(1000..2000);
     let share = opened[&2].len() as f64 / 1000.0;
     assert!((0.19..0.21).contains(&share), "{share}");
+}
+
+/// A scene in which a connection chooses among all of these backends, with their weights.
+fn of_all(weights: &[(u32, f64)]) -> Scene {
+    let mut scene = Scene::new(3, 4000);
+    scene.balancer.set_vip(&key(), &Vip { of_all: true, ..vip(3) }, &TABLE);
+    for (number, _) in weights {
+        scene.balancer.set_real(*number, &backend(*number));
+    }
+    scene.balancer.set_members(1, &members(weights));
+    scene
+}
+
+#[test]
+fn of_all_backends_the_one_with_the_fewest_connections_for_its_weight_gets_each() {
+    let weights: Vec<(u32, f64)> = (1..=100).map(|number| (number, f64::from(1 + number % 4))).collect();
+    let mut scene = of_all(&weights);
+    // Each connection makes the most even picture that there can be.
+    let opened = scene.open(1000..3500);
+    for (number, weight) in &weights {
+        assert_eq!(opened[number].len() as f64, 10.0 * weight, "{number}");
+    }
+}
+
+#[test]
+fn backends_that_are_alike_take_turns_although_connections_end_at_once() {
+    let mut scene = of_all(&[(1, 1.0), (2, 1.0), (3, 0.0)]);
+    let mut taken = [0u32; 4];
+    for port in 1000..1400 {
+        for (number, clients) in scene.open(port..port + 1) {
+            taken[number as usize] += 1;
+            scene.pass(&clients[0].fin());
+        }
+    }
+    assert_eq!(taken[3], 0, "without weight");
+    assert!(taken[1].abs_diff(taken[2]) < 60, "{taken:?}");
+}
+
+#[test]
+fn among_all_backends_one_that_is_down_or_a_silent_control_plane_leaves_it_to_the_table() {
+    let (mut by_table, mut scene) = (Scene::new(0, 4000), of_all(&[(1, 0.001), (2, 1.0)]));
+    assert_eq!(scene.open(1000..1050).keys().collect::<Vec<_>>(), [&2]);
+    scene.balancer.set_real(2, &Real { down: true, ..backend(2) });
+    assert_eq!(scene.open(1050..1100).keys().collect::<Vec<_>>(), [&1]);
+    let mut silent = of_all(&[(1, 0.001), (2, 1.0)]);
+    silent.now_ns += 11_000 * MS;
+    for port in 1000..1100 {
+        assert_eq!(silent.pass(&client(port).syn()), by_table.pass(&client(port).syn()));
+    }
+}
+
+#[test]
+fn a_list_that_holds_not_all_backends_is_none() {
+    let backends = |count| (1..=count).map(|number| (number, 1.0)).collect::<Vec<_>>();
+    assert_eq!(members(&backends(127)).len(), 256);
+    assert!(members(&backends(128)).is_empty());
+    assert!(members(&[(1, 0.0)]).is_empty());
+    assert_eq!(members(&[(7, 0.5), (8, 0.0), (9, 1e-9)]), [2, 0, 7, 65_536, 9, 1]);
 }
 
 #[test]
@@ -367,9 +425,9 @@ fn a_table_without_room_forgets_what_is_silent() {
     assert_eq!(scene.known(&chosen), 0);
 }
 
-fn opened(plane: &mut Plane) -> [u64; 2] {
+fn opened(plane: &mut Plane) -> [u64; 3] {
     let loads = plane.real_loads().unwrap();
-    [loads[1].opened, loads[2].opened]
+    [1, 2, 3].map(|number| loads[number].opened)
 }
 
 #[test]
@@ -406,4 +464,29 @@ fn root_the_kernel_counts_open_connections_and_each_sweep_corrects_them() {
     plane.sweep(|_| {}).unwrap();
     let [first, second] = open(&mut plane, 2000..2200);
     assert!(first.abs_diff(second) < 10, "{first} and {second}");
+}
+
+#[test]
+fn root_the_kernel_gives_a_connection_to_the_backend_with_the_fewest_for_its_weight() {
+    let Some(mut plane) = loaded(&options()) else { return };
+    plane.set_vip(&key(), &Vip { of_all: true, ..vip(0) }).unwrap();
+    for number in 1..=3 {
+        plane.set_real(number, &backend(number)).unwrap();
+    }
+    plane.set_table(1, &TABLE).unwrap();
+    plane.renew(Duration::from_secs(60), WhenStale::Keep).unwrap();
+    let mut open = |plane: &mut Plane, list: &[(u32, f64)], ports: std::ops::Range<u16>| {
+        let before = opened(plane);
+        plane.set_members(&[(1, &members(list))]).unwrap();
+        ports.for_each(|port| drop(plane.replay_packet(&client(port).syn()).unwrap()));
+        let now = opened(plane);
+        [0, 1, 2].map(|at| now[at] - before[at])
+    };
+    // The table has no third backend, the list has.
+    assert_eq!(open(&mut plane, &[(1, 0.5), (2, 1.5), (3, 1.0)], 1000..1240), [40, 120, 80]);
+    // It is replaced at once, and who has fewest catches up.
+    assert_eq!(open(&mut plane, &[(1, 1.0), (2, 1.0), (3, 1.0)], 1240..1360), [80, 0, 40]);
+    // Without a list the table decides.
+    let [first, second, third] = open(&mut plane, &[], 1360..1460);
+    assert_eq!((first + second, third), (100, 0));
 }

@@ -1,23 +1,32 @@
 //! Latency steering with servers whose latency depends on their load: service takes 2 ms on average, intervals are half
 //! a second.
 
-use std::time::Duration;
+use super::{
+    cluster::{Cluster, Outcome},
+    placement::{Choices, Weighted},
+};
 
-use dwell_engine::steer::{LatencyConfig, LatencySteering, Maglev};
+const SERVERS: usize = 4;
 
-use crate::queues::{Cluster, Outcome, SERVERS};
-
+/// Four servers, whose speed is looked at every half a second.
+fn usual() -> Cluster {
+    Cluster { interval: 0.5, ..Cluster::default() }
+}
 const SEEDS: std::ops::Range<u64> = 1..5;
 
 /// Runs with latency steering.
 fn steered(cluster: &Cluster) -> Outcome {
-    let interval = Duration::from_secs_f64(cluster.interval);
-    cluster.run(&mut LatencySteering::new(LatencyConfig::default(), interval).unwrap())
+    cluster.run(&mut Weighted::by_latency(SERVERS, Choices::Of(1), cluster.interval))
+}
+
+/// Runs with equal weights.
+fn plain(cluster: &Cluster) -> Outcome {
+    cluster.run(&mut Weighted::equal(SERVERS, Choices::Of(1)))
 }
 
 /// Runs with latency steering and without.
 fn both(cluster: &Cluster) -> (Outcome, Outcome) {
-    (steered(cluster), cluster.run(&mut Maglev))
+    (steered(cluster), plain(cluster))
 }
 
 /// Returns the least and the greatest weight of a server from an interval on.
@@ -29,7 +38,7 @@ fn range(outcome: &Outcome, server: usize, from: usize) -> (f64, f64) {
 
 /// A cluster whose first server takes four times as long as the others.
 fn with_a_slow_server(seed: u64) -> Cluster {
-    Cluster { load: 0.5, slowness: |server, _| if server == 0 { 4.0 } else { 1.0 }, seed, ..Cluster::default() }
+    Cluster { load: 0.5, slowness: |server, _| if server == 0 { 4.0 } else { 1.0 }, seed, ..usual() }
 }
 
 #[test]
@@ -41,7 +50,7 @@ fn a_slow_server_is_left_with_little_and_the_tail_is_cut() {
         // time to time.
         let mean: f64 = steered.weights[40..].iter().map(|w| w[0]).sum::<f64>() / 80.0;
         assert!(mean < 0.35, "{mean}");
-        let tail = |outcome: &Outcome| outcome.percentile(0.99, 20.0, 60.0);
+        let tail = |outcome: &Outcome| outcome.quantile(0.99, 20.0, 60.0);
         let (with, without) = (tail(&steered), tail(&plain));
         assert!(with < 0.05 * without, "{with} and {without}");
     }
@@ -75,9 +84,9 @@ fn a_different_slow_server_every_quarter_of_a_minute() {
                 },
                 interval: 0.2,
                 seed,
-                ..Cluster::default()
+                ..usual()
             });
-            let of = |outcome: &Outcome| outcome.percentile(0.99, 0.0, 60.0);
+            let of = |outcome: &Outcome| outcome.quantile(0.99, 0.0, 60.0);
             (of(&steered), of(&plain))
         });
         let (with, without) = tails.fold((0.0, 0.0), |sum, tail| (sum.0 + tail.0, sum.1 + tail.1));
@@ -90,10 +99,10 @@ fn a_different_slow_server_every_quarter_of_a_minute() {
 
 /// Returns p99 with steering by one of so many connections, compared with p99 without steering.
 fn tails_left<const N: usize>(cluster: &Cluster, measured_of: [u32; N]) -> [f64; N] {
-    let tail = |outcome: &Outcome| outcome.percentile(0.99, 0.0, 60.0);
+    let tail = |outcome: &Outcome| outcome.quantile(0.99, 0.0, 60.0);
     let of_seeds =
         |of: &dyn Fn(Cluster) -> f64| -> f64 { SEEDS.map(|seed| of(Cluster { seed, ..cluster.clone() })).sum() };
-    let plain = of_seeds(&|cluster| tail(&cluster.run(&mut Maglev)));
+    let plain = of_seeds(&|cluster| tail(&plain(&cluster)));
     measured_of.map(|measured_of| of_seeds(&|cluster| tail(&steered(&Cluster { measured_of, ..cluster }))) / plain)
 }
 
@@ -106,7 +115,7 @@ fn a_sample_of_few_connections_still_cuts_the_tail() {
         load: 0.4,
         slowness: |server, time| if [1, 3, 0, 2][(time / 15.0) as usize % 4] == server { 2.0 } else { 1.0 },
         interval: 0.2,
-        ..Cluster::default()
+        ..usual()
     };
     let [all, sample] = tails_left(&changing, [1, 8]);
     assert!(all < 0.6 && sample < 0.85, "{all} {sample}");
@@ -117,13 +126,13 @@ fn alike_servers_stay_alike() {
     for (load, swing, slower) in [(0.3, 0.3, 1.05), (0.5, 0.4, 1.05), (0.7, 0.7, 1.3)] {
         let mut sums = (0.0, 0.0);
         for seed in SEEDS {
-            let (steered, plain) = both(&Cluster { load, seed, ..Cluster::default() });
+            let (steered, plain) = both(&Cluster { load, seed, ..usual() });
             for server in 0..SERVERS {
                 let (least, most) = range(&steered, server, 0);
                 assert!(least > 1.0 - swing && most < 1.0 + swing, "{least} {most}");
             }
-            sums.0 += steered.percentile(0.99, 0.0, 60.0);
-            sums.1 += plain.percentile(0.99, 0.0, 60.0);
+            sums.0 += steered.quantile(0.99, 0.0, 60.0);
+            sums.1 += plain.quantile(0.99, 0.0, 60.0);
         }
         assert!(sums.0 < slower * sums.1, "{load}: {sums:?}");
     }
@@ -139,13 +148,13 @@ fn a_server_that_was_slow_gets_its_share_back() {
                 _ => 1.0,
             },
             seed,
-            ..Cluster::default()
+            ..usual()
         };
         let (steered, plain) = both(&cluster);
         let at = |seconds: usize| steered.weights[2 * seconds - 1][0];
         assert!(at(10) > 0.8 && at(20) < 0.2 && at(55) > 0.8);
         // The ten seconds and the queues that they leave behind.
-        let tail = |outcome: &Outcome| outcome.percentile(0.99, 10.0, 30.0);
+        let tail = |outcome: &Outcome| outcome.quantile(0.99, 10.0, 30.0);
         assert!(tail(&steered) < 0.7 * tail(&plain));
     }
 }
@@ -163,12 +172,12 @@ fn lies_about_one_server_cost_no_more_than_running_without_it() {
                     _ => 0.0,
                 },
                 seed,
-                ..Cluster::default()
+                ..usual()
             };
             let (steered, plain) = both(&cluster);
             assert!(range(&steered, 0, 0).0 >= 0.0199);
-            sums.0 += steered.percentile(0.99, 0.0, 60.0);
-            sums.1 += plain.percentile(0.99, 0.0, 60.0);
+            sums.0 += steered.quantile(0.99, 0.0, 60.0);
+            sums.1 += plain.quantile(0.99, 0.0, 60.0);
         }
         assert!(sums.0 < p99_times * sums.1, "{load}: {sums:?}");
     }
@@ -179,10 +188,10 @@ fn lies_about_one_server_cost_no_more_than_running_without_it() {
 fn think_time_that_all_clients_have_does_no_harm() {
     let mut sums = (0.0, 0.0);
     for seed in SEEDS {
-        let cluster = Cluster { lie: |_, random| random * 0.05, load: 0.5, seed, ..Cluster::default() };
+        let cluster = Cluster { lie: |_, random| random * 0.05, load: 0.5, seed, ..usual() };
         let (steered, plain) = both(&cluster);
-        sums.0 += steered.percentile(0.99, 0.0, 60.0);
-        sums.1 += plain.percentile(0.99, 0.0, 60.0);
+        sums.0 += steered.quantile(0.99, 0.0, 60.0);
+        sums.1 += plain.quantile(0.99, 0.0, 60.0);
     }
     assert!(sums.0 < 1.05 * sums.1, "{sums:?}");
 }
@@ -205,7 +214,7 @@ fn the_interval_is_no_constant_of_the_policy() {
 /// Speeds and loads that no constant was chosen on: a server stands nearly still for a while, half are of an older
 /// generation, another one is slow all the time, one gets slower and slower.
 #[test]
-fn two_choices_cut_the_tail_at_once_and_with_weights_further() {
+fn choices_cut_the_tail_at_once_and_with_weights_further() {
     type Slowness = fn(usize, f64) -> f64;
     let settings: [(&str, f64, Slowness); 4] = [
         ("stalls", 0.5, |server, time| if server == 2 && (20.0..25.0).contains(&time) { 1_000.0 } else { 1.0 }),
@@ -214,17 +223,20 @@ fn two_choices_cut_the_tail_at_once_and_with_weights_further() {
         ("ramps", 0.35, |server, time| if server == 1 { 1.0 + time / 20.0 } else { 1.0 }),
     ];
     for (name, load, slowness) in settings {
-        let tails = [(1, false), (2, false), (2, true)].map(|(choices, is_steered)| {
+        let tail = |of: fn(Choices) -> Weighted, choices| {
             let of_seed = |seed| {
-                let cluster = Cluster { load, slowness, choices, interval: 1.0, seed, ..Cluster::default() };
-                let outcome = if is_steered { steered(&cluster) } else { cluster.run(&mut Maglev) };
-                outcome.percentile(0.99, 0.0, 60.0)
+                let cluster = Cluster { load, slowness, seed, ..Cluster::default() };
+                cluster.run(&mut of(choices)).quantile(0.99, 0.0, 60.0)
             };
             SEEDS.map(of_seed).sum::<f64>() / SEEDS.count() as f64
-        });
-        eprintln!("{name}: p99 {tails:.4?}");
-        let [plain, choices, both] = tails;
-        assert!(choices < 0.6 * plain, "{name}: {tails:?}");
-        assert!(both < 0.6 * plain && both < 1.05 * choices, "{name}: {tails:?}");
+        };
+        let equal = |choices| Weighted::equal(SERVERS, choices);
+        let weighed = |choices| Weighted::by_latency(SERVERS, choices, 1.0);
+        let plain = tail(equal, Choices::Of(1));
+        for choices in [Choices::Of(2), Choices::All] {
+            let [alone, both] = [tail(equal, choices), tail(weighed, choices)];
+            assert!(alone < 0.6 * plain, "{name}: {alone} {plain}");
+            assert!(both < 0.6 * plain && both < 1.1 * alone, "{name}: {both} {alone} {plain}");
+        }
     }
 }
