@@ -17,6 +17,7 @@ mod recorder;
 mod retain;
 mod spool;
 mod sqlite;
+mod tables;
 
 use dwell_engine::{
     histogram::Histogram,
