@@ -118,14 +118,19 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
-        let mut reader = Reader { db, path: path.into(), version: 0 };
+        Reader::begin(db, path.into())
+    }
+
+    /// Begins to read a store. Errors name it by the path.
+    pub(super) fn begin(db: Connection, path: PathBuf) -> Result<Reader, StoreError> {
+        let mut reader = Reader { db, path, version: 0 };
         reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
             // A transaction sees one state of the store until it ends.
             db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")
         })?;
         // A writer may have brought it up to date meanwhile.
-        reader.version = check(&reader.db, path)?;
+        reader.version = check(&reader.db, &reader.path)?;
         Ok(reader)
     }
 

@@ -63,7 +63,7 @@ pub(crate) enum Writers {
 pub struct Store {
     // Declared before the lock so that it is dropped first: closing any descriptor of a file ends SQLite's locks on it.
     db: Connection,
-    _lock: File,
+    _lock: Option<File>,
     path: PathBuf,
     ids: RowIds,
     /// What waits for a server, if rows are queued instead of written into the tables.
@@ -148,9 +148,13 @@ impl Store {
             TryLockError::WouldBlock => StoreError::Taken { path: path.into(), by },
             TryLockError::Error(io) => file(io),
         })?;
-        let (db, path) = (Connection::open(path), path.to_owned());
-        let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
-        let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), spooled: None };
+        let db = Connection::open(path).map_err(|sqlite| failed("open", path, sqlite))?;
+        Store::with(db, path, Some(lock), writers)
+    }
+
+    /// Makes a store of a database. Errors name it by the path.
+    pub(super) fn with(db: Connection, path: &Path, lock: Option<File>, writers: Writers) -> Result<Store, StoreError> {
+        let mut store = Store { db, _lock: lock, path: path.to_owned(), ids: RowIds::default(), spooled: None };
         store.prepare(writers)?;
         Ok(store)
     }
@@ -292,6 +296,11 @@ impl Store {
             })
         });
         progress.optional().map_err(|sqlite| self.failed("read", sqlite))
+    }
+
+    /// Returns the database, and the path for errors.
+    pub(super) fn into_db(self) -> (Connection, PathBuf) {
+        (self.db, self.path)
     }
 
     pub(super) fn db(&self) -> &Connection {

@@ -75,6 +75,11 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     complete(output.and_then(Output::finish_keeping), exit)
 }
 
+/// Returns the failure of a run with an option that says nothing of a store that is a file.
+pub fn for_server(option: &str) -> Failure {
+    Failure::usage(anyhow!("{option} is for a --store on a server, clickhouse://HOST:PORT/DATABASE"))
+}
+
 /// Returns the failure of a run that cannot read a store.
 pub fn unusable(error: StoreError) -> Failure {
     let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
