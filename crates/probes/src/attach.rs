@@ -103,8 +103,8 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
              (`--hook tc`)"
         }
         (Hook::Xdp, ..) => {
-            "another XDP program may occupy the device (`dwell doctor` shows it): measure at tc \
-             (`--hook tc`), which runs beside it"
+            "another XDP program may occupy the device, as a balancer's or that of another `dwell response` (`dwell doctor` \
+             shows it): measure at tc (`--hook tc`), which runs beside it"
         }
         _ => "`dwell doctor` shows what this kernel lacks",
     }

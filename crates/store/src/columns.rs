@@ -28,7 +28,7 @@ pub(crate) enum Column {
     Flow,
     /// The same of a flow of any protocol, whose name is one more column.
     AnyFlow,
-    /// Nine columns with the names of the ends of a flow; one with their number in a file, as `names_id`.
+    /// The columns with the names of the ends of a flow; one with their number in a file, as `names_id`.
     Names,
 }
 
@@ -100,15 +100,19 @@ const FLOW: [(&str, &str); 5] = [
 const PROTO: (&str, &str) = ("proto", "Nullable(String)");
 
 /// The columns of names, in the order of [`name_values`].
-pub(crate) const NAMES: [(&str, &str); 9] = [
+pub(crate) const NAMES: [(&str, &str); 13] = [
     ("src_host", "Nullable(String)"),
     ("src_pid", "Nullable(UInt32)"),
     ("src_process", "Nullable(String)"),
     ("src_unit", "Nullable(String)"),
+    ("src_pod", "Nullable(String)"),
+    ("src_pod_uid", "Nullable(String)"),
     ("dst_host", "Nullable(String)"),
     ("dst_pid", "Nullable(UInt32)"),
     ("dst_process", "Nullable(String)"),
     ("dst_unit", "Nullable(String)"),
+    ("dst_pod", "Nullable(String)"),
+    ("dst_pod_uid", "Nullable(String)"),
     ("service", "Nullable(String)"),
 ];
 
@@ -116,7 +120,13 @@ pub(crate) const NAMES: [(&str, &str); 9] = [
 pub(crate) fn name_values(names: Option<&NamesObject>) -> Vec<Value> {
     let of_end = |end: &EndNamesObject| {
         let text = |text: &Option<String>| optional(text.clone());
-        [text(&end.host), optional(end.pid), text(&end.process), text(&end.unit)]
+        let pod = end.pod.as_ref();
+        let name = pod.and_then(|pod| {
+            let name = [Some(pod.namespace.as_deref()?), Some(pod.name.as_deref()?), pod.container.as_deref()];
+            Some(name.into_iter().flatten().collect::<Vec<_>>().join("/"))
+        });
+        let uid = pod.map(|pod| pod.uid.clone());
+        [text(&end.host), optional(end.pid), text(&end.process), text(&end.unit), optional(name), optional(uid)]
     };
     match names {
         None => vec![Value::Null; NAMES.len()],
@@ -495,7 +505,7 @@ mod tests {
     #[test]
     fn the_columns_are_those_of_the_file() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(&crate::sqlite::schema()).unwrap();
+        db.execute_batch(&crate::tables::schema()).unwrap();
         let names = |table: &str| -> Vec<String> {
             let mut statement = db.prepare(&format!("SELECT name FROM pragma_table_info('{table}')")).unwrap();
             let names = statement.query_map([], |row| row.get(0)).unwrap();

@@ -1,6 +1,6 @@
 //! Errors of a store.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 /// Why a store cannot be used, or can no longer be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +69,28 @@ pub enum StoreError {
         why: String,
     },
     /// A ClickHouse server did not answer a request in time.
-    #[error("{address} did not answer within {limit_s} s: the network or the server is slow")]
+    #[error("{address} did not answer within {limit:?}: the network or the server is slow")]
     Slow {
         /// The server's address.
         address: String,
-        /// How long it had, in seconds.
-        limit_s: u64,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// An answer of a ClickHouse server is not what was asked for, or not whole.
+    #[error("the answer of {address} cannot be used: {why}")]
+    Answer {
+        /// The server's address.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What is copied from a ClickHouse server is too large.
+    #[error("what was asked for of {address} takes more than {bytes} bytes of disk")]
+    Large {
+        /// The server's address.
+        address: String,
+        /// How many bytes it may take.
+        bytes: u64,
     },
     /// A ClickHouse server refused a request.
     #[error("{address} says: {said}")]

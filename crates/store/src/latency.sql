@@ -7,17 +7,23 @@ CREATE TABLE names (
 	src_pid INTEGER,
 	src_process TEXT,
 	src_unit TEXT,
+	src_pod TEXT, -- NAMESPACE/NAME/CONTAINER of Kubernetes; NULL: only the UID is known, or there is no pod
+	src_pod_uid TEXT,
 	dst_host TEXT,
 	dst_pid INTEGER,
 	dst_process TEXT,
 	dst_unit TEXT,
+	dst_pod TEXT,
+	dst_pod_uid TEXT,
 	service TEXT,
 	last_ns INTEGER NOT NULL -- no row with them is later by more than five minutes; the greatest number: rows of captures
 ) STRICT;
 CREATE INDEX names_by_last ON names (last_ns);
 CREATE UNIQUE INDEX names_by_all ON names (
-	ifnull(src_host, ''), ifnull(src_pid, -1), ifnull(src_process, ''), ifnull(src_unit, ''),
-	ifnull(dst_host, ''), ifnull(dst_pid, -1), ifnull(dst_process, ''), ifnull(dst_unit, ''), ifnull(service, '')
+	ifnull(src_host, ''), ifnull(src_pid, -1), ifnull(src_process, ''), ifnull(src_unit, ''), ifnull(src_pod, ''),
+	ifnull(src_pod_uid, ''),
+	ifnull(dst_host, ''), ifnull(dst_pid, -1), ifnull(dst_process, ''), ifnull(dst_unit, ''), ifnull(dst_pod, ''),
+	ifnull(dst_pod_uid, ''), ifnull(service, '')
 );
 
 -- Latencies of a flow or of a group of flows.

@@ -17,6 +17,7 @@ mod recorder;
 mod retain;
 mod spool;
 mod sqlite;
+mod tables;
 
 use dwell_engine::{
     histogram::Histogram,
@@ -24,7 +25,7 @@ use dwell_engine::{
 };
 
 pub use backend::BackendRow;
-pub use clickhouse::{Address, Login, Server};
+pub use clickhouse::{Address, Login, Patience, Server};
 pub use error::{Refusal, StoreError};
 pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
 pub use read_last::{LastBackend, LastKind, LastLatency};

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, types::Typ
 
 use super::{
     StoreError,
+    columns::NAMES,
     sqlite::{PATIENCE, check, failed},
 };
 
@@ -19,8 +20,8 @@ use super::{
 pub struct Reader {
     db: Connection,
     path: PathBuf,
-    has_latencies: bool,
-    has_backends: bool,
+    /// The version of its tables.
+    version: i64,
 }
 
 /// The host, or the two hosts, of a figure, by their numbers.
@@ -117,30 +118,36 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
-        let mut reader = Reader { db, path: path.into(), has_latencies: false, has_backends: false };
+        Reader::begin(db, path.into())
+    }
+
+    /// Begins to read a store. Errors name it by the path.
+    pub(super) fn begin(db: Connection, path: PathBuf) -> Result<Reader, StoreError> {
+        let mut reader = Reader { db, path, version: 0 };
         reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
             // A transaction sees one state of the store until it ends.
             db.execute_batch("CREATE TEMP TABLE chosen (flow_id INTEGER PRIMARY KEY); BEGIN")
         })?;
-        reader.has_latencies = reader.has_table("latency")?;
-        reader.has_backends = reader.has_table("backend")?;
+        // A writer may have brought it up to date meanwhile.
+        reader.version = check(&reader.db, &reader.path)?;
         Ok(reader)
-    }
-
-    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = ?1";
-        self.read(|db| db.query_row(sql, [name], |row| row.get(0)))
     }
 
     /// Whether the store has the tables of verbs other than the collector, which version 5 has added.
     pub(crate) fn has_latencies(&self) -> bool {
-        self.has_latencies
+        self.version >= 5
     }
 
     /// Whether the store has the table of balancers' backends, which version 7 has added.
     pub(crate) fn has_backends(&self) -> bool {
-        self.has_backends
+        self.version >= 7
+    }
+
+    /// Returns the columns of names, with NULL in place of those of pods, which version 7 has added, where there are none.
+    pub(crate) fn names_columns(&self) -> String {
+        let is_there = |name: &str| self.version >= 7 || !name.contains("_pod");
+        NAMES.map(|(name, _)| if is_there(name) { name } else { "NULL" }).join(", ")
     }
 
     /// Returns the numbers and names of all hosts.
@@ -161,10 +168,10 @@ impl Reader {
             )
         };
         let mut tables = vec![of("interval", "interval_ns"), of("path", "interval_ns")];
-        if self.has_latencies {
+        if self.has_latencies() {
             tables.extend([of("latency", "max(ifnull(interval_ns, 1), 1)"), of("verdict", "1")]);
         }
-        if self.has_backends {
+        if self.has_backends() {
             tables.push(of("backend", "interval_ns"));
         }
         let sql = &format!("SELECT min(begin), max(end) FROM ({})", tables.join(" UNION ALL "));
@@ -188,7 +195,7 @@ impl Reader {
             );
             self.read(|db| db.query_row(&sql, [span.0, span.1], |row| row.get(0)).optional())
         };
-        let others = [(self.has_latencies, "latency"), (self.has_backends, "backend")];
+        let others = [(self.has_latencies(), "latency"), (self.has_backends(), "backend")];
         let others: Vec<_> = others.into_iter().filter(|(has, _)| *has).map(|(_, table)| table).collect();
         match most_frequent(&["interval", "path"])? {
             None if !others.is_empty() => most_frequent(&others),
@@ -292,7 +299,7 @@ impl Reader {
     pub fn lost(&self, span: Span, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
         let chosen = "ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2";
         // The tables of older versions know of no losses.
-        if !self.has_table("lost")? {
+        if self.version < 4 {
             return Ok((Vec::new(), 0));
         }
         self.read(|db| {

@@ -1,9 +1,11 @@
 //! Reading the last interval of a store, for a screen that follows it.
 
+use std::sync::Arc;
+
 use dwell_engine::{
     layers::Ends,
     measure::{Endpoint, Protocol},
-    names::{EndNames, FlowNames},
+    names::{EndNames, FlowNames, Pod, PodName},
 };
 use rusqlite::Row;
 
@@ -124,7 +126,7 @@ impl Reader {
 
     /// Calls `each` with the latencies of flows in a time: those that are believed, and of intervals.
     pub fn last_latencies(&self, span: Span, mut each: impl FnMut(LastLatency)) -> Result<(), StoreError> {
-        let names = NAMES.map(|(name, _)| name).join(", ");
+        let names = self.names_columns();
         let nulls = NAMES.map(|_| "NULL").join(", ");
         // Stores of older versions have flows of TCP only.
         let proto = if self.has_latencies() { "proto" } else { "'TCP'" };
@@ -209,21 +211,31 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
             pid: row.get(first + 1)?,
             process: text(first + 2)?,
             unit: text(first + 3)?,
-            pod: None,
+            pod: pod(row, first + 4)?,
             network: None,
         })
     };
-    let service = row.get::<_, Option<String>>(18)?.map(Into::into);
+    let service = row.get::<_, Option<String>>(22)?.map(Into::into);
     Ok(Some(LastLatency {
         time_ns: row.get(0)?,
         kind: *kind,
         ends: Ends { src, dst },
         is_src_local: is_of_socket,
         protocol,
-        names: FlowNames { src: names(10)?, dst: names(14)?, service, label: None },
+        names: FlowNames { src: names(10)?, dst: names(16)?, service, label: None },
         mean_ns: row.get::<_, i64>(4)?.cast_unsigned(),
         count: row.get::<_, Option<i64>>(3)?.map_or(1, i64::cast_unsigned).max(1),
     }))
+}
+
+/// Reads a pod: `NAMESPACE/NAME/CONTAINER` is in this column, the UID in the next.
+fn pod(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<Pod>>> {
+    let (text, uid): (Option<String>, Option<String>) = (row.get(column)?, row.get(column + 1)?);
+    let mut parts = text.as_deref().unwrap_or_default().splitn(3, '/');
+    let name = parts.next().zip(parts.next());
+    let name = name.map(|(namespace, name)| PodName { namespace: namespace.into(), name: name.into() });
+    let container = parts.next().map(Into::into);
+    Ok(uid.map(|uid| Arc::new(Pod { uid: uid.into(), name, container })))
 }
 
 /// Reads an end of a flow. All flows between two hosts together have no ports, and neither have echoes.

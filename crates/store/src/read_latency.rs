@@ -5,7 +5,7 @@ use std::fmt;
 use dwell_engine::layers::Ends;
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::{Reader, Span, StoreError, columns::NAMES};
+use super::{Reader, Span, StoreError};
 
 /// Latencies are looked up in the index of times where less than one in so many parts of the time is wanted.
 const INDEXED_PART: i64 = 4;
@@ -54,6 +54,7 @@ impl fmt::Display for FlowRead {
 pub(crate) struct EndRead {
     pub(crate) host: Option<String>,
     pub(crate) process: Option<String>,
+    /// The pod of Kubernetes with its container; without one, the unit of systemd or the container.
     pub(crate) unit: Option<String>,
 }
 
@@ -136,13 +137,14 @@ impl Reader {
     /// Returns the names of the ends of a flow.
     pub(crate) fn names(&self, number: i64) -> Result<[EndRead; 2], StoreError> {
         self.read(|db| {
-            let columns = NAMES.map(|(name, _)| name).join(", ");
-            let sql = format!("SELECT {columns} FROM names WHERE names_id = ?1");
+            let sql = format!("SELECT {} FROM names WHERE names_id = ?1", self.names_columns());
             db.prepare_cached(&sql)?.query_row([number], |row| {
                 let end = |first| -> rusqlite::Result<_> {
-                    Ok(EndRead { host: row.get(first)?, process: row.get(first + 2)?, unit: row.get(first + 3)? })
+                    let get = |column: usize| -> rusqlite::Result<Option<String>> { row.get(first + column) };
+                    let (unit, pod, uid) = (get(3)?, get(4)?, get(5)?);
+                    Ok(EndRead { host: get(0)?, process: get(2)?, unit: pod.or(uid).or(unit) })
                 };
-                Ok([end(0)?, end(4)?])
+                Ok([end(0)?, end(6)?])
             })
         })
     }

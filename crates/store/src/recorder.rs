@@ -31,8 +31,7 @@ const MOST_ROWS: usize = 8_192;
 /// Transactions that wait for the disk at most: the rows of an interval come at once, and while the disk stalls they are in
 /// memory.
 const MOST_WAITING: usize = 8;
-/// The longest time that the end of a run waits for the disk, and after which it says so.
-const LONGEST_END: Duration = Duration::from_secs(20);
+/// After this time the end of a run says that it waits for the disk.
 const LONG_END: Duration = Duration::from_secs(1);
 /// Flows of an interval whose single round trips are kept apart.
 const MOST_FLOWS: usize = 100_000;
@@ -50,6 +49,8 @@ pub struct Recording {
     /// What the records are of. Those of a capture wait for the disk. Otherwise rows are dropped, and counted, that the disk
     /// is too slow for.
     pub origin: Origin,
+    /// The longest time that the end of the run waits for the disk.
+    pub longest_end: Duration,
     /// Called for what a person should know, from another thread.
     pub tell: fn(&str),
 }
@@ -58,6 +59,7 @@ pub struct Recording {
 pub struct Recorder {
     path: PathBuf,
     origin: Origin,
+    longest_end: Duration,
     queue: Option<SyncSender<Vec<Row<'static>>>>,
     /// Disconnected when the thread ends.
     writer: Option<Receiver<()>>,
@@ -95,7 +97,7 @@ impl Recorder {
         let store = Store::open_for(&recording.path, Writers::Several)?;
         let missing = Arc::new(Missing::default());
         let (queue, rows) = sync_channel(MOST_WAITING);
-        let Recording { path, interval_ns, origin, retain, tell } = recording;
+        let Recording { path, interval_ns, origin, longest_end, retain, tell } = recording;
         let missed = Arc::clone(&missing);
         let retention = Retention::new(retain, origin);
         let writer = Writer { store, retention, tell, missing: missed, told: [false; 2] };
@@ -110,6 +112,7 @@ impl Recorder {
         Ok(Recorder {
             path,
             origin,
+            longest_end,
             queue: Some(queue),
             writer: Some(ended),
             tell,
@@ -273,14 +276,14 @@ impl Keep for Recorder {
             let end_ns = self.last_ns.max(start_ns);
             self.close((end_ns, end_ns - start_ns), source);
         }
-        self.end(LONGEST_END);
+        self.end();
         let [dropped, failed] = [&self.missing.dropped, &self.missing.failed].map(|count| count.load(Relaxed));
         let path = self.path.display();
         match (dropped, failed) {
             (0, 0) => None,
             (_, 0) => Some(format!(
-                "{dropped} rows are missing in the store {path}: its disk was too slow for them; take a faster one, or a \
-                 longer --interval"
+                "{dropped} rows are missing in the store {path}: its disk was too slow for them, or others kept it locked; take \
+                 a faster disk, or a longer interval"
             )),
             _ => Some(format!("{} rows are missing in the store {path}: it could not be written", dropped + failed)),
         }
@@ -288,8 +291,9 @@ impl Keep for Recorder {
 }
 
 impl Recorder {
-    /// Waits until all rows are stored. What still waits for the disk after `limit` is dropped.
-    fn end(&mut self, limit: Duration) {
+    /// Waits until all rows are stored. What still waits for the disk after the longest time is dropped.
+    fn end(&mut self) {
+        let limit = self.longest_end;
         self.send();
         self.queue = None;
         let Some(ended) = self.writer.take() else { return };
@@ -297,9 +301,9 @@ impl Recorder {
         if is_over(LONG_END.min(limit)) {
             return;
         }
-        let (path, seconds) = (self.path.display(), limit.as_secs());
+        let path = self.path.display();
         (self.tell)(&format!(
-            "waiting for the store {path}: its disk is slow, or others write to it; {seconds} s at most"
+            "waiting for the store {path}: its disk is slow, or others write to it; {limit:?} at most"
         ));
         if !is_over(limit.saturating_sub(LONG_END)) {
             self.missing.dropped.fetch_add(self.missing.waiting.load(Relaxed), Relaxed);
@@ -309,7 +313,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.end(LONGEST_END);
+        self.end();
     }
 }
 
@@ -380,16 +384,17 @@ mod tests {
 
     use super::*;
 
-    fn recorder(path: PathBuf, tell: fn(&str)) -> Recorder {
+    fn recorder(path: PathBuf, longest_end: Duration, tell: fn(&str)) -> Recorder {
         let retain = Some(Retain { age: Some(Duration::from_secs(10)), bytes: None });
-        Recorder::start(Recording { path, interval_ns: 1, retain, origin: Origin::Live, tell }).unwrap()
+        let recording = Recording { path, interval_ns: 1, retain, origin: Origin::Live, longest_end, tell };
+        Recorder::start(recording).unwrap()
     }
 
     /// Records into a store that another connection keeps locked until it is dropped, below a folder.
     fn locked(tell: fn(&str)) -> (TempDir, Recorder, Connection) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        let recorder = recorder(path.clone(), tell);
+        let recorder = recorder(path.clone(), Duration::from_millis(100), tell);
         let busy = Connection::open(&path).unwrap();
         busy.execute_batch("BEGIN IMMEDIATE").unwrap();
         (folder, recorder, busy)
@@ -417,10 +422,10 @@ mod tests {
         static TOLD: Mutex<String> = Mutex::new(String::new());
         let (_folder, mut recorder, _busy) = locked(|text| TOLD.lock().unwrap().push_str(text));
         (1..=3).for_each(|second| store(&mut recorder, second));
-        recorder.end(Duration::from_millis(100));
-        assert!(TOLD.lock().unwrap().contains("waiting for the store"));
-        assert_eq!(recorder.missing.dropped.load(Relaxed), 3);
-        drop(recorder);
+        let missing = recorder.finish(&Source::default()).unwrap();
+        assert!(missing.starts_with("3 rows are missing in the store"), "{missing}");
+        let told = TOLD.lock().unwrap();
+        assert!(told.contains("waiting for the store") && told.contains("100ms at most"), "{told}");
     }
 
     #[test]
@@ -437,7 +442,8 @@ mod tests {
         static TOLD: Mutex<String> = Mutex::new(String::new());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        let mut recorder = recorder(path.clone(), |text| TOLD.lock().unwrap().push_str(text));
+        let tell = |text: &str| TOLD.lock().unwrap().push_str(text);
+        let mut recorder = recorder(path.clone(), Duration::from_secs(20), tell);
         let refuse = "CREATE TRIGGER full BEFORE DELETE ON interval BEGIN SELECT RAISE(ABORT, 'no room'); END";
         Connection::open(&path).unwrap().execute_batch(refuse).unwrap();
         (1..=3).for_each(|time| store(&mut recorder, 100 * time));

@@ -19,57 +19,11 @@ use crate::{
     columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     error::remedy,
     spool::{Spooled, enqueue},
+    tables::{OLDEST, VERSION, schema, upgrade},
 };
 
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
-/// The version of the tables in `schema.sql`, `latency.sql` and `backend.sql`.
-const VERSION: i64 = 7;
-const SCHEMA: &str = include_str!("schema.sql");
-const LATENCY: &str = include_str!("latency.sql");
-/// Also what brings version 6 up to version 7.
-const BACKEND: &str = include_str!("backend.sql");
-const VIEWS: &str = include_str!("views.sql");
-/// The oldest version that is brought up to date when it is opened for writing.
-const UPGRADED: i64 = 3;
-/// What brings version 3 up to version 4. Nothing is known about the end of its runs, so they are not said to have been
-/// killed.
-const UPGRADE_3: &str = "
-    ALTER TABLE run ADD COLUMN last_ns INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE run ADD COLUMN ended_ns INTEGER;
-    UPDATE run SET ended_ns = begun_ns;
-    CREATE TABLE lost (
-        time_ns INTEGER NOT NULL, host_id INTEGER NOT NULL REFERENCES host, run TEXT NOT NULL,
-        from_batch INTEGER NOT NULL, to_batch INTEGER, from_ns INTEGER, to_ns INTEGER, why TEXT NOT NULL
-    ) STRICT;
-    CREATE INDEX lost_by_time ON lost (time_ns);";
-/// What brings version 4 up to version 5, but for the tables that are new. All its flows are of TCP.
-const UPGRADE_4: &str = "
-    CREATE TABLE flow_5 (
-        flow_id INTEGER PRIMARY KEY, src TEXT NOT NULL, sport INTEGER, dst TEXT NOT NULL, dport INTEGER,
-        proto TEXT NOT NULL, id TEXT, last_ns INTEGER NOT NULL
-    ) STRICT;
-    INSERT INTO flow_5 SELECT flow_id, src, sport, dst, dport, 'TCP', id,
-        max(ifnull((SELECT max(time_ns) FROM interval), 0), ifnull((SELECT max(time_ns) FROM path), 0)) FROM flow;
-    DROP TABLE flow;
-    ALTER TABLE flow_5 RENAME TO flow;
-    CREATE UNIQUE INDEX flow_by_ends ON flow (src, ifnull(sport, -1), dst, ifnull(dport, -1), proto, ifnull(id, ''));
-    CREATE INDEX flow_by_last ON flow (last_ns);";
-/// What brings version 5 up to version 6. Its flows are of the namespaces of their agents.
-const UPGRADE_5: &str = "
-    ALTER TABLE interval ADD COLUMN namespace TEXT;";
-/// What comes before all of these: views are made anew once the tables are those of today.
-const DROP_VIEWS: &str = "
-    DROP VIEW IF EXISTS intervals;
-    DROP VIEW IF EXISTS paths;
-    DROP VIEW IF EXISTS latencies;
-    DROP VIEW IF EXISTS verdicts;
-    DROP VIEW IF EXISTS backends;";
-
-/// Returns what creates all tables and views.
-pub(crate) fn schema() -> String {
-    [SCHEMA, LATENCY, BACKEND, VIEWS].concat()
-}
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -109,7 +63,7 @@ pub(crate) enum Writers {
 pub struct Store {
     // Declared before the lock so that it is dropped first: closing any descriptor of a file ends SQLite's locks on it.
     db: Connection,
-    _lock: File,
+    _lock: Option<File>,
     path: PathBuf,
     ids: RowIds,
     /// What waits for a server, if rows are queued instead of written into the tables.
@@ -194,9 +148,13 @@ impl Store {
             TryLockError::WouldBlock => StoreError::Taken { path: path.into(), by },
             TryLockError::Error(io) => file(io),
         })?;
-        let (db, path) = (Connection::open(path), path.to_owned());
-        let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
-        let mut store = Store { db, _lock: lock, path, ids: RowIds::default(), spooled: None };
+        let db = Connection::open(path).map_err(|sqlite| failed("open", path, sqlite))?;
+        Store::with(db, path, Some(lock), writers)
+    }
+
+    /// Makes a store of a database. Errors name it by the path.
+    pub(super) fn with(db: Connection, path: &Path, lock: Option<File>, writers: Writers) -> Result<Store, StoreError> {
+        let mut store = Store { db, _lock: lock, path: path.to_owned(), ids: RowIds::default(), spooled: None };
         store.prepare(writers)?;
         Ok(store)
     }
@@ -232,16 +190,7 @@ impl Store {
         let steps = match version {
             None => vec![schema()],
             Some(VERSION) => Vec::new(),
-            Some(older) => {
-                let steps = [
-                    (4, UPGRADE_3.to_owned()),
-                    (5, [UPGRADE_4, LATENCY].concat()),
-                    (6, UPGRADE_5.to_owned()),
-                    (7, BACKEND.to_owned()),
-                ];
-                let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
-                [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
-            }
+            Some(older) => upgrade(older),
         };
         let prepare = || {
             for step in &steps {
@@ -349,6 +298,11 @@ impl Store {
         progress.optional().map_err(|sqlite| self.failed("read", sqlite))
     }
 
+    /// Returns the database, and the path for errors.
+    pub(super) fn into_db(self) -> (Connection, PathBuf) {
+        (self.db, self.path)
+    }
+
     pub(super) fn db(&self) -> &Connection {
         &self.db
     }
@@ -380,7 +334,7 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
 /// Checks that the file is a store of a version that is known. Returns it.
 pub(super) fn check(db: &Connection, path: &Path) -> Result<i64, StoreError> {
     match marks(db, path)? {
-        (APPLICATION, version @ UPGRADED..=VERSION) => Ok(version),
+        (APPLICATION, version @ OLDEST..=VERSION) => Ok(version),
         (APPLICATION, found) => Err(StoreError::Version { path: path.into(), found, known: VERSION }),
         _ => Err(StoreError::Foreign { path: path.into() }),
     }
@@ -644,8 +598,9 @@ impl Writing<'_> {
             return Ok(id);
         }
         let columns = NAMES.map(|(name, _)| name).join(", ");
+        let marks = ["?"; NAMES.len()].join(", ");
         let sql = format!(
-            "INSERT INTO names ({columns}, last_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+            "INSERT INTO names ({columns}, last_ns) VALUES ({marks}, ?)
             ON CONFLICT DO UPDATE SET last_ns = max(last_ns, excluded.last_ns) RETURNING names_id"
         );
         let values = values.into_iter().chain([time_ns.into()]);

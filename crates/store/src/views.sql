@@ -18,7 +18,8 @@ CREATE VIEW paths AS
 
 CREATE VIEW latencies AS
 	SELECT time_ns, interval_ns, host.name AS host, type, what, src, sport, dst, dport, proto, flow.id AS id,
-		src_host, src_pid, src_process, src_unit, dst_host, dst_pid, dst_process, dst_unit, service,
+		src_host, src_pid, src_process, src_unit, src_pod, src_pod_uid,
+		dst_host, dst_pid, dst_process, dst_unit, dst_pod, dst_pod_uid, service,
 		interface, tunnel, echo_id, prefix, prefix_name, flow_key, key_id, method,
 		count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram,
 		low_ns, high_ns, p99_low_ns, p99_high_ns, confidence, valid, reason

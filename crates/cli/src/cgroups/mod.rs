@@ -4,13 +4,12 @@
 mod names;
 
 use std::{
-    collections::VecDeque,
-    ffi::OsStr,
+    collections::{BTreeSet, VecDeque},
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use dwell_socket::names::{Pods, container_id, is_id, is_uid, pod_uid};
 
 /// Suffixes of the names of systemd's units that have cgroups.
@@ -82,30 +81,31 @@ fn of_container_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Op
     one(find(roots, is_wanted), name)
 }
 
-/// Returns the cgroup of a pod of Kubernetes by its name, `NAME` or `NAMESPACE/NAME`, or by its UID. `None` if there is none.
+/// Returns the cgroups of a pod of Kubernetes by its name, `NAME` or `NAMESPACE/NAME`, or by its UID: one with those of all of its
+/// containers below it; where the kubelet lets systemd manage cgroups and containerd does not, one of each container, and maybe an
+/// empty one. None if there is no such pod.
 ///
 /// # Errors
 ///
-/// If several pods have this name, as in several namespaces, or if the pod has no cgroup but its containers have, as where
-/// the kubelet lets systemd manage cgroups and containerd does not.
-pub fn of_pod(name: &str) -> Result<Option<PathBuf>> {
+/// If several pods have this name, as in several namespaces.
+pub fn of_pod(name: &str) -> Result<Vec<PathBuf>> {
     let Ok(roots) = roots() else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     of_pod_below(&roots, Path::new("/"), name)
 }
 
 /// Finds a pod in the hierarchies at `roots`, with the kubelet's files below `system`.
-fn of_pod_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Option<PathBuf>> {
+fn of_pod_below(roots: &[PathBuf], system: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let uids = if is_uid(name) { vec![name.to_owned()] } else { Pods::uids(system, name) };
     if uids.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let found = find(roots, |folder| pod_uid(folder).is_some_and(|uid| uids.contains(&uid)));
-    let is_container = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).and_then(container_id).is_some();
-    match found.iter().all(is_container) {
-        true => one(found, name).context("a pod has no cgroup here, only its containers have"),
-        false => one(found, name),
+    let pods: BTreeSet<_> = found.iter().filter_map(|path| pod_uid(path.file_name()?.to_str()?)).collect();
+    match pods.len() {
+        0 | 1 => Ok(found),
+        _ => Ok(one(found, name)?.into_iter().collect()),
     }
 }
 
@@ -254,13 +254,13 @@ mod tests {
             let (root, roots) = hierarchy(&[format!("{folder}/cri-containerd-{WEB}.scope"), format!("docker/{DB}")]);
             let logs = |pod: &str| fs::create_dir_all(root.path().join("var/log/pods").join(pod)).unwrap();
             let find = |name| of_pod_below(&roots, root.path(), name).unwrap();
-            assert_eq!(find("shop/web-0"), None);
+            assert_eq!(find("shop/web-0"), [""; 0].map(PathBuf::from));
             logs(&format!("shop_web-0_{UID}"));
             // Its logs outlive a pod.
             logs("shop_old-0_8f6a44fc62e8cb075753c843896568ca");
-            let found = Some(root.path().join(&folder));
+            let found = vec![root.path().join(&folder)];
             assert_eq!((find("shop/web-0"), find("web-0"), find(UID)), (found.clone(), found.clone(), found));
-            assert_eq!((find("old-0"), find("blog/web-0"), find("shop")), (None, None, None));
+            assert!(["old-0", "blog/web-0", "shop"].into_iter().all(|name| find(name).is_empty()));
         }
     }
 
@@ -273,16 +273,29 @@ mod tests {
         }
         let error = of_pod_below(&roots, root.path(), "web-0").unwrap_err().to_string();
         assert!(uids.iter().all(|uid| error.contains(uid)), "{error}");
-        assert!(of_pod_below(&roots, root.path(), "shop/web-0").unwrap().is_some());
+        assert_eq!(of_pod_below(&roots, root.path(), "shop/web-0").unwrap().len(), 1);
     }
 
     #[test]
-    fn a_pod_without_a_cgroup_is_refused_with_those_of_its_containers() {
-        const UID: &str = "8f6a44fc62e8cb075753c843896568ca";
-        let containers = [WEB, DB].map(|id| format!("kubepods-pod{UID}.slice:cri-containerd:{id}"));
-        let (root, roots) = hierarchy(&containers);
-        let error = format!("{:#}", of_pod_below(&roots, root.path(), UID).unwrap_err());
-        assert!(error.contains("only its containers") && error.contains(WEB) && error.contains(DB), "{error}");
+    fn a_pod_whose_containers_have_cgroups_beside_its_own_has_them_all() {
+        let uids = ["8f6a44fc62e8cb075753c843896568ca", "9f6a44fc62e8cb075753c843896568ca"];
+        let folders = |uid: &str| {
+            let slice = format!("kubepods-pod{uid}.slice");
+            [WEB, DB]
+                .map(|id| format!("{slice}:cri-containerd:{id}"))
+                .into_iter()
+                .chain([format!("kubepods.slice/{slice}")])
+        };
+        let (root, roots) = hierarchy(&uids.into_iter().flat_map(folders).collect::<Vec<_>>());
+        let mut found = of_pod_below(&roots, root.path(), uids[0]).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, folders(uids[0]).map(|folder| root.path().join(folder)).collect::<Vec<_>>());
+        // Two pods of one name are still two.
+        for (namespace, uid) in ["blog", "shop"].iter().zip(uids) {
+            fs::create_dir_all(root.path().join(format!("var/log/pods/{namespace}_web-0_{uid}"))).unwrap();
+        }
+        let error = of_pod_below(&roots, root.path(), "web-0").unwrap_err().to_string();
+        assert!(uids.iter().all(|uid| error.contains(uid)), "{error}");
     }
 
     #[test]

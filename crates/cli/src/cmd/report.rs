@@ -5,22 +5,22 @@ use std::{
     io::{IsTerminal, Write, stdout},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, anyhow};
 use dwell_records::{counted, print};
 use dwell_store::{
-    Address, Reader, Server,
+    Address, Patience, Reader, Server, StoreError,
     html::{Choice, FlowEnd, Report},
 };
-use tempfile::TempDir;
 
 use crate::{
+    args::{bytes, positive_duration},
     exit::{Exit, Failure},
     moment::Moment,
     secret::clickhouse_login,
-    stored::unusable,
+    stored::{for_server, unusable},
     tell::tell,
 };
 
@@ -44,6 +44,14 @@ pub struct Args {
     /// File with the password of the ClickHouse user, which other users of this host cannot read
     #[arg(long, value_name = "FILE")]
     clickhouse_password_file: Option<PathBuf>,
+
+    /// How long the ClickHouse server may take for all that is asked for [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    clickhouse_timeout: Option<Duration>,
+
+    /// How much disk the copy of what is asked for of a ClickHouse server may take [default: 4G]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    clickhouse_copy_limit: Option<u64>,
 
     /// Write to this file instead of standard output, which must not be a terminal
     #[arg(long, value_name = "FILE")]
@@ -93,12 +101,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "the page is for a browser, and not for a terminal: name a file with --output"
         )));
     }
-    let (store, choice, _copy) = match args.store.to_str().filter(|text| Address::is_meant_by(text)) {
+    let (store, choice) = match args.store.to_str().filter(|text| Address::is_meant_by(text)) {
         Some(address) => fetch(args, address)?,
         None => {
+            refuse_of_server(args)?;
             let store = Reader::open(&args.store).map_err(unusable)?;
             let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
-            (store, choice(args, end_ns), None)
+            (store, choice(args, end_ns))
         }
     };
     let known = store.hosts().map_err(unusable)?;
@@ -145,23 +154,52 @@ fn choice(args: &Args, end_ns: i64) -> Choice {
     }
 }
 
-/// Copies what was chosen from a server into a file, which is gone with its folder.
-fn fetch(args: &Args, address: &str) -> Result<(Reader, Choice, Option<TempDir>), Failure> {
+/// Refuses options that say nothing of a file.
+fn refuse_of_server(args: &Args) -> Result<(), Failure> {
+    let given = [
+        (args.clickhouse_password_file.is_some(), "--clickhouse-password-file"),
+        (args.clickhouse_timeout.is_some(), "--clickhouse-timeout"),
+        (args.clickhouse_copy_limit.is_some(), "--clickhouse-copy-limit"),
+    ];
+    match given.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(for_server(option)),
+        None => Ok(()),
+    }
+}
+
+/// Copies what was chosen from a server.
+fn fetch(args: &Args, address: &str) -> Result<(Reader, Choice), Failure> {
     let address: Address = address.parse().map_err(|error| Failure::usage(anyhow!("{error}")))?;
     let login = clickhouse_login(args.clickhouse_password_file.as_deref())?;
     let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
     let tls = authorities
         .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot check the certificate of {address}: {error}")))?;
     let server = Server::for_reading(address, login, tls.unwrap_or_default());
-    let span = server.span().map_err(unusable)?.ok_or_else(|| nothing(args))?;
+    let patience = Patience::new(args.clickhouse_timeout.unwrap_or(TIMEOUT));
+    let span = server.span(patience).map_err(unfetched)?.ok_or_else(|| nothing(args))?;
     let choice = choice(args, span.1);
     let span =
         (choice.since_ns.map_or(span.0, |ns| ns.max(span.0)), choice.until_ns.map_or(span.1, |ns| ns.min(span.1)));
-    let folder = tempfile::tempdir().context("cannot make a folder for a copy").map_err(Failure::usage)?;
-    let path = folder.path().join("store");
-    let left_out = server.fetch(&choice, span, &path).map_err(unusable)?;
-    let store = Reader::open(&path).map_err(unusable)?;
-    Ok((store, Choice { left_out, ..choice }, Some(folder)))
+    let most_bytes = args.clickhouse_copy_limit.unwrap_or(COPY_LIMIT);
+    let (store, left_out) = server.fetch(&choice, span, patience, most_bytes).map_err(unfetched)?;
+    Ok((store, Choice { left_out, ..choice }))
+}
+
+/// What `--clickhouse-timeout` and `--clickhouse-copy-limit` are where they are not given.
+const TIMEOUT: Duration = Duration::from_secs(600);
+const COPY_LIMIT: u64 = 4_000_000_000;
+
+/// Returns the failure of a run that cannot copy what was chosen.
+fn unfetched(error: StoreError) -> Failure {
+    match error {
+        StoreError::Slow { .. } => {
+            Failure::usage(anyhow!("{error}; ask for less with --since, or wait longer with --clickhouse-timeout"))
+        }
+        StoreError::Large { .. } => Failure::usage(anyhow!(
+            "{error}: ask for less with --since or --top, or allow more with --clickhouse-copy-limit"
+        )),
+        _ => unusable(error),
+    }
 }
 
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {

@@ -26,6 +26,9 @@ pub struct StoreArgs {
     retain: Option<Retain>,
 }
 
+/// The longest time that the end of a run waits until all is stored.
+const LONGEST_END: Duration = Duration::from_secs(20);
+
 const DAY_S: u64 = 86_400;
 /// What is kept where nothing else is asked for.
 pub const RETAIN: Retain = Retain { age: Some(Duration::from_secs(30 * DAY_S)), bytes: Some(4_000_000_000) };
@@ -42,16 +45,21 @@ impl StoreArgs {
     ///
     /// If it cannot be written, or is not a store.
     pub fn open(&self, interval: Duration, is_capture: bool) -> Result<Option<Box<dyn Keep>>, Failure> {
-        let recorder = self.recorder(interval, is_capture)?;
+        let recorder = self.recorder(interval, is_capture, LONGEST_END)?;
         Ok(recorder.map(|recorder| Box::new(recorder) as Box<dyn Keep>))
     }
 
-    /// Opens the store, if there is one, for what does not come as records.
+    /// Opens the store, if there is one, for what does not come as records. The end of the run waits for it no longer than that.
     ///
     /// # Errors
     ///
     /// As [`StoreArgs::open`].
-    pub fn recorder(&self, interval: Duration, is_capture: bool) -> Result<Option<Recorder>, Failure> {
+    pub fn recorder(
+        &self,
+        interval: Duration,
+        is_capture: bool,
+        longest_end: Duration,
+    ) -> Result<Option<Recorder>, Failure> {
         let Some(path) = &self.store else { return Ok(None) };
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!(
@@ -63,6 +71,7 @@ impl StoreArgs {
             interval_ns: nanos(interval),
             retain: self.retain.or((!is_capture).then_some(RETAIN)),
             origin: if is_capture { Origin::Capture } else { Origin::Live },
+            longest_end,
             tell: |text| tell(text),
         })?;
         Ok(Some(recorder))
@@ -73,6 +82,11 @@ impl StoreArgs {
 /// store makes it incomplete.
 pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
     complete(output.and_then(Output::finish_keeping), exit)
+}
+
+/// Returns the failure of a run with an option that says nothing of a store that is a file.
+pub fn for_server(option: &str) -> Failure {
+    Failure::usage(anyhow!("{option} is for a --store on a server, clickhouse://HOST:PORT/DATABASE"))
 }
 
 /// Returns the failure of a run that cannot read a store.

@@ -5,6 +5,7 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     thread,
+    time::Duration,
 };
 
 use dwell_testbed::workload::Dns;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::{
     live_traffic::{GO_ON, ping, ping_pong},
     records::{counters, counts, number, of_type, round_trips, text},
+    response_live::respond,
     support::{Pair, skipped, watch},
 };
 
@@ -182,8 +184,8 @@ fn root_a_summary_tells_the_samples_of_a_run_beside() {
     assert_eq!(sums, counts(&trips));
 }
 
-/// `count` connections over loopback, all open at once, each with `laps` requests and responses.
-fn connections(count: usize, laps: usize) {
+/// `count` connections over loopback, all open at once, each with `laps` requests and responses. Returns both ends of each.
+fn connections(count: usize, laps: usize) -> Vec<TcpStream> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
@@ -195,6 +197,7 @@ fn connections(count: usize, laps: usize) {
                 stream.write_all(&byte).unwrap();
             }
         }
+        streams
     });
     let mut streams: Vec<_> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..laps {
@@ -204,7 +207,35 @@ fn connections(count: usize, laps: usize) {
             stream.read_exact(&mut byte).unwrap();
         }
     }
-    server.join().unwrap();
+    streams.extend(server.join().unwrap());
+    streams
+}
+
+#[test]
+fn root_idle_flows_make_room_long_before_an_interval_ends() {
+    if skipped() {
+        return;
+    }
+    let namespace = dwell_testbed::Namespace::create("room").unwrap();
+    let options = ["-i", "lo", "--idle-timeout", "1s", "--max-flows", "32", "--interval"];
+    for (verb, more) in [("rtt", &["10m"][..]), ("rtt", &["10m", "--flow-events"]), ("response", &["60s"])] {
+        let arguments = [&options[..], more].concat();
+        // A busy machine takes longer. Epochs of 60 s are looked at each 15 s.
+        let is_made = |seconds| {
+            let dwell = match verb {
+                "rtt" => watch(&namespace, &arguments),
+                _ => respond(&namespace, "lo", &arguments),
+            };
+            // More than there are slots, and nothing comes after them.
+            let idle = namespace.enter(|| connections(60, 3)).unwrap();
+            thread::sleep(Duration::from_secs(seconds));
+            let run = dwell.interrupt();
+            drop(idle);
+            assert_eq!(run.status, Some(0), "{run}");
+            counters(&run.stderr).contains_key("flows expired")
+        };
+        assert!([3, 8].into_iter().any(is_made), "dwell {verb} {more:?}");
+    }
 }
 
 #[test]

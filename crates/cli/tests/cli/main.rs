@@ -37,6 +37,7 @@ mod problems;
 mod prometheus;
 mod records;
 mod report;
+mod report_server;
 mod response;
 mod response_live;
 mod run;

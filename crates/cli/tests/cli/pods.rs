@@ -3,14 +3,15 @@
 use std::{
     fs,
     os::unix::fs::symlink,
-    process::{Command, Output},
+    path::PathBuf,
+    process::{Child, Command, Output},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
     records::{objects, of_type},
-    support::{DWELL, skipped},
+    support::{DWELL, eventually, skipped},
     why::Service,
 };
 
@@ -20,6 +21,17 @@ struct Pod {
     uid: String,
     id: String,
     logs: tempfile::TempDir,
+    /// Another container, which does nothing, in a cgroup of its own.
+    sidecar: (Child, PathBuf),
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let (process, cgroup) = &mut self.sidecar;
+        _ = process.kill();
+        _ = process.wait();
+        eventually("the cgroup is free", || fs::remove_dir(&*cgroup).is_ok());
+    }
 }
 
 impl Pod {
@@ -30,7 +42,11 @@ impl Pod {
         let slice = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
         let service = Service::start(test, &format!("{slice}:cri-containerd:{id}"))?;
         let logs = tempfile::tempdir().unwrap();
-        Some(Pod { service, uid, id, logs })
+        let cgroup = service.cgroup.with_file_name(format!("{slice}:cri-containerd:{}", "d".repeat(64)));
+        fs::create_dir(&cgroup).unwrap();
+        let process = service.namespace.command("sleep").arg("1000").spawn().unwrap();
+        fs::write(cgroup.join("cgroup.procs"), process.id().to_string()).unwrap();
+        Some(Pod { service, uid, id, logs, sidecar: (process, cgroup) })
     }
 
     /// Makes the folders and links of a kubelet.

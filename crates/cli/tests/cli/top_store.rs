@@ -171,6 +171,21 @@ fn the_last_interval_is_shown_with_the_names_that_are_stored() {
 }
 
 #[test]
+fn the_containers_of_a_pod_are_one_row_of_units() {
+    let stored = Stored::new();
+    stored.sql(
+        "UPDATE names SET src_pod = 'shop/web-0/' || src_process, src_pod_uid = '8f6a44fc-52d4-4c0a-9d7e-1a2b3c4d5e6f'",
+    );
+    stored.latency(10, "rtt.sample", "latency", (1, "1"), (1, 30_000_000));
+    stored.latency(10, "rtt.sample", "latency", (2, "2"), (1, 90_000_000));
+    let pod = |container| json!({"uid": "8f6a44fc-52d4-4c0a-9d7e-1a2b3c4d5e6f", "namespace": "shop", "name": "web-0", "container": container});
+    let units = stored.rows(&["--view", "units"]);
+    assert_eq!(units.len(), 1, "{units:?}");
+    assert_eq!((&units[0]["pod"], &units[0]["flows"]), (&pod(Value::Null), &2.into()));
+    assert_eq!(stored.rows(&[])[0]["pod"], pod("nginx".into()));
+}
+
+#[test]
 fn backends_are_those_of_the_last_interval() {
     let stored = Stored::new();
     let none = stored.top(&["--view", "backends"]);

@@ -199,7 +199,7 @@ while server.recv(100):
 /// A process in a network namespace and a cgroup of its own, which is killed in the end.
 pub struct Service {
     process: Child,
-    cgroup: PathBuf,
+    pub cgroup: PathBuf,
     pub namespace: Namespace,
     _parent: Cgroup,
 }

@@ -1,6 +1,6 @@
 //! Weights that follow measured latency, and what a store has of them.
 
-use std::sync::atomic::Ordering;
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use rusqlite::Connection;
 
@@ -137,6 +137,32 @@ fn root_maglev_measures_nothing_and_moves_nothing() {
     assert_eq!(load.end(), [""; 0]);
     // The first table is still in use.
     assert_eq!(events(&scene.end().stdout, "lb.weights").len(), 0);
+}
+
+/// What restarts it waits for its end.
+#[test]
+fn root_a_balancer_whose_store_is_locked_ends_soon_and_tells_what_is_missing() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("locked", 1);
+    scene.configure("interval = \"200ms\"", "", &[0]);
+    let store = scene.path("store");
+    scene.run_with(&["--store", &store]);
+    let db = Connection::open(&store).unwrap();
+    let rows = || db.query_row("SELECT count(*) FROM backend", [], |row| row.get::<_, i64>(0)).unwrap();
+    eventually("an interval is stored", || rows() > 0);
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // The time that the control loop works is another one in each interval.
+    let mut times = BTreeSet::new();
+    eventually("intervals pass", || {
+        times.insert(scene.status()["interval_work_ns"].as_u64());
+        times.len() > 3
+    });
+    let run = scene.end();
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!(run.stderr.contains("waiting for the store") && run.stderr.contains("; 2s at most"), "{run}");
+    assert!(run.stderr.contains(" rows are missing in the store "), "{run}");
 }
 
 #[test]

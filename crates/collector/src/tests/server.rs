@@ -1,6 +1,9 @@
 //! What a collector does while its server is away, refuses rows, or is slow.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use dwell_engine::{
     histogram::Histogram,
@@ -111,6 +114,24 @@ fn one_refused_row_does_not_hold_up_the_others() {
     assert_eq!(metric("dwell_collect_refused_rows_kept"), Some(1.0));
     assert!(metric("dwell_collect_inserts_failed_total{reason=\"refused\"}") > Some(1.0));
     assert!(server.inserts() < 200, "{} inserts", server.inserts());
+    collector.end().1.unwrap();
+}
+
+/// Servers send the head of an answer before all is done.
+#[test]
+fn an_exception_after_the_head_of_an_answer_is_one() {
+    let server = ClickHouse::start();
+    let attempts = AtomicUsize::new(0);
+    let full = "Code: 243. DB::Exception: Cannot reserve 1.00 MiB, not enough space";
+    server.refuse(move |table, _| {
+        let is_refused = table == "counter" && attempts.fetch_add(1, Ordering::SeqCst) < 2;
+        is_refused.then(|| full.into())
+    });
+    server.set_late();
+    let collector = Running::start(&server, 1 << 30);
+    let agent = collector.agent("a", 1);
+    agent.push(3, 1);
+    eventually("the rows have arrived", || arrived(&server) == expected(3, 1));
     collector.end().1.unwrap();
 }
 

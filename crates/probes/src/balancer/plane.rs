@@ -558,8 +558,8 @@ pub(super) fn busy(interface: &Interface, io: std::io::Error) -> Error {
             "this needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
         std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::AlreadyExists => {
-            "another XDP program is attached, perhaps another balancer's (`dwell doctor` shows it): \
-             detach it, or let it call this one by tail call"
+            "another XDP program is attached, perhaps that of another balancer or of `dwell response` (`dwell doctor` \
+             shows it): detach it, or let it call this one by tail call"
         }
         _ => "its driver does not support XDP, or not with an MTU this large",
     };

@@ -117,7 +117,7 @@ impl Cgroup {
             if self.by_namespace.contains_key(&number) || self.inaccessible.contains_key(&number) {
                 continue;
             }
-            let processes = Processes::of_cgroup(self.path.clone(), Some(number));
+            let processes = Processes::of_cgroups(vec![self.path.clone()], Some(number));
             let started = match own == Some(number) {
                 true => Outside::of(processes, self.config),
                 false => enter(pid, || Outside::of(processes, self.config)),

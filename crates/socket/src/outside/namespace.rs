@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
 };
 
@@ -37,6 +37,25 @@ pub(super) fn enter<T: Send>(pid: u32, body: impl FnOnce() -> Result<T, Error> +
 /// If there is no such process, or it is one of another user.
 pub fn number_of(process: &str) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{process}/ns/net"))?.ino())
+}
+
+/// Lists the processes of cgroups and of those below them.
+///
+/// # Errors
+///
+/// If none of them is a cgroup any more.
+pub fn members_of(cgroups: &[PathBuf]) -> io::Result<Vec<u32>> {
+    let (mut all, mut failed) = (Vec::new(), None);
+    for cgroup in cgroups {
+        match members(cgroup) {
+            Ok(found) => all.push(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if all.is_empty() => Err(error),
+        _ => Ok(all.concat()),
+    }
 }
 
 /// Lists the processes of a cgroup and of those below it.

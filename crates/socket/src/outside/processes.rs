@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Error, Scope,
-    namespace::{members, number_of},
+    namespace::{members_of, number_of},
     remote,
 };
 
@@ -33,9 +33,9 @@ enum Selection {
     Scope(Scope),
     /// All processes whose descriptors may be read.
     All,
-    /// The processes of a cgroup, all or those in the network namespace of this number.
-    Cgroup {
-        path: PathBuf,
+    /// The processes of cgroups, all or those in the network namespace of this number.
+    Cgroups {
+        paths: Vec<PathBuf>,
         namespace: Option<u64>,
     },
 }
@@ -106,9 +106,9 @@ impl Processes {
         Processes { selection: Selection::All, known: BTreeMap::new(), denied: Vec::new(), has_grown: false }
     }
 
-    pub(super) fn of_cgroup(path: PathBuf, namespace: Option<u64>) -> Processes {
+    pub(super) fn of_cgroups(paths: Vec<PathBuf>, namespace: Option<u64>) -> Processes {
         Processes {
-            selection: Selection::Cgroup { path, namespace },
+            selection: Selection::Cgroups { paths, namespace },
             known: BTreeMap::new(),
             denied: Vec::new(),
             has_grown: false,
@@ -165,8 +165,8 @@ impl Processes {
                 self.known = numbered().filter_map(|pid| Some((pid, started(pid)?))).collect();
                 return;
             }
-            Selection::Cgroup { path, namespace: wanted } => {
-                let members = members(path).unwrap_or_default().into_iter();
+            Selection::Cgroups { paths, namespace: wanted } => {
+                let members = members_of(paths).unwrap_or_default().into_iter();
                 let members = members.filter(|pid| wanted.is_none() || number_of(&pid.to_string()).ok() == *wanted);
                 self.known = members.filter_map(|pid| Some((pid, started(pid)?))).collect();
                 return;

@@ -1,22 +1,20 @@
 //! What a report needs of a server's tables, copied into a file: reports are made of files.
 
-use std::{mem, path::Path, time::Duration};
+use std::mem;
 
 use dwell_engine::{layers::Ends, measure::Endpoint};
 use rusqlite::types::Value;
 
-use super::Server;
+use super::{Patience, Server};
 use crate::{
-    Reader, Refusal, Span, Store, StoreError, Writing,
+    Reader, Span, Store, StoreError,
     columns::{Cell, Column, FlowEnds, Row, TCP, Table, tables},
     html::Choice,
-    sqlite::Writers,
 };
 
-/// Limit on the answer to a query: a server may have to look at all of its rows.
-const LIMIT: Duration = Duration::from_secs(600);
-/// Rows that are written in one transaction.
+/// Rows that are written in one transaction, and bytes of them.
 const MOST_ROWS: usize = 8_192;
+const MOST_ROW_BYTES: usize = 16 << 20;
 /// Flows that one query names, well below the server's limit on the length of a query.
 const MOST_FLOWS: usize = 1_000;
 
@@ -26,35 +24,47 @@ impl Server {
     /// # Errors
     ///
     /// As [`Server::open`].
-    pub fn span(&self) -> Result<Option<Span>, StoreError> {
+    pub fn span(&self, patience: Patience) -> Result<Option<Span>, StoreError> {
         let mut span: Option<Span> = None;
         for table in ["intervals", "paths"] {
             let sql = format!("SELECT count(), min(time_ns - toInt64(interval_ns)), max(time_ns) FROM {table}");
-            self.lines(&sql, LIMIT, |line| {
+            self.lines(&sql, patience, |line| {
                 let numbers: Vec<i64> =
                     String::from_utf8_lossy(line).split('\t').filter_map(|n| n.parse().ok()).collect();
-                let [count, from_ns, to_ns] = numbers[..] else { return Err(self.unexpected(line)) };
+                let [count, from_ns, to_ns] = numbers[..] else { return Ok(false) };
                 if count > 0 {
                     let known = span.unwrap_or((from_ns, to_ns));
                     span = Some((known.0.min(from_ns), known.1.max(to_ns)));
                 }
-                Ok(())
+                Ok(true)
             })?;
         }
         Ok(span)
     }
 
-    /// Copies what a report with this choice needs into a new store: the rows of all flows together, those of the flows that are
-    /// kept apart, clocks and losses. Returns the number of flows that were chosen and not copied.
+    /// Copies what a report with this choice needs into a temporary file of at most `most_bytes`, or little more: the rows of all
+    /// flows together, those of the flows that are kept apart, clocks and losses. Returns the copy, and the number of flows that
+    /// were chosen and not copied.
     ///
     /// # Errors
     ///
-    /// As [`Server::open`], and [`StoreError`] of a file.
-    pub fn fetch(&self, choice: &Choice, span: Span, path: &Path) -> Result<usize, StoreError> {
-        let mut copy = Copy { server: self, store: Store::open_for(path, Writers::Several)?, rows: Vec::new() };
+    /// As [`Server::open`], [`StoreError::Large`], and [`StoreError`] of a file.
+    pub fn fetch(
+        &self,
+        choice: &Choice,
+        span: Span,
+        patience: Patience,
+        most_bytes: u64,
+    ) -> Result<(Reader, usize), StoreError> {
+        let store = Store::temporary(&format!("copy of {}", self.address))?;
+        let mut copy = Copy { server: self, patience, most_bytes, store, rows: Vec::new(), row_bytes: 0 };
         let times = format!("time_ns > {} AND time_ns <= {}", span.0, span.1);
-        let (flows, known) = self.flows(choice, &times)?;
+        let (flows, known) = self.flows(choice, &times, patience)?;
         let [intervals, paths, clock, _, lost] = tables();
+        if choice.is_of_flows() {
+            // One row of each interval tells when its host was not silent.
+            copy.table(intervals, &format!("{times} AND src IS NULL AND retransmitted = 0 LIMIT 1 BY host, time_ns"))?;
+        }
         for table in [intervals, paths] {
             if !choice.is_of_flows() {
                 copy.table(table, &format!("{times} AND src IS NULL"))?;
@@ -70,16 +80,12 @@ impl Server {
         copy.table(lost, &missed)?;
         copy.write()?;
         // All hosts of a server have agents, whose silence is told.
-        let hosts = Reader::open(path)?.hosts()?;
-        let add = |store: &mut Writing<'_>| {
-            hosts.iter().try_for_each(|(_, name)| store.batch(name, &[0; 16], (1, 1), span.1).map(drop))
-        };
-        copy.store.write(add)?;
-        Ok(known - flows.len())
+        copy.store.add_runs(span.1)?;
+        Ok((copy.store.into_reader()?, known - flows.len()))
     }
 
     /// Returns the chosen flows with the most bytes, as a file has them, and how many were chosen.
-    fn flows(&self, choice: &Choice, times: &str) -> Result<(Vec<Ends>, usize), StoreError> {
+    fn flows(&self, choice: &Choice, times: &str, patience: Patience) -> Result<(Vec<Ends>, usize), StoreError> {
         let hosts: Vec<_> = choice.hosts.iter().map(|name| quoted(name)).collect();
         let hosts = hosts.join(", ");
         let (of_host, of_way) = match choice.hosts.is_empty() {
@@ -96,58 +102,77 @@ impl Server {
             ) GROUP BY src, sport, dst, dport ORDER BY max(n) DESC, src, sport, dst, dport"
         );
         let (mut flows, mut known) = (Vec::new(), 0);
-        self.lines(&sql, LIMIT, |line| {
+        self.lines(&sql, patience, |line| {
             let fields: Vec<_> = fields(line).collect();
-            let [src, sport, dst, dport] = &fields[..] else { return Err(self.unexpected(line)) };
-            let ends = end(src, sport).zip(end(dst, dport)).map(|(src, dst)| Ends { src, dst });
-            let ends = ends.ok_or_else(|| self.unexpected(line))?;
+            let [src, sport, dst, dport] = &fields[..] else { return Ok(false) };
+            let Some((src, dst)) = end(src, sport).zip(end(dst, dport)) else { return Ok(false) };
+            let ends = Ends { src, dst };
             if choice.takes(&ends) {
                 known += 1;
                 if flows.len() < choice.most_flows {
                     flows.push(ends);
                 }
             }
-            Ok(())
+            Ok(true)
         })?;
         Ok((flows, known))
-    }
-
-    fn unexpected(&self, line: &[u8]) -> StoreError {
-        // An error that comes after the first rows is a line of the answer.
-        let StoreError::Refused { address, said, .. } = self.refused(None, &String::from_utf8_lossy(line)) else {
-            unreachable!("a refusal is one")
-        };
-        StoreError::Refused { address, said, refusal: Refusal::Table }
     }
 }
 
 /// Rows on their way into a file.
 struct Copy<'a> {
     server: &'a Server,
+    patience: Patience,
+    most_bytes: u64,
     store: Store,
     rows: Vec<Row<'static>>,
+    /// The bytes of their lines.
+    row_bytes: usize,
 }
 
 impl Copy<'_> {
     /// Copies the rows of a table for which this holds.
     fn table(&mut self, table: &'static Table, condition: &str) -> Result<(), StoreError> {
         let columns: Vec<_> = table.server_columns().map(|(name, _)| name).collect();
-        let sql = format!("SELECT {} FROM {} FINAL WHERE {condition}", columns.join(", "), table.name);
-        let server = self.server;
-        server.lines(&sql, LIMIT, |line| {
-            self.rows.push(row(table, line).ok_or_else(|| server.unexpected(line))?);
-            if self.rows.len() < MOST_ROWS { Ok(()) } else { self.write() }
+        // The last value shows that a row is whole: an error that breaks it off would become a part of a text.
+        let sql = format!("SELECT {}, {END} FROM {} FINAL WHERE {condition}", columns.join(", "), table.name);
+        let (server, patience) = (self.server, self.patience);
+        server.lines(&sql, patience, |line| {
+            let Some(row) = row(table, line) else { return Ok(false) };
+            self.rows.push(row);
+            self.row_bytes += line.len();
+            if self.rows.len() >= MOST_ROWS || self.row_bytes >= MOST_ROW_BYTES {
+                self.write()?;
+            }
+            Ok(true)
         })
     }
 
     fn write(&mut self) -> Result<(), StoreError> {
         let rows = mem::take(&mut self.rows);
-        self.store.write(|store| rows.into_iter().try_for_each(|row| store.insert(row)))
+        self.row_bytes = 0;
+        let written = self.store.write(|store| rows.into_iter().try_for_each(|row| store.insert(row)));
+        written.map_err(|error| match error {
+            StoreError::Sqlite { doing, path, sqlite, .. } => {
+                StoreError::Sqlite { doing, path, sqlite, remedy: NO_ROOM }
+            }
+            other => other,
+        })?;
+        if self.store.bytes()? > self.most_bytes {
+            return Err(StoreError::Large { address: self.server.address.to_string(), bytes: self.most_bytes });
+        }
+        Ok(())
     }
 }
 
-/// Reads a line of the format TabSeparated as a row of a table; `None` if it is none.
-pub(crate) fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
+/// What to do where a temporary file cannot be written.
+const NO_ROOM: &str = "; it is in a temporary file below TMPDIR, or else in /var/tmp: make room there, or ask for less";
+
+/// The value after those of a row.
+const END: &str = "1";
+
+/// Reads a line of the format TabSeparated as a row of a table and the value after it; `None` if it is none.
+fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
     let mut fields = fields(line);
     let mut cells = Vec::new();
     for column in table.columns() {
@@ -174,7 +199,8 @@ pub(crate) fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
     }
     let Some(Cell::Plain(Value::Integer(time_ns))) = cells.first() else { return None };
     let time_ns = *time_ns;
-    fields.next().is_none().then_some(Row { table, time_ns, owner: None, cells })
+    let is_whole = fields.next()? == Some(END.into()) && fields.next().is_none();
+    is_whole.then_some(Row { table, time_ns, owner: None, cells })
 }
 
 fn value((name, kind): (&str, &str), field: Option<Vec<u8>>) -> Option<Value> {

@@ -1,13 +1,14 @@
 //! The tables of a store on a ClickHouse server, by its HTTP interface.
 
-pub(crate) mod fetch;
+mod fetch;
+mod temporary;
 
 use std::{
     collections::HashSet,
     fmt,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     str::FromStr,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ureq::{
@@ -35,10 +36,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
 /// Limit on an answer, in bytes: the numbers of the rows of one insert, and more than any error needs.
 const MAX_ANSWER_BYTES: u64 = 10 << 20;
+/// The same of a line of an answer that is read as it comes, and of what comes after a line that is none.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+/// What ends a query whose rows are read: a user's profile may say otherwise.
+const TAB_SEPARATED: &str = "FORMAT TabSeparated";
 /// The header in which a server repeats the code of its exception.
 const CODE: &str = "X-ClickHouse-Exception-Code";
 /// Characters of a server's error that are shown.
 const SHOWN: usize = 300;
+/// Characters of what is not a row that are shown.
+const SHOWN_OF_ROW: usize = 60;
 
 /// The address of a database on a server: `clickhouse://HOST:PORT/DATABASE`, or `clickhouses://` over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +113,25 @@ pub struct Login {
     pub password: Option<String>,
 }
 
+/// How long several queries together may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    whole: Duration,
+    since: Instant,
+}
+
+impl Patience {
+    /// From now on, for so long.
+    pub fn new(whole: Duration) -> Patience {
+        Patience { whole, since: Instant::now() }
+    }
+
+    /// What is left of it for the next request, which may fail at once.
+    fn left(&self) -> Duration {
+        self.whole.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1))
+    }
+}
+
 /// A server that has the tables of a store.
 #[derive(Debug)]
 pub struct Server {
@@ -145,7 +171,8 @@ impl Server {
     fn create_tables(&mut self) -> Result<(), StoreError> {
         let server = self;
         let wait = WAIT.map(|name| format!("'{name}'")).join(", ");
-        let known = server.query(&format!("SELECT name FROM system.settings WHERE name IN ({wait})"), &[], PATIENCE)?;
+        let sql = format!("SELECT name FROM system.settings WHERE name IN ({wait}) {TAB_SEPARATED}");
+        let known = server.query(&sql, &[], PATIENCE)?;
         server.wait = WAIT.into_iter().filter(|name| known.lines().any(|known| known == *name)).collect();
         for table in tables() {
             let columns = table.server_columns().chain(ROW).map(|(name, kind)| format!("{name} {kind}"));
@@ -196,7 +223,7 @@ impl Server {
         if lines.is_empty() {
             return Ok(());
         }
-        let insert = format!("INSERT INTO {} ({}) FORMAT TabSeparated", table.name, names(table));
+        let insert = format!("INSERT INTO {} ({}) {TAB_SEPARATED}", table.name, names(table));
         self.query(&insert, &lines, limit).map(|_| ())
     }
 
@@ -210,7 +237,7 @@ impl Server {
         let (least, most) = (times.clone().min(), times.max());
         let sql = format!(
             "SELECT row FROM {table} WHERE spool = {spool} AND row >= {} AND row <= {}
-                AND time_ns >= {} AND time_ns <= {}",
+                AND time_ns >= {} AND time_ns <= {} {TAB_SEPARATED}",
             first.row,
             last.row,
             least.unwrap_or(i64::MIN),
@@ -222,35 +249,83 @@ impl Server {
     }
 
     fn query(&self, query: &str, body: &[u8], limit: Duration) -> Result<String, StoreError> {
-        let (mut response, code) = self.send(Some(query), body, limit)?;
-        let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
-        let answer = answer.map_err(|why| self.failed(&why, limit))?;
-        if response.status().is_success() && code.is_none() { Ok(answer) } else { Err(self.refused(code, &answer)) }
+        let patience = Patience::new(limit);
+        let (response, code) = self.send(Some(query), body, patience)?;
+        self.whole(response, code, patience)
     }
 
-    /// Calls `each` with the lines of an answer, of any number, as they come.
+    /// Reads an answer to its end. One that began well may have an exception later, after which newer servers break it off.
+    fn whole(&self, response: Response<Body>, code: Option<u32>, patience: Patience) -> Result<String, StoreError> {
+        let began_well = response.status().is_success() && code.is_none();
+        let mut answer = Vec::new();
+        let read = response.into_body().into_with_config().limit(MAX_ANSWER_BYTES).reader().read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        if exception(&answer).is_some() || (!began_well && read.is_ok()) {
+            return Err(self.refused(code, &answer));
+        }
+        read.map_err(|error| self.failed(&error.into(), patience))?;
+        match answer.is_empty() || answer.ends_with('\n') {
+            true => Ok(answer.into_owned()),
+            false => Err(self.unusable(&answer)),
+        }
+    }
+
+    /// Calls `each` with the lines of an answer, of any number, as they come, until it returns that one is none that was asked for.
     pub(super) fn lines(
         &self,
         query: &str,
-        limit: Duration,
-        mut each: impl FnMut(&[u8]) -> Result<(), StoreError>,
+        patience: Patience,
+        mut each: impl FnMut(&[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         // A query in the body may be longer than one in the address.
-        let (mut response, code) = self.send(None, query.as_bytes(), limit)?;
+        let query = format!("{query} {TAB_SEPARATED}");
+        let (mut response, code) = self.send(None, query.as_bytes(), patience)?;
         if !response.status().is_success() || code.is_some() {
-            let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).lossy_utf8(true).read_to_string();
-            return Err(self.refused(code, &answer.map_err(|why| self.failed(&why, limit))?));
+            return self.whole(response, code, patience).map(drop);
         }
         let mut lines = BufReader::new(response.body_mut().with_config().limit(u64::MAX).reader());
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = lines.read_until(b'\n', &mut line).map_err(ureq::Error::from);
-            if read.map_err(|why| self.failed(&why, limit))? == 0 {
-                return Ok(());
+            let why = match lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+                Ok(0) => return Ok(()),
+                Ok(_) => None,
+                Err(error) => Some(ureq::Error::from(error)),
+            };
+            let whole = line.strip_suffix(b"\n").filter(|_| why.is_none());
+            if !whole.map_or(Ok(false), &mut each)? {
+                return Err(self.broken_off(line, &mut lines, why.as_ref(), patience));
             }
-            each(line.strip_suffix(b"\n").unwrap_or(&line))?;
         }
+    }
+
+    /// Returns what ends an answer with this line, which is not one that was asked for: an error of the server, which breaks off
+    /// its answer then, maybe in the middle of a row; or `why`.
+    fn broken_off(
+        &self,
+        mut line: Vec<u8>,
+        rest: &mut impl Read,
+        why: Option<&ureq::Error>,
+        patience: Patience,
+    ) -> StoreError {
+        if why.is_none() {
+            // What cannot be read of it says nothing.
+            _ = rest.take(MAX_LINE_BYTES).read_to_end(&mut line);
+        }
+        let text = String::from_utf8_lossy(&line);
+        if exception(&text).is_some() {
+            return self.refused(None, &text);
+        }
+        match why {
+            Some(why @ ureq::Error::Timeout(_)) => self.failed(why, patience),
+            Some(why) => StoreError::Answer { address: self.address.to_string(), why: format!("it breaks off: {why}") },
+            None => self.unusable(&text),
+        }
+    }
+
+    fn unusable(&self, text: &str) -> StoreError {
+        let shown: String = text.chars().take(SHOWN_OF_ROW).collect();
+        StoreError::Answer { address: self.address.to_string(), why: format!("{shown:?} is not a row of it") }
     }
 
     /// Sends a query, or data that it inserts. Returns the answer, and the code of an exception that comes before it.
@@ -258,7 +333,7 @@ impl Server {
         &self,
         query: Option<&str>,
         body: &[u8],
-        limit: Duration,
+        patience: Patience,
     ) -> Result<(Response<Body>, Option<u32>), StoreError> {
         let Address { is_tls, authority, database } = &self.address;
         let scheme = if *is_tls { "https" } else { "http" };
@@ -270,20 +345,20 @@ impl Server {
             .query_pairs(self.wait.iter().map(|name| (*name, "1")))
             .header("X-ClickHouse-User", &self.login.user)
             .config()
-            .timeout_global(Some(limit))
+            .timeout_global(Some(patience.left()))
             .build();
         if let Some(password) = &self.login.password {
             request = request.header("X-ClickHouse-Key", password);
         }
-        let response = request.send(body).map_err(|why| self.failed(&why, limit))?;
+        let response = request.send(body).map_err(|why| self.failed(&why, patience))?;
         let code = response.headers().get(CODE).and_then(|code| code.to_str().ok()?.parse().ok());
         Ok((response, code))
     }
 
-    fn failed(&self, why: &ureq::Error, limit: Duration) -> StoreError {
+    fn failed(&self, why: &ureq::Error, patience: Patience) -> StoreError {
         match why {
             ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => self.unreachable(why),
-            ureq::Error::Timeout(_) => StoreError::Slow { address: self.address.to_string(), limit_s: limit.as_secs() },
+            ureq::Error::Timeout(_) => StoreError::Slow { address: self.address.to_string(), limit: patience.whole },
             why => self.unreachable(why),
         }
     }
@@ -293,11 +368,12 @@ impl Server {
     }
 
     fn refused(&self, code: Option<u32>, answer: &str) -> StoreError {
-        let line = answer.lines().next().unwrap_or("nothing");
+        let (found, line) = exception(answer).unzip();
+        let line = line.unwrap_or_else(|| answer.lines().next().unwrap_or("nothing"));
         StoreError::Refused {
             address: self.address.to_string(),
             said: line.chars().take(SHOWN).collect(),
-            refusal: Refusal::of(code.or_else(|| code_of(line)), line),
+            refusal: Refusal::of(code.or(found), line),
         }
     }
 }
@@ -308,8 +384,12 @@ fn names(table: &Table) -> String {
     names.join(", ")
 }
 
-/// Returns the code of an exception from its text: `Code: 27. DB::Exception: ...`, with a comma in older versions.
-fn code_of(line: &str) -> Option<u32> {
-    let rest = line.strip_prefix("Code: ")?;
-    rest.split(['.', ',']).next()?.parse().ok()
+/// Returns the code and the text of an exception in an answer: `Code: 27. DB::Exception: ...`, with a comma in older versions. It
+/// may follow rows, the last of which need not be whole, and in newer versions a line `__exception__`, or two more.
+fn exception(answer: &str) -> Option<(u32, &str)> {
+    answer.match_indices("Code: ").find_map(|(at, mark)| {
+        let line = answer[at..].lines().next()?;
+        let code = line[mark.len()..].split(['.', ',']).next()?.parse().ok()?;
+        line.contains("Exception").then_some((code, line))
+    })
 }

@@ -238,23 +238,18 @@ function series(n, cell) {
 	const leg = data.legs[n];
 	const [width, height] = [420, 170];
 	const filled = [...cell.times].sort((one, other) => one[0] - other[0]);
-	const means = filled.map(([, there]) => there.sum / there.count);
-	const p99s = filled.map(([, there]) => there.p99);
-	const scale = logarithmic(Math.min(...means, ...p99s), Math.max(...means, ...p99s), height - 40, 10);
+	const means = filled.map(([bin, there]) => [bin, there.sum / there.count]);
+	const p99s = filled.map(([bin, there]) => [bin, there.p99]);
+	const values = (points) => points.map(([, value]) => value);
+	const all = values([...means, ...p99s]);
+	const scale = logarithmic(Math.min(...all), Math.max(...all), height - 40, 10);
 	const x = timeAxis(58, width - 8);
 	const middle = (bin) => Math.min(data.from_ms + (bin + 0.5) * data.bin_ms, data.to_ms);
-	const pieces = (values) => {
-		const found = [];
-		filled.forEach(([bin], index) => {
-			if (index === 0 || bin - filled[index - 1][0] > 2) found.push([]);
-			found[found.length - 1].push([middle(bin), values[index]]);
-		});
-		return found;
-	};
+	const pieces = (points) => broken(points).map((piece) => piece.map(([bin, value]) => [middle(bin), value]));
 	const name = legName(leg);
 	const svg = lines({
 		width, height, x, y: { top: 10, bottom: height - 40, at: scale.at, ticks: thinned(scale.ticks, scale.at, 20), label: tick },
-		title: `${name} over time`, description: `mean from ${latency(Math.min(...means))} to ${latency(Math.max(...means))}, greatest p99 ${latency(Math.max(...p99s))}`, unit: "time of day, UTC",
+		title: `${name} over time`, description: `mean from ${latency(Math.min(...values(means)))} to ${latency(Math.max(...values(means)))}, greatest p99 ${latency(Math.max(...values(p99s)))}`, unit: "time of day, UTC",
 		lines: [
 			{ pieces: pieces(p99s), colour: "var(--faint)", dash: "5 3", width: 1.4, name: `${name}, p99` },
 			{ pieces: pieces(means), colour: colour(leg), width: 2.2, name: `${name}, mean` },

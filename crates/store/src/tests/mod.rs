@@ -1,4 +1,4 @@
-use std::{fs, path::Path, process::Command, sync::LazyLock};
+use std::{fs, process::Command, sync::LazyLock};
 
 use dwell_engine::{
     flow_id,
@@ -12,13 +12,12 @@ use rusqlite::Connection;
 mod skip;
 
 mod retain;
+mod versions;
 
 use skip::skip;
 
 use super::{
-    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
-    Unfinished,
-    html::{Choice, Report},
+    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished,
     sqlite::MAX_ALL_RUNS,
 };
 
@@ -216,47 +215,6 @@ fn only_the_owner_can_read_a_store_and_what_is_beside_it() {
     }
 }
 
-/// A file of version 4, or of version 3, which knew no losses, with a row of each table that later ones changed.
-fn old_store(path: &Path, version: i64) {
-    let old = Connection::open(path).unwrap();
-    old.pragma_update(None, "journal_mode", "WAL").unwrap();
-    old.execute_batch(include_str!("schema_4.sql")).unwrap();
-    let id = flow_id(&ends().src, &ends().dst, Protocol(6));
-    old.execute_batch(&format!(
-        "INSERT INTO host VALUES (1, 'a');
-        INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (1, x'07070707070707070707070707070707', 5, 4);
-        INSERT INTO flow VALUES (3, '192.0.2.1', 44321, '2001:db8::1', 443, '{id}');
-        INSERT INTO interval VALUES (7, 1, 1, 3, 'queueing', 'tx', NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, x'0100000000', NULL, NULL, NULL, 0)"
-    ))
-    .unwrap();
-    if version == 3 {
-        let older = "DROP TABLE lost; ALTER TABLE run DROP COLUMN last_ns; ALTER TABLE run DROP COLUMN ended_ns";
-        old.execute_batch(older).unwrap();
-    }
-    old.pragma_update(None, "application_id", 0x6477_656c).unwrap();
-    old.pragma_update(None, "user_version", version).unwrap();
-}
-
-#[test]
-fn a_store_of_version_6_is_read_without_backends_and_gets_their_table_when_it_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let histogram = histogram();
-    Store::open(&path).unwrap().write(|store| store.interval(&interval("a", None, &histogram))).unwrap();
-    let old = Connection::open(&path).unwrap();
-    old.execute_batch("DROP VIEW backends; DROP TABLE backend; PRAGMA user_version = 6").unwrap();
-    drop(old);
-    let report = || Report::read(&Reader::open(&path).unwrap(), &Choice::default(), 0).unwrap().unwrap().html();
-    assert!(report().contains("\"hosts\":[\"a\"]"));
-    Store::open(&path).unwrap().write(|store| store.backend(&backend())).unwrap();
-    let db = Connection::open(&path).unwrap();
-    let row = db.query_row("SELECT host, vip, state, pending FROM backends", [], |row| {
-        Ok::<(String, Option<String>, String, i64), _>((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-    });
-    assert_eq!(row, Ok(("edge".into(), Some("web".into()), "up".into(), 2)));
-}
-
 /// What a backend did in the second that ends at 1 s.
 pub(crate) fn backend() -> BackendRow<'static> {
     BackendRow {
@@ -276,76 +234,6 @@ pub(crate) fn backend() -> BackendRow<'static> {
         pending_oldest_ns: None,
         traffic: Some([2, 20, 200]),
         latency: None,
-    }
-}
-
-#[test]
-fn a_store_of_version_5_gets_a_column_for_network_namespaces() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    drop(Store::open(&path).unwrap());
-    let old = Connection::open(&path).unwrap();
-    old.execute_batch(
-        "DROP VIEW backends; DROP TABLE backend; DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
-        CREATE VIEW intervals AS SELECT time_ns, segment FROM interval; PRAGMA user_version = 5",
-    )
-    .unwrap();
-    drop(old);
-    let mut store = Store::open(&path).unwrap();
-    let histogram = Histogram::default();
-    let row = interval("a", Some(ends()), &histogram);
-    store
-        .write(|to| to.interval(&row).and_then(|()| to.interval(&IntervalRow { namespace: Some("web"), ..row })))
-        .unwrap();
-    let db = Connection::open(&path).unwrap();
-    let mut statement = db.prepare("SELECT namespace FROM intervals").unwrap();
-    let names: Vec<Option<String>> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(names, [None, Some("web".to_owned())]);
-}
-
-#[test]
-fn a_store_of_an_older_version_is_read_and_brought_up_to_date() {
-    let folder = tempfile::tempdir().unwrap();
-    let all = |db: &Connection| -> Vec<String> {
-        let sql = "SELECT m.name || '.' || c.name || ' ' || c.type || c.\"notnull\" || ifnull(c.dflt_value, '')
-            FROM sqlite_schema m JOIN pragma_table_info(m.name) c ORDER BY 1";
-        let mut statement = db.prepare(sql).unwrap();
-        let columns: Vec<_> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-        let mut indices = db.prepare("SELECT sql FROM sqlite_schema WHERE type = 'index' ORDER BY name").unwrap();
-        let indices = indices.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
-        columns.into_iter().chain(indices.map(|sql| sql.unwrap().unwrap_or_default())).collect()
-    };
-    let fresh = folder.path().join("fresh");
-    drop(Store::open(&fresh).unwrap());
-    for version in [3, 4] {
-        let path = folder.path().join(version.to_string());
-        old_store(&path, version);
-        let reader = crate::Reader::open(&path).unwrap();
-        assert_eq!(reader.lost((0, i64::MAX), 5).unwrap(), (Vec::new(), 0));
-        assert_eq!(reader.span().unwrap(), Some((6, 7)));
-        assert_eq!(reader.flows((0, 9), &[]).unwrap(), []);
-        assert_eq!(reader.verdicts((0, 9), 5).unwrap().1, 0);
-        assert_eq!(reader.last_interval(None, 9).unwrap(), Some((6, 7)));
-        assert_eq!(reader.last_interval(Some(3), 2).unwrap(), Some((4, 7)), "all rows are of the future");
-        reader.last_latencies((0, 9), |_| panic!("no row is of a send buffer")).unwrap();
-        assert_eq!(reader.last_backends((0, 9)).unwrap(), []);
-        drop(reader);
-        let mut store = Store::open(&path).unwrap();
-        assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(4));
-        let unfinished = store.write(|store| store.unfinished("a", b"the next")).unwrap();
-        // Nothing says of a run of version 3 whether it was killed.
-        assert_eq!(unfinished.len(), usize::from(version == 4));
-        let histogram = histogram();
-        store.write(|store| store.interval(&interval("a", Some(ends()), &histogram))).unwrap();
-        drop(store);
-        let [upgraded, fresh] = [&path, &fresh].map(|path| all(&Connection::open(path).unwrap()));
-        assert_eq!(upgraded, fresh);
-        let upgraded = Connection::open(&path).unwrap();
-        // The flow is the one that was known before.
-        let sql = "SELECT count(*) FROM intervals WHERE src = '192.0.2.1' AND dport = 443 AND id IS NOT NULL";
-        assert_eq!(upgraded.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(2));
-        let sql = "SELECT count(*) FROM pragma_foreign_key_check";
-        assert_eq!(upgraded.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(0));
     }
 }
 

@@ -205,6 +205,10 @@ impl Args {
 
     fn destination(&self, place: &Place) -> Result<Destination, Failure> {
         match (place, &self.spool) {
+            (Place::File(_), _) if self.clickhouse_password_file.is_some() => {
+                Err(stored::for_server("--clickhouse-password-file"))
+            }
+            (Place::File(_), Some(_)) => Err(stored::for_server("--spool")),
             (Place::File(path), None) => {
                 Ok(Destination::File { path: path.clone(), retain: Some(self.retain.unwrap_or(stored::RETAIN)) })
             }
@@ -217,9 +221,6 @@ impl Args {
                 spool: spool.clone(),
                 spool_bytes: u64::from(self.spool_limit) * 1_000_000,
             }),
-            (Place::File(_), Some(_)) => {
-                Err(Failure::usage(anyhow!("--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE")))
-            }
             (Place::Server(_), None) => {
                 Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
             }

@@ -101,9 +101,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// The longest time that the end waits for the store: what restarts a balancer waits for it too, and nobody else steers.
+const LONGEST_END: Duration = Duration::from_secs(2);
+
 /// Opens the store, if there is one. One that is locked, full or damaged does not keep the balancer from starting.
 fn open_store(store: &StoreArgs, interval: Duration) -> Result<Option<Backends>, Failure> {
-    let failure = match store.recorder(interval, false) {
+    let failure = match store.recorder(interval, false, LONGEST_END) {
         Ok(recorder) => return Ok(recorder.map(Backends::new)),
         Err(failure) => failure,
     };

@@ -27,6 +27,9 @@ use crate::{
 /// Time between two polls of the ring buffer, for which there is no wake-up.
 const POLL: Duration = Duration::from_millis(20);
 
+/// Time after which idle flows make room for others if few slots are free. Epochs may be much longer.
+const ROOM: Duration = Duration::from_secs(1);
+
 /// How far the ends of epochs may be from round times of the clock.
 const CLOCK_DRIFT_NS: u128 = 1_000_000;
 
@@ -42,7 +45,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Report::new(args, source, args.names.live(args.shows_flows(), &args.write, args.format.name())?, metrics)?;
     let stop = args.write.listen(args.duration)?;
     let probe = attach(args, &interfaces, started)?;
-    let mut live = Live { args, probe, report, interfaces, swept: Instant::now() };
+    let mut live = Live { args, probe, report, interfaces, swept: Instant::now(), room_made: Instant::now() };
     let ended = live.watch(&stop);
     live.finish(ended)
 }
@@ -90,6 +93,8 @@ struct Live<'a> {
     interfaces: Interfaces,
     /// When epochs were last ended by time.
     swept: Instant,
+    /// When idle flows were last looked for.
+    room_made: Instant,
 }
 
 impl Live<'_> {
@@ -99,6 +104,11 @@ impl Live<'_> {
         while !stop.is_asked() {
             thread::sleep(POLL);
             self.drain()?;
+            if self.room_made.elapsed() >= ROOM {
+                self.room_made = Instant::now();
+                self.probe.make_room()?;
+                self.drain()?;
+            }
             if self.swept.elapsed() >= period {
                 self.swept = Instant::now();
                 self.follow_clock();

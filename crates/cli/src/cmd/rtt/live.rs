@@ -29,6 +29,9 @@ use crate::{
 /// Time between two polls of the ring buffer, for which there is no wake-up. The buffer holds some 43,000 samples, which
 /// allows two million per second.
 const POLL: Duration = Duration::from_millis(20);
+/// Time after which idle flows are ended, or make room for others; an interval that is shorter is that time. Intervals may be
+/// much longer, and short flows fill a table that has no more than a quarter of spare slots.
+const ROOM: Duration = Duration::from_secs(1);
 /// Minimum of --interval: shorter ones would leave no time between the ends of intervals.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Silence after which a person at a terminal is shown that the run goes on.
@@ -69,6 +72,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         interfaces,
         started: Instant::now(),
         interval_started: Instant::now(),
+        room_made: Instant::now(),
         shown: Instant::now(),
         line_open: false,
     };
@@ -84,6 +88,8 @@ struct Live<'a> {
     interfaces: Interfaces,
     started: Instant,
     interval_started: Instant,
+    /// When idle flows were last looked for.
+    room_made: Instant,
     /// When something was last written.
     shown: Instant,
     /// Whether the progress line is on the terminal, without its end.
@@ -97,6 +103,9 @@ impl Live<'_> {
             let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
             thread::sleep(POLL.min(left));
             self.drain()?;
+            if self.room_made.elapsed() >= ROOM.min(self.args.interval) {
+                self.make_room()?;
+            }
             self.report.flush()?;
             if self.interval_started.elapsed() >= self.args.interval {
                 self.end_interval()?;
@@ -121,17 +130,21 @@ impl Live<'_> {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Ends idle flows; without flow events, only if few slots are free.
+    fn make_room(&mut self) -> Result<(), Failure> {
+        self.room_made = Instant::now();
+        if self.args.flow_events {
+            self.probe.sweep()?;
+            return self.drain();
+        }
+        Ok(self.probe.make_room()?)
+    }
+
     fn end_interval(&mut self) -> Result<(), Failure> {
         let length = self.interval_started.elapsed();
         self.interval_started = Instant::now();
         let fresh = clock();
         self.report.set_source(|source| source.clock = fresh);
-        if self.args.flow_events {
-            self.probe.sweep()?;
-            self.drain()?;
-        } else {
-            self.probe.make_room()?;
-        }
         let groups = self.report_groups(length)?;
         if groups > 0 {
             self.shown = Instant::now();

@@ -154,7 +154,10 @@ fn add(shown: &mut Shown, latency: &LastLatency) {
         protocol: latency.protocol,
         is_src_local,
         pid: own.pid,
-        unit: own.unit.as_ref().and_then(|unit| shown.units.number(unit)),
+        unit: match &own.pod {
+            Some(pod) => shown.units.of_pod(pod),
+            None => own.unit.as_ref().and_then(|unit| shown.units.number(unit)),
+        },
         metric: match latency.kind {
             LastKind::Rtt => Metric::Rtt,
             LastKind::Response => Metric::Response,

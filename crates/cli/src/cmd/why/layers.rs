@@ -4,7 +4,7 @@ use std::{
     collections::hash_map::RandomState,
     fs::File,
     hash::BuildHasher,
-    path::Path,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,7 +29,7 @@ use nix::sched::{CloneFlags, setns};
 const SAMPLE_BYTES: u32 = 1024;
 /// The share of the host's processor time that stamping may use.
 const CPU_BUDGET: f64 = 0.005;
-/// The most processes of a cgroup of version 1 whose bytes are stamped.
+/// The most processes whose bytes are stamped, of several cgroups or of one of version 1.
 const MAX_PROCESSES: usize = 1024;
 /// Longer than any look: there is one interval.
 const INTERVAL: Duration = Duration::from_secs(1 << 30);
@@ -75,9 +75,11 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
     match selected {
         Selected::Ends { .. } => {}
         Selected::Process(pid) => options.processes.push(*pid),
-        Selected::Cgroup(path) if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),
-        // The kernel's programs know no cgroups of version 1.
-        Selected::Cgroup(path) => options.processes = members(path)?,
+        Selected::Cgroups(paths) => match &paths[..] {
+            [path] if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),
+            // The kernel's programs know one cgroup, and none of version 1.
+            _ => options.processes = members(paths)?,
+        },
     }
     let mut monitor = Monitor::attach(&options, Some(CPU_BUDGET)).map_err(|error| error.to_string())?;
     let mut means = Means::default();
@@ -92,7 +94,7 @@ fn go_to(selected: &Selected) -> Result<(), String> {
     let pid = match selected {
         Selected::Ends { .. } => return Ok(()),
         Selected::Process(pid) => *pid,
-        Selected::Cgroup(path) => *members(path)?.first().ok_or("the cgroup has no process")?,
+        Selected::Cgroups(paths) => *members(paths)?.first().ok_or("the cgroup has no process")?,
     };
     let number = |process: &str| namespace::number_of(process).map_err(|error| error.to_string());
     if number(&pid.to_string())? == number("thread-self")? {
@@ -102,8 +104,8 @@ fn go_to(selected: &Selected) -> Result<(), String> {
     setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|error| format!("its network namespace: {error}"))
 }
 
-fn members(cgroup: &Path) -> Result<Vec<u32>, String> {
-    let mut members = namespace::members(cgroup).map_err(|error| error.to_string())?;
+fn members(cgroups: &[PathBuf]) -> Result<Vec<u32>, String> {
+    let mut members = namespace::members_of(cgroups).map_err(|error| error.to_string())?;
     members.truncate(MAX_PROCESSES);
     Ok(members)
 }

@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 )));
             }
             let selected = target.as_ref().map(|text| target::parse(text).map_err(Failure::usage)).transpose()?;
-            if let (Some(text), Some(Selected::Process(_) | Selected::Cgroup(_))) = (target, &selected) {
+            if let (Some(text), Some(Selected::Process(_) | Selected::Cgroups(_))) = (target, &selected) {
                 return Err(has_no_processes(text, "a store"));
             }
             let target = target.as_deref().zip(selected.as_ref());

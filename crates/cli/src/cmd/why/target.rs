@@ -22,17 +22,23 @@ pub fn parse(text: &str) -> Result<Selected> {
         return Ok(Selected::Ends { addresses: Vec::new(), port: Some(parse_port(port, text)?) });
     }
     if text.starts_with('/') {
-        return cgroups::at_path(text).map(Selected::Cgroup);
+        return Ok(Selected::Cgroups(vec![cgroups::at_path(text)?]));
     }
     if cgroups::is_unit(text) {
-        return cgroups::of_unit(text).map(Selected::Cgroup);
+        return Ok(Selected::Cgroups(vec![cgroups::of_unit(text)?]));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(parse_port(port, text)?)),
-        None => match cgroups::of_container(text)?.map_or_else(|| cgroups::of_pod(text), |found| Ok(Some(found)))? {
-            Some(cgroup) => return Ok(Selected::Cgroup(cgroup)),
-            None => (text, None),
-        },
+        None => {
+            let cgroups = match cgroups::of_container(text)? {
+                Some(cgroup) => vec![cgroup],
+                None => cgroups::of_pod(text)?,
+            };
+            if !cgroups.is_empty() {
+                return Ok(Selected::Cgroups(cgroups));
+            }
+            (text, None)
+        }
     };
     let host = bare(host);
     let found = (host, port.unwrap_or(0)).to_socket_addrs();

@@ -82,8 +82,8 @@ pub enum Selected {
     },
     /// Connections of a process and its descendants, in whatever network namespace.
     Process(u32),
-    /// Connections of the processes of a cgroup and of those below it, in whatever network namespace.
-    Cgroup(PathBuf),
+    /// Connections of the processes of cgroups and of those below them, in whatever network namespace.
+    Cgroups(Vec<PathBuf>),
 }
 
 impl Selected {
@@ -100,7 +100,7 @@ impl Selected {
     fn server(&self) -> (Option<IpAddr>, Option<u16>) {
         match self {
             Selected::Ends { addresses, port } => (addresses.first().copied().filter(|_| addresses.len() == 1), *port),
-            Selected::Process(_) | Selected::Cgroup(_) => (None, None),
+            Selected::Process(_) | Selected::Cgroups(_) => (None, None),
         }
     }
 
@@ -182,12 +182,13 @@ impl Survey {
                 Scope::Tree(*pid).check_readable()?;
                 Processes::new(Scope::Tree(*pid))
             }
-            Selected::Cgroup(path) => {
-                let members = namespace::members(path).map_err(|io| Error::Cgroup { path: path.clone(), io })?;
+            Selected::Cgroups(paths) => {
+                let path = || paths.first().cloned().unwrap_or_default();
+                let members = namespace::members_of(paths).map_err(|io| Error::Cgroup { path: path(), io })?;
                 if members.is_empty() {
-                    return Err(Error::NoMembers { path: path.clone() });
+                    return Err(Error::NoMembers { path: path() });
                 }
-                Processes::of_cgroup(path.clone(), None)
+                Processes::of_cgroups(paths.clone(), None)
             }
             Selected::Ends { .. } => Processes::of_all(),
         };
@@ -318,7 +319,7 @@ impl Survey {
         match &self.target.selected {
             Selected::Ends { .. } => false,
             Selected::Process(_) => self.target.processes.has_ended(),
-            Selected::Cgroup(path) => !path.join("cgroup.procs").exists(),
+            Selected::Cgroups(paths) => !paths.iter().any(|path| path.join("cgroup.procs").exists()),
         }
     }
 
@@ -336,7 +337,7 @@ impl Survey {
     pub fn evidence(mut self, name: &str) -> Evidence {
         let has_ended = match &self.target.selected {
             // A cgroup may outlive its processes.
-            Selected::Cgroup(path) => namespace::members(path).map_or(true, |members| members.is_empty()),
+            Selected::Cgroups(paths) => namespace::members_of(paths).map_or(true, |members| members.is_empty()),
             _ => self.is_over(),
         };
         let mut omitted = self.tally.omitted;

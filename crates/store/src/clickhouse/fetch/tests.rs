@@ -1,8 +1,10 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    path::Path,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use dwell_engine::{
@@ -25,7 +27,8 @@ fn ends(port: u16) -> Ends {
 /// Calls `each` with the rows of a store: of all flows, and of two flows.
 fn rows(mut each: impl FnMut(Row<'_>)) {
     let hooks = SegmentHooks { from: Some("a\tb\\".into()), to: None, missing: None };
-    for second in 1..=3_i64 {
+    // It was silent for two seconds.
+    for second in [1, 2, 3, 6_i64] {
         for (flow, count) in [(None, 7), (Some(ends(7001)), 5), (Some(ends(7002)), 2)] {
             let mut histogram = Histogram::default();
             // Its bytes have zeros, tabs and ends of lines.
@@ -85,8 +88,25 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
     each((&lost).into());
 }
 
+/// How a server answers.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    Well,
+    /// After a pause.
+    Late(Duration),
+    /// With each row so often.
+    Repeating(usize),
+    /// An answer from this table lacks as many bytes at its end, and this comes instead; with or without a length of it all.
+    BreakingOff {
+        table: &'static str,
+        bytes: usize,
+        error: &'static str,
+        has_length: bool,
+    },
+}
+
 /// Answers the queries of a report as a server that has these rows. Returns its address.
-fn serve(ends_badly: bool) -> Address {
+fn serve(manner: Manner) -> Address {
     let mut tables: Vec<(&'static str, bool, Vec<u8>)> = Vec::new();
     rows(|row| {
         let (name, has_flow) = (row.table.name, row.cells.iter().any(|cell| matches!(cell, Cell::Flow(Some(_)))));
@@ -100,13 +120,13 @@ fn serve(ends_badly: bool) -> Address {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let tables = Arc::clone(&tables);
-            thread::spawn(move || answer(stream.unwrap(), &tables, ends_badly));
+            thread::spawn(move || answer(stream.unwrap(), &tables, manner));
         }
     });
     address
 }
 
-fn answer(mut stream: TcpStream, tables: &[(&str, bool, Vec<u8>)], ends_badly: bool) {
+fn answer(mut stream: TcpStream, tables: &[(&str, bool, Vec<u8>)], manner: Manner) {
     let (mut request, mut buffer) = (String::new(), [0; 4096]);
     let query = loop {
         let read = stream.read(&mut buffer).unwrap();
@@ -117,68 +137,161 @@ fn answer(mut stream: TcpStream, tables: &[(&str, bool, Vec<u8>)], ends_badly: b
             break body.to_owned();
         }
     };
-    let mut text = Vec::new();
-    if query.starts_with("SELECT count()") {
-        text = format!("3\t0\t{}\n", 3 * SECOND_NS).into_bytes();
-    } else if query.starts_with("SELECT src, sport, dst, dport FROM (") {
-        text = b"192.0.2.1\t7001\t2001:db8::1\t443\n192.0.2.1\t7002\t2001:db8::1\t443\n".to_vec();
-    } else {
-        let wants_flows = query.contains("src IS NOT NULL");
-        for (name, has_flow, row) in tables {
-            let is_wanted = has_flow == &wants_flows && query.contains(&format!("FROM {name} FINAL"));
-            let port = if row.windows(6).any(|at| at == b"\t7001\t") { 7001 } else { 7002 };
-            let is_named = !has_flow || query.contains(&format!("'192.0.2.1', {port},"));
-            if is_wanted && is_named {
-                text.extend_from_slice(row);
-            }
+    let (mut text, mut has_length) = (lines(&query, tables, manner), true);
+    match manner {
+        Manner::BreakingOff { table, bytes, error, has_length: is_known } if table_of(&query) == table => {
+            text.truncate(text.len() - bytes);
+            text.extend_from_slice(error.as_bytes());
+            has_length = is_known;
         }
-        if ends_badly {
-            text.extend_from_slice(b"Code: 241. DB::Exception: Memory limit exceeded\n");
-        }
+        Manner::Late(pause) => thread::sleep(pause),
+        _ => {}
     }
-    let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", text.len());
-    stream.write_all(&[head.into_bytes(), text].concat()).unwrap();
+    let length = text.len();
+    let head = match has_length {
+        true => format!("Content-Length: {length}\r\n\r\n"),
+        // No chunk that is the last one follows.
+        false => format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n"),
+    };
+    // The reader may have what it needs.
+    _ = stream.write_all(&[format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}").into_bytes(), text].concat());
 }
 
-fn server(ends_badly: bool) -> Server {
+/// The table that a query is of; `flows` for the one that ranks flows.
+fn table_of(query: &str) -> &str {
+    let from = query.split(" FROM ").nth(1).unwrap();
+    if from.starts_with('(') { "flows" } else { from.split(' ').next().unwrap() }
+}
+
+fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u8> {
+    if !query.ends_with(" FORMAT TabSeparated") {
+        return b"{\"data\": \"as the user's profile says\"}\n".to_vec();
+    }
+    if query.starts_with("SELECT count()") {
+        return format!("3\t0\t{}\n", 6 * SECOND_NS).into_bytes();
+    }
+    if table_of(query) == "flows" {
+        return b"192.0.2.1\t7001\t2001:db8::1\t443\n192.0.2.1\t7002\t2001:db8::1\t443\n".to_vec();
+    }
+    let mut text = Vec::new();
+    let wants_flows = query.contains("src IS NOT NULL");
+    for (name, has_flow, row) in tables {
+        let is_wanted = has_flow == &wants_flows && table_of(query) == *name;
+        let port = if row.windows(6).any(|at| at == b"\t7001\t") { 7001 } else { 7002 };
+        let is_named = !has_flow || query.contains(&format!("'192.0.2.1', {port},"));
+        let times = if let Manner::Repeating(times) = manner { times } else { 1 };
+        for _ in 0..times * usize::from(is_wanted && is_named) {
+            text.extend_from_slice(row.strip_suffix(b"\n").unwrap());
+            text.extend_from_slice(if query.contains(", 1 FROM ") { b"\t1\n" } else { b"\n" });
+        }
+    }
+    text
+}
+
+fn server(manner: Manner) -> Server {
     let login = Login { user: "default".into(), password: None };
-    Server::for_reading(serve(ends_badly), login, ureq::tls::TlsConfig::default())
+    Server::for_reading(serve(manner), login, ureq::tls::TlsConfig::default())
+}
+
+const SPAN: Span = (0, 6 * SECOND_NS);
+
+fn choice() -> Choice {
+    Choice { most_flows: 10, ..Choice::default() }
+}
+
+fn patience() -> Patience {
+    Patience::new(Duration::from_secs(60))
+}
+
+fn page(store: &Reader, choice: &Choice) -> serde_json::Value {
+    let html = Report::read(store, choice, 0).unwrap().unwrap().html();
+    let (_, data) = html.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// A file with the rows of the server.
+fn file(path: &Path) -> Reader {
+    let mut store = Store::open(path).unwrap();
+    rows(|row| store.write(|store| store.insert(row)).unwrap());
+    store.write(|store| store.batch("it's\nhere", &[0; 16], (1, 1), 1)).unwrap();
+    drop(store);
+    Reader::open(path).unwrap()
 }
 
 #[test]
 fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let (of_file, of_server) = (folder.path().join("file"), folder.path().join("server"));
-    let mut store = Store::open(&of_file).unwrap();
-    rows(|row| store.write(|store| store.insert(row)).unwrap());
-    store.write(|store| store.batch("it's\nhere", &[0; 16], (1, 1), 1)).unwrap();
-    drop(store);
-    let server = server(false);
-    let choice = Choice { most_flows: 10, ..Choice::default() };
-    let span = server.span().unwrap().unwrap();
-    assert_eq!(span, (0, 3 * SECOND_NS));
-    assert_eq!(server.fetch(&choice, span, &of_server).unwrap(), 0);
-    let page = |path: &Path, choice: &Choice| -> serde_json::Value {
-        let html = Report::read(&Reader::open(path).unwrap(), choice, 0).unwrap().unwrap().html();
-        let (_, data) = html.split_once("id=\"data\">").unwrap();
-        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
-    };
-    let whole = page(&of_file, &choice);
-    assert_eq!(page(&of_server, &choice), whole);
+    let of_file = file(&folder.path().join("file"));
+    let server = server(Manner::Well);
+    let span = server.span(patience()).unwrap().unwrap();
+    assert_eq!(span, SPAN);
+    let (of_server, left_out) = server.fetch(&choice(), span, patience(), u64::MAX).unwrap();
+    assert_eq!(left_out, 0);
+    let whole = page(&of_file, &choice());
+    assert_eq!(page(&of_server, &choice()), whole);
     assert_eq!((&whole["clocks"][0]["steps"], &whole["losses"][0]["why"]), (&1.into(), &"gap".into()));
     assert_eq!((&whole["flows"][0]["src"], &whole["hosts"][0]), (&"192.0.2.1:7001".into(), &"it's\nhere".into()));
     // One flow of two is kept apart.
     let few = Choice { most_flows: 1, ..Choice::default() };
-    let of_few = folder.path().join("few");
-    let left_out = server.fetch(&few, span, &of_few).unwrap();
+    let (of_few, left_out) = server.fetch(&few, span, patience(), u64::MAX).unwrap();
     assert_eq!(left_out, 1);
     assert_eq!(page(&of_few, &Choice { left_out, ..few.clone() }), page(&of_file, &few));
 }
 
 #[test]
-fn an_answer_that_ends_in_an_error_is_none() {
+fn the_page_of_chosen_flows_tells_when_hosts_were_silent() {
     let folder = tempfile::tempdir().unwrap();
-    let choice = Choice { most_flows: 10, ..Choice::default() };
-    let error = server(true).fetch(&choice, (0, 3 * SECOND_NS), &folder.path().join("store")).unwrap_err();
-    assert!(matches!(error, StoreError::Refused { .. }) && error.to_string().contains("Memory limit"), "{error}");
+    let of_file = file(&folder.path().join("file"));
+    let chosen = Choice { port: Some(7002), ..choice() };
+    let (of_server, _) = server(Manner::Well).fetch(&chosen, SPAN, patience(), u64::MAX).unwrap();
+    let page = page(&of_server, &chosen);
+    let silence = serde_json::json!({
+        "host": "it's\nhere", "from_ms": 3_000.0, "to_ms": 5_000.0, "batches": null, "why": "silent"
+    });
+    assert_eq!(page["losses"][1], silence);
+    assert_eq!(page, self::page(&of_file, &chosen));
+}
+
+/// As servers write it: in a line of its own, as older ones do, and with the marks of two newer versions.
+const ERRORS: [&str; 4] = [
+    "Code: 241. DB::Exception: Memory limit exceeded\n",
+    "Code: 241, e.displayText() = DB::Exception: Memory limit exceeded, e.what() = DB::Exception",
+    "__exception__\r\nCode: 241. DB::Exception: Memory limit exceeded\r\n",
+    "\r\n__exception__\r\ndngjzjnxkvlwkeua\r\nCode: 241. DB::Exception: Memory limit exceeded\n\
+        48 dngjzjnxkvlwkeua\r\n__exception__\r\n",
+];
+
+#[test]
+fn an_error_after_the_first_rows_is_told_and_not_taken_for_data() {
+    for table in ["flows", "intervals", "paths", "clock", "lost"] {
+        for (bytes, has_length) in [(0, true), (1, true), (4, true), (0, false), (1, false), (4, false)] {
+            for error in ERRORS {
+                let manner = Manner::BreakingOff { table, bytes, error, has_length };
+                let failed = server(manner).fetch(&choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
+                let StoreError::Refused { said, .. } = &failed else { panic!("{manner:?}: {failed:?}") };
+                assert!(said.starts_with("Code: 241") && said.contains("Memory limit exceeded"), "{manner:?}: {said}");
+            }
+        }
+        for (bytes, has_length) in [(1, true), (4, true), (0, false), (1, false), (4, false)] {
+            let manner = Manner::BreakingOff { table, bytes, error: "", has_length };
+            let failed = server(manner).fetch(&choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
+            assert!(matches!(failed, StoreError::Answer { .. }), "{manner:?}: {failed:?}");
+        }
+    }
+}
+
+#[test]
+fn all_queries_together_have_a_limit_of_time() {
+    // Each of them alone is soon answered.
+    let limit = Duration::from_millis(300);
+    let server = server(Manner::Late(limit / 3));
+    let failed = server.fetch(&choice(), SPAN, Patience::new(limit), u64::MAX).map(drop).unwrap_err();
+    assert!(matches!(failed, StoreError::Slow { limit: told, .. } if told == limit), "{failed:?}");
+}
+
+#[test]
+fn a_copy_has_a_limit_of_disk() {
+    let failed = server(Manner::Repeating(2_500)).fetch(&choice(), SPAN, patience(), 1_000_000);
+    let failed = failed.map(drop).unwrap_err();
+    assert!(matches!(failed, StoreError::Large { bytes: 1_000_000, .. }), "{failed:?}");
 }

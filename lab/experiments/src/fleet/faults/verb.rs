@@ -116,7 +116,7 @@ pub(in super::super) fn run(args: &Faults) -> Result<Exit, Failure> {
 impl Record {
     fn of(figures: &Figures, goals_met: bool) -> Record {
         Record {
-            kind: "lab.fleet_fault",
+            kind: "lab.fleet-fault",
             schema: SCHEMA,
             fault: figures.fault,
             times: figures.times,
