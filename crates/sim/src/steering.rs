@@ -9,7 +9,7 @@ use dwell_engine::{
     measure::{Endpoint, Protocol},
     steer::{
         BackendState, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering, OutOfRange, Pending,
-        Policy as _, Responses, Share,
+        Policy as _, Responses, Share, least_crowded,
     },
 };
 
@@ -50,10 +50,7 @@ impl Steering {
     /// Returns the server with the fewest open connections for its weight once it has one more; of several that are
     /// alike, the first from `first` on.
     pub(crate) fn least(&self, first: usize) -> usize {
-        let servers = self.shares.len();
-        let crowded = |server: &usize| (self.active[*server] + 1) as f64 / self.shares[*server].weight;
-        let turned = (0..servers).map(|server| (server + first) % servers);
-        turned.min_by(|a, b| crowded(a).total_cmp(&crowded(b))).unwrap_or(0)
+        least_crowded(&self.shares, &self.active, first)
     }
 
     /// Adds `by` to the number of open connections of a server.

@@ -24,13 +24,8 @@ use super::{
 pub enum Choices {
     /// So many that the table names, 1 to 4.
     Of(u8),
-    /// All; as of four where the VIP has more than [`Choices::MOST`] backends.
+    /// All; as of four where the VIP has more backends than a list holds ([`members`](dwell_engine::balance::members)), 127.
     All,
-}
-
-impl Choices {
-    /// The most backends of which all are looked at.
-    pub const MOST: usize = 127;
 }
 
 impl fmt::Display for Choices {

@@ -135,8 +135,8 @@ static __always_inline int dwell_is_first_syn(const struct dwell_packet *packet)
 	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
 }
 
-/* Returns the real of a list that has the fewest open connections for its weight once it has this one too; 0 if the list is
- * empty. The hash decides where to begin, so that reals that are alike take turns.
+/* Returns the real of a list that has the fewest open connections for its weight once it has this one too; 0 if the list
+ * is empty. The hash decides where to begin, so that reals that are alike take turns.
  */
 static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash)
 {
@@ -166,9 +166,9 @@ static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash
 	return best;
 }
 
-/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them, or of some candidates of the
- * table. Only a connection that is remembered may go elsewhere than its first real, and only while somebody corrects the
- * counts.
+/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them, or of some
+ * candidates of the table. Only a connection that is remembered may go elsewhere than its first real, and only while
+ * somebody corrects the counts.
  */
 static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_packet *packet,
 					  const struct dwell_vip *vip, __u64 hash)

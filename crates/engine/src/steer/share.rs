@@ -47,6 +47,14 @@ impl BackendStats {
     }
 }
 
+/// Returns the place of the share with the fewest open connections for its weight once it has one more, as the core selects
+/// with `choices = "all"`; of several that are alike, the first from `first` on. 0 if there is none.
+pub fn least_crowded(shares: &[Share], open: &[u64], first: usize) -> usize {
+    let crowded = |at: &usize| (open[*at] + 1) as f64 / shares[*at].weight;
+    let turned = (0..shares.len()).map(|at| (at + first) % shares.len());
+    turned.min_by(|a, b| crowded(a).total_cmp(&crowded(b))).unwrap_or(0)
+}
+
 /// A backend's share of a VIP's new connections, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {

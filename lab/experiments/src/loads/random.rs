@@ -15,14 +15,14 @@ pub(crate) fn generator(seed: u64, purpose: u64, member: u64) -> Xoshiro256PlusP
 }
 
 /// A standard normal value (Box and Muller).
-pub(crate) fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+pub(crate) fn normal(random: &mut impl RngExt) -> f64 {
     // 1 - u is never zero, so that the logarithm is finite.
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (TAU * random.random::<f64>()).cos()
 }
 
 /// An exponential value of that mean.
-pub(crate) fn exponential(random: &mut Xoshiro256PlusPlus, mean: f64) -> f64 {
+pub(crate) fn exponential(random: &mut impl RngExt, mean: f64) -> f64 {
     -mean * (1.0 - random.random::<f64>()).ln()
 }
 

@@ -16,6 +16,7 @@ use dwell_engine::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::placement::{Placement, View};
+use crate::loads::random::{exponential, normal};
 
 /// What is simulated.
 #[derive(Debug, Clone)]
@@ -85,24 +86,15 @@ pub enum Shape {
 impl Shape {
     fn draw(self, mean: f64, random: &mut StdRng) -> f64 {
         match self {
-            Shape::Exponential => exponential(mean, random),
+            Shape::Exponential => exponential(random, mean),
             Shape::Constant => mean,
             Shape::Bimodal(part, times) => {
                 let usual = mean / (1.0 - part + part * times);
                 if random.random::<f64>() < part { usual * times } else { usual }
             }
-            Shape::LogNormal(deviation) => {
-                // Box and Muller
-                let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
-                let normal = radius * (std::f64::consts::TAU * random.random::<f64>()).cos();
-                mean * (deviation * normal - deviation * deviation / 2.0).exp()
-            }
+            Shape::LogNormal(deviation) => mean * (deviation * normal(random) - deviation * deviation / 2.0).exp(),
         }
     }
-}
-
-fn exponential(mean: f64, random: &mut StdRng) -> f64 {
-    -mean * (1.0 - random.random::<f64>()).ln()
 }
 
 /// How a server works on several requests.
@@ -284,7 +276,7 @@ impl Run<'_> {
     fn open(&mut self, now: f64, placement: &mut dyn Placement) {
         let cluster = self.cluster;
         let rate = cluster.load * (cluster.rise)(now) * cluster.servers as f64 / cluster.service;
-        let gap = exponential(f64::from(cluster.requests) / rate, &mut self.random);
+        let gap = exponential(&mut self.random, f64::from(cluster.requests) / rate);
         self.at(now + gap, Event::Open);
         let view = View { now, open: &self.open, waiting: &self.waiting };
         let server = placement.place(&view, &mut self.random);
@@ -338,7 +330,7 @@ impl Run<'_> {
         connection.sent = None;
         connection.answers.push(((latency + lie) * 1e9) as u64);
         if connection.left > 0 && self.cluster.think > 0.0 {
-            let think = exponential(self.cluster.think, &mut self.random);
+            let think = exponential(&mut self.random, self.cluster.think);
             self.at(now + think, Event::Request(request.connection));
         } else if connection.left > 0 {
             self.request(now, request.connection);

@@ -28,7 +28,7 @@ use crate::{
     failure::Failure,
     goal::Goal,
     lb::MIN_P99_CUT,
-    print::{Format, SCHEMA},
+    print::{Format, SCHEMA, percent_to},
 };
 
 /// Compare tail latencies behind `policy = "latency"` with those behind other policies, in many settings
@@ -120,8 +120,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         if args.format == Format::Jsonl {
             tails.iter().try_for_each(|tail| args.format.print(tail, String::new))?;
         }
-        let judged = judge(setting, &tails);
-        rows.push(row(setting, &tails, &judged));
+        let compared = compared(&tails);
+        let judged = judge(setting, compared);
+        rows.push(row(setting, &tails, compared, &judged));
         goals.extend(judged);
     }
     let heading = [
@@ -208,9 +209,11 @@ fn compared(tails: &[Tail]) -> Option<(f64, f64)> {
     Some((1.0 - own / plain, own / others.fold(f64::INFINITY, f64::min) - 1.0))
 }
 
-fn judge(setting: &Setting, tails: &[Tail]) -> Vec<Goal> {
-    let compared = compared(tails);
-    let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{:.0} %", part * 100.0));
+fn percent(part: Option<f64>) -> String {
+    part.map_or("-".to_owned(), |part| format!("{} %", percent_to(0, Some(part))))
+}
+
+fn judge(setting: &Setting, compared: Option<(f64, f64)>) -> Vec<Goal> {
     let (cut, above) = (compared.map(|(cut, _)| cut), compared.map(|(_, above)| above));
     vec![
         Goal {
@@ -234,15 +237,14 @@ fn judge(setting: &Setting, tails: &[Tail]) -> Vec<Goal> {
     ]
 }
 
-fn row(setting: &Setting, tails: &[Tail], goals: &[Goal]) -> Vec<String> {
+fn row(setting: &Setting, tails: &[Tail], compared: Option<(f64, f64)>, goals: &[Goal]) -> Vec<String> {
     let mark = if setting.chosen_on { " (chosen on)" } else { "" };
     let mut row = vec![format!("{}{mark}", setting.name)];
     row.extend(Policy::ALL.map(|policy| {
         let tail = tails.iter().find(|tail| tail.policy == policy);
         tail.map_or("-".to_owned(), |tail| format!("{:.1}", tail.p99_ns as f64 / 1e6))
     }));
-    let parts = compared(tails).map_or([None; 2], |(cut, above)| [Some(cut), Some(above)]);
-    row.extend(parts.map(|part| part.map_or("-".to_owned(), |part| format!("{:.0} %", part * 100.0))));
+    row.extend([compared.map(|(cut, _)| cut), compared.map(|(_, above)| above)].map(percent));
     row.push(match goals.iter().map(|goal| goal.holds).collect::<Option<Vec<bool>>>() {
         None => "not run".to_owned(),
         Some(held) if held.iter().all(|held| *held) => "met".to_owned(),

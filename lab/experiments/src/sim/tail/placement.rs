@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
 
-use dwell_engine::steer::{BackendStats, LatencyConfig, LatencySteering, Maglev, Policy, Share};
+use dwell_engine::steer::{BackendStats, LatencyConfig, LatencySteering, Maglev, Policy, Share, least_crowded};
 use rand::{RngExt, rngs::StdRng};
 
 /// What a policy may see of the servers when a connection begins.
@@ -92,21 +92,13 @@ impl Weighted {
         });
         server.unwrap_or(0)
     }
-
-    /// Returns the server with the fewest open connections for its weight once it has one more; of several that are
-    /// alike, the first from a random one on.
-    fn least(&self, view: &View<'_>, random: &mut StdRng) -> usize {
-        let servers = view.open.len();
-        let first = random.random_range(0..servers);
-        let crowded = |server: &usize| (view.open[*server] + 1) as f64 / self.shares[*server].weight;
-        let turned = (0..servers).map(|server| (server + first) % servers);
-        turned.min_by(|a, b| crowded(a).total_cmp(&crowded(b))).unwrap_or(0)
-    }
 }
 
 impl Placement for Weighted {
     fn place(&mut self, view: &View<'_>, random: &mut StdRng) -> usize {
-        let Choices::Of(choices) = self.choices else { return self.least(view, random) };
+        let Choices::Of(choices) = self.choices else {
+            return least_crowded(&self.shares, view.open, random.random_range(0..view.open.len()));
+        };
         let drawn = (0..choices).map(|_| self.draw(random));
         drawn.min_by_key(|server| view.open[*server]).unwrap_or(0)
     }
