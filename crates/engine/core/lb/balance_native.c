@@ -2,6 +2,7 @@
 #include "lb/balance_native.h"
 
 #include "lb/frame_native.h"
+#include "lb/overload_native.h"
 #include "response/slot_hooks.h"
 
 #include "lb/balance.h"
@@ -267,6 +268,14 @@ static __always_inline void dwell_zero_account_packet(void *embedder, const stru
 static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet)
 {
 	return dwell_zero_divert(embedder, packet);
+}
+
+static __always_inline int dwell_zero_has_heavy(void *embedder, const struct dwell_heavy *heavy,
+						const struct dwell_address *client,
+						const struct dwell_heavy_config *config)
+{
+	(void)embedder;
+	return dwell_heavy_has(heavy, client, config);
 }
 
 static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,

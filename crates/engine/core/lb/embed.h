@@ -218,6 +218,11 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 					     const struct dwell_address *client, __u16 port,
 					     const struct dwell_heavy_config *config);
 
+/* dwell_heavy_has(): returns true if a connection of this address is among the server's heaviest. */
+static __always_inline int dwell_zero_has_heavy(void *embedder, const struct dwell_heavy *heavy,
+						const struct dwell_address *client,
+						const struct dwell_heavy_config *config);
+
 /* Returns true if a packet's client is heavy at any server of its VIP: dwell_zero_is_heavy_at() for each of them. */
 static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet);
 

@@ -56,25 +56,6 @@ static __always_inline __u32 dwell_load_code(const struct dwell_server_load *loa
 	return load->stamp & 0xffff & (((load->flags & DWELL_SERVER_OUT) | is_stale) - 1);
 }
 
-/* How many servers are known, how many of them wait for less than a code, and the least: its code and, in the low bits,
- * its turn.
- */
-struct dwell_load_ranking {
-	__u64 known;
-	__u64 below;
-	__u64 least;
-};
-
-static __always_inline void dwell_load_ranking_add(struct dwell_load_ranking *standing, __u32 turn, __u64 code,
-						   __u64 than)
-{
-	__u64 is_known = dwell_less(0, code), candidate = code << 32 | turn;
-
-	standing->known += is_known;
-	standing->below += dwell_less(code, than) & is_known;
-	standing->least += (candidate - standing->least) & -(dwell_less(candidate, standing->least) & is_known);
-}
-
 /* Returns the server at a turn of a round over `count` servers that begins with `from`. */
 static __always_inline __u32 dwell_server_of_turn(__u32 from, __u32 turn, __u32 count)
 {
@@ -83,35 +64,59 @@ static __always_inline __u32 dwell_server_of_turn(__u32 from, __u32 turn, __u32 
 	return index - (count & (dwell_less(index, count) - 1)) & (DWELL_SERVERS_MAX - 1);
 }
 
+/* A round over the servers of a VIP: how many of them are known, how many of these wait for less than a code, and the
+ * least: its code and, in the low bits, its turn.
+ */
+struct dwell_load_round {
+	const struct dwell_server_load *servers; /* DWELL_SERVERS_MAX entries, `count` of them in use */
+	const struct dwell_overload_config *config;
+	__u64 known;
+	__u64 below;
+	__u64 least;
+	__u32 code;
+	__u32 now_s;
+	__u32 from; /* the server of the first turn */
+	__u32 count;
+};
+
+static __always_inline void dwell_load_turn(struct dwell_load_round *round, __u32 turn)
+{
+	__u32 server = dwell_server_of_turn(round->from, turn, round->count);
+	__u64 code = dwell_load_code(&round->servers[server], round->now_s, round->config);
+	__u64 is_known = dwell_less(0, code), candidate = code << 32 | turn;
+
+	round->known += is_known;
+	round->below += dwell_less(code, round->code) & is_known;
+	round->least += (candidate - round->least) & -(dwell_less(candidate, round->least) & is_known);
+}
+
+/* Calls dwell_load_turn() for each turn of a round. The embedder has it, as BPF's verifier walks bpf_loop() once and
+ * any other loop as often as it turns.
+ */
+static __always_inline void dwell_load_turns(struct dwell_load_round *round);
+
 /* Returns true if a server's wait is above a percentile of all known ones, and exceeds the least by more than
  * `margin_ns` (TrafficGrinder, Equation 1); then `least` is the server with the least wait. The percentile lies between
- * the two values next to its rank, as otherwise the highest of few servers would never be above it. `servers` has
- * DWELL_SERVERS_MAX entries, `count` of them in use. Among servers with the same wait, the first from `from` on is the
+ * the two values next to its rank, as otherwise the highest of few servers would never be above it. Among servers with the same wait, the first from `from` on is the
  * least: a number that differs from connection to connection spreads connections over them.
  */
 static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
 						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,
 						 __u32 *least)
 {
-	struct dwell_load_ranking standing = {};
-	__u32 code;
+	struct dwell_load_round round = {servers, config};
 
-	server &= DWELL_SERVERS_MAX - 1;
-	code = dwell_load_code(&servers[server], now_s, config);
-	if (code <= DWELL_WAIT_NONE)
+	round.code = dwell_load_code(&servers[server & (DWELL_SERVERS_MAX - 1)], now_s, config);
+	if (round.code <= DWELL_WAIT_NONE)
 		return 0;
-	standing.least = (code + 1ULL) << 32;
-#ifdef __bpf__
-#pragma clang loop unroll(disable)
-#endif
-	for (__u32 i = 0; i < DWELL_SERVERS_MAX && i < count; i++) {
-		__u32 index = dwell_server_of_turn(from, i, count);
-
-		dwell_load_ranking_add(&standing, i, dwell_load_code(&servers[index], now_s, config), code);
-	}
-	*least = dwell_server_of_turn(from, standing.least, count);
-	return standing.below * 1000 > config->percentile * (standing.known - 1) &&
-	       dwell_wait_ns(code) - dwell_wait_ns(standing.least >> 32) > config->margin_ns;
+	round.least = (round.code + 1ULL) << 32;
+	round.now_s = now_s;
+	round.from = from;
+	round.count = count;
+	dwell_load_turns(&round);
+	*least = dwell_server_of_turn(from, round.least, count);
+	return round.below * 1000 > config->percentile * (round.known - 1) &&
+	       dwell_wait_ns(round.code) - dwell_wait_ns(round.least >> 32) > config->margin_ns;
 }
 
 #endif

@@ -2,7 +2,7 @@
 #include "lb/steer_native.h"
 #include "lb/heavy.h"
 #include "lb/network.h"
-#include "lb/overload.h"
+#include "lb/overload_native.h"
 
 void dwell_steer_heavy_count(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port, __u32 random,
 			     const struct dwell_heavy_config *config)

@@ -429,7 +429,7 @@ static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct d
 	const struct dwell_heavy *heavy;
 
 	heavy = dwell_heavy_at(embedder, vip->server[server & (DWELL_SERVERS_MAX - 1)].heavy);
-	return heavy && dwell_heavy_has(heavy, client, &vip->heavy);
+	return heavy && dwell_zero_has_heavy(embedder, heavy, client, &vip->heavy);
 }
 
 /* Flags next to the real that a connection is diverted to: its client is heavy at its own server; it must be checked

@@ -539,11 +539,35 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 	heavy_admit(heavy, client, port, config);
 }
 
+__noinline int has_heavy(const struct dwell_heavy *heavy, const struct dwell_address *client,
+			 const struct dwell_heavy_config *config)
+{
+	return heavy && client && config && dwell_heavy_has(heavy, client, config);
+}
+
+static __always_inline int dwell_zero_has_heavy(void *embedder, const struct dwell_heavy *heavy,
+						const struct dwell_address *client,
+						const struct dwell_heavy_config *config)
+{
+	return has_heavy(heavy, client, config);
+}
+
 __noinline int zero_account(const struct dwell_packet *packet, struct dwell_cid_entry *entry)
 {
 	if (packet && entry)
 		dwell_zero_account(0, packet, entry);
 	return 0;
+}
+
+static long load_turn(__u32 turn, struct dwell_load_round *round)
+{
+	dwell_load_turn(round, turn);
+	return 0;
+}
+
+static __always_inline void dwell_load_turns(struct dwell_load_round *round)
+{
+	bpf_loop(round->count, load_turn, round, 0);
 }
 
 __noinline __u32 zero_divert(const struct dwell_packet *packet)
