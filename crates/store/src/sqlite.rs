@@ -27,7 +27,7 @@ const APPLICATION: i64 = 0x6477_656c;
 const VERSION: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 const LATENCY: &str = include_str!("latency.sql");
-/// Also what brings version 6 up to version 7.
+/// Also a part of what brings version 6 up to version 7.
 const BACKEND: &str = include_str!("backend.sql");
 const VIEWS: &str = include_str!("views.sql");
 /// The oldest version that is brought up to date when it is opened for writing.
@@ -58,6 +58,10 @@ const UPGRADE_4: &str = "
 /// What brings version 5 up to version 6. Its flows are of the namespaces of their agents.
 const UPGRADE_5: &str = "
     ALTER TABLE interval ADD COLUMN namespace TEXT;";
+/// The other part of what brings version 6 up to version 7. Its paths do not say how they were joined.
+const UPGRADE_6: &str = "
+    ALTER TABLE path ADD COLUMN joined TEXT;
+    ALTER TABLE path ADD COLUMN rx_flow_id INTEGER REFERENCES flow;";
 /// What comes before all of these: views are made anew once the tables are those of today.
 const DROP_VIEWS: &str = "
     DROP VIEW IF EXISTS intervals;
@@ -237,7 +241,7 @@ impl Store {
                     (4, UPGRADE_3.to_owned()),
                     (5, [UPGRADE_4, LATENCY].concat()),
                     (6, UPGRADE_5.to_owned()),
-                    (7, BACKEND.to_owned()),
+                    (7, [BACKEND, UPGRADE_6].concat()),
                 ];
                 let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
                 [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
