@@ -246,7 +246,11 @@ fn a_store_of_version_6_is_read_without_backends_and_gets_their_table_when_it_is
     let histogram = histogram();
     Store::open(&path).unwrap().write(|store| store.interval(&interval("a", None, &histogram))).unwrap();
     let old = Connection::open(&path).unwrap();
-    old.execute_batch("DROP VIEW backends; DROP TABLE backend; PRAGMA user_version = 6").unwrap();
+    old.execute_batch(
+        "DROP VIEW backends; DROP TABLE backend; DROP VIEW paths; ALTER TABLE path DROP COLUMN joined;
+        ALTER TABLE path DROP COLUMN rx_flow_id; PRAGMA user_version = 6",
+    )
+    .unwrap();
     drop(old);
     let report = || Report::read(&Reader::open(&path).unwrap(), &Choice::default(), 0).unwrap().unwrap().html();
     assert!(report().contains("\"hosts\":[\"a\"]"));
@@ -288,7 +292,7 @@ fn a_store_of_version_5_gets_a_column_for_network_namespaces() {
     let old = Connection::open(&path).unwrap();
     old.execute_batch(
         "DROP VIEW backends; DROP TABLE backend; DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
-        DROP VIEW paths; DROP TABLE path; CREATE TABLE path (time_ns INTEGER);
+        DROP VIEW paths; ALTER TABLE path DROP COLUMN joined; ALTER TABLE path DROP COLUMN rx_flow_id;
         CREATE VIEW intervals AS SELECT time_ns, segment FROM interval; PRAGMA user_version = 5",
     )
     .unwrap();
