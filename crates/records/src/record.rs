@@ -295,6 +295,8 @@ pub struct PathTable<'a> {
     pub rx_host: &'a str,
     /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
+    /// The same as the receiver sees it, if addresses are translated between the hosts.
+    pub rx_flow: Option<Ends>,
     /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
     /// The times on each segment of the path.

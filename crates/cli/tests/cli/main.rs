@@ -14,6 +14,7 @@ mod fail_if;
 mod fleet;
 mod fleet_kills;
 mod fleet_namespaces;
+mod fleet_nat;
 mod fleet_rights;
 mod formats;
 mod help;

@@ -476,7 +476,7 @@ impl Collector {
         let since_ns = now_ns.saturating_sub(MATCHED_NS);
         self.matched.retain(|_, seen_ns| *seen_ns > since_ns);
         let paths = windows.iter().flat_map(|window| &window.paths);
-        for flow in paths.filter_map(|(key, _)| key.flow) {
+        for flow in paths.flat_map(|(key, _)| [key.flow, key.rx_flow]).flatten() {
             if self.matched.len() < MAX_MATCHED || self.matched.contains_key(&flow) {
                 self.matched.insert(flow, now_ns);
             } else {
@@ -527,6 +527,7 @@ impl Collector {
                     tx_host: self.hosts.name(key.tx_host),
                     rx_host: self.hosts.name(key.rx_host),
                     flow: key.flow,
+                    rx_flow: key.rx_flow,
                     resent: key.resent,
                     path,
                 }))?;
@@ -557,15 +558,17 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 15] {
+    fn outcomes(&self) -> [(&'static str, u64); 17] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
             ("retransmitted", joined.resent),
+            ("translated", joined.translated),
             ("clamped", joined.clamped),
             ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
             ("ambiguous", joined.ambiguous),
+            ("contested", joined.contested),
             ("clockless", self.clockless),
             ("edgeless", self.edgeless),
             ("misdated", self.left_out.misdated),
@@ -600,7 +603,7 @@ impl Collector {
     }
 
     /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 7] {
+    fn left_out(&self) -> [(&'static str, u64); 8] {
         let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
         [
             ("counters_omitted", counters),
@@ -609,6 +612,7 @@ impl Collector {
             ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
             ("times_clamped", times_clamped),
             ("matched_flows_omitted", matched_flows),
+            ("connections_omitted", self.joiner.counters().connections_omitted),
             ("hosts_refused", hosts),
         ]
     }

@@ -210,6 +210,7 @@ fn passage() -> dwell_engine::layers::ByteTrace {
         ends: Ends { src: end(1), dst: end(2) },
         namespace: 0,
         seq: 0,
+        isns: None,
         direction: Direction::Tx,
         sent: 1,
         again: false,

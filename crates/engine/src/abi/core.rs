@@ -3981,6 +3981,28 @@ const _: () = {
     zerocopy :: Immutable,
     zerocopy :: KnownLayout,
 )]
+pub struct dwell_isns {
+    pub src: __u32,
+    pub dst: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_isns"][::std::mem::size_of::<dwell_isns>() - 8usize];
+    ["Alignment of dwell_isns"][::std::mem::align_of::<dwell_isns>() - 4usize];
+    ["Offset of field: dwell_isns::src"][::std::mem::offset_of!(dwell_isns, src) - 0usize];
+    ["Offset of field: dwell_isns::dst"][::std::mem::offset_of!(dwell_isns, dst) - 4usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
 pub struct dwell_byte_trace {
     pub ends: dwell_stack_ends,
     pub seq: __u32,
@@ -3988,11 +4010,12 @@ pub struct dwell_byte_trace {
     pub sent: __u8,
     pub again: __u8,
     pub reserved: __u8,
+    pub isns: dwell_isns,
     pub stamp_ns: [__u64; 10usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 136usize];
+    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 144usize];
     ["Alignment of dwell_byte_trace"][::std::mem::align_of::<dwell_byte_trace>() - 8usize];
     ["Offset of field: dwell_byte_trace::ends"][::std::mem::offset_of!(dwell_byte_trace, ends) - 0usize];
     ["Offset of field: dwell_byte_trace::seq"][::std::mem::offset_of!(dwell_byte_trace, seq) - 48usize];
@@ -4000,7 +4023,8 @@ const _: () = {
     ["Offset of field: dwell_byte_trace::sent"][::std::mem::offset_of!(dwell_byte_trace, sent) - 53usize];
     ["Offset of field: dwell_byte_trace::again"][::std::mem::offset_of!(dwell_byte_trace, again) - 54usize];
     ["Offset of field: dwell_byte_trace::reserved"][::std::mem::offset_of!(dwell_byte_trace, reserved) - 55usize];
-    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 56usize];
+    ["Offset of field: dwell_byte_trace::isns"][::std::mem::offset_of!(dwell_byte_trace, isns) - 56usize];
+    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 64usize];
 };
 #[repr(C)]
 #[derive(
@@ -4223,24 +4247,26 @@ pub struct dwell_layers {
     pub hops: __u32,
     pub reserved: __u32,
     pub due_ns: __u64,
+    pub isns: dwell_isns,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 220872usize];
+    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 221392usize];
     ["Alignment of dwell_layers"][::std::mem::align_of::<dwell_layers>() - 8usize];
     ["Offset of field: dwell_layers::program"][::std::mem::offset_of!(dwell_layers, program) - 0usize];
     ["Offset of field: dwell_layers::counters"][::std::mem::offset_of!(dwell_layers, counters) - 712usize];
     ["Offset of field: dwell_layers::rows"][::std::mem::offset_of!(dwell_layers, rows) - 864usize];
     ["Offset of field: dwell_layers::segment"][::std::mem::offset_of!(dwell_layers, segment) - 872usize];
     ["Offset of field: dwell_layers::trace"][::std::mem::offset_of!(dwell_layers, trace) - 208040usize];
-    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 216744usize];
-    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 216748usize];
-    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 216752usize];
-    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 216760usize];
-    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 220344usize];
-    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 220856usize];
-    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 220860usize];
-    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 220864usize];
+    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 217256usize];
+    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 217260usize];
+    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 217264usize];
+    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 217272usize];
+    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 220856usize];
+    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 221368usize];
+    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 221372usize];
+    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 221376usize];
+    ["Offset of field: dwell_layers::isns"][::std::mem::offset_of!(dwell_layers, isns) - 221384usize];
 };
 impl Default for dwell_layers {
     fn default() -> Self {

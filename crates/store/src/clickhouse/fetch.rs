@@ -181,7 +181,7 @@ fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
             Column::Plain(name, kind) => Cell::Plain(value((name, kind), fields.next()?)?),
             Column::Host(..) => Cell::Host(text(fields.next()?)?.map(Into::into)),
             Column::Hook(..) => Cell::Hook(text(fields.next()?)?.map(Into::into)),
-            Column::Flow => {
+            Column::Flow | Column::RxFlow => {
                 let [src, sport, dst, dport, id] = [0; 5].map(|_| fields.next());
                 let (src, dst) = ((src?, sport?), (dst?, dport?));
                 let ends = match (&src.0, &dst.0) {

@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use dwell_engine::{histogram::Histogram, layers::PathSegment};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, PathSegment},
+};
 use jiff::Timestamp;
 
 use super::{
@@ -51,7 +54,9 @@ impl Report {
             _ => hosts.iter().map(|(number, _)| *number).filter(|number| is_wanted(*number)).collect(),
         };
         let mut flows = store.flows(span, &wanted)?;
-        flows.retain(|(_, ends, _)| choice.takes(ends));
+        let translated = store.translated(span)?;
+        let takes = |number: &i64| translated.get(number).is_some_and(|ends| choice.takes(ends));
+        flows.retain(|(number, ends, _)| choice.takes(ends) || takes(number));
         let flows_known = flows.len() + choice.left_out;
         flows.truncate(choice.most_flows);
 
@@ -115,7 +120,11 @@ impl Report {
             let named = hosts.iter().filter(|(number, _)| is_wanted(*number));
             page.hosts = named.map(|(_, name)| name.clone()).collect();
         }
-        let flows = flows.into_iter().map(|(_, ends, _)| Flow { src: ends.src.to_string(), dst: ends.dst.to_string() });
+        let flows = flows.into_iter().map(|(number, ends, _)| Flow {
+            src: ends.src.to_string(),
+            dst: ends.dst.to_string(),
+            rx: translated.get(&number).map(|Ends { src, dst }| format!("{src} → {dst}")),
+        });
         page.flows = flows.collect();
         Ok(Some(Report { page, damaged }))
     }

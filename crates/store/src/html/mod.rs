@@ -97,6 +97,9 @@ struct Page {
 struct Flow {
     src: String,
     dst: String,
+    /// Both as the receiver sees them, if that is something else.
+    #[serde(skip_serializing_if = "is_default")]
+    rx: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -53,6 +53,7 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
                 tx_host: Some("it's\nhere"),
                 rx_host: None,
                 flow,
+                rx_flow: flow.map(|Ends { src, dst }| Ends { src: dst, dst: src }),
                 leg: PathSegment::EndToEnd,
                 resent: false,
                 method: PathMethod::Matched,
