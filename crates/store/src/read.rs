@@ -143,6 +143,11 @@ impl Reader {
         self.has_backends
     }
 
+    /// Whether the store has the table of gray failures, which version 7 has added.
+    pub(crate) fn has_gray(&self) -> Result<bool, StoreError> {
+        self.has_table("gray")
+    }
+
     /// Returns the numbers and names of all hosts.
     ///
     /// # Errors

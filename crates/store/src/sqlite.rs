@@ -15,7 +15,7 @@ use rusqlite::{
 };
 
 use crate::{
-    BackendRow, ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
+    BackendRow, ClockRow, GrayRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
     columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     error::remedy,
     spool::{Spooled, enqueue},
@@ -23,12 +23,14 @@ use crate::{
 
 /// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
-/// The version of the tables in `schema.sql`, `latency.sql` and `backend.sql`.
+/// The version of the tables in `schema.sql`, `latency.sql`, `backend.sql` and `gray.sql`.
 const VERSION: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 const LATENCY: &str = include_str!("latency.sql");
 /// Also what brings version 6 up to version 7.
 const BACKEND: &str = include_str!("backend.sql");
+/// The same.
+const GRAY: &str = include_str!("gray.sql");
 const VIEWS: &str = include_str!("views.sql");
 /// The oldest version that is brought up to date when it is opened for writing.
 const UPGRADED: i64 = 3;
@@ -68,7 +70,7 @@ const DROP_VIEWS: &str = "
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
-    [SCHEMA, LATENCY, BACKEND, VIEWS].concat()
+    [SCHEMA, LATENCY, BACKEND, GRAY, VIEWS].concat()
 }
 
 /// How long a write waits for readers that hold the file.
@@ -238,6 +240,7 @@ impl Store {
                     (5, [UPGRADE_4, LATENCY].concat()),
                     (6, UPGRADE_5.to_owned()),
                     (7, BACKEND.to_owned()),
+                    (7, GRAY.to_owned()),
                 ];
                 let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
                 [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
@@ -524,6 +527,11 @@ impl Writing<'_> {
 
     /// Writes what a backend of a balancer did in an interval.
     pub fn backend(&mut self, row: &BackendRow<'_>) -> Written<()> {
+        self.insert(row.into())
+    }
+
+    /// Writes a gray failure that begins or ends.
+    pub fn gray(&mut self, row: &GrayRow<'_>) -> Written<()> {
         self.insert(row.into())
     }
 

@@ -45,7 +45,7 @@ impl Server {
     }
 
     /// Copies what a report with this choice needs into a new store: the rows of all flows together, those of the flows that are
-    /// kept apart, clocks and losses. Returns the number of flows that were chosen and not copied.
+    /// kept apart, clocks, losses and gray failures. Returns the number of flows that were chosen and not copied.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Server {
         let mut copy = Copy { server: self, store: Store::open_for(path, Writers::Several)?, rows: Vec::new() };
         let times = format!("time_ns > {} AND time_ns <= {}", span.0, span.1);
         let (flows, known) = self.flows(choice, &times)?;
-        let [intervals, paths, clock, _, lost] = tables();
+        let [intervals, paths, clock, _, lost, gray] = tables();
         for table in [intervals, paths] {
             if !choice.is_of_flows() {
                 copy.table(table, &format!("{times} AND src IS NULL"))?;
@@ -68,6 +68,15 @@ impl Server {
         copy.table(clock, &times)?;
         let missed = format!("ifNull(to_ns, time_ns) > {} AND ifNull(from_ns, time_ns) <= {}", span.0, span.1);
         copy.table(lost, &missed)?;
+        // The collectors of a server that has no such table are of an older version.
+        let mut has_gray = false;
+        self.lines("EXISTS TABLE gray", LIMIT, |line| {
+            has_gray = line == b"1";
+            Ok(())
+        })?;
+        if has_gray {
+            copy.table(gray, &times)?;
+        }
         copy.write()?;
         // All hosts of a server have agents, whose silence is told.
         let hosts = Reader::open(path)?.hosts()?;

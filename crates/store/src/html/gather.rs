@@ -9,8 +9,8 @@ use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use jiff::Timestamp;
 
 use super::{
-    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, latency::Latencies,
-    leg_names,
+    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, gray::gray,
+    latency::Latencies, leg_names,
 };
 use crate::{Place, Read, Reader, Span, StoreError};
 
@@ -81,6 +81,7 @@ impl Report {
             host.map(|(_, name)| name.clone()).unwrap_or_default()
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let (gray, gray_known) = gray(store, span, choice)?;
         let (losses, losses_known) = losses(store, span, is_wanted, &name)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
@@ -109,6 +110,8 @@ impl Report {
             verdicts,
             verdicts_known,
             backends,
+            gray,
+            gray_known,
         };
         gathered.finish(&hosts, &numbers, &mut page);
         if page.rows.is_empty() {

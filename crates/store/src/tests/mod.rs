@@ -11,6 +11,7 @@ use rusqlite::Connection;
 #[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;
 
+pub(crate) mod gray;
 mod retain;
 
 use skip::skip;
@@ -245,7 +246,7 @@ fn a_store_of_version_6_is_read_without_backends_and_gets_their_table_when_it_is
     let histogram = histogram();
     Store::open(&path).unwrap().write(|store| store.interval(&interval("a", None, &histogram))).unwrap();
     let old = Connection::open(&path).unwrap();
-    old.execute_batch("DROP VIEW backends; DROP TABLE backend; PRAGMA user_version = 6").unwrap();
+    old.execute_batch("DROP VIEW backends; DROP TABLE backend; DROP TABLE gray; PRAGMA user_version = 6").unwrap();
     drop(old);
     let report = || Report::read(&Reader::open(&path).unwrap(), &Choice::default(), 0).unwrap().unwrap().html();
     assert!(report().contains("\"hosts\":[\"a\"]"));
@@ -286,7 +287,8 @@ fn a_store_of_version_5_gets_a_column_for_network_namespaces() {
     drop(Store::open(&path).unwrap());
     let old = Connection::open(&path).unwrap();
     old.execute_batch(
-        "DROP VIEW backends; DROP TABLE backend; DROP VIEW intervals; ALTER TABLE interval DROP COLUMN namespace;
+        "DROP VIEW backends; DROP TABLE backend; DROP TABLE gray; DROP VIEW intervals;
+        ALTER TABLE interval DROP COLUMN namespace;
         CREATE VIEW intervals AS SELECT time_ns, segment FROM interval; PRAGMA user_version = 5",
     )
     .unwrap();

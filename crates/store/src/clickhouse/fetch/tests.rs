@@ -12,8 +12,10 @@ use dwell_engine::{
 
 use super::*;
 use crate::{
-    Address, ClockRow, IntervalRow, Login, Loss, LostRow, PathMethod, PathRow, html::Report, spool::line,
-    tests::endpoint,
+    Address, ClockRow, GrayRow, IntervalRow, Login, Loss, LostRow, PathMethod, PathRow,
+    html::Report,
+    spool::line,
+    tests::{endpoint, gray},
 };
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -83,6 +85,8 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
         why: Loss::Gap,
     };
     each((&lost).into());
+    let failure = gray::failure(2, [Some("it's\nhere"), None], gray::finding(), None);
+    each((&GrayRow { time_ns: 2 * SECOND_NS, failure: &failure }).into());
 }
 
 /// Answers the queries of a report as a server that has these rows. Returns its address.
@@ -120,6 +124,8 @@ fn answer(mut stream: TcpStream, tables: &[(&str, bool, Vec<u8>)], ends_badly: b
     let mut text = Vec::new();
     if query.starts_with("SELECT count()") {
         text = format!("3\t0\t{}\n", 3 * SECOND_NS).into_bytes();
+    } else if query.starts_with("EXISTS TABLE") {
+        text = b"1\n".to_vec();
     } else if query.starts_with("SELECT src, sport, dst, dport FROM (") {
         text = b"192.0.2.1\t7001\t2001:db8::1\t443\n192.0.2.1\t7002\t2001:db8::1\t443\n".to_vec();
     } else {
@@ -167,6 +173,7 @@ fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     assert_eq!(page(&of_server, &choice), whole);
     assert_eq!((&whole["clocks"][0]["steps"], &whole["losses"][0]["why"]), (&1.into(), &"gap".into()));
     assert_eq!((&whole["flows"][0]["src"], &whole["hosts"][0]), (&"192.0.2.1:7001".into(), &"it's\nhere".into()));
+    assert_eq!((&whole["gray"][0]["subject"], &whole["gray"][0]["peers"]), (&"host it's\nhere".into(), &3.into()));
     // One flow of two is kept apart.
     let few = Choice { most_flows: 1, ..Choice::default() };
     let of_few = folder.path().join("few");
