@@ -243,7 +243,7 @@ fn a_host_that_becomes_slower_than_its_peers_is_in_the_store_and_in_the_metrics_
         let end_ns = begin_ns + second * SECOND_NS;
         let batches = agents.iter().enumerate().map(|(number, agent)| {
             let usual_ns = 300_000 + second * 7_919 % 97 * 100 + number as u64;
-            let ns = if number == 2 && (65..90).contains(&second) { 20 * usual_ns } else { usual_ns };
+            let ns = if number == 2 && (65..105).contains(&second) { 20 * usual_ns } else { usual_ns };
             let mut batch = batch_with_hook(second, "hook");
             let interval = &mut batch.content.intervals[0];
             interval.end_ns = end_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
