@@ -13,7 +13,7 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Shift, SocketEnd, Sockets, Summary, Top};
+use crate::{GrayFailure, Shift, SocketEnd, Sockets, Summary, Top};
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
@@ -63,6 +63,8 @@ records! {
     Path(&'a PathTable<'a>),
     /// An agent that comes to a collector, or leaves it.
     Agent(&'a AgentEvent<'a>),
+    /// A gray failure that begins or ends.
+    Gray(&'a GrayFailure<'a>),
     /// Latencies compared with their baseline.
     Shift(&'a Shift<'a>),
     /// An interval of `dwell run`.

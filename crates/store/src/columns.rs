@@ -13,7 +13,7 @@ use dwell_engine::{
 use dwell_records::{EndNamesObject, FlowObject, NamesObject};
 use rusqlite::types::Value;
 
-use crate::{ClockRow, IntervalRow, LostRow, PathRow};
+use crate::{ClockRow, IntervalRow, LostRow, PathRow, gray::GRAY};
 
 /// A column.
 #[derive(Debug, Clone, Copy)]
@@ -483,8 +483,8 @@ impl<'a> From<&LostRow<'a>> for Row<'a> {
 }
 
 /// All tables that a server has.
-pub(crate) fn tables() -> [&'static Table; 5] {
-    [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST]
+pub(crate) fn tables() -> [&'static Table; 6] {
+    [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST, &GRAY]
 }
 
 pub(crate) fn host(name: Option<&str>) -> Cell<'_> {
@@ -530,7 +530,7 @@ mod tests {
         for table in tables().into_iter().chain([&*LATENCIES, &VERDICTS, &BACKENDS]) {
             db.prepare(&table.insert).unwrap();
         }
-        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS, &BACKENDS] {
+        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS, &BACKENDS, &GRAY] {
             let own: Vec<_> = table.server_columns().map(|(name, _)| name).collect();
             assert_eq!(names(table.name), own);
         }

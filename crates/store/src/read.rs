@@ -153,6 +153,11 @@ impl Reader {
         NAMES.map(|(name, _)| if is_there(name) { name } else { "NULL" }).join(", ")
     }
 
+    /// Whether the store has the table of gray failures, which version 7 has added.
+    pub(crate) fn has_gray(&self) -> Result<bool, StoreError> {
+        self.has_table("gray")
+    }
+
     /// Returns the numbers and names of all hosts.
     ///
     /// # Errors

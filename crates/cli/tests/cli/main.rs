@@ -12,6 +12,7 @@ mod enrolment;
 mod errors;
 mod fail_if;
 mod fleet;
+mod fleet_gray;
 mod fleet_kills;
 mod fleet_namespaces;
 mod fleet_nat;

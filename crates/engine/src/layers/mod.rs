@@ -8,7 +8,7 @@ mod hop;
 pub mod join;
 mod native;
 mod path_segment;
-mod room;
+pub(crate) mod room;
 
 use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;

@@ -12,8 +12,8 @@ use dwell_engine::{
 use jiff::Timestamp;
 
 use super::{
-    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, latency::Latencies,
-    leg_names,
+    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, gray::gray,
+    latency::Latencies, leg_names,
 };
 use crate::{Place, Read, Reader, Span, StoreError};
 
@@ -86,6 +86,7 @@ impl Report {
             host.map(|(_, name)| name.clone()).unwrap_or_default()
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let (gray, gray_known) = gray(store, span, choice)?;
         let (losses, losses_known) = losses(store, span, is_wanted, &name)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
@@ -114,6 +115,8 @@ impl Report {
             verdicts,
             verdicts_known,
             backends,
+            gray,
+            gray_known,
         };
         gathered.finish(&hosts, &numbers, &mut page);
         if page.rows.is_empty() {

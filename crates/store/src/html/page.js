@@ -449,6 +449,7 @@ function begin() {
 	by("made").textContent = `Made by dwell report at ${data.made}.`;
 	document.title = `dwell report${data.hosts.length ? `: ${data.hosts.join(", ")}` : ""}`;
 	showVerdicts();
+	showGray();
 	showLatency();
 	showBackends();
 	if (!data.rows.length) {

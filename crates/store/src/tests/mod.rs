@@ -11,6 +11,7 @@ use rusqlite::Connection;
 #[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;
 
+pub(crate) mod gray;
 mod retain;
 mod versions;
 
