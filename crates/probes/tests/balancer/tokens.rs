@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dwell_engine::quic_lb::{Config, Stamp, TokenStamp};
-use dwell_probes::balancer::{CidEvent, Reason, Vip, ZeroVip};
+use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, Vip, ZeroVip};
 
 use crate::{
     packets::{Client, address, v4, v6},
@@ -229,6 +229,9 @@ fn root_a_heavy_client_with_a_token_of_an_overloaded_server_is_diverted() {
     // From a new address nobody knows that the client is heavy.
     let moved = Client { src: address("203.0.113.99"), ..v4() };
     assert_eq!(both.pass(&initial(&moved, &token(7))), (Some(THIRD), Reason::Token));
+    // Where all count as heavy, that does not matter.
+    both.set_zero(&ZeroVip { heavy_scope: HeavyScope::All, ..zero_vip() });
+    assert_eq!(both.pass(&initial(&from(moved, 7701), &token(7))), (Some(OTHER), Reason::Diverted));
 }
 
 /// Forged tokens are decrypted at the limited rate of forged connection IDs, which other networks do not notice.

@@ -354,19 +354,6 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
 }
 
 #[test]
-fn root_every_client_is_diverted_where_that_is_asked_for() {
-    let zero = ZeroVip { heavy_scope: HeavyScope::All, ..zero_vip() };
-    let Some(mut both) = Both::quic(&zero) else {
-        return;
-    };
-    for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100)), (7, MS(3))] {
-        let cid = both.cid(id, wait);
-        both.pass(&short(&of_network(1), &cid));
-    }
-    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Reason::Diverted));
-}
-
-#[test]
 fn root_of_the_connections_that_are_kept_only_the_heaviest_may_be_all_that_are_heavy() {
     let mut zero = zero_vip();
     zero.heavy.top = 1;
