@@ -81,7 +81,7 @@ pub struct PlaneStatus {
     pub table: BTreeMap<String, u64>,
     /// Packets by reason of their routing.
     pub packets: BTreeMap<String, u64>,
-    /// QUIC connection IDs by event.
+    /// QUIC connection IDs and tokens by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
 }
@@ -292,6 +292,10 @@ pub struct BackendStatus {
     /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
+    /// The name of the backend to which clients with this one's tokens go while it gets no new connections. Null if it gets
+    /// some, or has no tokens.
+    #[serde(default)]
+    pub successor: Option<String>,
 }
 
 impl BackendStatus {

@@ -226,6 +226,9 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             let wait = load.wait_ns.map_or("an unknown wait".into(), |wait| format!("a {} wait", duration(wait)));
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
         }
+        if let Some(successor) = &backend.successor {
+            let _ = writeln!(text, "    clients with its tokens go to {successor}");
+        }
     }
 }
 
