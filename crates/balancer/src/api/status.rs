@@ -216,6 +216,9 @@ pub struct VipStatus {
     pub bytes: u64,
     /// Connections that were entered into the connection table.
     pub connections: u64,
+    /// Whether connections that began at another balancer have a second chance: they are in no count of connections.
+    #[serde(default)]
+    pub second_chance: bool,
     /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
     /// How many QUIC connections of a server are heavy, if that follows from the traffic.

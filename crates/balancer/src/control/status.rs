@@ -108,6 +108,7 @@ impl Balancer {
             packets: load.packets,
             bytes: load.bytes,
             connections: load.opened,
+            second_chance: run.vip.second_chance,
             all_down: run.all_down,
             heavy: run.heavy_status(),
             backends: backends.map(|backend| self.backend_status(run, backend)).collect(),
