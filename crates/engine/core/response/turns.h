@@ -23,6 +23,8 @@
  * the timer was set for an earlier segment.
  */
 #define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
+/* Ticks (24 ms) within which no timer delays an ACK, unless it strikes whatever comes. */
+#define DWELL_LEAST_TIMER (24000000 >> DWELL_TICK_SHIFT)
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
  * Nagle's algorithm holds back until a delayed ACK.
  */
@@ -84,8 +86,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
-	if (!several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited))
-		dwell_came_together(state, carried);
+	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
 		if (carried || (!certain && !soon && bytes <= segments.most))
 			turn->flags |= DWELL_TURN_UNSURE;
@@ -106,9 +107,19 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
 		    tick - end > (end - turn->start) / 4)
 			turn->flags |= DWELL_TURN_UNSURE;
+		/* Too soon for a timer: a queue on the path, or the client had another reason. */
+		if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
+			turn->flags |= DWELL_TURN_UNSURE;
+		/* After repeated ACKs it is the path's doing as likely: an unknown end then weighs as the latest. */
+		if (state->again && !carried && turn->flags & DWELL_TURN_UNSURE) {
+			turn->flags &= ~DWELL_TURN_MOVED;
+			end = tick;
+		}
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED;
 	}
+	if (!carried && bytes <= segments.usual)
+		dwell_acked_alone(state, !(turn->flags & (DWELL_TURN_MOVED | DWELL_TURN_UNSURE)));
 	if (turn->end && (__s32)(end - turn->end) < 0)
 		end = turn->end;
 	if ((__s32)(end - turn->start) <= 0)
@@ -116,7 +127,8 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (!turn->end) {
 		turn->runs = 1;
 		turn->pause = 0;
-	} else if (end - turn->progress > dwell_tick(config->run_gap_ns)) {
+	} else if (end - turn->progress >
+		   dwell_tick(config->run_gap_ns) + (turn->flags & DWELL_TURN_MOVED ? 2 * unit : 0)) {
 		dwell_count_u8(&turn->runs);
 		if (end - turn->progress > turn->pause)
 			turn->pause = end - turn->progress;
@@ -225,6 +237,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 			turn->usual_bytes =
 				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
 	}
+	dwell_came_together(state);
 	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
 	turn->end = 0;
@@ -284,7 +297,7 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 			turn->flags &= ~DWELL_TURN_ALIKE;
 		return;
 	}
-	state->timers |= tick - turn->progress < DWELL_TIMER_MOST ? DWELL_TIMERS_SOON : 0;
+	dwell_asked_after(state, tick - turn->progress);
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
@@ -366,6 +379,8 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
+	if (known && !arrival->payload_bytes && !bytes)
+		dwell_acked_again(state);
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
 	if (dwell_turn_skips(state, arrival))
