@@ -1,4 +1,4 @@
-//! Estimates of random clients, servers and paths that no threshold was chosen by: of epochs that are believed, few are
+//! Estimates of random clients, servers and paths, drawn without regard to the estimator: of epochs that are believed, few are
 //! wrong, whatever is lost, reordered, merged, thinned or delayed.
 //!
 //! `cargo test -p dwell-engine --test response adversary -- --nocapture` prints the table.
