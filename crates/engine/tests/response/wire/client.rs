@@ -17,8 +17,8 @@ impl Run<'_> {
         self.client.is_due = false;
         self.client.quick = self.client.quick.saturating_sub(1);
         let mut seen_ns = self.now_ns;
-        if self.setting.thin_ns > 0 {
-            seen_ns = (seen_ns / self.setting.thin_ns + 1) * self.setting.thin_ns;
+        if let Some(passed) = seen_ns.checked_div(self.setting.thin_ns) {
+            seen_ns = (passed + 1) * self.setting.thin_ns;
             self.traffic.packets.pop_if(|last| last.time_ns == seen_ns && last.payload_bytes == 0);
         }
         if self.happens(faults.late_requests) {
