@@ -29,7 +29,7 @@ impl Reader {
     /// Returns the latest gray failures of a time, at most `most`, the latest first; and how many there are. Stores of older
     /// versions have none.
     pub(crate) fn gray(&self, span: Span, most: usize) -> Result<(Vec<GrayRead>, u64), StoreError> {
-        if !self.has_gray()? {
+        if !self.has_gray() {
             return Ok((Vec::new(), 0));
         }
         // An end whose beginning is not in the store any more is not shown.

@@ -18,8 +18,8 @@ mod versions;
 use skip::skip;
 
 use super::{
-    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished,
-    sqlite::MAX_ALL_RUNS,
+    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
+    Unfinished, Writing, sqlite::MAX_ALL_RUNS,
 };
 
 const RUN: [u8; 16] = [7; 16];

@@ -115,9 +115,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = positive_duration)]
     max_clock_error: Duration,
 
-    /// False alarms per week that the search for gray failures may raise, on average: for hosts, paths and services that have
-    /// become slower than their peers, or lose more; 0 turns it off
-    #[arg(long, value_name = "COUNT", default_value_t = 1.0, value_parser = budget)]
+    /// Search for gray failures, hosts, paths and services that have become slower than their peers or lose more, and allow so many
+    /// false alarms per week [default: 0, no search]
+    #[arg(long, value_name = "COUNT", default_value_t = 0.0, hide_default_value = true, value_parser = budget)]
     gray_budget: f64,
 
     /// Length of the intervals over which they are compared

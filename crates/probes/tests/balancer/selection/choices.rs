@@ -475,7 +475,7 @@ fn root_the_kernel_gives_a_connection_to_the_backend_with_the_fewest_for_its_wei
     }
     plane.set_table(1, &TABLE).unwrap();
     plane.renew(Duration::from_secs(60), WhenStale::Keep).unwrap();
-    let mut open = |plane: &mut Plane, list: &[(u32, f64)], ports: std::ops::Range<u16>| {
+    let open = |plane: &mut Plane, list: &[(u32, f64)], ports: std::ops::Range<u16>| {
         let before = opened(plane);
         plane.set_members(&[(1, &members(list))]).unwrap();
         ports.for_each(|port| drop(plane.replay_packet(&client(port).syn()).unwrap()));
