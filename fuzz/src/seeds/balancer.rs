@@ -77,7 +77,8 @@ fn quic() -> Vec<Vec<u8>> {
     ];
     let short = |cid: &Vec<u8>| [&[0x40][..], cid, &[9; 20]].concat();
     let long = |cid: &Vec<u8>| [&[0xc0, 0, 0, 0, 1, cid.len() as u8][..], cid, &[9; 20]].concat();
-    let token = |server, lifetime_minutes| own.encode_token(server, TokenStamp { freshness: 1 << 16, lifetime_minutes });
+    let token =
+        |server, lifetime_minutes| own.encode_token(server, TokenStamp { freshness: 1 << 16, lifetime_minutes });
     let initial = |version: u32, first: u8, token: &[u8]| {
         let ids = [&[8][..], &[3; 8], &[2, 7, 7]].concat();
         let length = (0x4000 | (token.len() as u16 + 9)).to_be_bytes();

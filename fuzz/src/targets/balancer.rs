@@ -8,8 +8,8 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, HeavyScope, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey,
-        ZeroVip, config,
+        Balancer, Decision, Forward, HeavyScope, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip,
+        VipKey, ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,

@@ -118,7 +118,8 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED;
 	}
-	if (!carried && bytes <= segments.usual)
+	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
+	if (!carried && bytes <= dwell_segments_of(state).usual)
 		dwell_acked_alone(state, !(turn->flags & (DWELL_TURN_MOVED | DWELL_TURN_UNSURE)));
 	if (turn->end && (__s32)(end - turn->end) < 0)
 		end = turn->end;
@@ -359,12 +360,19 @@ static __always_inline void dwell_turn_syn(struct dwell_auto_state *state, const
 	turn->sent = tick;
 }
 
-/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. `end_tick` is the end of the current
- * epoch. Returns true if the packet begins a request after an answer that ended later than that: the caller then calls
- * dwell_turn_next() once the epoch has ended.
+/* Returns the end of the current epoch, or what is after the packet if that belongs to it. */
+static __always_inline __u32 dwell_turn_limit(const struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
+		return dwell_tick_at(state, state->clock.end_ns);
+	return dwell_tick_at(state, arrival->time_ns) + 1;
+}
+
+/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. Returns true if the packet begins a request
+ * after an answer that ended later than the current epoch: the caller then calls dwell_turn_next() once that has ended.
  */
 static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, const struct dwell_response_config *config,
-					     const struct dwell_arrival *arrival, __u32 tick, __u32 end_tick)
+					     const struct dwell_arrival *arrival, __u32 tick)
 {
 	struct dwell_turn_state *turn = &state->turn;
 	__u32 bytes = arrival->ack - state->ack, known = state->flags & DWELL_FLOW_NUMBERS;
@@ -379,14 +387,16 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
-	if (known && !arrival->payload_bytes && !bytes)
+	else if (known && !arrival->payload_bytes && !bytes)
 		dwell_acked_again(state);
+	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
 	if (dwell_turn_skips(state, arrival))
 		return 0;
 	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
-		if ((__s32)(turn->end - end_tick) >= 0)
+		if ((__s32)(turn->end - dwell_turn_limit(state, arrival)) >= 0)
 			return 1;
 		dwell_turn_complete(state, config, tick - turn->end);
 	}
@@ -401,17 +411,11 @@ static __always_inline int dwell_turn_before_in(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
 {
-	__u32 end_tick;
-
 	if (!state->turn.origin_ns)
 		state->turn.origin_ns = arrival->time_ns - (1 << DWELL_TICK_SHIFT);
 	if (arrival->visible != DWELL_VISIBLE_TCP || arrival->tcp_flags & DWELL_TCP_SYN)
 		return 0;
-	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
-		end_tick = dwell_tick_at(state, state->clock.end_ns);
-	else
-		end_tick = dwell_tick_at(state, arrival->time_ns) + 1;
-	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns), end_tick);
+	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns));
 }
 
 /* Completes a turn whose answer ended in the epoch that has just begun, and begins the next. */

@@ -52,7 +52,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Creates a list for twice as many connections, at about 150 bytes of memory each.
+    /// Creates a list for twice as many connections as `limit`, at about 150 bytes of memory each.
     pub(super) fn new(limit: usize) -> Connections {
         Connections { young: HashMap::new(), old: HashMap::new(), room: Room::new(limit), old_hosts: 0, limit }
     }
@@ -64,11 +64,11 @@ impl Connections {
         };
         if !self.young.contains_key(&isns) {
             let parts = self.room.hosts().max(self.old_hosts);
-            let connection = match self.old.remove(&isns) {
-                Some(connection) => connection,
-                None if self.room.has_room(*host, parts) => Connection { host: *host, ..Connection::default() },
-                None => return Known::Omitted,
-            };
+            let connection = self.old.remove(&isns).unwrap_or(Connection { host: *host, ..Connection::default() });
+            // Those of before have no more right to a place: who repeats them after new ones would have both.
+            if !self.room.has_room(connection.host, parts) {
+                return Known::Omitted;
+            }
             self.room.take(connection.host);
             self.young.insert(isns, connection);
         }

@@ -13,7 +13,7 @@ use dwell_engine::{
 
 use crate::{Chain, XdpMode, vantage::jiffy_ns};
 
-/// A VIP's tables: its own, the one of equal weights, and that of what its entries had recently.
+/// A VIP's tables: its own, the one of equal weights, that of what its entries had recently, and the list of its backends.
 pub(super) const TABLES_PER_VIP: u32 = 4;
 
 /// The options of a data plane.
