@@ -105,7 +105,7 @@ fn a_store_without_the_table_of_gray_failures_has_none() {
     let path = folder.path().join("store");
     let histogram = histogram();
     Store::open(&path).unwrap().write(|to| to.interval(&interval("a", None, &histogram))).unwrap();
-    Connection::open(&path).unwrap().execute_batch("DROP TABLE gray").unwrap();
+    Connection::open(&path).unwrap().execute_batch("DROP TABLE gray; PRAGMA user_version = 6").unwrap();
     let report = Report::read(&Reader::open(&path).unwrap(), &Choice::default(), 0).unwrap().unwrap();
     assert!(report.html().contains("\"gray\":[]"));
 }
