@@ -54,7 +54,6 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
             .or_else(|| upload(epoch))
             .or_else(|| too_deep(epoch))
             .or_else(|| timer(epoch))
-            .or_else(|| turns::is_in_pieces(epoch).then_some(Reason::Staggered))
             .or(chosen.reason)
             .or_else(|| fault(epoch)),
         ..chosen

@@ -24,10 +24,6 @@ const OVERLAPPING: f64 = 0.05;
 const FRAMES: f64 = 0.02;
 /// The part of answers whose end may be unknown, and of the sum of all that too long ones may have.
 const UNSURE: f64 = 0.2;
-/// The doubt that two packets of like size leave: they may be two requests.
-const LIKE_REQUESTS: f64 = 0.4;
-/// Bytes for which a client sends one ACK at least, on any path.
-const ONE_ACK: u32 = 2_700;
 /// A client reacts at once if at most this part of its requests comes after a pause.
 const PAUSING: f64 = 0.1;
 /// How far clocks of hosts may part, relative to the time since they were compared.
@@ -71,14 +67,6 @@ pub(super) fn window(epoch: &Epoch) -> Window {
 fn is_pipelined(epoch: &Epoch) -> bool {
     let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
     epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
-}
-
-/// Returns whether answers have more runs of progress than there may be requests: they come in pieces, and nothing shows
-/// whether the packets of a burst, which differ in size, are requests.
-pub(super) fn is_in_pieces(epoch: &Epoch) -> bool {
-    let requests = epoch.answered + epoch.extra;
-    let is_unlike = 2 * u32::from(epoch.alike) < u32::from(epoch.bursts);
-    epoch.text == 0 && is_unlike && is_pipelined(epoch) && 2 * epoch.runs > 3 * requests
 }
 
 /// Returns whether the packets of bursts may be requests of their own whose answers follow one another so soon that they
@@ -147,29 +135,13 @@ fn within_tick(epoch: &Epoch) -> f64 {
 
 /// Returns the doubt that remains: 0 to 1.
 fn doubt(epoch: &Epoch) -> f64 {
-    let tick = ticks(epoch);
+    let tick = ticks(epoch).min(1.0);
     let drift = DRIFT * f64::from(epoch.anchor_age_ms) * 1e6 / mean_ns(epoch);
-    let clock = share(epoch.moved, epoch) * (tick / 3.0 + drift) + within_tick(epoch);
+    let clock = share(epoch.moved, epoch) * (tick / 4.0 + drift) + within_tick(epoch);
     let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
     let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
-    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0 + several(epoch) + hidden_pieces(epoch);
+    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
     unknown(epoch) + overlong(epoch) + clock + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
-}
-
-/// Returns the doubt that packets of one request are requests of their own, whose answers have one end here: those that can
-/// be read are; others of like size may be.
-fn several(epoch: &Epoch) -> f64 {
-    if epoch.text == 1 { part(epoch.extra, epoch.answered) } else { LIKE_REQUESTS * share(epoch.alike, epoch) }
-}
-
-/// Returns the doubt that a late ACK acknowledges several pieces of an answer, of which the server's clock shows the first:
-/// other answers come in pieces. What is more than one ACK's worth, two segments, is acknowledged on the way.
-fn hidden_pieces(epoch: &Epoch) -> f64 {
-    if epoch.usual_bytes > ONE_ACK {
-        return 0.0;
-    }
-    let pieces = part(epoch.runs.saturating_sub(epoch.answered), epoch.answered);
-    share(epoch.moved, epoch) * pieces / 4.0
 }
 
 fn fault(epoch: &Epoch) -> Option<Reason> {
