@@ -62,7 +62,7 @@ metrics! {
     BACKEND_LOAD_AGE = gauge("dwell_lb_backend_load_age_seconds", ["vip", "backend"],
         "How long ago a backend last said so.");
     CONNECTION_IDS = counter("dwell_lb_connection_ids_total", ["seen"],
-        "Connection IDs of QUIC by what was seen of them.");
+        "Connection IDs and tokens of QUIC by what was seen of them.");
     PACKETS = counter("dwell_lb_packets_total", ["fate"],
         "Packets by what became of them.");
     REFUSED = counter("dwell_lb_refused_packets_total", ["device", "by"],

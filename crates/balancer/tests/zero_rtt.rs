@@ -3,6 +3,7 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 use dwell_balancer::config::{Config, ConfigError, PolicyName};
+use dwell_engine::balance::HeavyScope;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -44,7 +45,7 @@ fn keys_are_read() {
     let ids: Vec<_> = vip.backends.iter().map(|backend| backend.server_id).collect();
     assert_eq!(ids, [Some(1), Some(0xbeef)]);
     let zero = vip.zero_rtt.as_ref().expect("it has the policy");
-    assert!(zero.is_any_heavy && zero.is_unroutable_hashed);
+    assert!(zero.heavy_scope == HeavyScope::Any && zero.is_unroutable_hashed);
     assert_eq!(zero.heavy.most, 7);
     assert_eq!(zero.overload.percentile, 0.5);
     assert_eq!(zero.overload.margin.as_millis(), 60);

@@ -64,9 +64,9 @@ impl Hosts {
         &self.names[number as usize]
     }
 
-    /// Returns false for a new name when there are too many already, and nothing can be forgotten. Calls `forget` with each
-    /// name that is.
-    pub fn may_come(&mut self, name: &str, now_ns: u64, mut forget: impl FnMut(&str)) -> bool {
+    /// Returns false for a new name when there are too many already, and nothing can be forgotten. Calls `forget` with the
+    /// number and the name of each that is.
+    pub fn may_come(&mut self, name: &str, now_ns: u64, mut forget: impl FnMut(u32, &str)) -> bool {
         if self.numbers.len() < MAX_HOSTS || self.numbers.contains_key(name) {
             return true;
         }
@@ -76,7 +76,7 @@ impl Hosts {
             self.numbers.remove(&name);
             self.free.push(number);
             self.first_hooks.remove(&number);
-            forget(&name);
+            forget(number, &name);
         }
         self.numbers.len() < MAX_HOSTS
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_of_hosts_have_a_bound_and_old_ones_are_forgotten() {
-        let may_come = |hosts: &mut Hosts, name, now_ns| hosts.may_come(name, now_ns, |_| {});
+        let may_come = |hosts: &mut Hosts, name, now_ns| hosts.may_come(name, now_ns, |_, _| {});
         let mut hosts = Hosts::default();
         (0..MAX_HOSTS).for_each(|number| hosts.arrive(&number.to_string()));
         assert!(may_come(&mut hosts, "0", 0) && !may_come(&mut hosts, "one more", 0));

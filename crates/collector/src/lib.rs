@@ -27,7 +27,7 @@ use std::{
 };
 
 use dwell_app::{stop::Stop, tell::tell};
-use dwell_engine::layers::join::Config;
+use dwell_engine::{gray, layers::join::Config};
 use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
 use dwell_probes::clock::ClockMode;
@@ -65,6 +65,8 @@ pub struct Options {
     pub clock_mode: ClockMode,
     /// Bytes per second that each agent may send, and ten times as many at once.
     pub agent_rate: u64,
+    /// How gray failures are found, if they are.
+    pub gray: Option<gray::Config>,
     /// Where tables of paths are printed, if they are.
     pub print: Option<Print>,
     /// Where metrics are registered, if they are served.
@@ -113,7 +115,7 @@ fn run_within(
     stop: &Stop,
     on_listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let Options { listen, identity, destination, join, sync_interval, clock_mode, agent_rate, print, registry } =
+    let Options { listen, identity, destination, join, sync_interval, clock_mode, agent_rate, gray, print, registry } =
         options;
     let retain = match destination {
         Destination::File { retain, .. } => retain,
@@ -125,6 +127,7 @@ fn run_within(
     let gate_of_collector = Arc::clone(&gate);
     let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;
     collector.set_retain(retain);
+    collector.set_gray(gray);
     collector.set_gate()?;
     let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
     tell(format_args!("agents are awaited at {}", server.address()));

@@ -3,7 +3,7 @@
 use dwell_engine::{histogram::Histogram, layers::PathSegment};
 use dwell_metrics::{Collect, Family, Histograms, Numbers, OTHER, STACK_BOUNDS_NS, Snapshot};
 
-use crate::forward::ForwardStatus;
+use crate::{collector::GrayCounts, forward::ForwardStatus};
 
 /// Combinations of hosts and path segments that get a series of their own.
 const MAX_PATHS: usize = 10_000;
@@ -70,6 +70,16 @@ const KILLED: Family = Family::counter(
     &[],
     "Runs of agents that ended without taking leave, so that their last measurements are lost.",
 );
+const GRAY: Family = Family::gauge(
+    "dwell_collect_gray_failures",
+    &["subject", "name", "component"],
+    "Hosts, paths and services that are slower than their peers now, or lose more.",
+);
+const GRAY_BEGUN: Family = Family::counter(
+    "dwell_collect_gray_failures_total",
+    &["subject"],
+    "Gray failures that have begun, by what differs.",
+);
 const STORED: Family = Family::counter("dwell_collect_batches_total", &[], "Batches that were stored.");
 
 /// What a collector has counted.
@@ -90,6 +100,8 @@ pub struct Counts {
     pub lost_batches: Vec<(&'static str, u64)>,
     /// Runs of agents that were killed.
     pub killed_runs: u64,
+    /// Gray failures.
+    pub gray: GrayCounts,
     /// How forwarding to a server goes, if there is one.
     pub forward: Option<ForwardStatus>,
     /// Rows that the server did not take and that are kept.
@@ -124,6 +136,7 @@ impl CollectorMetrics {
             (REFUSED, counts.refused),
             (DEFERRED, counts.deferred),
             (LOST, counts.lost_batches),
+            (GRAY_BEGUN, counts.gray.begun),
             (INSERTS_FAILED, counts.forward.map_or(Vec::new(), |forward| forward.failures.by_reason().to_vec())),
         ];
         for (family, mut counts) in labelled {
@@ -131,6 +144,9 @@ impl CollectorMetrics {
             for (label, count) in counts {
                 numbers.add(family, &[label], count as f64);
             }
+        }
+        for ([subject, name, component], number) in &counts.gray.open {
+            numbers.add(GRAY, &[subject, name, component], *number as f64);
         }
         if let Some(forward) = counts.forward {
             for (family, number) in [
@@ -184,6 +200,10 @@ mod tests {
             stored: 7,
             lost_batches: vec![("gap", 8)],
             killed_runs: 9,
+            gray: GrayCounts {
+                open: vec![(["path", "a to b", "network"].map(str::to_owned), 1)],
+                begun: vec![("path", 3)],
+            },
             forward,
             refused_rows_kept: 2,
         };
@@ -208,6 +228,8 @@ mod tests {
             "dwell_collect_insert_rows 100".to_owned(),
             r#"dwell_collect_lost_batches_total{why="gap"} 8"#.to_owned(),
             "dwell_collect_killed_runs_total 9".to_owned(),
+            r#"dwell_collect_gray_failures{subject="path",name="a to b",component="network"} 1"#.to_owned(),
+            r#"dwell_collect_gray_failures_total{subject="path"} 3"#.to_owned(),
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
         }

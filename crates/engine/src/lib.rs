@@ -11,6 +11,7 @@ pub mod clock;
 mod counters;
 pub mod filter;
 mod flow_id;
+pub mod gray;
 pub mod hash;
 pub mod histogram;
 pub mod labels;

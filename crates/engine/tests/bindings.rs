@@ -62,6 +62,7 @@ const SHARED: &[&str] = &[
     "dwell_stack_ends",
     "dwell_stack_hop",
     "dwell_stack_hop_time",
+    "dwell_isns",
     "dwell_sip_key",
     "dwell_byte_trace",
     "dwell_device_point",

@@ -35,7 +35,7 @@ impl Batcher {
 
     /// Adds a trace. It is sent with the next full batch, or by [`Batcher::flush_if_due`].
     pub fn push_trace(&mut self, trace: ByteTrace) {
-        let lane = self.lanes.of_flow(&trace.ends);
+        let lane = self.lanes.of_flow(&trace.ends, trace.isns);
         self.traces[lane].push(trace);
         if self.traces[lane].len() >= MAX_TRACES {
             self.flush(lane);

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use dwell_engine::quic_lb::{Config, Load, Stamp};
+use dwell_engine::quic_lb::{Config, Load, Stamp, TOKEN_PREFIX, TokenStamp};
 use quinn::{ConnectionId, ConnectionIdGenerator};
 use quinn_proto::InvalidCid;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -99,6 +99,20 @@ impl Cids {
     /// Returns a generator for one endpoint, as [`quinn::EndpointConfig::cid_generator`] needs it.
     pub fn generator(&self) -> CidGenerator {
         CidGenerator(self.clone())
+    }
+
+    /// Decodes the server that a token names, if the token was made with the key of a known configuration. It may have
+    /// expired.
+    pub fn read_token(&self, token: &[u8]) -> Option<(u16, TokenStamp)> {
+        let configs = self.0.configs.read().unwrap_or_else(PoisonError::into_inner);
+        configs.iter().find_map(|config| config.decode_token(token))
+    }
+
+    /// Returns an unused beginning of a token, which a balancer follows for this many minutes.
+    pub(crate) fn token_prefix(&self, lifetime_minutes: u16) -> [u8; TOKEN_PREFIX] {
+        let stamp = TokenStamp { freshness: next_freshness(seconds()), lifetime_minutes };
+        let configs = self.0.configs.read().unwrap_or_else(PoisonError::into_inner);
+        configs[0].encode_token(self.0.server, stamp)
     }
 
     fn generate(&self) -> ConnectionId {

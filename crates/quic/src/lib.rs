@@ -3,14 +3,17 @@
 //! - [`SingleUseSessions`] stores the sessions that clients may resume. Each ticket is valid for one use.
 //! - [`Cids`] generates connection IDs that tell a balancer their server and how long requests wait there.
 //! - [`WaitingTimes`] estimates this waiting time from what the application reports about its requests.
-//! - [`Setup`] builds quinn's configurations from these, and [`accept`] accepts a connection with its 0-RTT data.
+//! - [`Setup`] builds quinn's configurations from these, whose tokens lead a client back from any address, and [`accept`] accepts a connection with its 0-RTT data.
 
 mod cids;
+mod hand_over;
 mod server;
 mod sessions;
+mod tokens;
 mod waiting;
 
 pub use cids::{CidGenerator, Cids, HEARTBEAT};
+pub use hand_over::HandOver;
 pub use server::{Setup, TICKETS, accept, single_use};
 pub use sessions::{Counts, Limits, Secrets, SingleUseSessions};
 pub use waiting::{Request, Service, WaitingTimes};

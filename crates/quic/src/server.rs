@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use quinn::{
-    Connection, ConnectionError, EndpointConfig, Incoming, ServerConfig, ZeroRttAccepted,
+    Connection, ConnectionError, EndpointConfig, Incoming, ServerConfig, ValidationTokenConfig, ZeroRttAccepted,
     crypto::rustls::QuicServerConfig,
 };
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use crate::{Cids, Error, Result, SingleUseSessions};
+use crate::{
+    Cids, Error, Result, SingleUseSessions,
+    tokens::{TokenKey, UsedTokens},
+};
 
 /// Default number of tickets per connection. A returning client uses one ticket per connection. If it always leaves before
 /// it receives new ones, `k/(k+1)` of its connections use 0-RTT with `k` tickets.
@@ -35,7 +38,8 @@ impl Setup {
         Setup { cids, sessions, tickets: TICKETS, reset_secret: None }
     }
 
-    /// Builds the configurations for [`quinn::Endpoint::new`]. Each endpoint needs a server ID of its own: with several
+    /// Builds the configurations for [`quinn::Endpoint::new`]. With its tickets, a client gets as many address-validation
+    /// tokens, which name this server to the balancer for as long as a session lasts. Each endpoint needs a server ID of its own: with several
     /// sockets at one port (SO_REUSEPORT), packets of a client that has moved would reach another socket.
     ///
     /// # Errors
@@ -43,7 +47,13 @@ impl Setup {
     /// The errors of [`single_use`].
     pub fn configs(&self, tls: rustls::ServerConfig) -> Result<(ServerConfig, EndpointConfig)> {
         let crypto = single_use(tls, Arc::clone(&self.sessions), self.tickets)?;
-        let server = ServerConfig::with_crypto(Arc::new(crypto));
+        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+        let lifetime = self.sessions.limits().ttl;
+        server.token_key(Arc::new(TokenKey::new(self.cids.clone(), lifetime)));
+        let mut tokens = ValidationTokenConfig::default();
+        let sent = self.tickets.try_into().unwrap_or(u32::MAX);
+        tokens.lifetime(lifetime).sent(sent).log(Arc::new(UsedTokens::default()));
+        server.validation_token_config(tokens);
         let mut endpoint = EndpointConfig::default();
         if let Some(secret) = &self.reset_secret {
             endpoint.reset_key(Arc::new(reset_key(secret, self.cids.server())));

@@ -14,6 +14,8 @@ use std::{
 use rustls::server::StoresServerSessions;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::hand_over::{HandOver, HandedSession};
+
 /// Limits on the stored sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -69,8 +71,8 @@ pub struct SingleUseSessions {
 #[derive(Default)]
 struct Store {
     sessions: HashMap<Arc<[u8]>, Session>,
-    /// Session IDs in the order of their arrival.
-    order: BTreeMap<u64, Arc<[u8]>>,
+    /// Session IDs by the time since which their sessions count, and by their numbers.
+    order: BTreeMap<(Instant, u64), Arc<[u8]>>,
     next: u64,
     counts: Counts,
 }
@@ -84,7 +86,7 @@ struct Session {
 /// The ticket lifetime that rustls advertises to clients.
 const ADVERTISED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Maximum length of a session's secrets. Long chains of client certificates exceed it.
-const MAX_SESSION_BYTES: usize = 16 << 10;
+pub(crate) const MAX_SESSION_BYTES: usize = 16 << 10;
 /// Number of sessions deleted under one lock, so that no handshake waits long.
 const BATCH: usize = 256;
 /// Number of checks for expired sessions per TTL. So sessions outlive their TTL by at most this fraction of it.
@@ -101,6 +103,11 @@ impl SingleUseSessions {
         let weak = Arc::downgrade(&sessions);
         thread::spawn(move || delete_expired(&weak, limits.ttl / CHECKS_PER_TTL, &ended));
         sessions
+    }
+
+    /// Returns the limits that are in force.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Returns the counts.
@@ -122,6 +129,37 @@ impl SingleUseSessions {
         sessions.into_iter().map(|(id, session)| (id.to_vec(), session.secrets)).collect()
     }
 
+    /// Removes all sessions, for the server that gets this server's clients from now on: its successor when this one
+    /// leaves, or the process that replaces it. From this moment, nobody can resume them until the other server takes them
+    /// over. Sessions of tickets that are issued later stay here.
+    pub fn hand_over(&self) -> HandOver {
+        let now = Instant::now();
+        let mut store = self.lock();
+        let order = std::mem::take(&mut store.order);
+        let mut sessions = std::mem::take(&mut store.sessions);
+        let taken = order.into_values().filter_map(|id| {
+            let session = sessions.remove(&id)?;
+            let age = now.saturating_duration_since(session.since);
+            Some(HandedSession { id: id.to_vec(), secrets: session.secrets, age })
+        });
+        HandOver::new(taken.collect())
+    }
+
+    /// Stores the sessions of another server, as old as they are, and returns how many are not expired. As many of the oldest
+    /// are deleted as there is no room for.
+    pub fn take_over(&self, handed: HandOver) -> usize {
+        let now = Instant::now();
+        let mut stored = 0;
+        for HandedSession { id, mut secrets, age } in handed.into_sessions() {
+            // A host that has started a moment ago knows no earlier time.
+            let since = now.checked_sub(age).unwrap_or(now);
+            if age < self.limits.ttl {
+                stored += usize::from(self.put_at(id, std::mem::take(&mut *secrets), since));
+            }
+        }
+        stored
+    }
+
     fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, now: Instant) -> bool {
         let mut store = self.lock();
         if secrets.len() > MAX_SESSION_BYTES {
@@ -137,7 +175,7 @@ impl SingleUseSessions {
         let number = store.next;
         store.next += 1;
         store.counts.stored += 1;
-        store.order.insert(number, Arc::clone(&id));
+        store.order.insert((now, number), Arc::clone(&id));
         let session = Session { secrets: Zeroizing::new(secrets), number, since: now };
         store.sessions.insert(id, session);
         true
@@ -189,7 +227,7 @@ impl SingleUseSessions {
 impl Store {
     fn remove(&mut self, id: &[u8]) -> Option<Session> {
         let session = self.sessions.remove(id)?;
-        self.order.remove(&session.number);
+        self.order.remove(&(session.since, session.number));
         Some(session)
     }
 
@@ -309,6 +347,19 @@ mod tests {
         assert!(!sessions.delete_batch(start + TTL));
         let counts = sessions.counts();
         assert_eq!((counts.held, counts.expired), (300, 299));
+    }
+
+    #[test]
+    fn sessions_that_were_taken_over_expire_as_if_they_had_stayed() {
+        let (old, new) = (sessions(10), sessions(10));
+        let long_ago = Instant::now().checked_sub(TTL - Duration::from_secs(10)).unwrap();
+        old.put_at(vec![1], vec![1], long_ago);
+        new.put(vec![2], vec![2]);
+        assert_eq!(new.take_over(old.hand_over()), 1);
+        // The newer one does not keep the older one from being deleted.
+        assert!(!new.delete_batch(Instant::now() + Duration::from_secs(11)));
+        assert_eq!(new.counts().held, 1);
+        assert!(new.lock().sessions.contains_key(&[2][..]));
     }
 
     #[test]

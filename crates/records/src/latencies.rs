@@ -88,6 +88,7 @@ pub fn latencies<'a>(record: &Record<'a>, source: &'a Source, each: &mut dyn FnM
         | Record::ByteTrace(_)
         | Record::Path(_)
         | Record::Agent(_)
+        | Record::Gray(_)
         | Record::Shift(_)
         | Record::Top(_)
         | Record::Why(_) => {}

@@ -10,6 +10,7 @@
 mod clock;
 mod file;
 mod formats;
+mod gray;
 mod keep;
 mod latencies;
 mod names;
@@ -29,6 +30,7 @@ pub use formats::{
     End, EndNamesObject, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject,
     NamesObject, Object, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object,
 };
+pub use gray::{GrayFailure, GrayFigures};
 pub use keep::Keep;
 pub use latencies::{LatencyLine, latencies, sample_latencies};
 pub use names::{name_note, server_note};

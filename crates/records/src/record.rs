@@ -13,7 +13,7 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Shift, SocketEnd, Sockets, Summary, Top};
+use crate::{GrayFailure, Shift, SocketEnd, Sockets, Summary, Top};
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
@@ -63,6 +63,8 @@ records! {
     Path(&'a PathTable<'a>),
     /// An agent that comes to a collector, or leaves it.
     Agent(&'a AgentEvent<'a>),
+    /// A gray failure that begins or ends.
+    Gray(&'a GrayFailure<'a>),
     /// Latencies compared with their baseline.
     Shift(&'a Shift<'a>),
     /// An interval of `dwell run`.
@@ -295,6 +297,8 @@ pub struct PathTable<'a> {
     pub rx_host: &'a str,
     /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
+    /// The same as the receiver sees it, if addresses are translated between the hosts.
+    pub rx_flow: Option<Ends>,
     /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
     /// The times on each segment of the path.

@@ -7,13 +7,13 @@ use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Layer, SegmentHooks},
+    layers::{Ends, FlowJoin, Layer, SegmentHooks},
     measure::{Endpoint, Protocol},
 };
 use dwell_records::{EndNamesObject, FlowObject, NamesObject};
 use rusqlite::types::Value;
 
-use crate::{ClockRow, IntervalRow, LostRow, PathRow};
+use crate::{ClockRow, IntervalRow, LostRow, PathRow, gray::GRAY};
 
 /// A column.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,8 @@ pub(crate) enum Column {
     Hook(&'static str, &'static str),
     /// Five columns with the ends of a flow of TCP and its id; one with the number of the flow in a file, as `flow_id`.
     Flow,
+    /// The same of a flow as its receiver sees it, with `rx_` before each name.
+    RxFlow,
     /// The same of a flow of any protocol, whose name is one more column.
     AnyFlow,
     /// The columns with the names of the ends of a flow; one with their number in a file, as `names_id`.
@@ -99,6 +101,14 @@ const FLOW: [(&str, &str); 5] = [
 
 const PROTO: (&str, &str) = ("proto", "Nullable(String)");
 
+const RX_FLOW: [(&str, &str); 5] = [
+    ("rx_src", FLOW[0].1),
+    ("rx_sport", FLOW[1].1),
+    ("rx_dst", FLOW[2].1),
+    ("rx_dport", FLOW[3].1),
+    ("rx_id", FLOW[4].1),
+];
+
 /// The columns of names, in the order of [`name_values`].
 pub(crate) const NAMES: [(&str, &str); 13] = [
     ("src_host", "Nullable(String)"),
@@ -147,6 +157,7 @@ impl Table {
             Column::Plain(name, _) => (*name).to_owned(),
             Column::Host(name, _) | Column::Hook(name, _) => format!("{name}_id"),
             Column::Flow | Column::AnyFlow => "flow_id".to_owned(),
+            Column::RxFlow => "rx_flow_id".to_owned(),
             Column::Names => "names_id".to_owned(),
         });
         let names: Vec<_> = names.collect();
@@ -165,6 +176,7 @@ impl Table {
         self.columns.iter().flat_map(|column| match column {
             Column::Plain(name, kind) | Column::Host(name, kind) | Column::Hook(name, kind) => vec![(*name, *kind)],
             Column::Flow => FLOW.to_vec(),
+            Column::RxFlow => RX_FLOW.to_vec(),
             Column::AnyFlow => [&FLOW[..4], &[PROTO], &FLOW[4..]].concat(),
             Column::Names => NAMES.to_vec(),
         })
@@ -215,7 +227,7 @@ pub(crate) fn flow_values(flow: Option<&FlowEnds>) -> [(&'static str, Value); 6]
     ]
 }
 
-use Column::{Flow, Hook, Host, Plain};
+use Column::{Flow, Hook, Host, Plain, RxFlow};
 
 /// The figures of a histogram, and the histogram itself.
 const FIGURES: &[Column] = &figure_columns("UInt64", "String");
@@ -346,6 +358,8 @@ static PATHS: LazyLock<Table> = LazyLock::new(|| {
         Plain("part_of", "Nullable(String)"),
         Plain("retransmitted", "UInt8"),
         Plain("method", "String"),
+        Plain("joined", "Nullable(String)"),
+        RxFlow,
     ];
     let tail = [Plain("bound_ns", "Nullable(UInt64)"), Plain("clamped", "UInt64"), Plain("doubtful", "UInt64")];
     Table::new("paths", "path", &[&head, FIGURES, &tail])
@@ -365,6 +379,8 @@ impl<'a> From<&PathRow<'a>> for Row<'a> {
             Cell::Word(row.leg.part_of().map(|part| part.name())),
             plain(row.resent),
             Cell::Word(Some(row.method.name())),
+            Cell::Word(row.joined().map(FlowJoin::name)),
+            Cell::Flow(row.rx_flow.map(|flow| Box::new(flow.into()))),
         ]);
         cells.extend(figures(row.histogram));
         cells.extend([
@@ -467,8 +483,8 @@ impl<'a> From<&LostRow<'a>> for Row<'a> {
 }
 
 /// All tables that a server has.
-pub(crate) fn tables() -> [&'static Table; 5] {
-    [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST]
+pub(crate) fn tables() -> [&'static Table; 6] {
+    [&INTERVALS, &PATHS, &CLOCK, &COUNTER, &LOST, &GRAY]
 }
 
 pub(crate) fn host(name: Option<&str>) -> Cell<'_> {
@@ -514,7 +530,7 @@ mod tests {
         for table in tables().into_iter().chain([&*LATENCIES, &VERDICTS, &BACKENDS]) {
             db.prepare(&table.insert).unwrap();
         }
-        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS, &BACKENDS] {
+        for table in [&INTERVALS, &PATHS, &LATENCIES, &VERDICTS, &BACKENDS, &GRAY] {
             let own: Vec<_> = table.server_columns().map(|(name, _)| name).collect();
             assert_eq!(names(table.name), own);
         }

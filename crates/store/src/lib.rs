@@ -6,11 +6,13 @@ mod backend;
 mod clickhouse;
 mod columns;
 mod error;
+mod gray;
 mod hosts;
 pub mod html;
 mod latency;
 mod read;
 mod read_backend;
+mod read_gray;
 mod read_last;
 mod read_latency;
 mod recorder;
@@ -21,12 +23,13 @@ mod tables;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, PathSegment, Segment, SegmentHooks},
+    layers::{Ends, FlowJoin, PathSegment, Segment, SegmentHooks},
 };
 
 pub use backend::BackendRow;
 pub use clickhouse::{Address, Login, Patience, Server};
 pub use error::{Refusal, StoreError};
+pub use gray::GrayRow;
 pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
 pub use read_last::{LastBackend, LastKind, LastLatency};
 pub use recorder::{Recorder, Recording};
@@ -70,8 +73,10 @@ pub struct PathRow<'a> {
     pub tx_host: Option<&'a str>,
     /// The host that received.
     pub rx_host: Option<&'a str>,
-    /// One direction of a connection; `None` stands for all flows together.
+    /// One direction of a connection, as the sender sees it if it has an agent; `None` stands for all flows together.
     pub flow: Option<Ends>,
+    /// The same as the receiver sees it, if that is something else.
+    pub rx_flow: Option<Ends>,
     /// The path segment.
     pub leg: PathSegment,
     /// True for bytes that TCP sent more than once, which are kept apart.
@@ -86,6 +91,14 @@ pub struct PathRow<'a> {
     pub clamped: u64,
     /// Bytes whose bound exceeds the one that was asked for.
     pub doubtful: u64,
+}
+
+impl PathRow<'_> {
+    /// Returns how the flow of both hosts was found to be one, if it was.
+    fn joined(&self) -> Option<FlowJoin> {
+        let is_joined = self.method == PathMethod::Matched && self.flow.is_some();
+        is_joined.then(|| FlowJoin::of(self.rx_flow))
+    }
 }
 
 /// How the time between two hosts is known.

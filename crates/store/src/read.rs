@@ -1,6 +1,9 @@
 //! Reading a store, also while a collector writes it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use dwell_engine::{
     histogram::Histogram,
@@ -150,6 +153,11 @@ impl Reader {
         NAMES.map(|(name, _)| if is_there(name) { name } else { "NULL" }).join(", ")
     }
 
+    /// Whether the store has the table of gray failures, which version 7 has added.
+    pub(crate) fn has_gray(&self) -> bool {
+        self.version >= 7
+    }
+
     /// Returns the numbers and names of all hosts.
     ///
     /// # Errors
@@ -228,6 +236,26 @@ impl Reader {
             let rows = statement.query_map([span.0, span.1], |row| {
                 let ends = Ends { src: endpoint(row, 1)?, dst: endpoint(row, 3)? };
                 Ok((row.get(0)?, ends, row.get::<_, i64>(5)?.cast_unsigned()))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Returns how the receivers of flows see them, by their numbers, where that is not as their senders do: addresses are
+    /// translated.
+    pub fn translated(&self, span: Span) -> Result<HashMap<i64, Ends>, StoreError> {
+        let has_column = "SELECT count(*) FROM pragma_table_info('path') WHERE name = 'rx_flow_id'";
+        let sql =
+            "SELECT DISTINCT path.flow_id, src, sport, dst, dport FROM path JOIN flow ON flow.flow_id = rx_flow_id
+            WHERE segment = 'end-to-end' AND time_ns > ?1 AND time_ns <= ?2";
+        self.read(|db| {
+            // A store of an older version has none.
+            if !db.query_row(has_column, [], |row| row.get::<_, bool>(0))? {
+                return Ok(HashMap::new());
+            }
+            let mut statement = db.prepare(sql)?;
+            let rows = statement.query_map([span.0, span.1], |row| {
+                Ok((row.get(0)?, Ends { src: endpoint(row, 1)?, dst: endpoint(row, 3)? }))
             })?;
             rows.collect()
         })

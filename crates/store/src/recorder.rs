@@ -259,6 +259,7 @@ impl Keep for Recorder {
             | Record::ByteTrace(_)
             | Record::Path(_)
             | Record::Agent(_)
+            | Record::Gray(_)
             | Record::Shift(_)
             | Record::Top(_) => {}
         }

@@ -83,7 +83,7 @@ impl fmt::Display for Retain {
 }
 
 /// The tables whose rows have a time.
-const TIMED: [&str; 8] = ["interval", "path", "clock", "counter", "lost", "latency", "verdict", "backend"];
+const TIMED: [&str; 9] = ["interval", "path", "clock", "counter", "lost", "latency", "verdict", "backend", "gray"];
 /// Those of them that have rows of captures too: rows without a host.
 const OF_CAPTURES: [&str; 2] = ["latency", "verdict"];
 /// Those whose rows refer to flows and names by number.

@@ -79,6 +79,8 @@ CREATE TABLE path (
 	part_of TEXT,
 	retransmitted INTEGER NOT NULL,            -- 1: bytes that TCP sent more than once
 	method TEXT NOT NULL,               -- matched, or estimated
+	joined TEXT,                        -- by what the flows of both hosts are one: address, or sequence
+	rx_flow_id INTEGER REFERENCES flow, -- the flow as the receiver sees it; NULL: as the sender does
 	count INTEGER NOT NULL,
 	sum_ns INTEGER NOT NULL,
 	mean_ns INTEGER,

@@ -15,7 +15,7 @@ use rusqlite::{
 };
 
 use crate::{
-    BackendRow, ClockRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
+    BackendRow, ClockRow, GrayRow, IntervalRow, LostRow, PathRow, Progress, StoreError,
     columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     error::remedy,
     spool::{Spooled, enqueue},
@@ -478,6 +478,11 @@ impl Writing<'_> {
 
     /// Writes what a backend of a balancer did in an interval.
     pub fn backend(&mut self, row: &BackendRow<'_>) -> Written<()> {
+        self.insert(row.into())
+    }
+
+    /// Writes a gray failure that begins or ends.
+    pub fn gray(&mut self, row: &GrayRow<'_>) -> Written<()> {
         self.insert(row.into())
     }
 

@@ -1,6 +1,6 @@
 //! The tables of a store, and what brings those of older versions up to date.
 
-/// The version of the tables in `schema.sql`, `latency.sql` and `backend.sql`.
+/// The version of the tables in `schema.sql`, `latency.sql`, `backend.sql` and `gray.sql`.
 pub(crate) const VERSION: i64 = 7;
 /// The oldest version that is read, and brought up to date when it is opened for writing.
 pub(crate) const OLDEST: i64 = 3;
@@ -8,6 +8,7 @@ pub(crate) const OLDEST: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 const LATENCY: &str = include_str!("latency.sql");
 const BACKEND: &str = include_str!("backend.sql");
+const GRAY: &str = include_str!("gray.sql");
 const VIEWS: &str = include_str!("views.sql");
 /// What brings version 3 up to version 4. Nothing is known about the end of its runs, so they are not said to have been
 /// killed.
@@ -42,6 +43,10 @@ const ADD_PODS: &str = "
     ALTER TABLE names ADD COLUMN src_pod_uid TEXT;
     ALTER TABLE names ADD COLUMN dst_pod TEXT;
     ALTER TABLE names ADD COLUMN dst_pod_uid TEXT;";
+/// What lets paths say how they were joined, and with which addresses the receiver's host saw them. Those of before do not.
+const ADD_JOINED: &str = "
+    ALTER TABLE path ADD COLUMN joined TEXT;
+    ALTER TABLE path ADD COLUMN rx_flow_id INTEGER REFERENCES flow;";
 /// What comes before all of these: views are made anew once the tables are those of today.
 const DROP_VIEWS: &str = "
     DROP VIEW IF EXISTS intervals;
@@ -52,14 +57,18 @@ const DROP_VIEWS: &str = "
 
 /// Returns what creates all tables and views.
 pub(crate) fn schema() -> String {
-    [SCHEMA, LATENCY, BACKEND, VIEWS].concat()
+    [SCHEMA, LATENCY, BACKEND, GRAY, VIEWS].concat()
 }
 
 /// Returns what brings the tables of an older version up to date, in steps.
 pub(crate) fn upgrade(older: i64) -> Vec<String> {
     let pods = if older < 5 { String::new() } else { [ADD_PODS, names_index()].concat() };
-    let steps =
-        [(4, UPGRADE_3.to_owned()), (5, [UPGRADE_4, LATENCY].concat()), (6, UPGRADE_5.to_owned()), (7, pods + BACKEND)];
+    let steps = [
+        (4, UPGRADE_3.to_owned()),
+        (5, [UPGRADE_4, LATENCY].concat()),
+        (6, UPGRADE_5.to_owned()),
+        (7, [&pods, ADD_JOINED, BACKEND, GRAY].concat()),
+    ];
     let steps = steps.into_iter().filter(|(version, _)| older < *version).map(|(_, step)| step);
     [DROP_VIEWS.to_owned()].into_iter().chain(steps).chain([VIEWS.to_owned()]).collect()
 }

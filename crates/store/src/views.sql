@@ -9,11 +9,14 @@ CREATE VIEW intervals AS
 		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;
 
 CREATE VIEW paths AS
-	SELECT time_ns, interval_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport, flow.id AS id,
-		segment, direction, part_of, retransmitted, method, count, sum_ns, mean_ns, min_ns, max_ns,
+	SELECT time_ns, interval_ns, tx.name AS tx_host, rx.name AS rx_host,
+		flow.src AS src, flow.sport AS sport, flow.dst AS dst, flow.dport AS dport, flow.id AS id,
+		segment, direction, part_of, retransmitted, method, joined,
+		rx_flow.src AS rx_src, rx_flow.sport AS rx_sport, rx_flow.dst AS rx_dst, rx_flow.dport AS rx_dport, rx_flow.id AS rx_id, count, sum_ns, mean_ns, min_ns, max_ns,
 		p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, histogram, bound_ns, clamped,
 		doubtful
-	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN host tx ON tx.host_id = tx_host_id
+	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN flow rx_flow ON rx_flow.flow_id = rx_flow_id
+		LEFT JOIN host tx ON tx.host_id = tx_host_id
 		LEFT JOIN host rx ON rx.host_id = rx_host_id;
 
 CREATE VIEW latencies AS

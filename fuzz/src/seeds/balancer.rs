@@ -1,6 +1,6 @@
 //! Seeds for the balancer: frames to a VIP and to other addresses.
 
-use dwell_engine::quic_lb::{Config, Load, Stamp};
+use dwell_engine::quic_lb::{Config, Load, Stamp, TokenStamp};
 
 use super::{endpoints, framed, query};
 use crate::frame::{self, Link};
@@ -56,7 +56,8 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     .to_vec()
 }
 
-/// QUIC packets with short and long headers, with connection IDs of servers in three layouts and with a foreign ID.
+/// QUIC packets with short and long headers, with connection IDs of servers in three layouts and with a foreign ID, and
+/// Initials with tokens: of a server, of none, expired, forged, and one of versions 1 and 2 each.
 fn quic() -> Vec<Vec<u8>> {
     let own = Config::own(0, QUIC_KEY).expect("a valid layout");
     let stamp = |second: u64, wait| Stamp { freshness: second << 16, load: Load::from_code(wait) };
@@ -76,7 +77,21 @@ fn quic() -> Vec<Vec<u8>> {
     ];
     let short = |cid: &Vec<u8>| [&[0x40][..], cid, &[9; 20]].concat();
     let long = |cid: &Vec<u8>| [&[0xc0, 0, 0, 0, 1, cid.len() as u8][..], cid, &[9; 20]].concat();
-    let payloads = cids.iter().flat_map(|cid| [short(cid), long(cid)]);
+    let token =
+        |server, lifetime_minutes| own.encode_token(server, TokenStamp { freshness: 1 << 16, lifetime_minutes });
+    let initial = |version: u32, first: u8, token: &[u8]| {
+        let ids = [&[8][..], &[3; 8], &[2, 7, 7]].concat();
+        let length = (0x4000 | (token.len() as u16 + 9)).to_be_bytes();
+        [&[first][..], &version.to_be_bytes(), &ids, &length, token, &[9; 20]].concat()
+    };
+    let tokens = [
+        initial(1, 0xc0, &token(2, 1000)),
+        initial(0x6b33_43cf, 0xd0, &token(1, 1000)),
+        initial(1, 0xc0, &token(9, 1000)),
+        initial(1, 0xc0, &token(2, 0)),
+        initial(1, 0xc0, &[0x10; 17]),
+    ];
+    let payloads = cids.iter().flat_map(|cid| [short(cid), long(cid)]).chain(tokens);
     let datagram = |payload: Vec<u8>| {
         let length = (payload.len() as u16 + 8).to_be_bytes();
         let ports = [40_000u16.to_be_bytes(), 443u16.to_be_bytes()].concat();

@@ -4,13 +4,15 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Ends, Layer, Segment, SegmentFigures, SegmentHooks},
+    layers::{ByteTrace, Direction, Ends, Isns, Layer, Segment, SegmentFigures, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
     self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, Hello, IntervalReport,
     LossCause, LostBatches, SegmentReport, Version,
 };
+
+const ISNS: Isns = Isns { src: 1 << 31, dst: 7 };
 
 /// A hello, a byte that two hosts report in batches with an interval, and a collector's answers.
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -37,7 +39,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             hooks: SegmentHooks { from: Some("hook".into()), to: None, missing: Some(Layer::TxTcp) },
         };
         let segment = SegmentFigures { segment: Segment::Application, histogram };
-        let flow = FlowReport { ends: ends(), namespace: None, segments: vec![segment] };
+        let flow = FlowReport { ends: ends(), namespace: None, isns: Some(ISNS), segments: vec![segment] };
         let interval = IntervalReport {
             end_ns: 5_000,
             end_unix_ns: -1,
@@ -62,13 +64,15 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let last = Content { lost: Some(lost), is_last: true, ..Content::default() };
     let lost = AgentMessage::Batch(Box::new(Batch { number: 12, content: last }));
     let both = batch(9, vec![trace(Direction::Tx), trace(Direction::Rx)]);
+    let behind = ByteTrace { ends: Ends { dst: ends().src, ..ends() }, ..trace(Direction::Rx) };
+    let translated = batch(9, vec![trace(Direction::Tx), behind]);
     let [down, up] = [Direction::Tx, Direction::Rx].map(|direction| batch(9, vec![trace(direction)]));
     let refused = CollectorMessage::Refused("no".into());
     let stored = CollectorMessage::Stored { through: 300 };
     let rejected = CollectorMessage::Rejected { number: 5, reason: "no".into() };
     let older = frame(&|| wire::encode(Version::V3, &hello));
-    let [hello, alive, both, down, up, lost, leave] =
-        [hello, AgentMessage::KeepAlive, both, down, up, lost, AgentMessage::Leave]
+    let [hello, alive, both, translated, down, up, lost, leave] =
+        [hello, AgentMessage::KeepAlive, both, translated, down, up, lost, AgentMessage::Leave]
             .map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
     let [refused, stored, rejected] =
         [refused, stored, rejected].map(|message| frame(&|| wire::encode(Version::NEWEST, &message)));
@@ -76,6 +80,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("hello", [hello.clone(), alive].concat()),
         ("older", older),
         ("batch", both),
+        ("translated", translated),
         ("batches", [hello, down, up].concat()),
         ("end", [lost, leave].concat()),
         ("answers", [refused, stored, rejected].concat()),
@@ -95,5 +100,5 @@ fn trace(direction: Direction) -> ByteTrace {
             stamps[layer as usize] = NonZeroU64::new(number * 1_000);
         }
     }
-    ByteTrace { ends: ends(), namespace: 0, seq: 1 << 16, direction, sent: 1, again: false, stamps }
+    ByteTrace { ends: ends(), namespace: 0, seq: 1 << 16, isns: Some(ISNS), direction, sent: 1, again: false, stamps }
 }

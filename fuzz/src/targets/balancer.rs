@@ -8,8 +8,8 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey,
-        ZeroVip, config,
+        Balancer, Decision, Forward, HeavyScope, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip,
+        VipKey, ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,
@@ -103,7 +103,7 @@ fn zero_vip() -> ZeroVip {
     let layouts = layouts.map(|layout| layout.expect("a layout")).to_vec();
     ZeroVip {
         attempt: Duration::from_secs(1),
-        is_any_heavy: true,
+        heavy_scope: HeavyScope::Any,
         ..ZeroVip::new(layouts, (1..=2).map(|real| (real, ServerId(real.into()))))
     }
 }

@@ -81,7 +81,7 @@ pub struct PlaneStatus {
     pub table: BTreeMap<String, u64>,
     /// Packets by reason of their routing.
     pub packets: BTreeMap<String, u64>,
-    /// QUIC connection IDs by event.
+    /// QUIC connection IDs and tokens by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
 }
@@ -216,6 +216,9 @@ pub struct VipStatus {
     pub bytes: u64,
     /// Connections that were entered into the connection table.
     pub connections: u64,
+    /// Whether connections that began at another balancer have a second chance: they are in no count of connections.
+    #[serde(default)]
+    pub second_chance: bool,
     /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
     /// How many QUIC connections of a server are heavy, if that follows from the traffic.
@@ -292,6 +295,10 @@ pub struct BackendStatus {
     /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
+    /// The name of the backend to which clients with this one's tokens go while it gets no new connections. Null if it gets
+    /// some, or has no tokens.
+    #[serde(default)]
+    pub successor: Option<String>,
 }
 
 impl BackendStatus {

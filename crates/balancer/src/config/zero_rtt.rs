@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs::File, io::Read, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dwell_engine::{
-    balance::{Protocol, ServerId},
+    balance::{HeavyScope, Protocol, ServerId},
     quic_lb,
     steer::zero_rtt::{HeavyConfig, MOST_HEAVY, OverloadConfig},
 };
@@ -26,8 +26,8 @@ pub struct ZeroRtt {
     /// The part of a server's packets, from 0.01 to 1, that its heavy connections should carry: as few connections as
     /// possible count as heavy. None if all that are tracked do.
     pub heavy_share: Option<f64>,
-    /// Whether a client counts as heavy if it is heavy at any server, not only at its own.
-    pub is_any_heavy: bool,
+    /// Where clients must be heavy to count as such.
+    pub heavy_scope: HeavyScope,
     /// Which servers count as overloaded.
     pub overload: OverloadConfig,
     /// The greatest age of a connection ID in a long header.
@@ -82,7 +82,7 @@ impl ZeroRtt {
             heavy,
             heavy_share,
             overload,
-            is_any_heavy: table.get("heavy", choice(&[("own", false), ("any", true)])).unwrap_or(false),
+            heavy_scope: table.get("heavy", choice(HEAVY_SCOPES)).unwrap_or_default(),
             window: table.get("window", time(SECOND..=DAY)).unwrap_or(MINUTE),
             attempt: table.get("attempt", time(SECOND..=10 * MINUTE)).unwrap_or(10 * SECOND),
             is_unroutable_hashed: table.get("unroutable", choice(&[("drop", false), ("hash", true)])).unwrap_or(false),
@@ -101,6 +101,8 @@ impl ZeroRtt {
     }
 }
 
+const HEAVY_SCOPES: &[(&str, HeavyScope)] =
+    &[("own", HeavyScope::Own), ("any", HeavyScope::Any), ("all", HeavyScope::All)];
 const SECOND: Duration = Duration::from_secs(1);
 /// The default of `load_lifetime`. A server without new connections reports its load when it renews the connection IDs
 /// of its open connections. With the heartbeat of `dwell-quic` (40 s) that happens every 80 s, since quinn renews them

@@ -18,10 +18,12 @@ use crate::{api::DeviceStatus, config::Config};
 const RETEST: Duration = Duration::from_secs(1);
 
 /// The devices by which packets leave.
-pub(super) struct Devices {
+pub struct Devices {
     /// What watches them, or why nothing does.
     transmits: Result<Transmits, String>,
     by_index: BTreeMap<u32, RunningDevice>,
+    /// What helps where nothing makes a device take packets.
+    alternative: &'static str,
 }
 
 struct RunningDevice {
@@ -33,12 +35,14 @@ struct RunningDevice {
 }
 
 impl Devices {
-    pub(super) fn start() -> Devices {
-        Devices { transmits: Transmits::start().map_err(|error| error.to_string()), by_index: BTreeMap::new() }
+    /// Watches no device yet. Where the kernel cannot tell what devices refuse, none has a problem.
+    pub fn start(alternative: &'static str) -> Devices {
+        let transmits = Transmits::start().map_err(|error| error.to_string());
+        Devices { transmits, by_index: BTreeMap::new(), alternative }
     }
 
     /// Why nothing leaves by a device; none if packets do.
-    pub(super) fn problem(&self, index: u32) -> Option<&str> {
+    pub fn problem(&self, index: u32) -> Option<&str> {
         self.by_index.get(&index)?.problem.as_deref()
     }
 
@@ -61,7 +65,7 @@ impl Devices {
     /// Counts what the devices of these next hops have refused, and tests those that may take nothing. Frames that are
     /// sent back by XDP_TX leave by a ring of the driver, which no test reaches. Returns the devices that take frames
     /// now and did not before, or the other way round.
-    fn update(&mut self, hops: &[NextHop], ingress: u32, mode: Option<XdpMode>) -> BTreeSet<u32> {
+    pub fn update(&mut self, hops: &[NextHop], ingress: u32, mode: Option<XdpMode>) -> BTreeSet<u32> {
         let used: BTreeMap<u32, &NextHop> = hops.iter().map(|hop| (hop.interface, hop)).collect();
         let Ok(transmits) = &mut self.transmits else { return BTreeSet::new() };
         self.by_index.retain(|index, _| {
@@ -86,7 +90,7 @@ impl Devices {
             };
             let is_tested = mode == Some(XdpMode::Native) && (index != ingress || running.device.is_veth);
             let had_problem = running.problem.is_some();
-            running.update(transmits, hop, is_tested);
+            running.update(transmits, hop, is_tested, self.alternative);
             if had_problem != running.problem.is_some() {
                 turned.insert(index);
             }
@@ -96,7 +100,7 @@ impl Devices {
 }
 
 impl RunningDevice {
-    fn update(&mut self, transmits: &mut Transmits, hop: &NextHop, is_tested: bool) {
+    fn update(&mut self, transmits: &mut Transmits, hop: &NextHop, is_tested: bool, alternative: &str) {
         let before = self.counts;
         self.counts = transmits.counts(hop.interface).unwrap_or(before);
         let takes_nothing = self.counts.refused() > before.refused() && self.counts.taken == before.taken;
@@ -109,7 +113,7 @@ impl RunningDevice {
         } else if is_due {
             self.tested = Some(Instant::now());
             self.problem = match transmits.test(hop) {
-                Ok(Some(Delivery::Refused(errno))) => Some(refusal(&self.device, errno)),
+                Ok(Some(Delivery::Refused(errno))) => Some(refusal(&self.device, errno, alternative)),
                 _ => None,
             };
             // The test frame that was taken is no client's packet.
@@ -119,7 +123,7 @@ impl RunningDevice {
 }
 
 /// Says that a device takes no frames of XDP programs, and what to do.
-fn refusal(device: &Device, errno: Option<i32>) -> String {
+fn refusal(device: &Device, errno: Option<i32>, alternative: &str) -> String {
     let name = &device.name;
     let errno = errno.map(Errno::from_raw);
     let remedy = match errno {
@@ -133,9 +137,9 @@ fn refusal(device: &Device, errno: Option<i32>) -> String {
                      {name}` shows behind the @"
                 ),
             };
-            format!("it is a veth whose other end does not poll: run {command}, or set xdp = \"generic\"")
+            format!("it is a veth whose other end does not poll: run {command}, or {alternative}")
         }
-        _ => "set xdp = \"generic\"".into(),
+        _ => alternative.into(),
     };
     let reason = errno.map_or(String::new(), |errno| format!(" ({})", errno.desc()));
     format!("'{name}' takes no packets from XDP{reason}, so that none arrives: {remedy}")

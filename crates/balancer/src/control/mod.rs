@@ -35,7 +35,6 @@ use dwell_probes::{
 use nix::time::{ClockId, clock_gettime};
 
 use self::{
-    devices::Devices,
     recent::Recent,
     saved_state::{SavedState, Unreadable},
     sharing::Sharing,
@@ -51,6 +50,7 @@ use crate::{
 };
 
 pub use self::{
+    devices::Devices,
     event::Event,
     pressure::{Pressure, PressureKind},
 };
@@ -225,7 +225,7 @@ impl Balancer {
             known_hops: BTreeMap::new(),
             neighbours,
             hop_updates,
-            devices: Devices::start(),
+            devices: Devices::start("set xdp = \"generic\""),
             health,
             check_results,
             unchecked: None,

@@ -6,7 +6,8 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{Forward, Sampling},
+    balance::{Forward, Sampling, successor_entry},
+    quic_lb,
     rtt::{Counter, Counters},
 };
 use dwell_probes::{
@@ -107,6 +108,7 @@ impl Balancer {
             packets: load.packets,
             bytes: load.bytes,
             connections: load.opened,
+            second_chance: run.vip.second_chance,
             all_down: run.all_down,
             heavy: run.heavy_status(),
             backends: backends.map(|backend| self.backend_status(run, backend)).collect(),
@@ -141,7 +143,21 @@ impl Balancer {
             problem: self.problem(run.backend.address),
             server_id: run.backend.server_id,
             load: self.load_status(run.real),
+            successor: self.successor(vip, run.real, run.backend.server_id),
         }
+    }
+
+    /// The backend that gets the clients of one that is out of the table.
+    fn successor(&self, run: &RunningVip, real: u32, server_id: Option<u64>) -> Option<String> {
+        let id = u16::try_from(server_id?).ok()?;
+        let entries = run.table.entries();
+        let has_tokens = run.vip.zero_rtt.as_ref()?.layouts.iter().any(quic_lb::Config::is_stamped);
+        if !has_tokens || entries.is_empty() || entries.contains(&real) {
+            return None;
+        }
+        let next = entries[successor_entry(id, self.hash_seed, entries.len())];
+        let next = run.backends.iter().find(|run| run.real == next)?;
+        Some(next.backend.name.clone())
     }
 
     fn load_status(&self, real: u32) -> Option<LoadStatus> {
@@ -185,6 +201,11 @@ impl Balancer {
             problem: self.problem(real.address),
             server_id: real.server_id,
             load: self.load_status(number),
+            successor: self
+                .vips
+                .iter()
+                .find(|run| real.vip == Some(run.vip.key))
+                .and_then(|run| self.successor(run, number, real.server_id)),
         }
     }
 

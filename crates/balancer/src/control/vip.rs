@@ -349,7 +349,8 @@ impl RunningVip {
             backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
         let mut backends: Vec<_> = backends.collect();
         let own = self.table.build(&self.vip, &backends, is_exact);
-        let members = (own || self.members.is_empty()) && self.choose_among(&backends);
+        let is_rising = self.backends.iter().any(|run| run.health.ramp_factor(ramp, now) < 1.0);
+        let members = (own || self.members.is_empty()) && self.choose_among(&backends, is_rising);
         let recent = self.recent.as_mut().is_some_and(|recent| {
             recent.add(self.table.entries());
             recent.take_change()
@@ -364,12 +365,13 @@ impl RunningVip {
         Built { own, equal: self.equal.build(&self.vip, &backends, true), recent, members }
     }
 
-    /// Lists the backends among which new connections choose. True if the list has changed.
-    fn choose_among(&mut self, backends: &[TableWeight]) -> bool {
+    /// Lists the backends among which new connections choose. True if the list has changed. There is none while a backend
+    /// returns: it has no connections yet, and would get all new ones until it had as many as others.
+    fn choose_among(&mut self, backends: &[TableWeight], is_rising: bool) -> bool {
         let weights = backends.iter().map(|backend| (backend.real, backend.weight)).collect::<Vec<_>>();
         let members = match self.vip.choices {
-            Choices::All => members(&weights),
-            Choices::Of(_) => Vec::new(),
+            Choices::All if !is_rising => members(&weights),
+            _ => Vec::new(),
         };
         let before = std::mem::replace(&mut self.members, members);
         before != self.members

@@ -195,7 +195,7 @@ fn zero_vip(run: &RunningVip, state: &State) -> Option<ZeroVip> {
         overload: zero.overload,
         window: zero.window,
         attempt: zero.attempt,
-        is_any_heavy: zero.is_any_heavy,
+        heavy_scope: zero.heavy_scope,
         is_unroutable_hashed: zero.is_unroutable_hashed,
     })
 }

@@ -29,7 +29,7 @@ pub struct Office {
 }
 
 impl Office {
-    fn new(address: IpAddr) -> Office {
+    pub fn new(address: IpAddr) -> Office {
         let office = Office { folder: tempfile::tempdir().unwrap(), address };
         office.new_key("key");
         office

@@ -5,6 +5,7 @@
 
 mod api;
 mod chain;
+mod collected;
 mod files;
 mod heavy;
 mod offline;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use dwell_engine::quic_lb::{Config, Load, Stamp};
+use dwell_engine::quic_lb::{Config, Load, Stamp, TokenStamp};
 
 use crate::{
     scene::{PORT, Scene, VIP, address},
@@ -130,14 +130,28 @@ fn answering_server(scene: &Scene, payload: &[u8]) -> usize {
     by.unwrap()
 }
 
-pub fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
+fn layout(rotation: usize) -> Config {
     let octets = |at: usize| u8::from_str_radix(&KEYS[rotation][2 * at..2 * at + 2], 16).unwrap();
-    let key: [u8; 16] = std::array::from_fn(octets);
+    Config::own(rotation as u8, std::array::from_fn(octets)).unwrap()
+}
+
+fn freshness(count: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let stamp = Stamp { freshness: now.as_secs() << 16 | count, load: Load::from_wait(Duration::from_millis(25)) };
-    let config = Config::own(rotation as u8, key).unwrap();
-    let cid = config.encode_stamped(id(server), stamp);
+    now.as_secs() << 16 | count
+}
+
+pub fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
+    let stamp = Stamp { freshness: freshness(count), load: Load::from_wait(Duration::from_millis(25)) };
+    let cid = layout(rotation).encode_stamped(id(server), stamp);
     [&[0x41][..], &cid, &[5; 30]].concat()
+}
+
+/// The first packet of a client that returns to a server.
+fn returning(server: usize, count: u64) -> Vec<u8> {
+    let stamp = TokenStamp { freshness: freshness(count), lifetime_minutes: 60 };
+    let token = layout(0).encode_token(id(server), stamp);
+    let drawn = count.to_be_bytes();
+    [&[0xc0, 0, 0, 0, 1, 8][..], &drawn, &[0, token.len() as u8], &token, &[0; 100]].concat()
 }
 
 #[test]
@@ -189,6 +203,44 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     stays("leaving", &new);
     assert!(left.contains(&answering_server(&scene, &initial)), "no new connection there");
     assert!(scene.ok(&["status"]).contains("reported a 25."));
+    let run = scene.end();
+    assert_eq!(run.status, Some(0), "{run}");
+}
+
+#[test]
+fn root_a_token_leads_to_its_server_or_to_the_successor_that_status_names() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("token", 3);
+    let _answering = EchoServers::new(&scene);
+    configure(&scene, &[0], &[0, 1, 2]);
+    scene.run();
+    for server in 0..3 {
+        assert_eq!(answering_server(&scene, &returning(server, 1)), server);
+    }
+    assert!(scene.backend(1)["successor"].is_null());
+    let counted = |name: &str| scene.status()["plane"]["connection_ids"][name].as_u64().unwrap_or(0);
+    eventually("tokens are counted", || counted("token") >= 3);
+    assert!(scene.status()["plane"]["packets"]["token"].as_u64() >= Some(3));
+    // A server that is drained, and then removed.
+    let mut count = 1;
+    let mut check_successor = |name: &str| {
+        let wanted: usize = name.strip_prefix('s').unwrap().parse().unwrap();
+        for _ in 0..10 {
+            count += 1;
+            assert_eq!(answering_server(&scene, &returning(1, count)), wanted);
+        }
+    };
+    scene.ok(&["drain", "s1"]);
+    let successor = scene.backend(1)["successor"].as_str().unwrap().to_owned();
+    check_successor(&successor);
+    assert!(scene.ok(&["status"]).contains(&format!("clients with its tokens go to {successor}")));
+    scene.ok(&["remove", "s1"]);
+    let leaving = scene.status()["leaving"][0]["successor"].as_str().unwrap().to_owned();
+    check_successor(&leaving);
+    eventually("those of a server that left too", || counted("token-left") >= 20);
+    assert_eq!(answering_server(&scene, &returning(2, 99)), 2);
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
 }

@@ -1,5 +1,6 @@
 //! The thread that writes: what agents report, and what follows from it across hosts.
 
+mod gray;
 mod left_out;
 mod losses;
 mod rows;
@@ -20,7 +21,9 @@ use dwell_records::{AgentEvent, Clock, Cost, PathTable, Record, Status, Verb};
 use dwell_socket::clock::process_cpu_ns;
 use dwell_store::{Origin, Progress, Retain, Retention, Store};
 
+pub use self::gray::GrayCounts;
 use self::{
+    gray::Gray,
     left_out::LeftOut,
     losses::LossCounts,
     rows::{Times, write_batch, write_estimate, write_hello, write_interval, write_sample, write_window},
@@ -95,6 +98,8 @@ pub struct Collector {
     /// When hosts were last looked for of which nothing is left.
     looked_ns: Option<u64>,
     losses: LossCounts,
+    /// Judges gray failures, if that is asked for.
+    gray: Option<Gray>,
     gate: Arc<Gate>,
 }
 
@@ -146,6 +151,7 @@ impl Collector {
             left_out: LeftOut::default(),
             looked_ns: None,
             losses: LossCounts::default(),
+            gray: None,
             gate,
             forward,
             store,
@@ -197,8 +203,12 @@ impl Collector {
     /// Greets an agent; returns the number of its last stored batch, 0 if there is none, or why it cannot come.
     pub fn hello(&mut self, agent: &Agent) -> Result<Result<u64, String>, Error> {
         let now_ns = self.time.now_ns();
-        let clocks = &self.clocks;
-        if !self.hosts.may_come(agent.name.as_str(), now_ns, |name| clocks.forget(name)) {
+        let Collector { hosts, clocks, gray, .. } = self;
+        let forget = |number, name: &str| {
+            clocks.forget(name);
+            gray.iter_mut().for_each(|gray| gray.forget_host(number));
+        };
+        if !hosts.may_come(agent.name.as_str(), now_ns, forget) {
             return Ok(Err("the collector has had too many agents with different names in the last minutes".into()));
         }
         let name = agent.name.as_str();
@@ -276,7 +286,7 @@ impl Collector {
         }
         let now_ns = self.time.now_ns();
         let to_unix_ns = self.time.to_unix_ns();
-        let Collector { store, time, clocks, hosts, .. } = self;
+        let Collector { store, time, clocks, hosts, gray, .. } = self;
         let (mut estimates, mut losses) = (Vec::new(), Vec::new());
         let written = store.write(|to| {
             for sample in samples {
@@ -309,6 +319,9 @@ impl Collector {
                     left_out.times_clamped += u64::from(times.is_clamped);
                     let may_name = |hook: &str| hosts.note_hook(host, hook);
                     left_out.hooks += write_interval(to, name, interval, times, may_name)?;
+                    if let (Some(gray), Some(ended_ns)) = (gray.as_mut(), ended) {
+                        gray.add_host(host, ended_ns.min(now_ns), interval);
+                    }
                     estimates.extend(interval.rtts.iter().map(|trip| Estimate {
                         host,
                         trip: *trip,
@@ -408,6 +421,7 @@ impl Collector {
         // As if all bytes had settled.
         let settled_ns = now_ns + self.config.settle_ns;
         self.report_until(settled_ns, now_ns + self.config.window_ns)?;
+        self.stop_gray(now_ns)?;
         self.print_status(now_ns)?;
         match &mut self.forward {
             Some(forward) => forward.finish(&mut self.store),
@@ -456,6 +470,7 @@ impl Collector {
         self.note_matched(&windows, now_ns);
         let mut due = self.estimates.take(|estimate| config.next_end(estimate.end_ns) <= until_ns);
         due.retain(|estimate| !self.matched.contains_key(&estimate.trip.ends));
+        let events = self.judge_gray(&windows, until_ns);
         let Collector { store, hosts, .. } = self;
         store.write(|to| {
             for window in &windows {
@@ -469,14 +484,15 @@ impl Collector {
         })?;
         self.charge(&windows);
         self.serve(&windows);
-        self.print(&windows, to_unix_ns)
+        self.print(&windows, to_unix_ns)?;
+        self.report_gray(&events)
     }
 
     fn note_matched(&mut self, windows: &[Window], now_ns: u64) {
         let since_ns = now_ns.saturating_sub(MATCHED_NS);
         self.matched.retain(|_, seen_ns| *seen_ns > since_ns);
         let paths = windows.iter().flat_map(|window| &window.paths);
-        for flow in paths.filter_map(|(key, _)| key.flow) {
+        for flow in paths.flat_map(|(key, _)| [key.flow, key.rx_flow]).flatten() {
             if self.matched.len() < MAX_MATCHED || self.matched.contains_key(&flow) {
                 self.matched.insert(flow, now_ns);
             } else {
@@ -527,6 +543,7 @@ impl Collector {
                     tx_host: self.hosts.name(key.tx_host),
                     rx_host: self.hosts.name(key.rx_host),
                     flow: key.flow,
+                    rx_flow: key.rx_flow,
                     resent: key.resent,
                     path,
                 }))?;
@@ -557,15 +574,17 @@ impl Collector {
     }
 
     /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 15] {
+    fn outcomes(&self) -> [(&'static str, u64); 17] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
             ("retransmitted", joined.resent),
+            ("translated", joined.translated),
             ("clamped", joined.clamped),
             ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
             ("ambiguous", joined.ambiguous),
+            ("contested", joined.contested),
             ("clockless", self.clockless),
             ("edgeless", self.edgeless),
             ("misdated", self.left_out.misdated),
@@ -594,14 +613,16 @@ impl Collector {
             stored: self.stored,
             lost_batches: self.losses.batches(),
             killed_runs: self.losses.killed_runs(),
+            gray: self.gray.as_ref().map(|gray| gray.counts(&self.hosts)).unwrap_or_default(),
             forward: self.forward.as_ref().map(|forward| forward.status(&self.store)),
             refused_rows_kept: self.store.refused_size().rows,
         });
     }
 
     /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 7] {
+    fn left_out(&self) -> [(&'static str, u64); 10] {
         let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
+        let [gray_late, gray_omitted] = self.gray.as_ref().map_or([0; 2], Gray::left_out);
         [
             ("counters_omitted", counters),
             ("hooks_omitted", hooks),
@@ -609,6 +630,9 @@ impl Collector {
             ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
             ("times_clamped", times_clamped),
             ("matched_flows_omitted", matched_flows),
+            ("connections_omitted", self.joiner.counters().connections_omitted),
+            ("gray_late", gray_late),
+            ("gray_omitted", gray_omitted),
             ("hosts_refused", hosts),
         ]
     }

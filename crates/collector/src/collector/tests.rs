@@ -210,9 +210,70 @@ fn passage() -> dwell_engine::layers::ByteTrace {
         ends: Ends { src: end(1), dst: end(2) },
         namespace: 0,
         seq: 0,
+        isns: None,
         direction: Direction::Tx,
         sent: 1,
         again: false,
         stamps,
     }
+}
+
+/// Intervals of four hosts, each of one second of the last minutes; the third becomes slow, and is as before again.
+#[test]
+fn a_host_that_becomes_slower_than_its_peers_is_in_the_store_and_in_the_metrics_until_it_is_not() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut collector = open(&path);
+    let begin_ns = (collector.time.now_ns() / SECOND_NS - 130) * SECOND_NS;
+    let config = dwell_engine::gray::Config { interval_ns: SECOND_NS, budget: 1.0 };
+    collector.gray = Some(Gray::new(config, begin_ns));
+    let address = [192, 0, 2, 9];
+    let agents = ["a", "b", "c", "d"].map(|name| Agent {
+        name: name.to_owned().try_into().unwrap(),
+        boot: "ours".into(),
+        address: (address, 4790).into(),
+        ..agent(1)
+    });
+    for agent in &agents {
+        collector.clocks.watch(agent, |_| {});
+        collector.hello(agent).unwrap().unwrap();
+    }
+    let mut open = Vec::new();
+    for second in 1..=120 {
+        let end_ns = begin_ns + second * SECOND_NS;
+        let batches = agents.iter().enumerate().map(|(number, agent)| {
+            let usual_ns = 300_000 + second * 7_919 % 97 * 100 + number as u64;
+            let ns = if number == 2 && (65..105).contains(&second) { 20 * usual_ns } else { usual_ns };
+            let mut batch = batch_with_hook(second, "hook");
+            let interval = &mut batch.content.intervals[0];
+            interval.end_ns = end_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
+            interval.end_unix_ns = unix(end_ns, collector.time.to_unix_ns());
+            interval.segments[0].first.histogram.record_many(ns, 50);
+            (agent.clone(), batch)
+        });
+        let batches: Vec<_> = batches.collect();
+        collector.store(&batches, &[]).unwrap();
+        collector.report_until(end_ns + GRACE_NS, end_ns).unwrap();
+        open.extend(collector.gray.as_ref().unwrap().counts(&collector.hosts).open.into_iter().map(|(named, _)| named));
+    }
+    // An interval that comes once it was judged is in no judgement.
+    let mut late = batch_with_hook(121, "hook");
+    late.content.intervals[0].end_ns = begin_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
+    collector.store(&[(agents[0].clone(), late)], &[]).unwrap();
+    assert_eq!(collector.left_out()[6..8], [("gray_late", 1), ("gray_omitted", 0)]);
+    assert!(open.len() > 5 && open.iter().all(|named| *named == ["host", "c", "queueing"]), "{open:?}");
+    let counts = collector.gray.as_ref().unwrap().counts(&collector.hosts);
+    assert_eq!((counts.open, counts.begun), (Vec::new(), vec![("host", 1), ("path", 0), ("service", 0)]));
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let mut rows = store
+        .prepare("SELECT event, host, component, figure, value_ns > 10 * expected_ns, peers FROM gray ORDER BY time_ns")
+        .unwrap();
+    let rows = rows.query_map([], |row| {
+        let texts = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+        Ok((texts, row.get(4)?, row.get(5)?))
+    });
+    let rows: Vec<([String; 4], bool, u32)> = rows.unwrap().map(Result::unwrap).collect();
+    let row = |event: &str, is_slow| ([event, "c", "queueing", "p50"].map(str::to_owned), is_slow, 3);
+    assert_eq!(rows, [row("begin", true), row("end", false)]);
 }

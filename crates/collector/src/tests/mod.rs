@@ -62,6 +62,7 @@ impl Running {
             sync_interval: Duration::from_secs(64),
             clock_mode: ClockMode::Socket,
             agent_rate: 1 << 30,
+            gray: None,
             print: None,
             registry: Some(Arc::clone(&registry)),
         };

@@ -237,9 +237,10 @@ static __u32 next_random(struct dwell_balancer *balancer)
 	return balancer->random = balancer->random * 1664525 + 1013904223;
 }
 
-static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, __u64 check,
+						 struct dwell_cid_entry *entry)
 {
-	return dwell_zero_open_block(embedder, rotation, entry);
+	return dwell_zero_open_block(embedder, rotation, check, entry);
 }
 
 static __always_inline __u32 dwell_zero_open_foreign(struct dwell_frame *frame, void *embedder, __u32 slot,
@@ -257,6 +258,12 @@ static __always_inline void dwell_balance_read_turn(struct dwell_frame *frame, s
 static __always_inline void dwell_zero_add_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)
 {
 	dwell_attempt_key(dwell_frame_data(frame), dwell_frame_end(frame), packet, at);
+}
+
+static __always_inline void dwell_zero_read_token(struct dwell_frame *frame, void *embedder,
+						  struct dwell_packet *packet, __u32 at, int dry_run)
+{
+	dwell_token_read(dwell_frame_data(frame), dwell_frame_end(frame), embedder, packet, at, dry_run);
 }
 
 static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
@@ -403,6 +410,11 @@ void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 ti
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address)
 {
 	return dwell_vip_filter_bit(&address);
+}
+
+__u32 dwell_balance_successor(__u16 server_id, __u64 hash_seed, __u32 size)
+{
+	return (dwell_token_hash(DWELL_TOKEN_LEFT | server_id, hash_seed) >> 32) * size >> 32;
 }
 
 __u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port)

@@ -67,6 +67,8 @@ void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 ti
 
 /* Returns an address's bit in struct dwell_vip_filter. */
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address);
+/* Returns the entry of a Maglev table of this size that has the successor of a server. */
+__u32 dwell_balance_successor(__u16 server_id, __u64 hash_seed, __u32 size);
 /* Returns the bit of an address and a port in struct dwell_zero_state. */
 __u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port);
 

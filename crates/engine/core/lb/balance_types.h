@@ -162,7 +162,8 @@ enum dwell_reason {
 	DWELL_REASON_QUOTED,     /* an ICMP error, to the real of the packet that it quotes */
 	DWELL_REASON_CID,        /* to the server that its connection ID names */
 	DWELL_REASON_DIVERTED,   /* as DWELL_REASON_NEW, but to a less loaded server */
-	DWELL_REASON_SECOND,     /* as DWELL_REASON_FALLBACK, with further reals, and not entered into the table */
+	DWELL_REASON_TOKEN,  /* as DWELL_REASON_NEW, but to the server that its token names, or that one's successor */
+	DWELL_REASON_SECOND, /* as DWELL_REASON_FALLBACK, with further reals, and not entered into the table */
 	/* answered */
 	DWELL_REASON_PING,
 	DWELL_REASON_TOO_BIG, /* by "fragmentation needed" or "packet too big" */

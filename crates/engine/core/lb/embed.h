@@ -194,8 +194,10 @@ static __always_inline __u64 dwell_zero_vip_of(void *embedder, const struct dwel
 static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
 						      __u32 l4_offset, int dry_run);
 
-/* dwell_zero_open_block(): opens a connection ID of one block. Returns a server's index, or DWELL_ZERO_NONE(). */
-static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry);
+/* dwell_zero_open_block(): opens a connection ID or token of one block. Returns a server's index, or DWELL_ZERO_NONE().
+ */
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, __u64 check,
+						 struct dwell_cid_entry *entry);
 
 /* dwell_zero_open_other(): opens any other connection ID, from offset `at` on. Returns as the one above. */
 static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
@@ -203,6 +205,10 @@ static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *e
 
 /* dwell_attempt_key(): adds the connection ID at offset `at`, which the client drew, to the packet's key. */
 static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at);
+
+/* dwell_token_read(): reads the token of the Initial at offset `at`, and stores where it leads in packet->lb.token. */
+static __always_inline void dwell_zero_read_token(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						  __u32 at, int dry_run);
 
 /* dwell_zero_account(): counts a client's packet and takes over the load that its connection ID reports. */
 static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,

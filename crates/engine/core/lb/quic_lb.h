@@ -13,8 +13,11 @@
  * so that an ID that somebody made up is known as such but for one in 2^48, and
  * freshness and load are one word, of which the largest is the newest.
  *
- * A server in C needs dwell_cid_config_init(), dwell_cid_encode_stamped() and
- * dwell_wait_code() of this file, and nothing else of dwell.
+ * Address-validation tokens begin with the same, but for another check, and their
+ * lifetime in place of the load (lb/token.h).
+ *
+ * A server in C needs dwell_cid_config_init(), dwell_cid_encode_stamped(),
+ * dwell_token_encode() and dwell_wait_code() of this file, and nothing else of dwell.
  */
 #ifndef DWELL_LB_QUIC_LB_H
 #define DWELL_LB_QUIC_LB_H
@@ -30,6 +33,12 @@
 #define DWELL_CID_OWN_SERVER 2
 #define DWELL_CID_OWN_NONCE 14
 #define DWELL_CID_OWN_BYTES 17
+
+/* What a block must hold, so that it was made with the key: one value for connection IDs, and one ("token1") for the
+ * beginnings of tokens, so that neither passes for the other.
+ */
+#define DWELL_CID_CHECK 0ULL
+#define DWELL_TOKEN_CHECK 0x746f6b656e31ULL
 
 enum dwell_cid_cipher {
 	DWELL_CID_NONE, /* not configured */
@@ -265,25 +274,46 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
  */
 #define dwell_cid_stamp_seconds(stamp) ((__u32)((stamp) >> 32))
 
-/* Makes a connection ID of our own layout, which the configuration must have. Returns its length. */
-static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
-					     __u8 cid[DWELL_CID_MAX_BYTES])
+/* Makes a block of our own layout, which the configuration must have, with its first octet. Returns its length. */
+static inline __u32 dwell_cid_encode_checked(const struct dwell_cid_config *config, __u16 server, __u64 check,
+					     __u64 stamp, __u8 cid[DWELL_CID_MAX_BYTES])
 {
 	__u8 id[DWELL_CID_OWN_SERVER] = {server >> 8, server};
-	__u8 nonce[DWELL_CID_OWN_NONCE] = {};
+	__u8 nonce[DWELL_CID_OWN_NONCE];
 
+	for (int i = 0; i < 6; i++)
+		nonce[i] = check >> (40 - 8 * i);
 	for (int i = 0; i < 8; i++)
 		nonce[6 + i] = stamp >> (56 - 8 * i);
 	return dwell_cid_encode(config, id, nonce, cid);
 }
 
+/* Makes a connection ID of our own layout, which the configuration must have. Returns its length. */
+static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
+					     __u8 cid[DWELL_CID_MAX_BYTES])
+{
+	return dwell_cid_encode_checked(config, server, DWELL_CID_CHECK, stamp, cid);
+}
+
+/* Makes the beginning of a token by a configuration of our own layout. A freshness must never be used twice with a key.
+ * Returns its length, DWELL_CID_OWN_BYTES.
+ */
+static inline __u32 dwell_token_encode(const struct dwell_cid_config *config, __u16 server, __u64 freshness,
+				       __u16 lifetime_minutes, __u8 token[DWELL_CID_MAX_BYTES])
+{
+	return dwell_cid_encode_checked(config, server, DWELL_TOKEN_CHECK, DWELL_CID_STAMP(freshness, lifetime_minutes),
+					token);
+}
+
 #define DWELL_CID_FORGED 0x10000
 
-/* Returns the server's ID of an opened block, and its stamp; DWELL_CID_FORGED if it was not made with the key. */
-static __always_inline __u32 dwell_cid_stamped(const struct dwell_block *block, __u64 *stamp)
+/* Returns the server's ID of an opened block, and its stamp; DWELL_CID_FORGED if it was not made with the key and this
+ * check.
+ */
+static __always_inline __u32 dwell_cid_stamped(const struct dwell_block *block, __u64 check, __u64 *stamp)
 {
 	*stamp = (__u64)block->word[2] << 32 | block->word[3];
-	if (block->word[0] & 0xffff || block->word[1])
+	if (((__u64)(block->word[0] & 0xffff) << 32 | block->word[1]) != check)
 		return DWELL_CID_FORGED;
 	return block->word[0] >> 16;
 }

@@ -23,6 +23,12 @@ __u32 dwell_quic_lb_encode_stamped(const struct dwell_cid_config *config, __u16 
 	return dwell_cid_encode_stamped(config, server, stamp, cid);
 }
 
+__u32 dwell_quic_lb_encode_token(const struct dwell_cid_config *config, __u16 server, __u64 freshness,
+				 __u16 lifetime_minutes, __u8 *token)
+{
+	return dwell_token_encode(config, server, freshness, lifetime_minutes, token);
+}
+
 __u16 dwell_quic_lb_wait_code(__u64 wait_ns)
 {
 	return dwell_wait_code(wait_ns);

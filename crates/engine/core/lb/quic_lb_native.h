@@ -11,6 +11,8 @@ __u32 dwell_quic_lb_encode(const struct dwell_cid_config *config, const __u8 *se
 int dwell_quic_lb_decode(const struct dwell_cid_config *config, const __u8 *cid, __u32 cid_bytes,
 			 struct dwell_cid_plain *plain);
 __u32 dwell_quic_lb_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp, __u8 *cid);
+__u32 dwell_quic_lb_encode_token(const struct dwell_cid_config *config, __u16 server, __u64 freshness,
+				 __u16 lifetime_minutes, __u8 *token);
 __u16 dwell_quic_lb_wait_code(__u64 wait_ns);
 __u64 dwell_quic_lb_wait_ns(__u16 code);
 void dwell_quic_lb_block(const struct dwell_cid_config *config, __u8 *octets, int decrypt);

@@ -9,6 +9,7 @@
 
 #include "lb/embed.h"
 #include "response/slot.h"
+#include "lb/token.h"
 #include "lb/zero_rtt.h"
 
 /* A selection: its reason, and the connection's slot if the estimator must see the packet; the real, the VIP and
@@ -88,11 +89,6 @@ static __always_inline __u32 dwell_entry_of(void *embedder, __u32 vip, __u32 equ
 	__u32 number = equal ? dwell_entry_at(embedder, vip + equal, index) : 0;
 
 	return number ? number : dwell_entry_at(embedder, vip, index);
-}
-
-static __always_inline int dwell_is_up(const struct dwell_real *real)
-{
-	return real && real->interface && !(real->flags & DWELL_REAL_DOWN);
 }
 
 /* Returns the number of the real at the entry of the Maglev table that a hash selects. If that is down, others are tried;
@@ -207,15 +203,16 @@ struct dwell_chances {
 	__u32 bytes; /* of their outer headers */
 };
 
-/* Selects a real by the Maglev table, and by the open connections of reals if the VIP says so. Returns DWELL_REASON_NEW or
- * DWELL_REASON_FEWER, DWELL_REASON_SECOND if the packet is under way and another real may have its connection, or why
- * it led nowhere.
+/* Selects a real by the packet's token, or by the Maglev table, and by the open connections of reals if the VIP says so.
+ * Returns DWELL_REASON_TOKEN, DWELL_REASON_NEW or DWELL_REASON_FEWER, DWELL_REASON_SECOND if the packet is under way and
+ * another real may have its connection, or why it led nowhere.
  */
 static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
-	__u64 hash;
+	__u64 hash, seed = dwell_balance_config_of(embedder)->hash_seed;
+	__u32 token = packet->lb.token;
 
 	packet->lb.real = packet->lb.first = 0;
 	packet->lb.vip = 0;
@@ -225,8 +222,13 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	packet->lb.measured = dwell_is_sampled(packet, vip->flags);
 	if (!vip->size)
 		return DWELL_REASON_NO_BACKEND;
-	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
+	hash = token & DWELL_TOKEN_LEFT ? dwell_token_hash(token, seed)
+					: dwell_selection_hash(packet, seed, vip->flags);
 	packet->lb.first = dwell_candidate(embedder, vip, dwell_equal_tables(embedder), hash);
+	if (dwell_unlikely(token)) {
+		packet->lb.real = token & DWELL_TOKEN_LEFT ? packet->lb.first : token;
+		return packet->lb.real ? DWELL_REASON_TOKEN : DWELL_REASON_NO_BACKEND;
+	}
 	packet->lb.real = dwell_choose(embedder, packet, vip, hash);
 	if (!packet->lb.real)
 		return DWELL_REASON_NO_BACKEND;

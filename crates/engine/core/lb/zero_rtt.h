@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Routes a QUIC packet by its destination connection ID, and by nothing else but what RFC 8999 says of every version:
- * the form of the header, and where the connection ID is. docs/method/zero-rtt.md gives the rules and their reasons.
+/* Routes a QUIC packet by its destination connection ID, and but for tokens by nothing else than what RFC 8999 says of
+ * every version: the form of the header, and where the connection ID is. docs/method/zero-rtt.md gives the rules and their reasons.
  * - A connection ID that names a server: to that server. In a long header only if it is as young as a handshake.
  * - A long header whose ID names no server: a new connection. The connection table keeps it together by its endpoints
- *   and the ID that its client chose. If it is not in the table, the Maglev table selects by the client's address, or,
- *   if that server is overloaded and the client heavy, the least loaded server is selected.
+ *   and the ID that its client chose. If it is not in the table, the server is selected that its token names
+ *   (lb/token.h), else by the client's address from the Maglev table; or, if that server is overloaded and the client
+ *   heavy, the least loaded one.
  * - A short header whose ID names no server: nowhere.
  */
 #ifndef DWELL_LB_ZERO_RTT_H
@@ -50,6 +51,11 @@ static __always_inline __u32 dwell_zero_bit(const struct dwell_address *address,
 	return ((__u32)(word ^ word >> 32 ^ port) * 0x9e3779b1) >> 20;
 }
 
+static __always_inline int dwell_is_up(const struct dwell_real *real)
+{
+	return real && real->interface && !(real->flags & DWELL_REAL_DOWN);
+}
+
 static __always_inline __u32 dwell_zero_now_s(void *embedder)
 {
 	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
@@ -92,10 +98,12 @@ static __always_inline __u32 dwell_zero_find_named(void *embedder, __u32 slot, c
 	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
 
-/* Opens the connection ID of one block that is in the entry, and stores its stamp there if our own layout has one.
- * Returns the server's index, or DWELL_ZERO_NONE().
+/* Opens the connection ID or token of one block that is in the entry, and stores its stamp there if our own layout has
+ * one. That layout needs this check, and stores the ID in dwell_zero_work.id. Returns the server's index, or
+ * DWELL_ZERO_NONE().
  */
-static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation, __u64 check,
+						   struct dwell_cid_entry *entry)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
 	struct dwell_zero_work *work = dwell_zero_work_of(embedder);
@@ -109,9 +117,10 @@ static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotatio
 		dwell_block_write(&work->block, work->plain.octet);
 		return dwell_zero_find_named(embedder, entry->slot, &vip->layout[rotation], work);
 	}
-	id = dwell_cid_stamped(&work->block, &entry->stamp);
+	id = dwell_cid_stamped(&work->block, check, &entry->stamp);
 	if (id == DWELL_CID_FORGED)
 		return DWELL_ZERO_NONE(DWELL_ZERO_FORGED);
+	work->id = id;
 	server = dwell_zero_server_by_id(embedder, entry->slot, id);
 	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
@@ -265,7 +274,7 @@ static __always_inline __u32 dwell_zero_decrypt(DWELL_FRAME *frame, void *embedd
 						const struct dwell_zero_header *header, struct dwell_cid_entry *entry)
 {
 	if (layout->cipher == DWELL_CID_BLOCK)
-		return dwell_zero_open_own(embedder, rotation, entry);
+		return dwell_zero_open_own(embedder, rotation, DWELL_CID_CHECK, entry);
 	return dwell_zero_open_foreign(frame, embedder, entry->slot, rotation, header->at);
 }
 
@@ -355,6 +364,7 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 		packet->lb.attempt = entry->slot;
 		if (header->bytes >= sizeof(struct dwell_cid_begin) && !(vip->flags & DWELL_ZERO_HASH))
 			dwell_zero_add_attempt(frame, packet, header->at);
+		dwell_zero_read_token(frame, embedder, packet, header->at - DWELL_LONG_CID, dry_run);
 		return DWELL_REASON_FLOW;
 	}
 	return vip->flags & DWELL_ZERO_HASH ? DWELL_REASON_FLOW : DWELL_REASON_UNROUTABLE;
@@ -447,13 +457,12 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 	struct dwell_server_load *loads = dwell_zero_loads_at(embedder, packet->lb.attempt);
 	__u32 server = dwell_zero_server_by_real(embedder, packet->lb.real), from, least = 0;
 	struct dwell_address client = dwell_zero_client(packet);
-	const struct dwell_real *real;
 	int is_heavy;
 
 	if (!vip || !loads || !server || !vip->servers)
 		return 0;
 	server = (server - 1) & (DWELL_SERVERS_MAX - 1);
-	is_heavy = dwell_zero_is_heavy_at(embedder, vip, server, &client);
+	is_heavy = vip->flags & DWELL_ZERO_ALL || dwell_zero_is_heavy_at(embedder, vip, server, &client);
 	if (!is_heavy && !(vip->flags & DWELL_ZERO_ANY))
 		return 0;
 	from = (packet->hash >> 32) * vip->servers >> 32;
@@ -461,8 +470,7 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 				   &least))
 		return is_heavy ? DWELL_ZERO_IS_HEAVY : 0;
 	least = vip->server[least & (DWELL_SERVERS_MAX - 1)].real;
-	real = dwell_real_at(embedder, least);
-	if (!least || !real || !real->interface || real->flags & DWELL_REAL_DOWN)
+	if (!least || !dwell_is_up(dwell_real_at(embedder, least)))
 		return is_heavy ? DWELL_ZERO_IS_HEAVY : 0;
 	return least | (is_heavy ? DWELL_ZERO_IS_HEAVY : DWELL_ZERO_CHECK_ANYWHERE);
 }

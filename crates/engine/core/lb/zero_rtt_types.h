@@ -12,6 +12,8 @@
 #define DWELL_ZERO_HASH 1
 /* A client that is heavy at any server may be diverted, not only at its own. */
 #define DWELL_ZERO_ANY 2
+/* Every client may be diverted, heavy or not. */
+#define DWELL_ZERO_ALL 4
 
 /* A server of such a VIP. It keeps its index in all arrays of the VIP while it is there. */
 struct dwell_zero_server {
@@ -93,7 +95,7 @@ struct dwell_zero_work {
 	struct dwell_cid_halves halves;
 	struct dwell_block block;
 	struct dwell_zero_name name;
-	__u32 reserved;
+	__u32 id; /* of the server that a block of our own layout named last */
 };
 
 /* What is counted apart from the reasons of packets. */
@@ -107,6 +109,13 @@ enum dwell_zero_counter {
 	DWELL_ZERO_LOAD_REFUSED, /* reported loads that cannot be true, or are too old */
 	DWELL_ZERO_HEAVY,        /* new connections of heavy hitters */
 	DWELL_ZERO_UNOPENED,     /* not opened, as too many from the same networks were forged */
+	/* of tokens, in Initials that may open a connection */
+	DWELL_ZERO_TOKEN,          /* tokens of servers that take new connections */
+	DWELL_ZERO_TOKEN_LEFT,     /* of servers that are gone, down or drained: their successors get the connection */
+	DWELL_ZERO_TOKEN_OLD,      /* expired, or from the future */
+	DWELL_ZERO_TOKEN_OTHER,    /* begin with no rotation and layout that is configured */
+	DWELL_ZERO_TOKEN_FORGED,   /* opened, but not made with the key */
+	DWELL_ZERO_TOKEN_UNOPENED, /* not opened, as DWELL_ZERO_UNOPENED */
 	DWELL_ZERO_COUNTERS,
 };
 

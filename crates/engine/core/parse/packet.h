@@ -44,8 +44,11 @@ struct dwell_packet_response {
 
 /* What the balancer decides about a packet (lb/select.h); all 0 in other programs. */
 struct dwell_packet_lb {
-	__u32 real;    /* where a connection that it opens goes; 0: nowhere */
-	__u32 first;   /* where it goes if it cannot be remembered */
+	__u32 real; /* where a connection that it opens goes; 0: nowhere */
+	union {
+		__u32 first; /* where it goes if it cannot be remembered */
+		__u32 token; /* before that is selected: where its token leads (lb/token.h); 0: nowhere */
+	};
 	__u32 vip;     /* number of the VIP that it is sent to; 0: none */
 	__u16 attempt; /* dwell_vip.zero_slot if it belongs to a new QUIC connection; else 0 */
 	__u8 measured; /* the latency of the connection that it opens is estimated */

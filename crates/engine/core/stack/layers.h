@@ -27,6 +27,7 @@ struct dwell_row {
 	__u8 sent;    /* how often TCP has sent it, up to 255 */
 	__u8 again;   /* it arrived again before TCP took it */
 	__u16 reserved;
+	struct dwell_isns isns;       /* if sent; of received bytes they are known when they are read */
 	__u64 copy_ns;                /* time when the last copy left IP */
 	__u64 stamp_ns[DWELL_LAYERS]; /* 0 if missing */
 };
@@ -140,6 +141,7 @@ static __always_inline void dwell_trace_fill(const struct dwell_stack_program *p
 	trace->sent = row->sent;
 	trace->again = again;
 	trace->reserved = 0;
+	trace->isns = row->isns;
 	for (__u32 layer = 0; layer < DWELL_LAYERS; layer++)
 		trace->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
 }
@@ -260,7 +262,7 @@ static __always_inline void dwell_pass_ip(void *embedder, const struct dwell_sta
 static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_row *row, __u32 grid_index, const struct dwell_pass *pass)
 {
-	struct dwell_row copy = {.sent = row->sent};
+	struct dwell_row copy = {.sent = row->sent, .isns = row->isns};
 
 	copy.stamp_ns[DWELL_TX_SOCKET] = row->stamp_ns[DWELL_TX_SOCKET];
 	if (pass->tcp_ns <= pass->now_ns)
@@ -325,6 +327,8 @@ static __always_inline void dwell_pass_step(void *embedder, const struct dwell_s
 		dwell_pass_arrive(embedder, row, tag, pass);
 	else if (layer != DWELL_TX_QUEUE || !dwell_row_is_copy(row, tag, pass->tcp_ns))
 		dwell_row_stamp(embedder, row, tag, layer, pass->now_ns);
+	if (layer == DWELL_TX_SOCKET)
+		row->isns = pass->isns;
 }
 
 /* A walk back over the grid bytes below `end`, which stamps those that are new at a layer. The word next to `misses` is
@@ -337,6 +341,7 @@ struct dwell_walk_back {
 	__u32 misses;
 	__u32 stride;
 	__u32 grid;
+	struct dwell_isns isns;
 };
 
 static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell_stack_program *program, __u64 flow,
@@ -373,6 +378,7 @@ static __always_inline int dwell_walk_step_back(void *embedder, const struct dwe
 	if (layer != DWELL_RX_SOCKET)
 		return 0;
 	copy = *row;
+	copy.isns = walk->isns;
 	if (copy.tag == tag)
 		dwell_row_up(embedder, program, &copy, grid_index);
 	return 0;

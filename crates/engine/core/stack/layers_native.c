@@ -91,6 +91,7 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 	if (!dwell_span_hit(&layers->program, &span))
 		return;
 	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device);
+	pass.isns = layers->isns;
 	for (__u32 step = 0; step < pass.steps; step++)
 		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
@@ -99,6 +100,7 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 {
 	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns, layers->grid);
 
+	walk.isns = layers->isns;
 	layers->traces = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)
 		if (dwell_walk_step_back(layers, &layers->program, &walk, layer))

@@ -26,7 +26,8 @@ struct dwell_layers {
 	__u64 hop_ns[DWELL_LAYERS_TRACES];
 	__u32 hops; /* hops so far; the caller empties it */
 	__u32 reserved;
-	__u64 due_ns; /* with a pace: when the next byte of any flow may be traced */
+	__u64 due_ns;           /* with a pace: when the next byte of any flow may be traced */
+	struct dwell_isns isns; /* of the flow of the call, as its socket has them */
 };
 
 /* Size of a row of each kind in bytes. */

@@ -71,6 +71,14 @@ struct dwell_stack_ends {
 	__u32 reserved;
 };
 
+/* The initial sequence numbers of a connection (RFC 9293, 3.4.1): of the end that sends, and of the end that receives.
+ * Both hosts know them, also where addresses are translated between them. Both are 0 where they are not known.
+ */
+struct dwell_isns {
+	__u32 src;
+	__u32 dst;
+};
+
 /* The trace of one byte that was sent or received; or of a copy that TCP sent again. */
 struct dwell_byte_trace {
 	struct dwell_stack_ends ends;
@@ -79,6 +87,7 @@ struct dwell_byte_trace {
 	__u8 sent; /* if sent: how often TCP had sent it, up to 255 */
 	__u8 again; /* if sent: a copy, or one that held another back; if received: it arrived again before TCP took it */
 	__u8 reserved;
+	struct dwell_isns isns;
 	__u64 stamp_ns[DWELL_LAYERS]; /* of its direction; 0 if missing */
 };
 

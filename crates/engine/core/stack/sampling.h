@@ -72,7 +72,7 @@ static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *p
 	return ((flow >> 32) + (grid_index & program->cycle_mask)) & program->row_mask;
 }
 
-/* The sampled bytes of a packet, or of what a write is about to copy, at a layer. */
+/* The sampled bytes of a packet, or of what a write is about to copy, at a layer; a write knows the numbers of its flow. */
 struct dwell_pass {
 	__u64 flow;
 	__u64 now_ns;
@@ -82,6 +82,7 @@ struct dwell_pass {
 	__u32 stride;     /* from one to the next */
 	__u32 steps;      /* how many there are */
 	__u32 grid;       /* of the range */
+	struct dwell_isns isns;
 };
 
 /* Returns the sampled bytes of a range, which has at least one. */

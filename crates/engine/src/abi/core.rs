@@ -498,6 +498,8 @@ pub const DWELL_CID_UNROUTABLE: u32 = 7;
 pub const DWELL_CID_OWN_SERVER: u32 = 2;
 pub const DWELL_CID_OWN_NONCE: u32 = 14;
 pub const DWELL_CID_OWN_BYTES: u32 = 17;
+pub const DWELL_CID_CHECK: u32 = 0;
+pub const DWELL_TOKEN_CHECK: u64 = 128021892001329;
 pub const DWELL_CID_FORGED: u32 = 65536;
 pub const DWELL_WAIT_UNKNOWN: u32 = 0;
 pub const DWELL_WAIT_NONE: u32 = 1;
@@ -505,6 +507,7 @@ pub const DWELL_WAIT_MAX_NS: u64 = 4398046511104;
 pub const DWELL_WAIT_MAX: u32 = 33793;
 pub const DWELL_ZERO_HASH: u32 = 1;
 pub const DWELL_ZERO_ANY: u32 = 2;
+pub const DWELL_ZERO_ALL: u32 = 4;
 pub const DWELL_ZERO_BITS: u32 = 4096;
 pub const DWELL_OPENINGS: u32 = 1024;
 pub const DWELL_BALANCE_LAYOUT: u32 = 7;
@@ -1628,7 +1631,7 @@ pub struct dwell_zero_work {
     pub halves: dwell_cid_halves,
     pub block: dwell_block,
     pub name: dwell_zero_name,
-    pub reserved: __u32,
+    pub id: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1639,7 +1642,7 @@ const _: () = {
     ["Offset of field: dwell_zero_work::halves"][::std::mem::offset_of!(dwell_zero_work, halves) - 48usize];
     ["Offset of field: dwell_zero_work::block"][::std::mem::offset_of!(dwell_zero_work, block) - 112usize];
     ["Offset of field: dwell_zero_work::name"][::std::mem::offset_of!(dwell_zero_work, name) - 128usize];
-    ["Offset of field: dwell_zero_work::reserved"][::std::mem::offset_of!(dwell_zero_work, reserved) - 148usize];
+    ["Offset of field: dwell_zero_work::id"][::std::mem::offset_of!(dwell_zero_work, id) - 148usize];
 };
 pub const DWELL_ZERO_OPENED: dwell_zero_counter = 0;
 pub const DWELL_ZERO_NO_LAYOUT: dwell_zero_counter = 1;
@@ -1650,7 +1653,13 @@ pub const DWELL_ZERO_LOAD_UPDATED: dwell_zero_counter = 5;
 pub const DWELL_ZERO_LOAD_REFUSED: dwell_zero_counter = 6;
 pub const DWELL_ZERO_HEAVY: dwell_zero_counter = 7;
 pub const DWELL_ZERO_UNOPENED: dwell_zero_counter = 8;
-pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 9;
+pub const DWELL_ZERO_TOKEN: dwell_zero_counter = 9;
+pub const DWELL_ZERO_TOKEN_LEFT: dwell_zero_counter = 10;
+pub const DWELL_ZERO_TOKEN_OLD: dwell_zero_counter = 11;
+pub const DWELL_ZERO_TOKEN_OTHER: dwell_zero_counter = 12;
+pub const DWELL_ZERO_TOKEN_FORGED: dwell_zero_counter = 13;
+pub const DWELL_ZERO_TOKEN_UNOPENED: dwell_zero_counter = 14;
+pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 15;
 pub type dwell_zero_counter = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -1946,18 +1955,19 @@ pub const DWELL_REASON_MOVED: dwell_reason = 7;
 pub const DWELL_REASON_QUOTED: dwell_reason = 8;
 pub const DWELL_REASON_CID: dwell_reason = 9;
 pub const DWELL_REASON_DIVERTED: dwell_reason = 10;
-pub const DWELL_REASON_SECOND: dwell_reason = 11;
-pub const DWELL_REASON_PING: dwell_reason = 12;
-pub const DWELL_REASON_TOO_BIG: dwell_reason = 13;
-pub const DWELL_REASON_NO_BACKEND: dwell_reason = 14;
-pub const DWELL_REASON_NO_ROUTE: dwell_reason = 15;
-pub const DWELL_REASON_TTL: dwell_reason = 16;
-pub const DWELL_REASON_FRAGMENT: dwell_reason = 17;
-pub const DWELL_REASON_MALFORMED: dwell_reason = 18;
-pub const DWELL_REASON_NO_ROOM: dwell_reason = 19;
-pub const DWELL_REASON_UNROUTABLE: dwell_reason = 20;
-pub const DWELL_REASON_UNANSWERED: dwell_reason = 21;
-pub const DWELL_REASONS: dwell_reason = 22;
+pub const DWELL_REASON_TOKEN: dwell_reason = 11;
+pub const DWELL_REASON_SECOND: dwell_reason = 12;
+pub const DWELL_REASON_PING: dwell_reason = 13;
+pub const DWELL_REASON_TOO_BIG: dwell_reason = 14;
+pub const DWELL_REASON_NO_BACKEND: dwell_reason = 15;
+pub const DWELL_REASON_NO_ROUTE: dwell_reason = 16;
+pub const DWELL_REASON_TTL: dwell_reason = 17;
+pub const DWELL_REASON_FRAGMENT: dwell_reason = 18;
+pub const DWELL_REASON_MALFORMED: dwell_reason = 19;
+pub const DWELL_REASON_NO_ROOM: dwell_reason = 20;
+pub const DWELL_REASON_UNROUTABLE: dwell_reason = 21;
+pub const DWELL_REASON_UNANSWERED: dwell_reason = 22;
+pub const DWELL_REASONS: dwell_reason = 23;
 pub type dwell_reason = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -2009,20 +2019,20 @@ const _: () = {
 )]
 pub struct dwell_balance_counters {
     pub table: dwell_counters,
-    pub reason: [__u64; 22usize],
-    pub zero: [__u64; 9usize],
+    pub reason: [__u64; 23usize],
+    pub zero: [__u64; 15usize],
     pub unfinished: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 480usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 536usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
         [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
-    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 400usize];
+    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 408usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
-        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 472usize];
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 528usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3155,7 +3165,7 @@ const _: () = {
 pub struct dwell_balancer {
     pub slots: dwell_slots,
     pub config: dwell_balance_config,
-    pub reason: [__u64; 22usize],
+    pub reason: [__u64; 23usize],
     pub budgets: [dwell_budget; 2usize],
     pub heartbeat: dwell_heartbeat,
     pub vips: *const dwell_named_vip,
@@ -3169,7 +3179,7 @@ pub struct dwell_balancer {
     pub table_count: __u32,
     pub reserved: __u32,
     pub zero_state: dwell_zero_state,
-    pub zero: [__u64; 9usize],
+    pub zero: [__u64; 15usize],
     pub unfinished: __u64,
     pub openings: *mut dwell_opening,
     pub zero_work: dwell_zero_work,
@@ -3190,44 +3200,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8800usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8856usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7624usize];
     ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7680usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7856usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7872usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7888usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7896usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7904usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7912usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7920usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7928usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7936usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7940usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7944usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7948usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7952usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8472usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8544usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8552usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8560usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8712usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8720usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8728usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8736usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8744usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8752usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8760usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8768usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8772usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7864usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7880usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7896usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7904usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7912usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7920usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7928usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7936usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7944usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7948usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7952usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7956usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7960usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8480usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8600usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8608usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8616usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8768usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8776usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8784usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8792usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8800usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8808usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8816usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8824usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8828usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8776usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8832usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8780usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8784usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8792usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8796usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8836usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8840usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8848usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8852usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
@@ -3254,6 +3264,9 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn dwell_balance_vip_filter_bit(address: dwell_address) -> __u32;
+}
+unsafe extern "C" {
+    pub fn dwell_balance_successor(server_id: __u16, hash_seed: __u64, size: __u32) -> __u32;
 }
 unsafe extern "C" {
     pub fn dwell_balance_zero_bit(address: dwell_address, port: __u16) -> __u32;
@@ -3981,6 +3994,28 @@ const _: () = {
     zerocopy :: Immutable,
     zerocopy :: KnownLayout,
 )]
+pub struct dwell_isns {
+    pub src: __u32,
+    pub dst: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_isns"][::std::mem::size_of::<dwell_isns>() - 8usize];
+    ["Alignment of dwell_isns"][::std::mem::align_of::<dwell_isns>() - 4usize];
+    ["Offset of field: dwell_isns::src"][::std::mem::offset_of!(dwell_isns, src) - 0usize];
+    ["Offset of field: dwell_isns::dst"][::std::mem::offset_of!(dwell_isns, dst) - 4usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
 pub struct dwell_byte_trace {
     pub ends: dwell_stack_ends,
     pub seq: __u32,
@@ -3988,11 +4023,12 @@ pub struct dwell_byte_trace {
     pub sent: __u8,
     pub again: __u8,
     pub reserved: __u8,
+    pub isns: dwell_isns,
     pub stamp_ns: [__u64; 10usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 136usize];
+    ["Size of dwell_byte_trace"][::std::mem::size_of::<dwell_byte_trace>() - 144usize];
     ["Alignment of dwell_byte_trace"][::std::mem::align_of::<dwell_byte_trace>() - 8usize];
     ["Offset of field: dwell_byte_trace::ends"][::std::mem::offset_of!(dwell_byte_trace, ends) - 0usize];
     ["Offset of field: dwell_byte_trace::seq"][::std::mem::offset_of!(dwell_byte_trace, seq) - 48usize];
@@ -4000,7 +4036,8 @@ const _: () = {
     ["Offset of field: dwell_byte_trace::sent"][::std::mem::offset_of!(dwell_byte_trace, sent) - 53usize];
     ["Offset of field: dwell_byte_trace::again"][::std::mem::offset_of!(dwell_byte_trace, again) - 54usize];
     ["Offset of field: dwell_byte_trace::reserved"][::std::mem::offset_of!(dwell_byte_trace, reserved) - 55usize];
-    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 56usize];
+    ["Offset of field: dwell_byte_trace::isns"][::std::mem::offset_of!(dwell_byte_trace, isns) - 56usize];
+    ["Offset of field: dwell_byte_trace::stamp_ns"][::std::mem::offset_of!(dwell_byte_trace, stamp_ns) - 64usize];
 };
 #[repr(C)]
 #[derive(
@@ -4223,24 +4260,26 @@ pub struct dwell_layers {
     pub hops: __u32,
     pub reserved: __u32,
     pub due_ns: __u64,
+    pub isns: dwell_isns,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 220872usize];
+    ["Size of dwell_layers"][::std::mem::size_of::<dwell_layers>() - 221392usize];
     ["Alignment of dwell_layers"][::std::mem::align_of::<dwell_layers>() - 8usize];
     ["Offset of field: dwell_layers::program"][::std::mem::offset_of!(dwell_layers, program) - 0usize];
     ["Offset of field: dwell_layers::counters"][::std::mem::offset_of!(dwell_layers, counters) - 712usize];
     ["Offset of field: dwell_layers::rows"][::std::mem::offset_of!(dwell_layers, rows) - 864usize];
     ["Offset of field: dwell_layers::segment"][::std::mem::offset_of!(dwell_layers, segment) - 872usize];
     ["Offset of field: dwell_layers::trace"][::std::mem::offset_of!(dwell_layers, trace) - 208040usize];
-    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 216744usize];
-    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 216748usize];
-    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 216752usize];
-    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 216760usize];
-    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 220344usize];
-    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 220856usize];
-    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 220860usize];
-    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 220864usize];
+    ["Offset of field: dwell_layers::traces"][::std::mem::offset_of!(dwell_layers, traces) - 217256usize];
+    ["Offset of field: dwell_layers::grid"][::std::mem::offset_of!(dwell_layers, grid) - 217260usize];
+    ["Offset of field: dwell_layers::hop_rows"][::std::mem::offset_of!(dwell_layers, hop_rows) - 217264usize];
+    ["Offset of field: dwell_layers::hop"][::std::mem::offset_of!(dwell_layers, hop) - 217272usize];
+    ["Offset of field: dwell_layers::hop_ns"][::std::mem::offset_of!(dwell_layers, hop_ns) - 220856usize];
+    ["Offset of field: dwell_layers::hops"][::std::mem::offset_of!(dwell_layers, hops) - 221368usize];
+    ["Offset of field: dwell_layers::reserved"][::std::mem::offset_of!(dwell_layers, reserved) - 221372usize];
+    ["Offset of field: dwell_layers::due_ns"][::std::mem::offset_of!(dwell_layers, due_ns) - 221376usize];
+    ["Offset of field: dwell_layers::isns"][::std::mem::offset_of!(dwell_layers, isns) - 221384usize];
 };
 impl Default for dwell_layers {
     fn default() -> Self {
@@ -4424,6 +4463,15 @@ unsafe extern "C" {
         server: __u16,
         stamp: __u64,
         cid: *mut __u8,
+    ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn dwell_quic_lb_encode_token(
+        config: *const dwell_cid_config,
+        server: __u16,
+        freshness: __u64,
+        lifetime_minutes: __u16,
+        token: *mut __u8,
     ) -> __u32;
 }
 unsafe extern "C" {

@@ -33,6 +33,13 @@ pub(super) fn zero_bit(address: IpAddr, port: u16) -> usize {
     unsafe { abi::dwell_balance_zero_bit(to_core(address), port) as usize }
 }
 
+/// Returns the entry of a Maglev table of this size that has the successor of a server: its clients' tokens lead there once
+/// it gets no new connections.
+pub fn successor_entry(server_id: u16, hash_seed: u64, size: usize) -> usize {
+    // SAFETY: a pure function of its arguments.
+    unsafe { abi::dwell_balance_successor(server_id, hash_seed, size as u32) as usize }
+}
+
 /// The VIPs of a native balancer that are routed by connection ID, by slot.
 #[derive(Default)]
 struct Zero {

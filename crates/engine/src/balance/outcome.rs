@@ -33,6 +33,9 @@ counters! {
     Cid = DWELL_REASON_CID, "connection-id";
     /// A new connection went to another backend than its own, which is overloaded. The connection is recorded.
     Diverted = DWELL_REASON_DIVERTED, "diverted";
+    /// The client's token names the backend of a new connection, or one that is gone and whose successor this is. The
+    /// connection is recorded.
+    Token = DWELL_REASON_TOKEN, "token";
     /// As for `Fallback`, but other backends may have the connection: the packet can go on to them, and the connection is
     /// not recorded.
     Second = DWELL_REASON_SECOND, "second-chance";
@@ -59,7 +62,7 @@ counters! {
 }
 
 counters! {
-    /// A count of connection IDs, in addition to the reasons of decisions.
+    /// A count of connection IDs and tokens, in addition to the reasons of decisions.
     #[derive(Hash)]
     CidEvent: abi::DWELL_ZERO_COUNTERS;
 
@@ -81,6 +84,18 @@ counters! {
     Heavy = DWELL_ZERO_HEAVY, "heavy";
     /// Connection IDs that were not decrypted, because too many from the same networks were forged.
     Unopened = DWELL_ZERO_UNOPENED, "unopened";
+    /// Tokens of servers that take new connections.
+    Token = DWELL_ZERO_TOKEN, "token";
+    /// Tokens of servers that are gone, down or drained: their successors get the connections.
+    TokenLeft = DWELL_ZERO_TOKEN_LEFT, "token-left";
+    /// Tokens that have expired, or are from the future.
+    TokenOld = DWELL_ZERO_TOKEN_OLD, "token-old";
+    /// Tokens that do not begin with a rotation and layout that is configured.
+    TokenOther = DWELL_ZERO_TOKEN_OTHER, "token-other";
+    /// Decrypted tokens that were not made with the key.
+    TokenForged = DWELL_ZERO_TOKEN_FORGED, "token-forged";
+    /// Tokens that were not decrypted, because too many from the same networks were forged.
+    TokenUnopened = DWELL_ZERO_TOKEN_UNOPENED, "token-unopened";
 }
 
 impl Reason {

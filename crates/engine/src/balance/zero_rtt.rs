@@ -33,6 +33,18 @@ impl fmt::Debug for ServerId {
     }
 }
 
+/// Which clients of an overloaded server are heavy, so that new connections of them go elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeavyScope {
+    /// Those with heavy connections at this server.
+    #[default]
+    Own,
+    /// Those with heavy connections at any server.
+    Any,
+    /// All.
+    All,
+}
+
 /// A backend with a server ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZeroServer {
@@ -60,8 +72,8 @@ pub struct ZeroVip {
     /// The time after its last packet for which a new connection stays at its server, before it uses the server's
     /// connection ID.
     pub attempt: Duration,
-    /// A client that is heavy at any server counts as heavy at all.
-    pub is_any_heavy: bool,
+    /// Which clients are heavy.
+    pub heavy_scope: HeavyScope,
     /// A short header without a server ID is routed as its connection started, instead of being dropped.
     pub is_unroutable_hashed: bool,
 }
@@ -134,7 +146,7 @@ impl ZeroVip {
             overload: OverloadConfig::default(),
             window: Duration::from_secs(60),
             attempt: Duration::from_secs(10),
-            is_any_heavy: false,
+            heavy_scope: HeavyScope::Own,
             is_unroutable_hashed: false,
         }
     }
@@ -150,9 +162,12 @@ impl ZeroVip {
         core.servers = slots.slots.len() as u32;
         core.window_s = self.window.as_secs().try_into().unwrap_or(u32::MAX / 2);
         core.attempt_coarse = (self.attempt.as_nanos() >> 20).try_into().unwrap_or(u32::MAX / 2);
-        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
-        core.flags =
-            flag(self.is_unroutable_hashed, abi::DWELL_ZERO_HASH) | flag(self.is_any_heavy, abi::DWELL_ZERO_ANY);
+        let scope = match self.heavy_scope {
+            HeavyScope::Own => 0,
+            HeavyScope::Any => abi::DWELL_ZERO_ANY,
+            HeavyScope::All => abi::DWELL_ZERO_ALL,
+        };
+        core.flags = scope | if self.is_unroutable_hashed { abi::DWELL_ZERO_HASH } else { 0 };
         for (server, (real, heavy)) in core.server.iter_mut().zip(&slots.slots) {
             (server.real, server.heavy) = (*real, *heavy);
         }

@@ -204,7 +204,7 @@ fn middle(values: &[u64]) -> u64 {
 /// much: the smaller probability of the test by rank and the test by size, doubled, because two tests were made. The
 /// rank test holds for any distribution. But if each interval resembles the previous one, it cannot distinguish a drift
 /// of one percent from a tenfold increase, whereas the test by size can.
-fn chance(then: &[u64], now: &[u64]) -> f64 {
+pub(crate) fn chance(then: &[u64], now: &[u64]) -> f64 {
     let both = [then, now].concat();
     let (ranks, ties) = ranks(&both);
     let first = then.len();

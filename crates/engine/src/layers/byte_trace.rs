@@ -2,14 +2,33 @@
 
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use super::{Direction, Ends, Layer, Segment};
 use crate::abi;
 
+/// The initial sequence numbers of both ends of a TCP connection (RFC 9293, 3.4.1), by which both hosts know it, whatever its
+/// addresses are where they see it. Two connections have the same with a probability of 2^-64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Isns {
+    /// That of the end that sends the flow.
+    pub src: u32,
+    /// That of the end that receives it.
+    pub dst: u32,
+}
+
+impl Isns {
+    fn from_core(isns: &abi::dwell_isns) -> Option<Isns> {
+        let abi::dwell_isns { src, dst } = *isns;
+        ((src, dst) != (0, 0)).then_some(Isns { src, dst })
+    }
+}
+
 /// The times at which one stamped byte passed the layers of one side of a host. Traces of the same byte on two hosts
-/// have the same ends and the same sequence number, so they can be joined unless the bytes are 4 GiB apart. A byte that
-/// TCP retransmitted after the first copy left has one downward trace per copy.
+/// have the same sequence number, and the same ends or, where addresses are translated, the same initial sequence numbers. So
+/// they can be joined unless the bytes are 4 GiB apart. A byte that TCP retransmitted after the first copy left has one downward
+/// trace per copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteTrace {
     /// The flow of the byte.
@@ -18,6 +37,8 @@ pub struct ByteTrace {
     pub namespace: u32,
     /// The TCP sequence number.
     pub seq: u32,
+    /// The initial sequence numbers of the flow's connection; `None` if they are not known.
+    pub isns: Option<Isns>,
     /// Whether the byte was sent or received.
     pub direction: Direction,
     /// For a sent byte, how many times TCP had sent it when this copy left, at most 255.
@@ -41,6 +62,7 @@ impl ByteTrace {
             ends: Ends::from_core(&trace.ends),
             namespace: trace.ends.netns,
             seq: trace.seq,
+            isns: Isns::from_core(&trace.isns),
             direction: match trace.up {
                 0 => Direction::Tx,
                 _ => Direction::Rx,

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::{
-    ByteTrace, Direction, Ends, Layer, PathSegment, Segment,
+    ByteTrace, Direction, Ends, Isns, Layer, PathSegment, Segment,
+    connections::{Connections, Known},
     room::{PARTS, Room},
 };
 use crate::histogram::Histogram;
@@ -24,7 +25,8 @@ pub struct Config {
     /// retransmitted it.
     pub settle_ns: u64,
     /// The number of bytes that may wait at once, at about 300 bytes of memory each. When a quarter of them wait, a host has
-    /// at most its share, so that one that reports too many does not take the room of others.
+    /// at most its share, so that one that reports too many does not take the room of others. As many connections are known by
+    /// their initial sequence numbers.
     pub max_waiting: usize,
     /// The number of paths in all intervals that are not reported yet, at about 3 KB of memory each. When half of them are
     /// there, a host is at an end of at most an eighth.
@@ -89,8 +91,11 @@ pub struct PathKey {
     pub tx_host: u32,
     /// The receiving host.
     pub rx_host: u32,
-    /// One direction of a connection; `None` for all.
+    /// One direction of a connection, as the sending host sees it; `None` for all.
     pub flow: Option<Ends>,
+    /// The same as the receiving host sees it, if addresses are translated between them. Then its bytes were matched by sequence
+    /// numbers.
+    pub rx_flow: Option<Ends>,
     /// The bytes were sent more than once, or arrived more than once.
     pub resent: bool,
 }
@@ -132,6 +137,8 @@ pub struct Counters {
     pub matched: u64,
     /// Matched bytes that were sent or arrived more than once.
     pub resent: u64,
+    /// Matched bytes of flows whose addresses are translated between their hosts.
+    pub translated: u64,
     /// Matched bytes whose time between the hosts was taken as 0.
     pub clamped: u64,
     /// Matched bytes with a time between the hosts whose error bound exceeds [`Config::doubt_ns`].
@@ -145,6 +152,12 @@ pub struct Counters {
     /// Matched bytes that two network namespaces of a host reported, so that it is unknown which of them belong together. They are
     /// in no path.
     pub ambiguous: u64,
+    /// Traces with the initial sequence numbers of a flow of other hosts, or of another flow of one of them. They are matched by
+    /// addresses only.
+    pub contested: u64,
+    /// Traces of connections for which there was no room to know them by their initial sequence numbers. They are matched by
+    /// addresses only.
+    pub connections_omitted: u64,
     /// Unmatched bytes that were given up early because too many were waiting, in all or of their host.
     pub crowded: u64,
     /// Matched bytes that are in no path because there were too many paths: [`Config::max_paths`].
@@ -163,8 +176,19 @@ pub struct Checkpoint {
     pub end_ns: u64,
 }
 
-/// A byte: its flow, and its sequence number. Loopback is another one in each network namespace of each host.
-type Key = (Ends, u32, Option<(u32, u32)>);
+/// A byte: its flow, its sequence number, and where its flow is a single one.
+type Key = (Ends, u32, Scope);
+
+/// Where flows with the same ends are one flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Scope {
+    /// On all hosts.
+    Everywhere,
+    /// In a network namespace of a host: loopback.
+    Namespace(u32, u32),
+    /// In one connection, whose ends are those that the sender sees: others may have them too, behind another translation.
+    Connection(Isns),
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
@@ -191,6 +215,7 @@ pub struct Joiner {
     waiting: Room,
     old_hosts: usize,
     turned_ns: u64,
+    connections: Connections,
     settling: VecDeque<(u64, Key)>,
     windows: BTreeMap<u64, HashMap<PathKey, Path>>,
     /// Room for paths, each of which two hosts take.
@@ -210,6 +235,7 @@ impl Joiner {
             waiting: Room::new(config.max_waiting / 2),
             old_hosts: 0,
             turned_ns: 0,
+            connections: Connections::new(config.max_waiting / 2),
             settling: VecDeque::new(),
             windows: BTreeMap::new(),
             paths: Room::new(config.max_paths * 2),
@@ -221,15 +247,16 @@ impl Joiner {
     pub fn add(&mut self, host_trace: HostTrace) {
         self.advance(host_trace.arrived_ns);
         let trace = &host_trace.trace;
-        let is_loopback = trace.ends.src.address.to_canonical().is_loopback();
-        let key = (trace.ends, trace.seq, is_loopback.then_some((host_trace.host, trace.namespace)));
+        let (key, before) = self.keys(&host_trace);
         if self.waiting.is_full() {
             self.counters.crowded += self.turn(host_trace.arrived_ns);
         }
         if !self.young.contains_key(&key) {
             let host = host_trace.host;
             let parts = self.waiting.hosts().max(self.old_hosts);
-            let waiting = match self.old.remove(&key) {
+            let known =
+                self.old.remove(&key).or_else(|| before.and_then(|keys| self.take_translated(keys, trace.isns)));
+            let waiting = match known {
                 Some(waiting) => waiting,
                 None if self.waiting.has_room(host, parts) => Waiting { host, ..Waiting::default() },
                 None => return self.give_up(trace.direction),
@@ -248,6 +275,41 @@ impl Joiner {
             waiting.settles_ns = Some(settles_ns);
             self.settling.push_back((settles_ns, key));
         }
+    }
+
+    /// Returns the key of a trace's byte, and those that it may have had before it was known that its addresses are translated.
+    fn keys(&mut self, host_trace: &HostTrace) -> (Key, Option<[Key; 2]>) {
+        let ByteTrace { ends, seq, namespace, .. } = host_trace.trace;
+        if ends.src.address.to_canonical().is_loopback() {
+            return ((ends, seq, Scope::Namespace(host_trace.host, namespace)), None);
+        }
+        let by_address = |ends| (ends, seq, Scope::Everywhere);
+        match self.connections.note(host_trace) {
+            Known::Translated { isns, tx, rx } => {
+                return ((tx, seq, Scope::Connection(isns)), Some([by_address(tx), by_address(rx)]));
+            }
+            Known::ByAddress => {}
+            Known::Contested => self.counters.contested += 1,
+            Known::Omitted => self.counters.connections_omitted += 1,
+        }
+        (by_address(ends), None)
+    }
+
+    /// Removes and returns a byte of this connection that waits by the addresses that one of its hosts sees.
+    fn take_translated(&mut self, keys: [Key; 2], isns: Option<Isns>) -> Option<Waiting> {
+        keys.into_iter().find_map(|key| {
+            let waiting = self.young.get(&key).or_else(|| self.old.get(&key))?;
+            let of_connection = |trace: &HostTrace| trace.trace.isns == isns;
+            let is_same = waiting.tx.iter().chain(&waiting.rx).all(of_connection);
+            if !is_same || waiting.settles_ns.is_some() {
+                return None;
+            }
+            let Some(young) = self.young.remove(&key) else {
+                return self.old.remove(&key);
+            };
+            self.waiting.give_back(young.host);
+            Some(young)
+        })
     }
 
     /// Counts a trace for which there is no room: its host has its share of it.
@@ -309,6 +371,7 @@ impl Joiner {
         self.turned_ns = now_ns;
         self.old_hosts = self.waiting.hosts();
         self.waiting = Room::new(self.config.max_waiting / 2);
+        self.connections.turn();
         let gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         let mut alone = 0;
         for waiting in gone.into_values() {
@@ -350,8 +413,10 @@ impl Joiner {
         self.counters.clamped += u64::from(below_ns > 0);
         let is_doubtful = bound_ns > self.config.doubt_ns;
         self.counters.doubtful += u64::from(is_doubtful);
-        let sums = PathKey { tx_host: tx.host, rx_host: rx.host, flow: None, resent: waiting.resent };
-        let flow = PathKey { flow: Some(tx.trace.ends), ..sums };
+        let rx_flow = (tx.trace.ends != rx.trace.ends).then_some(rx.trace.ends);
+        self.counters.translated += u64::from(rx_flow.is_some());
+        let sums = PathKey { tx_host: tx.host, rx_host: rx.host, flow: None, rx_flow: None, resent: waiting.resent };
+        let flow = PathKey { flow: Some(tx.trace.ends), rx_flow, ..sums };
         let paths = self.windows.entry(end_ns).or_default();
         let is_listed = paths.contains_key(&flow) || paths.len() < self.config.flows;
         self.counters.flows_omitted += u64::from(!is_listed);

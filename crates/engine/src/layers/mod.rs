@@ -3,11 +3,12 @@
 mod budget;
 mod byte_trace;
 mod config;
+mod connections;
 mod hop;
 pub mod join;
 mod native;
 mod path_segment;
-mod room;
+pub(crate) mod room;
 
 use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
@@ -20,11 +21,11 @@ use crate::{
 };
 
 pub use budget::{Budget, Cost, Effort};
-pub use byte_trace::ByteTrace;
+pub use byte_trace::{ByteTrace, Isns};
 pub use config::{Config, PidNamespace};
 pub use hop::{DevicePoint, Hop, HopTime, Point};
 pub use native::{ByteRange, Flow, HostLayers};
-pub use path_segment::PathSegment;
+pub use path_segment::{FlowJoin, PathSegment};
 
 /// Returns the successor of a sampling word, which selects the bytes to stamp. Its low bits stamp each 2^thin-th byte
 /// of the sampling grid; its high bits start a new epoch, so that stamps from before are not mixed with new ones.

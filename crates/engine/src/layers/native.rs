@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 
 use zerocopy::FromBytes;
 
-use super::{ByteTrace, Config, Counters, DevicePoint, Hop, Layer, Segment, next_grid};
+use super::{ByteTrace, Config, Counters, DevicePoint, Hop, Isns, Layer, Segment, next_grid};
 use crate::{abi, histogram::Histogram, table};
 
 /// A range of bytes of a flow.
@@ -63,6 +63,11 @@ impl HostLayers {
         let (from, to) = (address(source), address(destination));
         // SAFETY: all three are valid, and the core keeps no pointer.
         Flow(unsafe { abi::dwell_layers_flow(&*self.core, &from, &to, source.port(), destination.port()) })
+    }
+
+    /// Sets the initial sequence numbers that the socket of the flow of the next calls has.
+    pub fn set_isns(&mut self, Isns { src, dst }: Isns) {
+        self.core.isns = abi::dwell_isns { src, dst };
     }
 
     /// A packet with these bytes, or a write of them, passes a layer.

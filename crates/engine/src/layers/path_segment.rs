@@ -1,6 +1,36 @@
 //! The segments of a byte's path from one host's socket to another's.
 
-use super::{Direction, Segment};
+use super::{Direction, Ends, Segment};
+
+/// By what a flow of the sending host and a flow of the receiving host were found to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowJoin {
+    /// Both hosts see the same addresses and ports.
+    Address,
+    /// Addresses are translated between them, but not sequence numbers.
+    Sequence,
+}
+
+impl FlowJoin {
+    /// Both, in the order of the type.
+    pub const ALL: [FlowJoin; 2] = [FlowJoin::Address, FlowJoin::Sequence];
+
+    /// Returns how a flow was joined that the receiver sees as `rx_flow`, if not as the sender does.
+    pub fn of(rx_flow: Option<Ends>) -> FlowJoin {
+        match rx_flow {
+            None => FlowJoin::Address,
+            Some(_) => FlowJoin::Sequence,
+        }
+    }
+
+    /// Returns the name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlowJoin::Address => "address",
+            FlowJoin::Sequence => "sequence",
+        }
+    }
+}
 
 /// A segment of a path: a segment of one of the hosts, or the time between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

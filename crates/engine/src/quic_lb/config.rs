@@ -107,6 +107,18 @@ impl Stamp {
     }
 }
 
+/// What the beginning of an address-validation token says besides its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenStamp {
+    /// 48 bits, as in [`Stamp`]: the time of issue in seconds since 1970, and a counter. It never repeats under a key.
+    pub freshness: u64,
+    /// For how many minutes the balancer follows the token.
+    pub lifetime_minutes: u16,
+}
+
+/// The octets at the beginning of a token that a balancer reads.
+pub const TOKEN_PREFIX: usize = abi::DWELL_CID_OWN_BYTES as usize;
+
 /// The layout and key of the connection IDs of one rotation. The key is cleared from memory on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
@@ -227,24 +239,53 @@ impl Config {
     ///
     /// If the configuration was not created with [`Config::own`].
     pub fn encode_stamped(&self, server: u16, stamp: Stamp) -> ConnectionId {
+        self.encode_checked(server, abi::DWELL_CID_CHECK.into(), stamp.to_word())
+    }
+
+    /// Encodes the beginning of an address-validation token, by which a balancer sends a client that returns to this
+    /// server.
+    ///
+    /// # Panics
+    ///
+    /// If the configuration was not created with [`Config::own`].
+    pub fn encode_token(&self, server: u16, stamp: TokenStamp) -> [u8; TOKEN_PREFIX] {
+        let word = stamp.freshness << 16 | u64::from(stamp.lifetime_minutes);
+        let prefix = self.encode_checked(server, abi::DWELL_TOKEN_CHECK, word);
+        (*prefix).try_into().expect("the own layout has this length")
+    }
+
+    fn encode_checked(&self, server: u16, check: u64, word: u64) -> ConnectionId {
         assert!(self.is_stamped, "only the own layout has a stamp");
         let mut nonce = [0; abi::DWELL_CID_OWN_NONCE as usize];
-        nonce[6..].copy_from_slice(&stamp.to_word().to_be_bytes());
+        nonce[..6].copy_from_slice(&check.to_be_bytes()[2..]);
+        nonce[6..].copy_from_slice(&word.to_be_bytes());
         self.encode(&server.to_be_bytes(), &nonce).expect("the own layout has these lengths")
     }
 
     /// Decodes the server ID and the stamp. `None` if the connection ID does not have dwell's own layout, or was not
     /// made with the key.
     pub fn decode_stamped(&self, cid: &[u8]) -> Option<(u16, Stamp)> {
+        let (server, word) = self.decode_checked(cid, abi::DWELL_CID_CHECK.into())?;
+        Some((server, Stamp::from_word(word)))
+    }
+
+    /// Decodes the server ID and the stamp of a token. `None` if it does not begin with a block of dwell's own layout, or
+    /// was not made with the key. It may have expired.
+    pub fn decode_token(&self, token: &[u8]) -> Option<(u16, TokenStamp)> {
+        let (server, word) = self.decode_checked(token.get(..TOKEN_PREFIX)?, abi::DWELL_TOKEN_CHECK)?;
+        Some((server, TokenStamp { freshness: word >> 16, lifetime_minutes: word as u16 }))
+    }
+
+    fn decode_checked(&self, cid: &[u8], check: u64) -> Option<(u16, u64)> {
         let first = self.rotation << 5 | 16;
         if !self.is_stamped || cid.len() != self.cid_bytes() || cid[0] != first {
             return None;
         }
         let decoded = self.decode(cid)?;
         let server = u16::from_be_bytes(decoded.server_id().try_into().ok()?);
-        let (check, stamp) = decoded.nonce().split_first_chunk::<6>()?;
+        let (found, stamp) = decoded.nonce().split_first_chunk::<6>()?;
         let word = u64::from_be_bytes(stamp.try_into().ok()?);
-        (*check == [0; 6]).then(|| (server, Stamp::from_word(word)))
+        (found[..] == check.to_be_bytes()[2..]).then_some((server, word))
     }
 
     /// Returns whether the connection IDs carry a stamp.

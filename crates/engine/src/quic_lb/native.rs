@@ -41,7 +41,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::quic_lb::{Config, Stamp};
+    use crate::quic_lb::{Config, Stamp, TokenStamp};
 
     /// Encodes by the tables of the core.
     fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> Vec<u8> {
@@ -58,6 +58,15 @@ mod tests {
         let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
         cid.truncate(bytes as usize);
         cid
+    }
+
+    fn encode_token(config: &abi::dwell_cid_config, server: u16, stamp: TokenStamp) -> Vec<u8> {
+        let mut token = vec![0; abi::DWELL_CID_MAX_BYTES as usize];
+        let (freshness, minutes) = (stamp.freshness, stamp.lifetime_minutes);
+        // SAFETY: the caller ensures that the configuration has that layout; there is room for the longest.
+        let bytes = unsafe { abi::dwell_quic_lb_encode_token(config, server, freshness, minutes, token.as_mut_ptr()) };
+        token.truncate(bytes as usize);
+        token
     }
 
     fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
@@ -96,6 +105,8 @@ mod tests {
             let own = Config::own(rotation, key).expect("a rotation");
             let made = own.encode_stamped(server, Stamp::from_word(word));
             prop_assert_eq!(&made[..], encode_stamped(&own.to_core(), server, word));
+            let stamp = TokenStamp { freshness: word >> 16, lifetime_minutes: word as u16 };
+            prop_assert_eq!(&own.encode_token(server, stamp)[..], encode_token(&own.to_core(), server, stamp));
         }
     }
 

@@ -10,13 +10,13 @@ use dwell_engine::{
     measure::Endpoint,
 };
 
-const T: u64 = 1_000_000_000_000;
-const MS: u64 = 1_000_000;
+pub const T: u64 = 1_000_000_000_000;
+pub const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
-const A: u32 = 0;
-const B: u32 = 1;
+pub const A: u32 = 0;
+pub const B: u32 = 1;
 
-fn ends(sport: u16) -> Ends {
+pub fn ends(sport: u16) -> Ends {
     let end = |address: [u8; 4], port| Endpoint { address: address.into(), port };
     Ends { src: end([192, 0, 2, 1], sport), dst: end([192, 0, 2, 2], 443) }
 }
@@ -27,6 +27,7 @@ fn byte_trace(seq: u32, stamps: &[(Layer, u64)]) -> ByteTrace {
         ends: ends(40_000),
         namespace: 0,
         seq,
+        isns: None,
         direction: stamps[0].0.direction(),
         sent: 1,
         again: false,
@@ -40,7 +41,7 @@ fn byte_trace(seq: u32, stamps: &[(Layer, u64)]) -> ByteTrace {
 
 /// Returns a trace of 1, 2 and 30 µs through the layers, 25 of them queued; the byte reaches the driver at `edge_ns`
 /// after T.
-fn sent(seq: u32, edge_ns: u64) -> HostTrace {
+pub fn sent(seq: u32, edge_ns: u64) -> HostTrace {
     let at = |layer, before_ns: u64| (layer, edge_ns + S - before_ns);
     let byte_trace = byte_trace(
         seq,
@@ -56,7 +57,7 @@ fn sent(seq: u32, edge_ns: u64) -> HostTrace {
 }
 
 /// Returns a trace of 4, 5 and 600 µs through the layers, 100 of them out of order.
-fn read(seq: u32, edge_ns: u64) -> HostTrace {
+pub fn read(seq: u32, edge_ns: u64) -> HostTrace {
     let at = |layer, after_ns: u64| (layer, edge_ns + S + after_ns);
     let byte_trace = byte_trace(
         seq,
@@ -75,16 +76,16 @@ fn trace(host: u32, byte_trace: ByteTrace, edge_ns: u64) -> HostTrace {
     HostTrace { host, trace: byte_trace, edge_ns: T + edge_ns, bound_ns: 500, arrived_ns: T + edge_ns + 10 * MS }
 }
 
-fn joiner() -> Joiner {
+pub fn joiner() -> Joiner {
     Joiner::new(Config::default(), Checkpoint::default())
 }
 
-fn all(joiner: &mut Joiner) -> Vec<Window> {
+pub fn all(joiner: &mut Joiner) -> Vec<Window> {
     joiner.take_finished(T + 10 * S, T + 100 * S)
 }
 
 fn key(flow: Option<Ends>, resent: bool) -> PathKey {
-    PathKey { tx_host: A, rx_host: B, flow, resent }
+    PathKey { tx_host: A, rx_host: B, flow, rx_flow: None, resent }
 }
 
 #[test]

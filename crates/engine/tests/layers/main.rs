@@ -7,3 +7,4 @@ mod lost;
 mod receive;
 mod send;
 mod support;
+mod translated;

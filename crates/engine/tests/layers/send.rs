@@ -1,6 +1,6 @@
 //! The send path.
 
-use dwell_engine::layers::{Config, Counter, Layer, Segment};
+use dwell_engine::layers::{Config, Counter, Isns, Layer, Segment};
 
 use crate::support::{GRID, Host};
 
@@ -244,4 +244,26 @@ fn a_packet_that_several_devices_queue_has_left_ip_once_each_time_that_tcp_sends
         let copies: Vec<_> = host.path.traces().map(|trace| trace.sent).collect();
         assert_eq!(copies, [sent]);
     }
+}
+
+/// A connection is known by them whatever addresses others see.
+#[test]
+fn traces_have_the_numbers_that_the_socket_had_when_the_byte_was_written_and_when_it_was_read() {
+    let mut host = Host::with(&Config { traces: true, ..Config::default() });
+    let (own, other) = (Isns { src: 7, dst: 9 }, Isns { src: 1, dst: 2 });
+    let numbers = |host: &Host| host.path.traces().map(|trace| trace.isns).collect::<Vec<_>>();
+    host.path.set_isns(own);
+    host.pass(GRID, 10, Layer::TxSocket, 1_000);
+    // Packets have none.
+    host.path.set_isns(other);
+    host.leave_ip(GRID, 10, 2_000, 3_000);
+    host.pass_packet(GRID, 10, Layer::TxDriver, 2_000, 4_000);
+    assert_eq!(numbers(&host), [Some(own)]);
+    host.leave_ip(GRID, 10, 8_000, 9_000);
+    host.pass_packet(GRID, 10, Layer::TxDriver, 8_000, 10_000);
+    assert_eq!(numbers(&host), [Some(own)], "those of a copy too");
+    host.arrive(5 * GRID, 10, 1_000);
+    host.path.set_isns(own);
+    host.reach(5 * GRID + 10, Layer::RxSocket, 5_000);
+    assert_eq!(numbers(&host), [Some(own)]);
 }

@@ -3,7 +3,7 @@
 mod load;
 mod vectors;
 
-use dwell_engine::quic_lb::{Config, ConfigError, EncodeError, Load, Stamp};
+use dwell_engine::quic_lb::{Config, ConfigError, EncodeError, Load, Stamp, TokenStamp};
 use proptest::prelude::*;
 
 const KEY: [u8; 16] = *b"a key of the lab";
@@ -70,6 +70,30 @@ fn two_ids_that_follow_have_nothing_in_common() {
     let b = own.encode_stamped(1, stamp(2, 1));
     let differ: u32 = a[1..].iter().zip(&b[1..]).map(|(a, b)| (a ^ b).count_ones()).sum();
     assert!((32..96).contains(&differ), "{differ} of 128 bits");
+}
+
+#[test]
+fn a_token_begins_as_the_draft_s_ids_do_with_a_check_of_its_own() {
+    let own = Config::own(2, KEY).expect("a rotation");
+    let stamp = TokenStamp { freshness: 0x6655_4433_2211, lifetime_minutes: 360 };
+    let prefix = own.encode_token(0x1234, stamp);
+    assert_eq!(prefix[0], 2 << 5 | 16);
+    let draft = Config::new(2, 2, 14, Some(KEY)).expect("a layout");
+    let decoded = draft.decode(&prefix).expect("it is one block");
+    assert_eq!(decoded.server_id(), [0x12, 0x34]);
+    assert_eq!(decoded.nonce(), [&b"token1"[..], &[0x66, 0x55, 0x44, 0x33, 0x22, 0x11], &[1, 104]].concat());
+    let longer = [&prefix[..], &[9; 40]].concat();
+    assert_eq!(own.decode_token(&longer), Some((0x1234, stamp)), "what follows is the server's");
+    assert_eq!(own.decode_token(&longer[..16]), None, "cut off");
+    assert_eq!(draft.decode_token(&longer), None, "this layout has no check");
+}
+
+#[test]
+fn a_connection_id_is_not_a_token_nor_a_token_a_connection_id() {
+    let own = Config::own(2, KEY).expect("a rotation");
+    let token = own.encode_token(7, TokenStamp { freshness: 5, lifetime_minutes: 1 });
+    assert_eq!(own.decode_stamped(&token), None);
+    assert_eq!(own.decode_token(&own.encode_stamped(7, stamp(5, 1))), None);
 }
 
 #[test]

@@ -8,14 +8,15 @@
 mod route;
 
 use std::{
+    collections::HashMap,
     iter, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::Ends;
+use dwell_engine::layers::{Ends, Isns};
 
-use self::route::{Health, flow, winner};
+use self::route::{Health, connection, flow, winner};
 use crate::{
     Backlog, CollectorAddress, Error, Event, Identity, Outbox, Uplink,
     wire::{Content, FlowReport, FlowRtt, Hello, IntervalReport, MAX_FLOWS, MAX_RTTS},
@@ -94,11 +95,13 @@ impl Lanes {
         self.lanes.len()
     }
 
-    /// The lane of a flow at present.
-    pub(crate) fn of_flow(&self, ends: &Ends) -> usize {
-        match self.open[..] {
-            [only] => only,
-            _ => self.winner(&flow(ends)),
+    /// The lane of a flow at present. Its initial sequence numbers, if they are known, find the same one at both of its hosts though
+    /// addresses are translated between them.
+    pub(crate) fn of_flow(&self, ends: &Ends, isns: Option<Isns>) -> usize {
+        match (&self.open[..], isns) {
+            ([only], _) => *only,
+            (_, Some(isns)) => self.winner(&connection(isns)),
+            (_, None) => self.winner(&flow(ends)),
         }
     }
 
@@ -143,17 +146,21 @@ impl Lanes {
         let Content { intervals, traces, counters, lost: _, is_last } = content;
         (parts[home].counters, parts[home].is_last) = (counters, is_last);
         for trace in traces.0 {
-            parts[self.of_flow(&trace.ends)].traces.0.push(trace);
+            parts[self.of_flow(&trace.ends, trace.isns)].traces.0.push(trace);
         }
         for interval in intervals {
             let IntervalReport { segments, flows, rtts, .. } = interval;
             let empty = IntervalReport { segments: Vec::new(), flows: Vec::new(), rtts: Vec::new(), ..interval };
             let mut of_lanes = vec![empty; self.lanes.len()];
+            let mut lanes = HashMap::new();
             for flow in flows {
-                of_lanes[self.of_flow(&flow.ends)].flows.push(flow);
+                let lane = self.of_flow(&flow.ends, flow.isns);
+                lanes.insert(flow.ends, lane);
+                of_lanes[lane].flows.push(flow);
             }
             for rtt in rtts {
-                of_lanes[self.of_flow(&rtt.ends)].rtts.push(rtt);
+                let lane = lanes.get(&rtt.ends).copied().unwrap_or_else(|| self.of_flow(&rtt.ends, None));
+                of_lanes[lane].rtts.push(rtt);
             }
             of_lanes[home].segments = segments;
             for (part, of_lane) in parts.iter_mut().zip(of_lanes) {

@@ -15,7 +15,7 @@ mod version;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Ends, Segment, SegmentFigures, SegmentHooks},
+    layers::{ByteTrace, Ends, Isns, Segment, SegmentFigures, SegmentHooks},
 };
 use serde::{Deserialize, Serialize};
 
@@ -273,6 +273,8 @@ pub struct FlowReport {
     /// The name of its socket's network namespace, of at most [`MAX_NAME_BYTES`]; `None` for the one that the agent runs in.
     #[serde(deserialize_with = "fields::name")]
     pub namespace: Option<String>,
+    /// The initial sequence numbers of its connection, if they are known; of several collectors, they say which one gets it.
+    pub isns: Option<Isns>,
     /// Segments of the directions in which bytes were traced.
     #[serde(deserialize_with = "fields::list::<_, _, { Segment::ALL.len() }>")]
     pub segments: Vec<SegmentFigures>,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, hash::Hash, num::NonZeroU64};
 
-use dwell_engine::layers::{ByteTrace, Direction, Ends, Layer};
+use dwell_engine::layers::{ByteTrace, Direction, Ends, Isns, Layer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::fields;
@@ -28,16 +28,19 @@ pub(super) struct Packed<F> {
 pub(super) trait TracedFlow: Copy + Eq + Hash {
     /// Returns the flow of a trace.
     fn of(trace: &ByteTrace) -> Self;
-    /// Returns its ends, and the number of its network namespace.
-    fn parts(self) -> (Ends, u32);
+    /// Returns the flow as it is in messages of today.
+    fn parts(self) -> Flow;
 }
 
-impl TracedFlow for (Ends, u32) {
-    fn of(trace: &ByteTrace) -> (Ends, u32) {
-        (trace.ends, trace.namespace)
+/// The ends of a flow, the number of its network namespace, and the initial sequence numbers of its connection.
+type Flow = (Ends, u32, Option<Isns>);
+
+impl TracedFlow for Flow {
+    fn of(trace: &ByteTrace) -> Flow {
+        (trace.ends, trace.namespace, trace.isns)
     }
 
-    fn parts(self) -> (Ends, u32) {
+    fn parts(self) -> Flow {
         self
     }
 }
@@ -48,8 +51,8 @@ impl TracedFlow for Ends {
         trace.ends
     }
 
-    fn parts(self) -> (Ends, u32) {
-        (self, 0)
+    fn parts(self) -> Flow {
+        (self, 0, None)
     }
 }
 
@@ -97,13 +100,13 @@ impl<F: TracedFlow> Packed<F> {
 
 impl Serialize for ByteTraces {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Packed::<(Ends, u32)>::of(&self.0).serialize(to)
+        Packed::<Flow>::of(&self.0).serialize(to)
     }
 }
 
 impl<'a> Deserialize<'a> for ByteTraces {
     fn deserialize<D: Deserializer<'a>>(from: D) -> Result<ByteTraces, D::Error> {
-        let packed = Packed::<(Ends, u32)>::deserialize(from)?;
+        let packed = Packed::<Flow>::deserialize(from)?;
         packed.unpack().ok_or_else(|| D::Error::custom("trace"))
     }
 }
@@ -127,7 +130,7 @@ impl PackedTrace {
     }
 
     /// Returns `None` for a trace that no agent would write.
-    fn unpack(&self, (ends, namespace): (Ends, u32)) -> Option<ByteTrace> {
+    fn unpack(&self, (ends, namespace, isns): Flow) -> Option<ByteTrace> {
         let direction = match self.is_up {
             false => Direction::Tx,
             true => Direction::Rx,
@@ -136,6 +139,7 @@ impl PackedTrace {
             ends,
             namespace,
             seq: self.seq,
+            isns,
             direction,
             sent: self.sent,
             again: self.again,

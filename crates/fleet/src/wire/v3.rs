@@ -1,4 +1,5 @@
-//! Messages of version 3, where they differ from those of today: nothing in them says which network namespace a flow is of.
+//! Messages of version 3, where they differ from those of today: nothing in them says which network namespace a flow is of, nor the
+//! initial sequence numbers of its connection.
 //! Nothing here changes any more.
 
 use dwell_engine::layers::{Ends, Segment, SegmentFigures};
@@ -106,6 +107,7 @@ pub(super) fn take(from: &[u8]) -> postcard::Result<(AgentMessage, &[u8])> {
         let flows = flows.into_iter().map(|flow| super::FlowReport {
             ends: flow.ends,
             namespace: None,
+            isns: None,
             segments: flow.segments,
         });
         let flows = flows.collect();

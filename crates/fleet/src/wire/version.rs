@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Version {
-    /// With fewer causes of losses, and without network namespaces.
+    /// With fewer causes of losses, and without network namespaces and initial sequence numbers.
     V3 = 3,
     /// The newest.
     V4 = 4,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dwell_engine::layers::{ByteTrace, Direction};
+use dwell_engine::layers::{ByteTrace, Direction, Isns};
 use dwell_fleet::wire::{
     AgentMessage, Batch, CollectorMessage, Content, Hello, LossCause, LostBatches, Message, Version, decode, encode,
 };
@@ -66,13 +66,15 @@ fn what_version_3_cannot_say_becomes_the_nearest() {
 }
 
 #[test]
-fn version_3_says_nothing_of_network_namespaces() {
+fn version_3_says_nothing_of_network_namespaces_and_initial_sequence_numbers() {
+    let isns = Some(Isns { src: 1, dst: 2 });
     let traces =
-        [0, 4_026_532_213].map(|namespace| ByteTrace { namespace, ..trace(1, Direction::Tx, &[1, 2, 3, 4, 5]) });
+        [0, 4_026_532_213].map(|namespace| ByteTrace { namespace, isns, ..trace(1, Direction::Tx, &[1, 2, 3, 4, 5]) });
     let mut content = batch(traces.into()).content;
     content.intervals[0].flows[0].namespace = Some("web".into());
+    content.intervals[0].flows[0].isns = isns;
     let bytes = encode(Version::V3, &agent(1, content.clone())).unwrap();
-    content.intervals[0].flows[0].namespace = None;
-    content.traces.0.iter_mut().for_each(|trace| trace.namespace = 0);
+    (content.intervals[0].flows[0].namespace, content.intervals[0].flows[0].isns) = (None, None);
+    content.traces.0.iter_mut().for_each(|trace| (trace.namespace, trace.isns) = (0, None));
     assert_eq!(decode::<AgentMessage>(Version::V3, &bytes).unwrap(), agent(1, content));
 }

@@ -1,15 +1,15 @@
 //! Agents with several collectors.
 
-use std::{collections::HashSet, sync::Arc, thread, time::Duration};
+use std::{collections::HashSet, num::NonZeroU64, sync::Arc, thread, time::Duration};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Segment, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, Isns, Layer, Segment, SegmentFigures},
     measure::Endpoint,
 };
 use dwell_fleet::{
     Batcher,
-    wire::{FlowReport, IntervalReport, SegmentReport},
+    wire::{FlowReport, FlowRtt, IntervalReport, SegmentReport},
 };
 
 use crate::support::{Memory, batcher, collector, collector_at, eventually, identity};
@@ -30,7 +30,7 @@ fn push(batcher: &Batcher, number: u64, flows: u16) {
         sample_bytes: 64,
         segments: vec![sums],
         flows: (0..flows)
-            .map(|port| FlowReport { ends: ends(port), namespace: None, segments: vec![figures.clone()] })
+            .map(|port| FlowReport { ends: ends(port), namespace: None, isns: None, segments: vec![figures.clone()] })
             .collect(),
         rtts: Vec::new(),
     };
@@ -116,4 +116,75 @@ fn an_agent_that_ends_while_a_collector_is_down_has_nothing_left() {
     let left = batcher.finish(Duration::from_secs(3600));
     assert_eq!((left.batches, left.dropped), (0, 0));
     assert!(memory.contents.lock().unwrap().iter().any(|content| content.is_last));
+}
+
+/// Each of the two agents sees other addresses of the same connections, in both directions.
+#[test]
+fn what_both_hosts_know_of_a_translated_connection_goes_to_one_collector() {
+    const CONNECTIONS: u16 = 40;
+    let key = identity("k");
+    let memories = [(); 3].map(|()| Arc::new(Memory::default()));
+    let servers = memories.each_ref().map(|memory| collector(&key, memory));
+    let addresses = servers.each_ref().map(|server| server.address().to_string());
+    let isns = |number: u16| Isns { src: u32::from(number).wrapping_mul(2_654_435_761), dst: 77 << 8 };
+    for (run, direction) in [(1, Direction::Tx), (11, Direction::Rx)] {
+        let mut batcher = batcher(&addresses, &key, run);
+        let mut report = IntervalReport {
+            end_ns: 1,
+            end_unix_ns: 1,
+            length_ns: 1,
+            sample_bytes: 64,
+            segments: Vec::new(),
+            flows: Vec::new(),
+            rtts: Vec::new(),
+        };
+        for number in 0..CONNECTIONS {
+            // The second agent is behind the translation, and has sent what the first one has received.
+            let isns = match direction {
+                Direction::Tx => isns(number),
+                Direction::Rx => Isns { src: isns(number).dst, dst: isns(number).src },
+            };
+            let ends = ends(number + 1_000 * u16::from(run));
+            let mut stamps = [None; Layer::ALL.len()];
+            stamps[Layer::TxDriver as usize] = NonZeroU64::new(1);
+            let direction = Direction::Tx;
+            let trace = ByteTrace {
+                ends,
+                namespace: 0,
+                seq: number.into(),
+                isns: Some(isns),
+                direction,
+                sent: 1,
+                again: false,
+                stamps,
+            };
+            batcher.push_trace(trace);
+            report.flows.push(FlowReport { ends, namespace: None, isns: Some(isns), segments: Vec::new() });
+            report.rtts.push(FlowRtt { ends, is_received: false, min_ns: 1, smoothed_ns: 1 });
+        }
+        batcher.push_interval(report, Vec::new());
+        assert_eq!(batcher.finish(Duration::from_secs(60)).batches, 0);
+    }
+    let known = memories.each_ref().map(|memory| {
+        let contents = memory.contents.lock().unwrap();
+        let intervals = || contents.iter().flat_map(|content| &content.intervals);
+        let traces = contents.iter().flat_map(|content| &content.traces.0).map(|trace| trace.ends);
+        let flows = intervals().flat_map(|interval| &interval.flows).map(|flow| flow.ends);
+        let rtts = intervals().flat_map(|interval| &interval.rtts).map(|rtt| rtt.ends);
+        let mut all: Vec<_> = traces.chain(flows).chain(rtts).collect();
+        all.sort_unstable();
+        all
+    });
+    let mut shares = 0;
+    for number in 0..CONNECTIONS {
+        let seen = [1, 11].map(|run| ends(number + 1_000 * run));
+        let counts =
+            known.each_ref().map(|known| seen.map(|ends| known.iter().filter(|known| **known == ends).count()));
+        // A trace, a report and a round-trip time of each agent.
+        let mut sorted = counts;
+        sorted.sort_unstable();
+        assert_eq!(sorted, [[0, 0], [0, 0], [3, 3]], "{number}: {counts:?}");
+        shares |= 1 << counts.iter().position(|counts| counts[0] > 0).unwrap();
+    }
+    assert_eq!(shares, 0b111, "each has its share");
 }

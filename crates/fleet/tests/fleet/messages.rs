@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Ends, Layer, Segment, SegmentFigures, SegmentHooks},
+    layers::{ByteTrace, Direction, Ends, Isns, Layer, Segment, SegmentFigures, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
@@ -29,6 +29,7 @@ pub fn trace(seq: u32, direction: Direction, stamps: &[u64]) -> ByteTrace {
         ends: ends(seq as u16 % 3),
         namespace: 0,
         seq,
+        isns: None,
         direction,
         sent: 2,
         again: seq.is_multiple_of(2),
@@ -63,7 +64,7 @@ pub fn batch(traces: Vec<ByteTrace>) -> Batch {
                 length_ns: 7,
                 sample_bytes: 1 << 16,
                 segments: vec![report],
-                flows: vec![FlowReport { ends: ends(1), namespace: None, segments: vec![segment] }],
+                flows: vec![FlowReport { ends: ends(1), namespace: None, isns: None, segments: vec![segment] }],
                 rtts: vec![FlowRtt { ends: ends(2), is_received: true, min_ns: 1, smoothed_ns: 2 }],
             }],
             traces: ByteTraces(traces),
@@ -138,6 +139,16 @@ fn flows_of_the_same_ends_keep_their_network_namespaces() {
 }
 
 #[test]
+fn flows_keep_the_initial_sequence_numbers_of_their_connections() {
+    let numbers = [None, Some(Isns { src: 0, dst: 1 }), Some(Isns { src: u32::MAX, dst: 0 })];
+    let traces = numbers.map(|isns| ByteTrace { isns, ..trace(1, Direction::Tx, &[1, 2, 3, 4, 5]) });
+    let mut batch = batch(traces.into());
+    batch.content.intervals[0].flows[0].isns = numbers[2];
+    let decoded = decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, &batch).unwrap()).unwrap();
+    assert_eq!(decoded, batch);
+}
+
+#[test]
 fn numbers_out_of_range_are_refused() {
     let decoded = |change: &dyn Fn(&mut IntervalReport)| {
         let mut batch = batch(Vec::new());
@@ -172,7 +183,7 @@ fn more_traces_than_an_agent_sends_are_refused() {
 /// Empty lists and histograms take a few bytes on the wire, and much more in memory and as rows.
 #[test]
 fn a_batch_that_would_be_large_in_memory_is_refused_or_counted_as_such() {
-    let flow = |segments| FlowReport { ends: ends(1), namespace: None, segments };
+    let flow = |segments| FlowReport { ends: ends(1), namespace: None, isns: None, segments };
     let empty = SegmentFigures { segment: Segment::Queueing, histogram: Histogram::default() };
     let decoded = |intervals: usize, flows: usize, segments: usize| {
         let mut batch = batch(Vec::new());

@@ -197,7 +197,7 @@ fn both_sides_share_a_secret_that_differs_for_each_connection() {
 fn written(ends: Ends, seq: u32) -> ByteTrace {
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
-    ByteTrace { ends, namespace: 0, seq, direction: Direction::Tx, sent: 1, again: false, stamps }
+    ByteTrace { ends, namespace: 0, seq, isns: None, direction: Direction::Tx, sent: 1, again: false, stamps }
 }
 
 #[test]
@@ -216,7 +216,9 @@ fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
         length_ns: 5,
         sample_bytes: 64,
         segments: Vec::new(),
-        flows: (0..300).map(|port| FlowReport { ends: ends(port), namespace: None, segments: Vec::new() }).collect(),
+        flows: (0..300)
+            .map(|port| FlowReport { ends: ends(port), namespace: None, isns: None, segments: Vec::new() })
+            .collect(),
         rtts: (0..300)
             .map(|port| FlowRtt { ends: ends(port), is_received: false, min_ns: 1, smoothed_ns: 2 })
             .collect(),

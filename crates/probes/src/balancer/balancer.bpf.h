@@ -500,9 +500,9 @@ static __always_inline __u32 dwell_zero_note_opened(void *embedder, const struct
 	return zero_note_opened(packet, entry, server);
 }
 
-__noinline __u32 zero_open_own(__u32 rotation, struct dwell_cid_entry *entry)
+__noinline __u32 zero_open_own(__u32 rotation, __u64 check, struct dwell_cid_entry *entry)
 {
-	return entry ? dwell_zero_open_block(0, rotation, entry) : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
+	return entry ? dwell_zero_open_block(0, rotation, check, entry) : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 }
 
 __noinline __u32 zero_open_foreign(dwell_context *context, __u32 slot, __u32 rotation, __u32 at)
@@ -521,6 +521,13 @@ __noinline int zero_add_attempt(dwell_context *context, struct dwell_packet *pac
 {
 	if (packet)
 		dwell_attempt_key(dwell_frame_data(context), dwell_frame_end(context), packet, at);
+	return 0;
+}
+
+__noinline int zero_read_token(dwell_context *context, struct dwell_packet *packet, __u32 at, int dry_run)
+{
+	if (packet)
+		dwell_token_read(dwell_frame_data(context), dwell_frame_end(context), 0, packet, at, dry_run);
 	return 0;
 }
 
@@ -611,9 +618,10 @@ static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *
 	return zero_route(frame, packet, l4_offset, dry_run);
 }
 
-static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, __u64 check,
+						 struct dwell_cid_entry *entry)
 {
-	return zero_open_own(rotation, entry);
+	return zero_open_own(rotation, check, entry);
 }
 
 static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
@@ -630,6 +638,12 @@ static __always_inline void dwell_balance_read_turn(DWELL_FRAME *frame, struct d
 static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)
 {
 	zero_add_attempt(frame, packet, at);
+}
+
+static __always_inline void dwell_zero_read_token(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						  __u32 at, int dry_run)
+{
+	zero_read_token(frame, packet, at, dry_run);
 }
 
 static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,

@@ -15,8 +15,9 @@ mod zero_rtt;
 pub use crate::next_hop::Device;
 pub use decap::Decap;
 pub use dwell_engine::balance::{
-    ActiveConnections, CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat, Load,
-    Mac, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey, WhenStale, ZeroServer, ZeroVip,
+    ActiveConnections, CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat,
+    HeavyScope, Load, Mac, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey, WhenStale,
+    ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;

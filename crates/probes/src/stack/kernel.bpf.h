@@ -46,12 +46,16 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	__u32 sk_max_ack_backlog;
 };
 
 struct tcp_sock {
 	__u32 write_seq;
+	__u32 snd_una;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u64 bytes_acked;
+	__u64 bytes_received;
 };
 
 struct net_device {
@@ -141,7 +145,9 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 #define IPPROTO_TCP 6
 #define AF_INET 2
 #define AF_INET6 10
+#define TCP_SYN_SENT 2
 #define TCP_TIME_WAIT 6
+#define TCP_CLOSE 7
 #define TCP_LISTEN 10
 #define TCP_NEW_SYN_RECV 12
 

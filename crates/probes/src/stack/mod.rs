@@ -61,7 +61,7 @@ const PASSAGES: &str = "traces";
 /// selected anew when their process writes or reads.
 const SELECTED: u32 = 1 << 16;
 
-/// The size of the ring buffer: 29,000 byte traces, or 0.3 s of 10 Gbit/s at one byte in 16384.
+/// The size of the ring buffer: 27,000 byte traces, or 0.3 s of 10 Gbit/s at one byte in 16384.
 const PASSAGES_BYTES: u32 = 4 << 20;
 
 /// What to stamp, and with which hooks.

@@ -106,6 +106,26 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 	return 1;
 }
 
+/* Returns the initial sequence numbers of a connection, the local one first if it sends. The caller holds the socket's
+ * lock, under which counters and sequence numbers belong together, and knows that the connection is, or was, open; but a
+ * first write may be what opens it (TCP Fast Open).
+ *
+ * What TCP counts as received does not include the other end's SYN. What it counts as acknowledged includes its own SYN
+ * if it has opened the connection, and not if it has accepted it: then it has the backlog of the socket that listened.
+ */
+static __always_inline struct dwell_isns isns_of(const struct sock *sk, int sends)
+{
+	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
+	__u8 state = READ(sk, __sk_common.skc_state);
+	__u32 local, remote;
+
+	if (sends && (state == TCP_SYN_SENT || state == TCP_CLOSE))
+		return (struct dwell_isns){};
+	local = READ(tcp, snd_una) - (__u32)READ(tcp, bytes_acked) - !!READ(sk, sk_max_ack_backlog);
+	remote = READ(tcp, rcv_nxt) - (__u32)READ(tcp, bytes_received) - 1;
+	return (struct dwell_isns){.src = sends ? local : remote, .dst = sends ? remote : local};
+}
+
 #define WIRE8(at, offset) (*((const __u8 *)(at) + (offset)))
 #define WIRE16(at, offset) dwell_ntohs(*(const __u16 *)((const __u8 *)(at) + (offset)))
 #define WIRE32(at, offset) (*(const __u32 *)((const __u8 *)(at) + (offset)))

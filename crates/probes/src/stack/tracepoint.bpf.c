@@ -25,7 +25,9 @@ static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 		return 0;
 	span.flow = flow_of(&passing.ends);
 	choose(&passing.ends, span.flow);
-	pass_span(&passing, &span, 0, 0, pass_tx_socket);
+	passing.pass = dwell_pass_of(&program, &span, bpf_ktime_get_ns(), 0, 0);
+	passing.pass.isns = isns_of(sk, 1);
+	bpf_loop(passing.pass.steps, pass_tx_socket, &passing, 0);
 	return 0;
 }
 
@@ -205,6 +207,7 @@ static __always_inline int was_read(const struct sock *sk)
 	choose(&reaching.ends, flow);
 	end = READ(tcp, copied_seq);
 	reaching.walk = dwell_walk_from(&program, flow, end, bpf_ktime_get_ns(), grid);
+	reaching.walk.isns = isns_of(sk, 0);
 	steps = walk_steps(&reaching.walk, end);
 	if (bpf_loop(steps, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
 		dwell_stack_count(0, DWELL_RX_UNWALKED);

@@ -16,6 +16,7 @@ mod second;
 mod selection;
 mod star;
 mod tables;
+mod tokens;
 #[path = "../support/xdp.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod xdp;

@@ -11,7 +11,8 @@ use dwell_engine::{
     steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    CidEvent, Decision, Forward, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey, ZeroVip,
+    CidEvent, Decision, Forward, HeavyScope, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey,
+    ZeroVip,
 };
 use nix::sched::sched_getcpu;
 
@@ -22,16 +23,16 @@ use crate::{
     stay_on,
 };
 
-const KEY: [u8; 16] = *b"the key of zero.";
-const NEXT_KEY: [u8; 16] = *b"the key of later";
+pub const KEY: [u8; 16] = *b"the key of zero.";
+pub const NEXT_KEY: [u8; 16] = *b"the key of later";
 /// The backend that Maglev selects for all.
-const OWN: u32 = 1;
-const OTHER: u32 = 2;
-const THIRD: u32 = 3;
+pub const OWN: u32 = 1;
+pub const OTHER: u32 = 2;
+pub const THIRD: u32 = 3;
 /// The servers' IDs in connection IDs.
-const IDS: [(u32, u16); 3] = [(OWN, 0x0101), (OTHER, 0xbeef), (THIRD, 7)];
+pub const IDS: [(u32, u16); 3] = [(OWN, 0x0101), (OTHER, 0xbeef), (THIRD, 7)];
 
-fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap().as_secs()
 }
@@ -55,7 +56,7 @@ pub fn zero_vip() -> ZeroVip {
 
 impl Both {
     /// Keeps the test's thread on its CPU: each CPU has its own cache of connection IDs, and its own budgets.
-    fn quic(zero: &ZeroVip) -> Option<Both> {
+    pub fn quic(zero: &ZeroVip) -> Option<Both> {
         stay_on(sched_getcpu().unwrap());
         let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: 16, ..options() };
         let mut both = Both::new(options)?;
@@ -70,13 +71,13 @@ impl Both {
         Some(both)
     }
 
-    fn set_server(&mut self, number: u32, down: bool) {
+    pub fn set_server(&mut self, number: u32, down: bool) {
         let to = address(&format!("10.0.0.{number}"));
         let real = Real { down, ..real(to, Forward::L2, 70 + number) };
         self.set_real(number, &real);
     }
 
-    fn set_zero(&mut self, zero: &ZeroVip) {
+    pub fn set_zero(&mut self, zero: &ZeroVip) {
         for (client, slot) in [(v4(), 1), (v6(), 2)] {
             self.plane.set_zero(&key(&client), slot, zero).unwrap();
             self.native.set_zero(&key(&client), slot, zero);
@@ -84,7 +85,7 @@ impl Both {
     }
 
     /// Returns where a frame goes, and the reason, which are the same in both cores, in a dry run and in a real one.
-    fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Reason) {
+    pub fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Reason) {
         let time_ns = now_s() * 1_000_000_000;
         let told = self.plane.dry_run(frame).unwrap();
         let (decision, out) = self.native.packet(frame, 0, time_ns, true, drop);
@@ -104,7 +105,7 @@ impl Both {
     }
 
     /// Returns an unused connection ID of a server with this waiting time.
-    fn cid(&mut self, id: u16, wait: Duration) -> Vec<u8> {
+    pub fn cid(&mut self, id: u16, wait: Duration) -> Vec<u8> {
         self.cid_of(&Config::own(0, KEY).unwrap(), id, wait, now_s())
     }
 
@@ -115,7 +116,7 @@ impl Both {
         config.encode_stamped(id, stamp).to_vec()
     }
 
-    fn seen(&mut self, seen: CidEvent) -> u64 {
+    pub fn seen(&mut self, seen: CidEvent) -> u64 {
         self.plane.counters().unwrap().cid_events(seen)
     }
 }
@@ -140,18 +141,18 @@ pub fn long(client: &Client, cid: &[u8]) -> Vec<u8> {
     Long::INITIAL.of(client, cid)
 }
 
-fn short(client: &Client, cid: &[u8]) -> Vec<u8> {
+pub fn short(client: &Client, cid: &[u8]) -> Vec<u8> {
     let mut payload = vec![0x41];
     payload.extend(cid);
     payload.extend([9; 30]);
     client.udp(&payload)
 }
 
-fn from(client: Client, port: u16) -> Client {
+pub fn from(client: Client, port: u16) -> Client {
     Client { port, ..client }
 }
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
+pub const MS: fn(u64) -> Duration = Duration::from_millis;
 
 #[test]
 fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s() {
@@ -335,7 +336,7 @@ fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_conne
 #[test]
 fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
     let mut zero = zero_vip();
-    zero.is_any_heavy = true;
+    zero.heavy_scope = HeavyScope::Any;
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
@@ -501,7 +502,7 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
 }
 
 /// Returns a client of the network with this number.
-fn of_network(number: u32) -> Client {
+pub fn of_network(number: u32) -> Client {
     Client { src: std::net::Ipv4Addr::from(0x0a00_0000 + (number << 8) + 9).into(), ..v4() }
 }
 

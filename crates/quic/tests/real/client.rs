@@ -26,7 +26,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Client {
     pub tickets: Arc<Tickets>,
-    config: ClientConfig,
+    pub config: ClientConfig,
+    /// The address that the client sends from.
+    pub address: Ipv4Addr,
 }
 
 /// How a request was answered.
@@ -51,7 +53,7 @@ impl Client {
         tls.enable_early_data = true;
         tls.resumption = Resumption::store(Arc::clone(&tickets) as Arc<dyn ClientSessionStore>);
         let crypto = QuicClientConfig::try_from(tls).unwrap();
-        Client { tickets, config: ClientConfig::new(Arc::new(crypto)) }
+        Client { tickets, config: ClientConfig::new(Arc::new(crypto)), address: Ipv4Addr::LOCALHOST }
     }
 
     /// Sends one request on a connection from a new port. If `wait_for_ticket` is set, waits for a new ticket before it
@@ -75,7 +77,7 @@ impl Client {
     }
 
     fn begin(&self, server: SocketAddr) -> (Endpoint, Connecting) {
-        let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let mut endpoint = Endpoint::client((self.address, 0).into()).unwrap();
         endpoint.set_default_client_config(self.config.clone());
         let connecting = endpoint.connect(server, NAME).unwrap();
         (endpoint, connecting)

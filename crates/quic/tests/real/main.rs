@@ -9,6 +9,7 @@ mod relay;
 mod replay;
 mod resume;
 mod server;
+mod tokens;
 
 #[path = "../../examples/server.rs"]
 #[allow(dead_code)] // only a part of the example is used

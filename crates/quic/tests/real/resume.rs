@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use dwell_quic::{Limits, SingleUseSessions, single_use};
+use dwell_quic::{HandOver, Limits, SingleUseSessions, single_use};
 use quinn::ServerConfig;
 
 use crate::{
@@ -45,6 +45,28 @@ async fn another_server_refuses_0rtt_and_answers_after_a_handshake() {
     assert_eq!(other.done(b"moved"), (1, 0));
     assert_eq!(others.counts().missed, 1);
     assert_eq!(sessions.counts().held, 2);
+}
+
+/// A server that leaves hands its sessions over: its clients go on with 0-RTT at its successor, and nowhere else.
+#[tokio::test]
+async fn sessions_that_were_handed_over_are_good_once_at_the_successor() {
+    let identity = Identity::new();
+    let (leaving, sessions) = server(&identity, 3);
+    let (successor, others) = server(&identity, 1);
+    let client = Client::new(&identity.certificate);
+    client.ask(leaving.address, b"first", true).await;
+    client.tickets.wait_for(3).await;
+    let mut stream = Vec::new();
+    sessions.hand_over().write_to(&mut stream).unwrap();
+    assert_eq!(others.take_over(HandOver::read_from(&mut &stream[..]).unwrap()), 3);
+    // The client keeps no new tickets, so that it uses those of the first server.
+    client.tickets.is_deaf.store(true, Ordering::SeqCst);
+    assert_eq!(client.ask(leaving.address, b"late", false).await, Handshake::Refused);
+    assert_eq!(client.ask(successor.address, b"moved", false).await, Handshake::ZeroRtt);
+    assert_eq!(successor.done(b"moved"), (1, 1));
+    let counts = others.counts();
+    assert_eq!((counts.resumed, counts.missed), (1, 0));
+    assert_eq!(sessions.counts().resumed, 0);
 }
 
 #[tokio::test]

@@ -43,8 +43,8 @@ impl Server {
     }
 
     /// Copies what a report with this choice needs into a temporary file of at most `most_bytes`, or little more: the rows of all
-    /// flows together, those of the flows that are kept apart, clocks and losses. Returns the copy, and the number of flows that
-    /// were chosen and not copied.
+    /// flows together, those of the flows that are kept apart, clocks, losses and gray failures. Returns the copy, and the number
+    /// of flows that were chosen and not copied.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Server {
         let mut copy = Copy { server: self, patience, most_bytes, store, rows: Vec::new(), row_bytes: 0 };
         let times = format!("time_ns > {} AND time_ns <= {}", span.0, span.1);
         let (flows, known) = self.flows(choice, &times, patience)?;
-        let [intervals, paths, clock, _, lost] = tables();
+        let [intervals, paths, clock, _, lost, gray] = tables();
         if choice.is_of_flows() {
             // One row of each interval tells when its host was not silent.
             copy.table(intervals, &format!("{times} AND src IS NULL AND retransmitted = 0 LIMIT 1 BY host, time_ns"))?;
@@ -78,6 +78,15 @@ impl Server {
         copy.table(clock, &times)?;
         let missed = format!("ifNull(to_ns, time_ns) > {} AND ifNull(from_ns, time_ns) <= {}", span.0, span.1);
         copy.table(lost, &missed)?;
+        // The collectors of a server that has no such table are of an older version.
+        let mut has_gray = false;
+        self.lines("EXISTS TABLE gray", patience, |line| {
+            has_gray = line == b"1";
+            Ok(true)
+        })?;
+        if has_gray {
+            copy.table(gray, &times)?;
+        }
         copy.write()?;
         // All hosts of a server have agents, whose silence is told.
         copy.store.add_runs(span.1)?;
@@ -181,7 +190,7 @@ fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
             Column::Plain(name, kind) => Cell::Plain(value((name, kind), fields.next()?)?),
             Column::Host(..) => Cell::Host(text(fields.next()?)?.map(Into::into)),
             Column::Hook(..) => Cell::Hook(text(fields.next()?)?.map(Into::into)),
-            Column::Flow => {
+            Column::Flow | Column::RxFlow => {
                 let [src, sport, dst, dport, id] = [0; 5].map(|_| fields.next());
                 let (src, dst) = ((src?, sport?), (dst?, dport?));
                 let ends = match (&src.0, &dst.0) {

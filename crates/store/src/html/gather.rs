@@ -5,12 +5,15 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use dwell_engine::{histogram::Histogram, layers::PathSegment};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, PathSegment},
+};
 use jiff::Timestamp;
 
 use super::{
-    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, latency::Latencies,
-    leg_names,
+    Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, gray::gray,
+    latency::Latencies, leg_names,
 };
 use crate::{Place, Read, Reader, Span, StoreError};
 
@@ -51,7 +54,9 @@ impl Report {
             _ => hosts.iter().map(|(number, _)| *number).filter(|number| is_wanted(*number)).collect(),
         };
         let mut flows = store.flows(span, &wanted)?;
-        flows.retain(|(_, ends, _)| choice.takes(ends));
+        let translated = store.translated(span)?;
+        let takes = |number: &i64| translated.get(number).is_some_and(|ends| choice.takes(ends));
+        flows.retain(|(number, ends, _)| choice.takes(ends) || takes(number));
         let flows_known = flows.len() + choice.left_out;
         flows.truncate(choice.most_flows);
 
@@ -81,6 +86,7 @@ impl Report {
             host.map(|(_, name)| name.clone()).unwrap_or_default()
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let (gray, gray_known) = gray(store, span, choice)?;
         let (losses, losses_known) = losses(store, span, is_wanted, &name)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
@@ -109,13 +115,19 @@ impl Report {
             verdicts,
             verdicts_known,
             backends,
+            gray,
+            gray_known,
         };
         gathered.finish(&hosts, &numbers, &mut page);
         if page.rows.is_empty() {
             let named = hosts.iter().filter(|(number, _)| is_wanted(*number));
             page.hosts = named.map(|(_, name)| name.clone()).collect();
         }
-        let flows = flows.into_iter().map(|(_, ends, _)| Flow { src: ends.src.to_string(), dst: ends.dst.to_string() });
+        let flows = flows.into_iter().map(|(number, ends, _)| Flow {
+            src: ends.src.to_string(),
+            dst: ends.dst.to_string(),
+            rx: translated.get(&number).map(|Ends { src, dst }| format!("{src} → {dst}")),
+        });
         page.flows = flows.collect();
         Ok(Some(Report { page, damaged }))
     }

@@ -4,6 +4,7 @@
 
 mod backends;
 mod gather;
+mod gray;
 mod latency;
 mod ranking;
 
@@ -18,6 +19,7 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const LATENCY: &str = include_str!("latency.js");
 const BACKENDS: &str = include_str!("backends.js");
+const GRAY: &str = include_str!("gray.js");
 const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -91,12 +93,18 @@ struct Page {
     /// How many verdicts there were; of those not in `verdicts` nothing is shown.
     verdicts_known: u64,
     backends: backends::PageBackends,
+    gray: Vec<gray::PageGray>,
+    /// How many gray failures there were; of those not in `gray` nothing is shown.
+    gray_known: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct Flow {
     src: String,
     dst: String,
+    /// Both as the receiver sees them, if that is something else.
+    #[serde(skip_serializing_if = "is_default")]
+    rx: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -214,6 +222,7 @@ impl Page {
             ("/* charts */", CHARTS),
             ("/* latency */", LATENCY),
             ("/* backends */", BACKENDS),
+            ("/* gray */", GRAY),
             ("/* script */", SCRIPT),
         ] {
             let (before, after) = rest.split_once(mark).expect("a mark of the page");

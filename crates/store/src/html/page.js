@@ -4,7 +4,7 @@ const state = { place: 0, filter: "", marked: new Set() };
 
 const legName = (leg) => `${leg.direction ? `${leg.direction} ` : ""}${leg.name}`;
 const isTotal = (leg) => leg.name === "total" || leg.name === "end-to-end";
-const flowName = (flow) => `${flow.src} → ${flow.dst}`;
+const flowName = (flow) => `${flow.src} → ${flow.dst}${flow.rx ? `, at its receiver ${flow.rx}` : ""}`;
 const hostName = (number) => (number === null ? "(no agent)" : data.hosts[number]);
 const counted = (count, what) => `${count.toLocaleString("en-US")} ${count === 1 ? what.replace(/s$/, "") : what}`;
 const time = (ms, length) => new Date(ms).toISOString().slice(...length).replace("T", " ");
@@ -449,6 +449,7 @@ function begin() {
 	by("made").textContent = `Made by dwell report at ${data.made}.`;
 	document.title = `dwell report${data.hosts.length ? `: ${data.hosts.join(", ")}` : ""}`;
 	showVerdicts();
+	showGray();
 	showLatency();
 	showBackends();
 	if (!data.rows.length) {

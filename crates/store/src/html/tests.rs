@@ -97,6 +97,7 @@ fn what_was_sent_again_is_apart_and_ways_come_first() {
                 tx_host: Some("here"),
                 rx_host,
                 flow: None,
+                rx_flow: None,
                 leg: if rx_host.is_some() { PathSegment::EndToEnd } else { PathSegment::Network },
                 resent,
                 method,
@@ -343,4 +344,30 @@ fn peers_and_processes_have_the_latencies_of_all_flows() {
     let unranked = |by: &str| set["unranked"][by].as_u64().unwrap();
     assert_eq!((unranked("peer"), unranked("process")), (0, 0));
     assert_eq!(unranked("flow"), 2 * (all - 20_000));
+}
+
+#[test]
+fn a_flow_whose_addresses_are_translated_is_shown_and_found_as_both_hosts_see_it() {
+    let (_folder, reader) = store(|store| {
+        store.path(&PathRow {
+            time_ns: SECOND_NS,
+            length_ns: SECOND_NS.cast_unsigned(),
+            tx_host: Some("here"),
+            rx_host: Some("there"),
+            flow: Some(ends(1)),
+            rx_flow: Some(ends(1_024)),
+            leg: PathSegment::EndToEnd,
+            resent: false,
+            method: PathMethod::Matched,
+            histogram: &of(&[1000]),
+            bound_ns: None,
+            clamped: 0,
+            doubtful: 0,
+        })
+    });
+    let shown = page(&reader, &Choice { port: Some(1_024), ..choice() });
+    let Ends { src, dst } = ends(1_024);
+    let flows: Vec<_> = shown.flows.iter().map(|flow| (flow.src.as_str(), flow.rx.clone())).collect();
+    assert_eq!(flows, [("192.0.2.1:1", Some(format!("{src} → {dst}")))]);
+    assert_eq!(shown.rows.len(), 1);
 }

@@ -11,14 +11,15 @@ use rusqlite::Connection;
 #[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;
 
+pub(crate) mod gray;
 mod retain;
 mod versions;
 
 use skip::skip;
 
 use super::{
-    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, RefusedRow, Store, StoreError, Unfinished,
-    sqlite::MAX_ALL_RUNS,
+    BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
+    Unfinished, Writing, sqlite::MAX_ALL_RUNS,
 };
 
 const RUN: [u8; 16] = [7; 16];
@@ -74,6 +75,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
                 tx_host: Some("a"),
                 rx_host: Some("b"),
                 flow: Some(ends()),
+                rx_flow: None,
                 leg: PathSegment::Network,
                 resent: true,
                 method: PathMethod::Matched,
@@ -497,4 +499,43 @@ fn rows_are_read_from_a_spool_by_bytes_and_what_is_refused_is_kept() {
     });
     assert!(failed.is_err());
     assert_eq!(store.spool_size(), size);
+}
+
+#[test]
+fn a_path_says_how_each_host_sees_its_flow_and_by_what_they_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (histogram, seen) = (histogram(), Ends { src: ends().dst, dst: ends().src });
+    let row = PathRow {
+        time_ns: 1,
+        length_ns: 2,
+        tx_host: Some("a"),
+        rx_host: Some("b"),
+        flow: None,
+        rx_flow: None,
+        leg: PathSegment::EndToEnd,
+        resent: false,
+        method: PathMethod::Matched,
+        histogram: &histogram,
+        bound_ns: None,
+        clamped: 0,
+        doubtful: 0,
+    };
+    let by_address = PathRow { flow: Some(ends()), ..row };
+    let translated = PathRow { rx_flow: Some(seen), ..by_address };
+    let estimated = PathRow { method: PathMethod::Estimated, ..by_address };
+    let write = |to: &mut Writing<'_>| [row, by_address, translated, estimated].iter().try_for_each(|row| to.path(row));
+    Store::open(&path).unwrap().write(write).unwrap();
+    let db = Connection::open(&path).unwrap();
+    let sql =
+        "SELECT concat_ws(' ', sport, ifnull(joined, '-'), rx_src, rx_sport, rx_dst, rx_dport, rx_id = id) FROM paths";
+    let mut statement = db.prepare(sql).unwrap();
+    let rows: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(
+        rows,
+        ["-", "44321 address", "44321 sequence 2001:db8::1 443 192.0.2.1 44321 1", "44321 -"],
+        "a reversed flow has the same id"
+    );
+    let translated = Reader::open(&path).unwrap().translated((0, 1)).unwrap();
+    assert_eq!(translated.into_values().collect::<Vec<_>>(), [seen]);
 }

@@ -45,7 +45,8 @@ fn store_of_version_6(path: &Path) {
     drop(Store::open(path).unwrap());
     let old = Connection::open(path).unwrap();
     old.execute_batch(
-        "DROP VIEW backends; DROP TABLE backend; DROP VIEW latencies; DROP INDEX names_by_all;
+        "DROP VIEW backends; DROP TABLE backend; DROP TABLE gray; DROP VIEW latencies; DROP INDEX names_by_all;
+        DROP VIEW paths; ALTER TABLE path DROP COLUMN joined; ALTER TABLE path DROP COLUMN rx_flow_id;
         ALTER TABLE names DROP COLUMN src_pod; ALTER TABLE names DROP COLUMN src_pod_uid;
         ALTER TABLE names DROP COLUMN dst_pod; ALTER TABLE names DROP COLUMN dst_pod_uid;
         CREATE VIEW latencies AS SELECT time_ns, src_unit FROM latency LEFT JOIN names USING (names_id);

@@ -1,10 +1,13 @@
 //! What synthetic agents report: flows from each agent to the next, and the bytes of them that are stamped.
 
-use std::{net::Ipv4Addr, num::NonZeroU64};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    num::NonZeroU64,
+};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{ByteTrace, Direction, Ends, Layer, Segment, SegmentFigures, SegmentHooks},
+    layers::{ByteTrace, Direction, Ends, Isns, Layer, Segment, SegmentFigures, SegmentHooks},
     measure::Endpoint,
 };
 use dwell_fleet::wire::{FlowReport, FlowRtt, SegmentReport};
@@ -48,6 +51,15 @@ pub(super) fn flows(agent: usize, agents: usize, flows: usize) -> Vec<Flow> {
 }
 
 impl Flow {
+    /// The initial sequence numbers of the flow's connection, which no other has.
+    fn isns(&self) -> Isns {
+        let agent = match self.ends.src.address {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(_) => 0,
+        };
+        Isns { src: agent, dst: self.number as u32 }
+    }
+
     /// Whether a byte of the flow is stamped in this tick of an interval. There is one per interval, at both of its ends in the
     /// same tick.
     pub(super) fn is_stamped(&self, tick: u64, ticks: u64) -> bool {
@@ -68,6 +80,7 @@ impl Flow {
             ends: self.ends,
             namespace: 0,
             seq: (interval as u32).wrapping_mul(SAMPLE_BYTES),
+            isns: Some(self.isns()),
             direction: self.direction,
             sent: u8::from(self.direction == Direction::Tx),
             again: false,
@@ -89,7 +102,10 @@ impl Flow {
             min_ns: 2 * NETWORK_NS,
             smoothed_ns: 3 * NETWORK_NS,
         };
-        (FlowReport { ends: self.ends, namespace: None, segments: segments.collect() }, vec![rtt])
+        (
+            FlowReport { ends: self.ends, namespace: None, isns: Some(self.isns()), segments: segments.collect() },
+            vec![rtt],
+        )
     }
 }
 

@@ -71,11 +71,12 @@ impl Star {
     /// Gives each client a network in which it has every address: see [`Star::client_address`].
     pub(crate) fn route_client_networks(&self) -> Result<()> {
         for (number, client) in self.clients.iter().enumerate() {
-            let network = format!("10.80.{number}.0/24");
-            client.ip(&format!("route replace local {network} dev lo\n"))?;
-            let route = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
-            for server in &self.servers {
-                server.ip(&route)?;
+            for network in [format!("10.80.{number}.0/24"), format!("10.{}.0.0/16", 81 + number)] {
+                client.ip(&format!("route replace local {network} dev lo\n"))?;
+                let route = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
+                for server in &self.servers {
+                    server.ip(&route)?;
+                }
             }
         }
         Ok(())
@@ -84,6 +85,12 @@ impl Star {
     /// An address in a client's network, after [`Star::route_client_networks`].
     pub(crate) fn client_address(client: usize, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 80, client as u8, host)
+    }
+
+    /// One of 65,536 further addresses of a client, for connections that have none in common.
+    pub(crate) fn further_address(client: usize, number: u16) -> Ipv4Addr {
+        let [high, low] = number.to_be_bytes();
+        Ipv4Addr::new(10, 81 + client as u8, high, low)
     }
 
     /// Emulates a round trip until the handle is dropped: clients' UDP packets are delayed by all of it as they leave.

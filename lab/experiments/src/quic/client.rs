@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use dwell_testbed::{Error, Result};
-use quinn::{ClientConfig, Connection, Endpoint, VarInt, crypto::rustls::QuicClientConfig};
+use quinn::{ClientConfig, Connection, Endpoint, TokenStore, VarInt, crypto::rustls::QuicClientConfig};
 use rustls::{
     NamedGroup, RootCertStore,
     client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue},
@@ -112,7 +113,9 @@ impl Client {
             _ => Resumption::store(Arc::clone(&tickets) as Arc<dyn ClientSessionStore>),
         };
         let crypto = QuicClientConfig::try_from(tls).map_err(|why| wrong(&why))?;
-        Ok(Client { mode, config: ClientConfig::new(Arc::new(crypto)), tickets })
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.token_store(Arc::clone(&tickets) as Arc<dyn TokenStore>);
+        Ok(Client { mode, config, tickets })
     }
 
     /// Whether the client holds a session to resume.
@@ -158,9 +161,9 @@ impl Client {
         Ok(Visit { endpoint, connection, server, early, first_byte })
     }
 
-    /// Closes the connection once there is a ticket for the next one. Returns whether there is.
+    /// Closes the connection once there are a ticket and a token for the next one. Returns whether there are.
     pub(super) async fn leave(&self, visit: Visit) -> bool {
-        let has_ticket = self.mode == Mode::Full || self.tickets.wait_for_one().await;
+        let has_ticket = self.mode == Mode::Full || self.tickets.wait_for_both().await;
         // A task that outlives the endpoint sends what is outstanding.
         visit.connection.close(VarInt::from_u32(0), b"");
         has_ticket
@@ -191,15 +194,16 @@ pub(super) async fn begin_to_read(connection: &Connection, request: Request) -> 
     Ok((u16::from_be_bytes(server), receive))
 }
 
-/// A client's tickets: the newest is used first, each once.
+/// A client's tickets, and its tokens that lead to the servers of these: the newest is used first, each once.
 #[derive(Debug, Default)]
 struct Tickets {
     held: Mutex<VecDeque<Tls13ClientSessionValue>>,
+    tokens: Mutex<VecDeque<Bytes>>,
     group: Mutex<Option<NamedGroup>>,
     added: Notify,
 }
 
-/// Most tickets that a client keeps, as many as browsers do.
+/// Most tickets that a client keeps, as many as browsers do, and most tokens.
 const MAX_TICKETS: usize = 8;
 
 impl Tickets {
@@ -207,9 +211,13 @@ impl Tickets {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn wait_for_one(&self) -> bool {
+    fn tokens(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_for_both(&self) -> bool {
         let waiting = async {
-            while self.held().is_empty() {
+            while self.held().is_empty() || self.tokens().is_empty() {
                 let _ = timeout(Duration::from_millis(20), self.added.notified()).await;
             }
         };
@@ -235,15 +243,29 @@ impl ClientSessionStore for Tickets {
     fn remove_tls12_session(&self, _: &ServerName<'static>) {}
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let mut held = self.held();
-        if held.len() == MAX_TICKETS {
-            held.pop_front();
-        }
-        held.push_back(ticket);
+        keep(&mut self.held(), ticket);
         self.added.notify_waiters();
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         self.held().pop_back()
     }
+}
+
+impl TokenStore for Tickets {
+    fn insert(&self, _: &str, token: Bytes) {
+        keep(&mut self.tokens(), token);
+        self.added.notify_waiters();
+    }
+
+    fn take(&self, _: &str) -> Option<Bytes> {
+        self.tokens().pop_back()
+    }
+}
+
+fn keep<T>(held: &mut VecDeque<T>, new: T) {
+    if held.len() == MAX_TICKETS {
+        held.pop_front();
+    }
+    held.push_back(new);
 }

@@ -56,11 +56,18 @@ pub enum Policy {
     FiveTuple,
     /// By the client's address: session affinity
     Source,
+    /// To the server where requests wait the least, as servers report it
+    LeastLoaded,
 }
 
 impl Policy {
     /// All policies, in the order in which they run.
-    pub const ALL: [Policy; 3] = [Policy::ZeroRtt, Policy::FiveTuple, Policy::Source];
+    pub const ALL: [Policy; 4] = [Policy::ZeroRtt, Policy::FiveTuple, Policy::Source, Policy::LeastLoaded];
+
+    /// Whether packets are routed by connection ID, so that the balancer knows the servers' loads.
+    fn has_server_ids(self) -> bool {
+        matches!(self, Policy::ZeroRtt | Policy::LeastLoaded)
+    }
 
     /// The name in tables, records and options.
     pub fn name(self) -> &'static str {
@@ -68,6 +75,7 @@ impl Policy {
             Policy::ZeroRtt => "zero-rtt",
             Policy::FiveTuple => "5-tuple",
             Policy::Source => "source",
+            Policy::LeastLoaded => "least-loaded",
         }
     }
 }

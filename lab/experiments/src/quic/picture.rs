@@ -7,7 +7,7 @@ use dwell_chart::{Axis, Chart, Line, Scale, drawing};
 use super::{HandshakeResult, Mode, Policy, PolicyResult};
 
 /// Colours that people with any colour vision can distinguish (Okabe and Ito).
-const COLOURS: [&str; 3] = ["#d55e00", "#0072b2", "#009e73"];
+const COLOURS: [&str; 4] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7"];
 
 /// A title and the runs of all modes.
 pub type Titled<'a> = (String, &'a [HandshakeResult]);

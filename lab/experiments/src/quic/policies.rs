@@ -1,7 +1,12 @@
 //! Returning clients of four servers: the share of them that uses 0-RTT.
 
 use std::{
+    collections::HashMap,
     net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -28,6 +33,8 @@ use crate::{
 pub struct PolicyOptions {
     /// Number of clients, 2 to 500, each with an address of its own.
     pub clients: usize,
+    /// Whether each connection of a client comes from another address, which was not used before.
+    pub has_new_addresses: bool,
     /// Connections per second of all clients together.
     pub rate: f64,
     /// The exponent of the Zipf distribution of rates over clients; 0: all clients have the same rate.
@@ -62,6 +69,12 @@ pub struct PolicyResult {
     pub early: usize,
     /// Connections that got no answer.
     pub broken: usize,
+    /// Requests that were executed more than once.
+    pub repeated: usize,
+    /// Packets that opened a connection at the server that the client's token named, or at its successor.
+    pub by_token: u64,
+    /// Packets that opened a connection at a less loaded server than the client's own.
+    pub diverted: u64,
     /// The error of the first broken connection.
     pub error: Option<String>,
     /// Times to the first byte of returning connections, in ascending order.
@@ -133,8 +146,20 @@ pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Re
     }
     total.first_byte.sort_unstable();
     total.cpu = cpu(&stage)?.saturating_sub(before);
+    total.repeated = repeated(&stage);
+    total.by_token = stage.packets("token")?;
+    total.diverted = stage.packets("diverted")?;
     stage.stop()?;
     Ok(total)
+}
+
+/// Counts the requests that servers executed more than once. Those that show whether servers are there have no number.
+fn repeated(stage: &Stage<'_>) -> usize {
+    let mut all: HashMap<u64, u32> = HashMap::new();
+    for (number, times) in stage.servers.iter().flat_map(|server| server.all_executions()) {
+        *all.entry(number).or_default() += times;
+    }
+    all.into_iter().filter(|(number, times)| *number != 0 && *times > 1).count()
 }
 
 fn cpu(stage: &Stage<'_>) -> Result<Duration> {
@@ -173,6 +198,8 @@ struct Crowd {
     end: Instant,
     bytes: u64,
     seed: u64,
+    /// How many further addresses have been used; none if clients keep their addresses.
+    further: Option<Arc<AtomicU16>>,
     /// The clients and their rates.
     clients: Vec<(Client, f64)>,
 }
@@ -192,6 +219,7 @@ impl Crowd {
             end: start + options.time,
             bytes: options.bytes,
             seed: options.seed,
+            further: options.has_new_addresses.then(Arc::default),
             clients: clients.collect::<Result<_>>()?,
         })
     }
@@ -199,10 +227,11 @@ impl Crowd {
     async fn run(self) -> Result<Vec<VisitRecord>> {
         let mut tasks = JoinSet::new();
         for (host, (client, rate)) in (1..).zip(self.clients) {
-            let address = Star::client_address(self.number, host);
-            let random = generator(self.seed, 22, u64::from(u32::from(address)));
+            let own = Star::client_address(self.number, host);
+            let random = generator(self.seed, 22, u64::from(u32::from(own)));
             let (start, end, bytes) = (self.start, self.end, self.bytes);
-            tasks.spawn(return_often(client, address, rate, (start, end), bytes, random));
+            let origin = Origin { own, crowd: self.number, further: self.further.clone() };
+            tasks.spawn(return_often(client, origin, rate, (start, end), bytes, random));
         }
         let mut all = Vec::new();
         while let Some(visits) = tasks.join_next().await {
@@ -212,10 +241,26 @@ impl Crowd {
     }
 }
 
+/// Where a client's connections come from.
+struct Origin {
+    own: Ipv4Addr,
+    crowd: usize,
+    further: Option<Arc<AtomicU16>>,
+}
+
+impl Origin {
+    fn address(&self) -> Ipv4Addr {
+        match &self.further {
+            Some(used) => Star::further_address(self.crowd, used.fetch_add(1, Ordering::Relaxed)),
+            None => self.own,
+        }
+    }
+}
+
 /// Connects as a Poisson process, but never twice at a time.
 async fn return_often(
     client: Client,
-    address: Ipv4Addr,
+    origin: Origin,
     rate: f64,
     (start, end): (Instant, Instant),
     bytes: u64,
@@ -232,8 +277,9 @@ async fn return_often(
         }
         tokio::time::sleep_until(next.into()).await;
         let had_ticket = client.has_ticket();
-        let request = Request { bytes, ..Request::short(0) };
-        let visit = match bind(address) {
+        let number = u64::from(u32::from(origin.own)) << 32 | all.len() as u64;
+        let request = Request { bytes, ..Request::short(number) };
+        let visit = match bind(origin.address()) {
             Ok(socket) => client.visit(socket, Stage::vip(), request).await,
             Err(error) => Err(error),
         };

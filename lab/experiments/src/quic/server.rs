@@ -109,6 +109,11 @@ impl Server {
         }
     }
 
+    /// The number of times that this server executed each request.
+    pub(super) fn all_executions(&self) -> HashMap<u64, u32> {
+        self.executions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The number of times that this server executed a request.
     pub(super) fn executions(&self, number: u64) -> u32 {
         let executions = self.executions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@ use std::{
 use dwell_quic::HEARTBEAT;
 use dwell_testbed::{Error, Result};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{
     KEY, PORT, Policy, Scene,
@@ -119,6 +120,14 @@ impl<'a> Stage<'a> {
         self.balancer.reload(configuration(self.balancing, servers, keys))
     }
 
+    /// Counts packets of the balancer by what became of them.
+    pub(super) fn packets(&self, fate: &str) -> Result<u64> {
+        let status = self.balancer.ask(&["status", "--format", "jsonl"])?;
+        let status: Value =
+            serde_json::from_str(&status).map_err(|why| Error::invalid("status of the balancer", why))?;
+        Ok(status["plane"]["packets"][fate].as_u64().unwrap_or(0))
+    }
+
     /// Stops the balancer, then the servers.
     pub(super) fn stop(self) -> Result<()> {
         self.balancer.stop(Timestamp::now()).map(drop)
@@ -150,7 +159,7 @@ pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
 
 fn configuration(balancing: BalancerOptions, servers: &[usize], keys: &[Key]) -> impl FnOnce(&BalancerPaths) -> String {
     let BalancerOptions { policy, margin } = balancing;
-    let is_steered = policy == Policy::ZeroRtt;
+    let is_steered = policy.has_server_ids();
     let hash = match policy {
         Policy::Source => "hash = \"source\"\n",
         _ => "",
@@ -161,12 +170,15 @@ fn configuration(balancing: BalancerOptions, servers: &[usize], keys: &[Key]) ->
          [vip.health]\nkind = \"icmp\"\ninterval = \"2s\"\nrise = 2\nfall = 5\n",
         Star::vip().ip(),
         match policy {
-            Policy::ZeroRtt => "zero-rtt",
+            Policy::ZeroRtt | Policy::LeastLoaded => "zero-rtt",
             Policy::FiveTuple | Policy::Source => "maglev",
         },
     );
     if is_steered {
         let _ = write!(vip, "\n[vip.zero_rtt]\nrtt = \"{}us\"\n", margin.as_micros());
+    }
+    if policy == Policy::LeastLoaded {
+        vip += "alpha = 0\npercentile = 0\nheavy = \"all\"\n";
     }
     for key in keys.iter().filter(|_| is_steered) {
         let digits = key.key.map(|octet| format!("{octet:02x}")).concat();

@@ -23,11 +23,11 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     let light = ["--work", "100us", "--margin", "30s"];
     let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
     let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
-    assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
+    assert_eq!(policies, ["zero-rtt", "5-tuple", "source", "least-loaded"]);
     assert_eq!(status, Some(0), "{runs:?}");
     let of = |index: usize, key: &str| runs[index][key].as_u64().unwrap();
-    for index in 0..3 {
-        assert_eq!(of(index, "broken"), 0, "{runs:?}");
+    for index in 0..4 {
+        assert_eq!((of(index, "broken"), of(index, "repeated")), (0, 0), "{runs:?}");
         assert!(of(index, "eligible") > 60, "{runs:?}");
     }
     for index in [0, 2] {
@@ -39,6 +39,24 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     assert!(of(0, "first_byte_p50_ns") >= 20_000_000, "{runs:?}");
     assert!(of(1, "first_byte_p90_ns") >= 40_000_000, "{runs:?}");
     assert!(folder.path().join("policies.svg").exists());
+}
+
+#[test]
+fn root_tokens_keep_0rtt_where_every_connection_has_a_new_address() {
+    if skipped() {
+        return;
+    }
+    let few = ["--clients", "60", "--rate", "90", "--duration", "4s", "--new-addresses"];
+    let light = ["--work", "100us", "--margin", "30s", "--policies", "zero-rtt,source"];
+    let (status, runs) = objects(&[&["policies"], &few[..], &light].concat());
+    assert_eq!(status, Some(0), "{runs:?}");
+    let of = |index: usize, key: &str| runs[index][key].as_u64().unwrap();
+    assert!(of(0, "eligible") > 60, "{runs:?}");
+    assert_eq!(of(0, "early"), of(0, "eligible"), "{runs:?}");
+    // The balancer counts at the end of each interval, so that the last ones may be missing.
+    assert!(of(0, "by_token") > 0, "{runs:?}");
+    // One in four reaches its server, by chance.
+    assert!(of(1, "early") * 2 < of(1, "eligible"), "{runs:?}");
 }
 
 #[test]

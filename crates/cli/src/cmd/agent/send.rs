@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    mem,
     time::Duration,
 };
 
 use dwell_engine::{
-    layers::{ByteTrace, Direction, Ends, FlowFigures, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, FlowFigures, Isns, SegmentFigures},
     socket::TcpInfo,
 };
 use dwell_fleet::{
@@ -25,12 +26,18 @@ use crate::{
     tell::tell,
 };
 
+/// Flows per interval whose initial sequence numbers are kept at most, some 100 bytes each.
+const MAX_ISNS: usize = 1 << 16;
+
 /// Sends what it observes to its collectors.
 pub struct Reporter {
     batcher: Batcher,
     served: Option<(Served, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
     /// Whether the user knows that round-trip times are unavailable.
     has_warned: bool,
+    /// The initial sequence numbers of flows, by their ends and the number of their network namespace: of bytes since the last
+    /// interval, and of those before.
+    isns: [HashMap<(Ends, u32), Isns>; 2],
     /// The kernel reports the round-trip times of sockets in the agent's own one only.
     namespaces: Namespaces,
 }
@@ -42,7 +49,7 @@ impl Reporter {
             let backlog = served.registry.register(BacklogMetrics::default());
             (served, metrics, backlog)
         });
-        Reporter { batcher: Batcher::new(lanes), served, has_warned: false, namespaces }
+        Reporter { batcher: Batcher::new(lanes), served, has_warned: false, isns: Default::default(), namespaces }
     }
 
     /// Waits at most `timeout` until all batches are stored. Returns what is left.
@@ -83,6 +90,9 @@ impl Observer for Reporter {
         // Those of an agent that watches its own namespace alone are all of 0.
         let namespace = if self.namespaces.is_own(passage.namespace) { 0 } else { passage.namespace };
         self.batcher.push_trace(ByteTrace { namespace, ..*passage });
+        if let Some(isns) = passage.isns.filter(|_| self.isns[0].len() < MAX_ISNS) {
+            self.isns[0].insert((passage.ends, passage.namespace), isns);
+        }
         Ok(())
     }
 
@@ -106,6 +116,8 @@ impl Observer for Reporter {
         });
         let round_trips = self.round_trips(&interval.flows);
         self.namespaces.forget();
+        // Bytes of the interval may have come since it ended, and bytes of the next one before that.
+        let [young, old] = &self.isns;
         let flows = interval.flows.iter().map(|flow| {
             let used: Vec<_> = flow.segments.iter().filter(|figures| figures.histogram.count() > 0).cloned().collect();
             let rtts = match self.namespaces.is_own(flow.namespace) {
@@ -113,9 +125,12 @@ impl Observer for Reporter {
                 false => Vec::new(),
             };
             let namespace = self.namespaces.name(flow.namespace).map(within_a_message);
-            (FlowReport { ends: flow.ends, namespace, segments: used }, rtts)
+            let of = (flow.ends, flow.namespace);
+            let isns = young.get(&of).or_else(|| old.get(&of)).copied();
+            (FlowReport { ends: flow.ends, namespace, isns, segments: used }, rtts)
         });
         let (flows, rtts): (Vec<_>, Vec<_>) = flows.unzip();
+        self.isns = [HashMap::new(), mem::take(&mut self.isns[0])];
         let report = IntervalReport {
             end_ns: interval.end_ns,
             end_unix_ns: i64::try_from(clock().unix_ns(interval.end_ns)).unwrap_or(0),

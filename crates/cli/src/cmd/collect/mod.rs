@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use dwell_collector::{Destination, Options, Print};
-use dwell_engine::layers::join::Config;
+use dwell_engine::{gray, layers::join::Config};
 use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source};
 use dwell_store::{Address, Retain};
@@ -115,6 +115,15 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = positive_duration)]
     max_clock_error: Duration,
 
+    /// Search for gray failures, hosts, paths and services that have become slower than their peers or lose more, and allow so many
+    /// false alarms per week [default: 0, no search]
+    #[arg(long, value_name = "COUNT", default_value_t = 0.0, hide_default_value = true, value_parser = budget)]
+    gray_budget: f64,
+
+    /// Length of the intervals over which they are compared
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
+    gray_interval: Duration,
+
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
@@ -150,6 +159,13 @@ fn place(text: &str) -> Result<Place, String> {
     Ok(Place::File(text.into()))
 }
 
+fn budget(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(budget @ 0.0..=1e6) => Ok(budget),
+        _ => Err("write a number from 0 to 1,000,000, as in 0.1".to_owned()),
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.new_key {
@@ -183,6 +199,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         sync_interval: args.sync_interval,
         clock_mode: args.clock_mode.mode(),
         agent_rate: u64::from(args.agent_rate) * 1_000_000,
+        gray: args.gray(),
         print: args.print()?,
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
     };
@@ -229,6 +246,11 @@ impl Args {
 
     fn join(&self) -> Config {
         Config { window_ns: nanos(self.interval), doubt_ns: nanos(self.max_clock_error), ..Config::default() }
+    }
+
+    fn gray(&self) -> Option<gray::Config> {
+        let config = gray::Config { interval_ns: nanos(self.gray_interval), budget: self.gray_budget };
+        (self.gray_budget > 0.0).then_some(config)
     }
 
     fn print(&self) -> Result<Option<Print>, Failure> {

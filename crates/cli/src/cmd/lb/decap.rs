@@ -9,7 +9,10 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_balancer::neighbours::{HopUpdate, Neighbours};
+use dwell_balancer::{
+    control::Devices,
+    neighbours::{HopUpdate, Neighbours},
+};
 use dwell_engine::{balance::is_special, rtt::Prefix};
 use dwell_probes::{
     Interface,
@@ -104,8 +107,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         redirects_back: Plane::device(interface.index).is_ok_and(|device| device.is_veth),
     };
     let mut decap = Decap::load(&rules)?;
-    let mut others = (!rules.backends.is_empty()).then(|| Others::start(&rules.backends)).transpose()?;
     decap.attach(&interface)?;
+    let mut others = (!rules.backends.is_empty()).then(|| Others::start(&rules.backends)).transpose()?;
     explain(args, &rules);
     let mut refusals = Refusals::default();
     let (mut refreshed, mut looked) = (Instant::now(), Instant::now());
@@ -116,7 +119,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         if let Some(others) = others.as_mut().filter(|_| looked.elapsed() >= LOOK) {
             looked = Instant::now();
-            others.update(&mut decap)?;
+            others.update(&mut decap, &interface)?;
         }
         if refreshed.elapsed() >= REFRESH {
             refreshed = Instant::now();
@@ -213,6 +216,7 @@ struct Others {
     listed: BTreeSet<IpAddr>,
     wanted: BTreeSet<IpAddr>,
     known: BTreeMap<IpAddr, NextHop>,
+    devices: Devices,
 }
 
 impl Others {
@@ -221,11 +225,12 @@ impl Others {
         let (sender, updates) = channel();
         let neighbours = Neighbours::start(sender).map_err(|error| Failure::new(Exit::Host, error))?;
         let listed = backends.iter().filter(|backend| is_single(backend)).map(|backend| backend.address).collect();
-        Ok(Others { neighbours, updates, listed, wanted: BTreeSet::new(), known: BTreeMap::new() })
+        let devices = Devices::start("leave out --backend here, and second_chance at the balancers");
+        Ok(Others { neighbours, updates, listed, wanted: BTreeSet::new(), known: BTreeMap::new(), devices })
     }
 
     /// Looks for what the program misses, and tells it what was found.
-    fn update(&mut self, decap: &mut Decap) -> Result<(), Failure> {
+    fn update(&mut self, decap: &mut Decap, ingress: &Interface) -> Result<(), Failure> {
         let others = decap.others();
         let wanted: BTreeSet<IpAddr> = others.iter().map(|(address, _)| address).chain(&self.listed).copied().collect();
         if wanted != self.wanted {
@@ -233,6 +238,7 @@ impl Others {
             self.neighbours.set(wanted.iter().copied().collect());
             self.wanted = wanted;
         }
+        let mut changed = BTreeSet::new();
         while let Ok(HopUpdate { address, hop, is_gone }) = self.updates.try_recv() {
             match hop {
                 Ok(hop) => drop(self.known.insert(address, hop)),
@@ -240,15 +246,35 @@ impl Others {
                 // A next hop that cannot be read for a moment stays.
                 Err(_) => continue,
             }
-            decap.set_other(address, self.known.get(&address).copied())?;
+            changed.insert(address);
         }
-        let missed = others.iter().filter(|(_, has_path)| !has_path).map(|(address, _)| address);
-        for address in missed {
-            if let Some(hop) = self.known.get(address) {
-                decap.set_other(*address, Some(*hop))?;
-            }
+        changed.extend(self.test_devices(ingress));
+        let missed = others.iter().filter(|(_, has_path)| !has_path).map(|(address, _)| *address);
+        changed.extend(missed.filter(|address| self.path(address).is_some()));
+        for address in changed {
+            decap.set_other(address, self.path(&address))?;
         }
         Ok(())
+    }
+
+    /// The path to a backend, by a device that takes packets.
+    fn path(&self, address: &IpAddr) -> Option<NextHop> {
+        self.known.get(address).filter(|hop| self.devices.problem(hop.interface).is_none()).copied()
+    }
+
+    /// Finds out which devices take packets from XDP, and reports one that does not, or does again. Returns the backends whose
+    /// path that changes.
+    fn test_devices(&mut self, ingress: &Interface) -> Vec<IpAddr> {
+        let hops: Vec<NextHop> = self.known.values().copied().collect();
+        let turned = self.devices.update(&hops, ingress.index, Plane::mode_at(ingress));
+        for index in &turned {
+            match self.devices.problem(*index) {
+                Some(problem) => tell(format_args!("packets that should go on are dropped: {problem}")),
+                None => tell("packets that should go on are sent again"),
+            }
+        }
+        let of = self.known.iter().filter(|(_, hop)| turned.contains(&hop.interface));
+        of.map(|(address, _)| *address).collect()
     }
 }
 

@@ -123,9 +123,10 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
         write_vip(&mut text, vip, was, status.interval_ns);
     }
     if !status.leaving.is_empty() {
+        let has_second_chance = status.vips.iter().any(|vip| vip.second_chance);
         let _ = writeln!(text, "\nleaving, waiting for their last connections:");
         for backend in &status.leaving {
-            let _ = writeln!(text, "  {} {}: {}", backend.name, backend.address, placed(backend));
+            let _ = writeln!(text, "  {} {}: {}", backend.name, backend.address, placed(backend, has_second_chance));
         }
     }
     let reasons = plane.packets.iter().filter(|(_, packets)| **packets > 0);
@@ -216,7 +217,7 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             backend.why()
         );
         if backend.phase == Phase::Draining {
-            let _ = writeln!(text, "    {}", placed(backend));
+            let _ = writeln!(text, "    {}", placed(backend, vip.second_chance));
         }
         if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
             let requests = counted(backend.pending.requests, "request waits", "requests wait");
@@ -226,14 +227,21 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             let wait = load.wait_ns.map_or("an unknown wait".into(), |wait| format!("a {} wait", duration(wait)));
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
         }
+        if let Some(successor) = &backend.successor {
+            let _ = writeln!(text, "    clients with its tokens go to {successor}");
+        }
     }
 }
 
-/// Says how many connections would break without a backend that gets no new ones.
-fn placed(backend: &BackendStatus) -> String {
-    match backend.tracked.map(|tracked| counted(tracked, "connection is", "connections are")) {
+/// Says how many connections would break without a backend that gets no new ones, as far as that is known.
+fn placed(backend: &BackendStatus, has_second_chance: bool) -> String {
+    let known = match backend.tracked.map(|tracked| counted(tracked, "connection is", "connections are")) {
         Some(tracked) => format!("{tracked} still placed there, {} of them active", backend.active),
         None => format!("how many connections are placed there is not known; {} are active", backend.active),
+    };
+    match has_second_chance {
+        true => format!("{known}; those that began elsewhere are not counted: run `ss -tn state established` there"),
+        false => known,
     }
 }
 
@@ -284,8 +292,31 @@ mod tests {
             "latency": null, "freshness": null, "active": 7, "connections": 9, "packets": 100, "bytes": 6400, "problem": null,
         });
         let mut backend: BackendStatus = serde_json::from_value(answer).unwrap();
-        assert_eq!(placed(&backend), "how many connections are placed there is not known; 7 are active");
+        assert_eq!(placed(&backend, false), "how many connections are placed there is not known; 7 are active");
         backend.tracked = Some(9);
-        assert_eq!(placed(&backend), "9 connections are still placed there, 7 of them active");
+        assert_eq!(placed(&backend, false), "9 connections are still placed there, 7 of them active");
+    }
+
+    #[test]
+    fn what_lives_by_a_second_chance_alone_is_said_not_to_be_counted() {
+        let backend = serde_json::json!({
+            "name": "s1", "address": "10.0.0.1", "real": 1, "phase": "draining", "health": "up", "health_problem": null,
+            "check_ns": null, "configured": 1.0, "weight": 1.0, "share": 0.0, "reason": "drained", "explanation": "",
+            "latency": null, "freshness": null, "active": 0, "connections": 9, "packets": 100, "bytes": 6400,
+            "problem": null, "tracked": 0,
+        });
+        let vip = serde_json::json!({
+            "name": "web", "address": "192.0.2.1", "proto": "tcp", "port": 80, "policy": "maglev", "forward": "ipip",
+            "table_size": 7, "packets": 0, "bytes": 0, "connections": 0, "all_down": false, "heavy": null,
+            "second_chance": true, "backends": [backend],
+        });
+        let vip: VipStatus = serde_json::from_value(vip).unwrap();
+        let shown = |vip: &VipStatus| {
+            let mut text = String::new();
+            write_vip(&mut text, vip, None, 1);
+            text
+        };
+        assert!(shown(&vip).contains("    0 connections are still placed there, 0 of them active; those that began"));
+        assert!(!shown(&VipStatus { second_chance: false, ..vip }).contains("those that began"));
     }
 }

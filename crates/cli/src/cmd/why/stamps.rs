@@ -52,8 +52,11 @@ pub fn read(
     let chosen: BTreeMap<i64, Ends> = match target {
         None => BTreeMap::new(),
         Some((_, selected)) => {
-            let flows = store.flows(span, &[])?.into_iter();
-            flows.filter(|(_, ends, _)| matches(selected, ends)).map(|(number, ends, _)| (number, ends)).collect()
+            let (flows, translated) = (store.flows(span, &[])?.into_iter(), store.translated(span)?);
+            let is_chosen = |number: &i64, ends: &Ends| {
+                matches(selected, ends) || translated.get(number).is_some_and(|ends| matches(selected, ends))
+            };
+            flows.filter(|(number, ends, _)| is_chosen(number, ends)).map(|(number, ends, _)| (number, ends)).collect()
         }
     };
     let mut paths = Paths::default();

@@ -4,6 +4,7 @@
 //! never 0. `dwell schema` prints the keys of every type, from the Rust types of the objects.
 
 mod flow;
+mod gray;
 mod latency;
 mod object;
 mod path;
@@ -50,6 +51,7 @@ impl Format for Jsonl {
             Record::ByteTrace(trace) => stack::byte_trace(trace, objects),
             Record::Path(path) => path::interval(path, objects),
             Record::Agent(event) => path::agent(event, objects),
+            Record::Gray(failure) => gray::failure(failure, objects),
             Record::Shift(shift) => shift::comparison(shift, objects),
             Record::Sockets(sockets) => sockets::interval(sockets, objects),
             Record::SocketEnd(end) => sockets::summary(end, objects),
@@ -74,6 +76,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<shift::ShiftObject<'_, ResponseKey>>();
     schema.add::<path::PathObject<'_>>();
     schema.add::<path::AgentObject<'_>>();
+    schema.add::<gray::GrayObject<'_>>();
     schema.add::<sockets::SocketObject<'_>>();
     schema.add::<sockets::SocketSummaryObject<'_>>();
     schema.add::<status::StatusObject<'_>>();

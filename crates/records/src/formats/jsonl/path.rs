@@ -1,6 +1,6 @@
 //! Objects of `dwell collect`.
 
-use dwell_engine::layers::{Direction, PathSegment};
+use dwell_engine::layers::{Direction, FlowJoin, PathSegment};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,8 +24,15 @@ pub(super) struct PathObject<'a> {
     tx_host: &'a str,
     /// The host that received them.
     rx_host: &'a str,
-    /// The direction of a connection, from the sender to the receiver of the bytes. Null for all flows together.
+    /// The direction of a connection, from the sender to the receiver of the bytes, with the addresses that the sender sees.
+    /// Null for all flows together.
     flow: Option<FlowObject>,
+    /// The same with the addresses that the receiver sees. Null where they are those of `flow`, and for all flows together.
+    rx_flow: Option<FlowObject>,
+    /// By what the flows of both hosts are known to be one: "address", or "sequence" where addresses are translated between the
+    /// hosts. Null for all flows together.
+    #[schemars(extend("enum" = names_or_null(FlowJoin::ALL, FlowJoin::name)))]
+    joined: Option<&'static str>,
     /// Whether the figures are of bytes that TCP sent more than once, which are kept apart.
     retransmitted: bool,
     /// The name of the segment.
@@ -91,6 +98,8 @@ pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
             tx_host: table.tx_host,
             rx_host: table.rx_host,
             flow: table.flow.as_ref().map(|ends| objects.tcp(ends)),
+            rx_flow: table.rx_flow.as_ref().map(|ends| objects.tcp(ends)),
+            joined: table.flow.map(|_| FlowJoin::of(table.rx_flow).name()),
             retransmitted: table.resent,
             segment: leg.name(),
             direction: leg.direction().map(|direction| direction.name()),

@@ -69,6 +69,10 @@ impl Format for Text {
             }
             Record::Summary(summary) => table::summary(summary, source, colour, out),
             Record::Status(_) | Record::Agent(_) => {}
+            Record::Gray(failure) => {
+                self.time(failure.time_ns, source, out);
+                out.extend_from_slice(format!("{failure}\n").as_bytes());
+            }
             Record::Response(response) => {
                 self.time(response.end_ns(), source, out);
                 response::epoch(response, source, out);

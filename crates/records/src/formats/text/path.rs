@@ -17,6 +17,9 @@ pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
     if let Some(flow) = table.flow {
         put(out, format_args!(", {} → {}", flow.src, flow.dst));
     }
+    if let Some(flow) = table.rx_flow {
+        put(out, format_args!(", at {} {} → {}", table.rx_host, flow.src, flow.dst));
+    }
     let resent = if table.resent { " sent again" } else { "" };
     put(
         out,
@@ -88,6 +91,7 @@ mod tests {
             tx_host: "a",
             rx_host: "b",
             flow: None,
+            rx_flow: None,
             resent: false,
             path,
         }
@@ -144,8 +148,28 @@ end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
         assert_eq!(network["latency"]["mean_ns"], 8_000_000);
         assert_eq!(network["share"], 0.8);
         assert_eq!(network["bound_ns"], 1_200);
+        assert_eq!((&network["joined"], &network["rx_flow"]), (&"address".into(), &serde_json::Value::Null));
         assert_eq!(objects[3]["part_of"], "ip-driver");
         assert_eq!(objects[1]["latency"]["count"], 0);
         assert!(objects[1]["latency"]["mean_ns"].is_null());
+    }
+
+    #[test]
+    fn a_flow_whose_addresses_are_translated_is_shown_as_both_hosts_see_it() {
+        let path = path();
+        let end = samples::endpoint;
+        let flow = Ends { src: end("10.0.0.7", 44_321), dst: end("192.0.2.80", 80) };
+        let rx_flow = Ends { src: end("198.51.100.1", 1_024), dst: end("10.1.0.9", 8_080) };
+        let table = PathTable { flow: Some(flow), rx_flow: Some(rx_flow), ..table(&path) };
+        let [mut text, mut lines] = [Vec::new(), Vec::new()];
+        Text::default().write(&Record::Path(&table), &samples::source(), &mut text);
+        let text = String::from_utf8(text).unwrap();
+        let both = "a → b, 10.0.0.7:44321 → 192.0.2.80:80, at b 198.51.100.1:1024 → 10.1.0.9:8080: 2 bytes in";
+        assert!(text.contains(both), "{text}");
+        Jsonl::default().write(&Record::Path(&table), &samples::source(), &mut lines);
+        let lines = String::from_utf8(lines).unwrap();
+        let object: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        assert_eq!((&object["joined"], &object["flow"]["dport"]), (&"sequence".into(), &80.into()));
+        assert_eq!((&object["rx_flow"]["src"], &object["rx_flow"]["dport"]), (&"198.51.100.1".into(), &8_080.into()));
     }
 }

@@ -14,8 +14,10 @@ use dwell_engine::{
 
 use super::*;
 use crate::{
-    Address, ClockRow, IntervalRow, Login, Loss, LostRow, PathMethod, PathRow, html::Report, spool::line,
-    tests::endpoint,
+    Address, ClockRow, GrayRow, IntervalRow, Login, Loss, LostRow, PathMethod, PathRow,
+    html::Report,
+    spool::line,
+    tests::{endpoint, gray},
 };
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -53,6 +55,7 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
                 tx_host: Some("it's\nhere"),
                 rx_host: None,
                 flow,
+                rx_flow: flow.map(|Ends { src, dst }| Ends { src: dst, dst: src }),
                 leg: PathSegment::EndToEnd,
                 resent: false,
                 method: PathMethod::Matched,
@@ -86,6 +89,8 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
         why: Loss::Gap,
     };
     each((&lost).into());
+    let failure = gray::failure(2, [Some("it's\nhere"), None], gray::finding(), None);
+    each((&GrayRow { time_ns: 2 * SECOND_NS, failure: &failure }).into());
 }
 
 /// How a server answers.
@@ -159,13 +164,16 @@ fn answer(mut stream: TcpStream, tables: &[(&str, bool, Vec<u8>)], manner: Manne
 
 /// The table that a query is of; `flows` for the one that ranks flows.
 fn table_of(query: &str) -> &str {
-    let from = query.split(" FROM ").nth(1).unwrap();
+    let from = query.split(" FROM ").nth(1).unwrap_or_default();
     if from.starts_with('(') { "flows" } else { from.split(' ').next().unwrap() }
 }
 
 fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u8> {
     if !query.ends_with(" FORMAT TabSeparated") {
         return b"{\"data\": \"as the user's profile says\"}\n".to_vec();
+    }
+    if query.starts_with("EXISTS TABLE") {
+        return b"1\n".to_vec();
     }
     if query.starts_with("SELECT count()") {
         return format!("3\t0\t{}\n", 6 * SECOND_NS).into_bytes();
@@ -231,6 +239,7 @@ fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     assert_eq!(page(&of_server, &choice()), whole);
     assert_eq!((&whole["clocks"][0]["steps"], &whole["losses"][0]["why"]), (&1.into(), &"gap".into()));
     assert_eq!((&whole["flows"][0]["src"], &whole["hosts"][0]), (&"192.0.2.1:7001".into(), &"it's\nhere".into()));
+    assert_eq!((&whole["gray"][0]["subject"], &whole["gray"][0]["peers"]), (&"host it's\nhere".into(), &3.into()));
     // One flow of two is kept apart.
     let few = Choice { most_flows: 1, ..Choice::default() };
     let (of_few, left_out) = server.fetch(&few, span, patience(), u64::MAX).unwrap();

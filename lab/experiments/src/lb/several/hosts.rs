@@ -21,7 +21,8 @@ const STORE: u8 = 5;
 const STORE_PORT: u16 = 2379;
 const FRONTS: u8 = 11;
 const BACKS: u8 = 21;
-const REALS: u8 = 31;
+/// The first server among the hosts.
+pub(super) const REALS: u8 = 31;
 /// The networks that tunnels of balancers come from, and where servers are.
 const TUNNELS: &str = "172.16.0.0/16";
 const BACKENDS: &str = "10.79.0.0/24";

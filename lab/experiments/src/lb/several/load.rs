@@ -1,15 +1,15 @@
 //! Servers that say who they are, and connections that notice when they are told something else.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    io::{ErrorKind, Read, Write},
+    collections::{HashMap, HashSet},
+    io::{self, ErrorKind, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use dwell_testbed::{Error, Namespace, Result};
@@ -21,6 +21,7 @@ use nix::{
     },
 };
 
+use super::breaks::{Broken, How};
 use crate::lb::star::{PORT, Star};
 
 /// How long a slow server waits before it answers what has come.
@@ -132,14 +133,8 @@ fn answer(stream: &mut TcpStream, number: usize) -> bool {
 pub(super) struct Found {
     pub(super) opened: u64,
     pub(super) requests: u64,
-    /// How many connections ended in which way, though nobody had ended them.
-    pub(super) broken: BTreeMap<String, u64>,
-}
-
-impl Found {
-    fn broke(&mut self, how: String) {
-        *self.broken.entry(how).or_default() += 1;
-    }
+    /// The connections that ended though nobody had ended them.
+    pub(super) broken: Vec<Broken>,
 }
 
 /// Connections that send requests all the time.
@@ -155,11 +150,12 @@ impl Connections {
     pub(super) fn open(client: &Namespace, connections: usize) -> Connections {
         let stop = Arc::new(AtomicBool::new(false));
         let opened = Arc::new(AtomicU64::new(0));
+        let ports = Arc::new(Mutex::new(HashSet::new()));
         let start = |thread: usize| {
             let share = (connections + thread) / THREADS;
-            let (stop, opened) = (Arc::clone(&stop), Arc::clone(&opened));
+            let (stop, opened, ports) = (Arc::clone(&stop), Arc::clone(&opened), Arc::clone(&ports));
             client.spawn_thread(move || {
-                let mut held = Held { streams: Vec::new(), found: Found::default(), opened };
+                let mut held = Held { connections: Vec::new(), found: Found::default(), opened, ports };
                 held.fill(share);
                 while !stop.load(Ordering::Relaxed) {
                     held.ask_all(&stop);
@@ -180,9 +176,7 @@ impl Connections {
             let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             all.opened += found.opened;
             all.requests += found.requests;
-            for (how, count) in found.broken {
-                *all.broken.entry(how).or_default() += count;
-            }
+            all.broken.extend(found.broken);
         }
         Ok(all)
     }
@@ -196,25 +190,86 @@ impl Drop for Connections {
     }
 }
 
-/// The connections of one thread, the oldest first, each with the server that it has.
+/// The connections of one thread, the oldest first.
 struct Held {
-    streams: Vec<(TcpStream, Option<u8>)>,
+    connections: Vec<Connection>,
     found: Found,
     opened: Arc<AtomicU64>,
+    /// The ports that connections of all threads have had.
+    ports: Arc<Mutex<HashSet<u16>>>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    port: u16,
+    is_port_used_again: bool,
+    opened: SystemTime,
+    /// The server that answers, and how often it has.
+    server: Option<u8>,
+    answers: u64,
+}
+
+impl Connection {
+    fn open(ports: &Mutex<HashSet<u16>>) -> io::Result<Connection> {
+        let opened = SystemTime::now();
+        let stream = TcpStream::connect_timeout(&Star::vip().into(), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let port = stream.local_addr()?.port();
+        let is_port_used_again = !ports.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+        Ok(Connection { stream, port, is_port_used_again, opened, server: None, answers: 0 })
+    }
+
+    /// Waits for the answer to a request.
+    fn wait(&mut self) -> std::result::Result<(), How> {
+        let mut byte = [0];
+        self.stream.read_exact(&mut byte).map_err(|error| How::of(&error))?;
+        if *self.server.get_or_insert(byte[0]) != byte[0] {
+            return Err(How::AnotherServer(byte[0]));
+        }
+        self.answers += 1;
+        Ok(())
+    }
+
+    fn broken(&self, how: How) -> Broken {
+        Broken {
+            how,
+            port: Some(self.port),
+            server: self.server,
+            answers: self.answers,
+            is_port_used_again: self.is_port_used_again,
+            opened: self.opened,
+            noticed: SystemTime::now(),
+        }
+    }
+}
+
+impl How {
+    fn of(error: &io::Error) -> How {
+        match error.kind() {
+            ErrorKind::ConnectionReset => How::Reset,
+            ErrorKind::WouldBlock => How::Silence(PATIENCE),
+            _ => How::Other(error.to_string()),
+        }
+    }
 }
 
 impl Held {
     /// Opens so many connections as are missing to this number. One that cannot be opened is as broken as one that ends.
     fn fill(&mut self, connections: usize) {
-        for _ in self.streams.len()..connections {
-            let opened = TcpStream::connect_timeout(&Star::vip().into(), PATIENCE).and_then(|stream| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            });
-            match opened {
-                Ok(stream) => self.streams.push((stream, None)),
-                Err(error) => self.found.broke(format!("opening: {error}")),
+        for _ in self.connections.len()..connections {
+            let opened = SystemTime::now();
+            match Connection::open(&self.ports) {
+                Ok(connection) => self.connections.push(connection),
+                Err(error) => self.found.broken.push(Broken {
+                    how: How::Other(format!("opening: {error}")),
+                    port: None,
+                    server: None,
+                    answers: 0,
+                    is_port_used_again: false,
+                    opened,
+                    noticed: SystemTime::now(),
+                }),
             }
             self.found.opened += 1;
             self.opened.fetch_add(1, Ordering::Relaxed);
@@ -223,32 +278,28 @@ impl Held {
 
     /// Ends one in a hundred connections, the oldest, and opens others.
     fn renew(&mut self, connections: usize) {
-        self.streams.drain(..self.streams.len().div_ceil(100));
+        self.connections.drain(..self.connections.len().div_ceil(100));
         self.fill(connections);
     }
 
     /// Sends a request on each connection, then waits for all answers, unless it is to stop.
     fn ask_all(&mut self, stop: &AtomicBool) {
-        let sent: Vec<_> = self.streams.iter_mut().map(|(stream, _)| stream.write_all(b"?")).collect();
+        let sent: Vec<_> = self.connections.iter_mut().map(|connection| connection.stream.write_all(b"?")).collect();
         let mut sent = sent.into_iter();
-        let Held { streams, found, .. } = self;
-        streams.retain_mut(|(stream, server)| {
+        let Held { connections, found, .. } = self;
+        connections.retain_mut(|connection| {
             if stop.load(Ordering::Relaxed) {
                 return true;
             }
-            let mut byte = [0];
-            let answered = sent.next().unwrap_or(Ok(())).and_then(|()| stream.read_exact(&mut byte));
-            let how = match answered {
-                Ok(()) if *server.get_or_insert(byte[0]) == byte[0] => {
-                    found.requests += 1;
-                    return true;
+            let sent = sent.next().unwrap_or(Ok(())).map_err(|error| How::of(&error));
+            match sent.and_then(|()| connection.wait()) {
+                Ok(()) => found.requests += 1,
+                Err(how) => {
+                    found.broken.push(connection.broken(how));
+                    return false;
                 }
-                Ok(()) => "another server answered".to_owned(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => format!("no answer in {PATIENCE:?}"),
-                Err(error) => error.to_string(),
-            };
-            found.broke(how);
-            false
+            }
+            true
         });
     }
 }

@@ -1,5 +1,6 @@
 //! Several balancers of one VIP behind equal-cost multipath, while weights and routes move, one dies and one joins.
 
+mod breaks;
 mod hosts;
 mod load;
 pub(super) mod verb;
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use breaks::{Break, ResetWatch};
 use dwell_testbed::{Error, Result, program::PATIENCE, signals::Signals};
 use hosts::{BALANCERS, Hosts, SERVERS};
 use load::{Connections, Found, Servers};
@@ -46,7 +48,9 @@ struct Plan<'a> {
 
 /// What a run found.
 struct Outcome {
-    found: Found,
+    opened: u64,
+    requests: u64,
+    breaks: Vec<Break>,
     /// Changes of routes.
     rehashes: u64,
     /// Sets of weights from the start of the load to its end.
@@ -97,6 +101,7 @@ fn run(plan: &Plan) -> Result<Outcome> {
     let mut balancers: Vec<_> =
         (0..BALANCERS - 1).map(|at| start_balancer(plan, &hosts, at)).collect::<Result<Vec<_>>>()?;
     let living = (0..BALANCERS - 1).collect();
+    let resets = ResetWatch::start(&hosts.client, plan.folder)?;
     let routes = Routes { hosts: &hosts, living: Mutex::new(living), stop: AtomicBool::new(false) };
     let (found, rehashes, before) = thread::scope(|scope| {
         let changing = scope.spawn(|| routes.keep_changing(plan.seed));
@@ -106,10 +111,13 @@ fn run(plan: &Plan) -> Result<Outcome> {
         played.map(|(found, before)| (found, rehashes, before))
     })?;
     servers.stop()?;
+    let resets = resets.end()?;
     let statuses = balancers.iter().map(status).collect::<Result<Vec<_>>>()?;
     let second_chance = |status: &Value| status["plane"]["packets"]["second-chance"].as_u64().unwrap_or(0);
     Ok(Outcome {
-        found,
+        opened: found.opened,
+        requests: found.requests,
+        breaks: found.broken.iter().map(|broken| broken.explain(&resets)).collect(),
         rehashes,
         sets: statuses.iter().map(set).max().unwrap_or(0).saturating_sub(before),
         second_chances: statuses.iter().map(second_chance).sum(),

@@ -5,7 +5,11 @@ use std::time::Duration;
 use dwell_app::{Exit, args::positive_duration, tell::tell};
 use serde::Serialize;
 
-use super::{Outcome, Plan, run as run_once};
+use super::{
+    Outcome, Plan,
+    breaks::{Break, alike},
+    run as run_once,
+};
 use crate::{
     failure::Failure,
     goal::Goal,
@@ -42,7 +46,7 @@ pub struct Several {
 
 /// The figures of a run.
 #[derive(Serialize)]
-struct Record {
+struct Record<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'static str,
@@ -57,21 +61,24 @@ struct Record {
     /// Packets that could go on to further backends.
     second_chances: u64,
     broken: u64,
+    /// How each of these broke.
+    breaks: &'a [Break],
 }
 
-impl Record {
-    fn of(args: &Several, has_second_chance: bool, outcome: &Outcome) -> Record {
+impl Record<'_> {
+    fn of<'a>(args: &Several, has_second_chance: bool, outcome: &'a Outcome) -> Record<'a> {
         Record {
             kind: "lab.lb-several",
             schema: SCHEMA,
             second_chance: has_second_chance,
             connections: args.connections,
-            opened: outcome.found.opened,
-            requests: outcome.found.requests,
+            opened: outcome.opened,
+            requests: outcome.requests,
             rehashes: outcome.rehashes,
             sets: outcome.sets,
             second_chances: outcome.second_chances,
-            broken: outcome.found.broken.values().sum(),
+            broken: outcome.breaks.len() as u64,
+            breaks: &outcome.breaks,
         }
     }
 
@@ -110,7 +117,7 @@ pub fn run(args: &Several) -> Result<Exit, Failure> {
         })?;
         let record = Record::of(args, has_second_chance, &outcome);
         format.print(&record, || record.line())?;
-        for (how, count) in &outcome.found.broken {
+        for (how, count) in alike(&outcome.breaks) {
             format.say(&format!("  {count}: {how}"))?;
         }
         broken.push(record.broken);

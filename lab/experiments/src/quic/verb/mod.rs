@@ -22,7 +22,8 @@ use crate::{failure::Failure, print::SCHEMA, print::millis};
 #[command(after_help = "\
 Examples:
   sudo dwell-lab quic handshakes --keep out   cost of full and resumed handshakes and of 0-RTT
-  sudo dwell-lab quic policies --keep out     0-RTT under zero-rtt, 5-tuple and source address
+  sudo dwell-lab quic policies --keep out     0-RTT under zero-rtt, 5-tuple, source, least loaded
+  sudo dwell-lab quic policies --new-addresses   clients return from elsewhere each time
   sudo dwell-lab quic moves                   1,000 changes of address in the middle of an answer
   sudo dwell-lab quic replay                  1,000 recorded first flights, sent again
   sudo dwell-lab quic changes                 keys rotated, servers added and removed under load

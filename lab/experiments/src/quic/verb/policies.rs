@@ -19,14 +19,17 @@ use crate::{
 /// Share of returning clients that use 0-RTT with four servers, by balancing policy
 ///
 /// Each client has an address of its own, and a new port for each connection. Clients arrive as Poisson
-/// processes, but each has one connection at a time, and keeps it until it has a ticket for the next. A
-/// connection is eligible for 0-RTT if its client has connected before and has a ticket. A server has one
-/// worker, whose work is to wait.
+/// processes, but each has one connection at a time, and keeps it until it has a ticket and a token for the
+/// next. A connection is eligible for 0-RTT if its client has connected before and has a ticket. A server
+/// has one worker, whose work is to wait.
 #[derive(Debug, clap::Args)]
 pub struct Policies {
     /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(2..=500))]
     clients: u16,
+    /// A new address for each connection of a client, which no other connection has had
+    #[arg(long)]
+    new_addresses: bool,
     /// Connections per second of all clients together
     #[arg(long, value_name = "N", default_value_t = 150.0)]
     rate: f64,
@@ -88,12 +91,16 @@ struct PolicyRecord<'a> {
     kind: &'static str,
     schema: &'static str,
     policy: &'static str,
+    new_addresses: bool,
     connections: usize,
     returning: usize,
     eligible: usize,
     early: usize,
     early_ratio: Option<f64>,
     broken: usize,
+    repeated: usize,
+    by_token: u64,
+    diverted: u64,
     first_byte_p50_ns: Option<u64>,
     first_byte_p90_ns: Option<u64>,
     first_byte_p99_ns: Option<u64>,
@@ -102,14 +109,16 @@ struct PolicyRecord<'a> {
     answered: &'a [usize],
 }
 
-const COLUMNS: Columns<13> = Columns([
-    ("policy", -9),
+const COLUMNS: Columns<15> = Columns([
+    ("policy", -12),
     ("conns", 7),
     ("back", 7),
     ("eligible", 9),
     ("0-RTT", 8),
     ("0-RTT %", 10),
     ("broken", 7),
+    ("token", 7),
+    ("diverted", 9),
     ("p50 ms", 9),
     ("p90 ms", 9),
     ("p99 ms", 9),
@@ -125,6 +134,7 @@ impl Policies {
         format.say(&COLUMNS.heading())?;
         let options = PolicyOptions {
             clients: self.clients.into(),
+            has_new_addresses: self.new_addresses,
             rate: self.rate,
             skew: self.skew,
             time: self.duration,
@@ -138,7 +148,7 @@ impl Policies {
         let mut all = Vec::new();
         for policy in self.policies.iter().copied() {
             let run = quic::policies((&scene).into(), policy, &options)?;
-            format.print(&record(policy, &run), || line(policy, &run))?;
+            format.print(&self.record(policy, &run), || line(policy, &run))?;
             if let Some(error) = &run.error {
                 format.say(&format!("          first error: {error}"))?;
             }
@@ -149,27 +159,31 @@ impl Policies {
             self.clients, self.rate, self.rtt
         );
         save(self.keep.as_deref(), "policies.svg", &quic::by_policy(&heading, &all))?;
-        self.common.judge(&goals::policies(&all))
+        self.common.judge(&goals::policies(self.new_addresses, &all))
     }
-}
 
-fn record(policy: Policy, run: &PolicyResult) -> PolicyRecord<'_> {
-    PolicyRecord {
-        kind: "lab.quic-policy",
-        schema: SCHEMA,
-        policy: policy.name(),
-        connections: run.connections,
-        returning: run.returning,
-        eligible: run.eligible,
-        early: run.early,
-        early_ratio: run.early_share(),
-        broken: run.broken,
-        first_byte_p50_ns: nanos(run.quantile(0.5)),
-        first_byte_p90_ns: nanos(run.quantile(0.9)),
-        first_byte_p99_ns: nanos(run.quantile(0.99)),
-        server_cpu_ns: nanos(run.cpu_each()),
-        imbalance_ratio: run.imbalance(),
-        answered: &run.answered,
+    fn record<'a>(&self, policy: Policy, run: &'a PolicyResult) -> PolicyRecord<'a> {
+        PolicyRecord {
+            kind: "lab.quic-policy",
+            schema: SCHEMA,
+            policy: policy.name(),
+            new_addresses: self.new_addresses,
+            connections: run.connections,
+            returning: run.returning,
+            eligible: run.eligible,
+            early: run.early,
+            early_ratio: run.early_share(),
+            broken: run.broken,
+            repeated: run.repeated,
+            by_token: run.by_token,
+            diverted: run.diverted,
+            first_byte_p50_ns: nanos(run.quantile(0.5)),
+            first_byte_p90_ns: nanos(run.quantile(0.9)),
+            first_byte_p99_ns: nanos(run.quantile(0.99)),
+            server_cpu_ns: nanos(run.cpu_each()),
+            imbalance_ratio: run.imbalance(),
+            answered: &run.answered,
+        }
     }
 }
 
@@ -183,6 +197,8 @@ fn line(policy: Policy, run: &PolicyResult) -> String {
         &run.early,
         &percent_to(2, run.early_share()),
         &run.broken,
+        &run.by_token,
+        &run.diverted,
         &ms(run.quantile(0.5)),
         &ms(run.quantile(0.9)),
         &ms(run.quantile(0.99)),

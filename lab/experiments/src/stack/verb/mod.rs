@@ -170,6 +170,7 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
             tx_host: scenario.sender(),
             rx_host: "receiver",
             flow: None,
+            rx_flow: None,
             resent: *resent,
             path,
         }))?;

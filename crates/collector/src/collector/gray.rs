@@ -1,0 +1,220 @@
+//! Gray failures: what a collector does with the judgement of the engine.
+
+use std::collections::BTreeMap;
+
+use dwell_app::tell::tell;
+use dwell_engine::{
+    gray::{Config, Event, Gathered, Judge, Subject},
+    layers::{PathSegment, join::Window},
+};
+use dwell_fleet::wire::IntervalReport;
+use dwell_records::{Clock, GrayFailure, Record};
+use dwell_store::GrayRow;
+
+use super::{Collector, unix};
+use crate::{Error, hosts::Hosts};
+
+/// Intervals that are made up for at most, after a time in which nothing could be judged: all that a judge remembers.
+const MOST_INTERVALS: u64 = 400;
+/// Gray failures that a metric names.
+const MOST_NAMED: usize = 100;
+
+impl Collector {
+    /// Sets how gray failures are found; without that, none is looked for.
+    pub fn set_gray(&mut self, config: Option<Config>) {
+        let now_ns = self.time.now_ns();
+        self.gray = config.map(|config| Gray::new(config, now_ns));
+    }
+
+    /// Judges the intervals that have ended, with what was joined.
+    pub(super) fn judge_gray(&mut self, windows: &[Window], until_ns: u64) -> Vec<(u64, Event)> {
+        let until_ns = until_ns.min(self.time.now_ns());
+        let Some(gray) = &mut self.gray else { return Vec::new() };
+        gray.add_paths(windows);
+        gray.judge(until_ns)
+    }
+
+    /// Reports that what has not ended is not looked at any more.
+    pub(super) fn stop_gray(&mut self, now_ns: u64) -> Result<(), Error> {
+        let events = self.gray.as_mut().map(|gray| gray.stop(now_ns));
+        self.report_gray(&events.unwrap_or_default())
+    }
+
+    /// Stores, logs and prints gray failures that begin or end.
+    pub(super) fn report_gray(&mut self, events: &[(u64, Event)]) -> Result<(), Error> {
+        let to_unix_ns = self.time.to_unix_ns();
+        let Collector { store, hosts, gray: Some(gray), print, .. } = self else { return Ok(()) };
+        if events.is_empty() {
+            return Ok(());
+        }
+        let failures: Vec<_> = events.iter().map(|event| gray.failure(*event, hosts)).collect();
+        store.write(|to| {
+            failures
+                .iter()
+                .try_for_each(|failure| to.gray(&GrayRow { time_ns: unix(failure.time_ns, to_unix_ns), failure }))
+        })?;
+        failures.iter().for_each(|failure| tell(format_args!("gray failure: {failure}")));
+        let Some(print) = print else { return Ok(()) };
+        print.output.source_mut().clock = Clock::with_offset(to_unix_ns.into());
+        for failure in &failures {
+            print.output.write(&Record::Gray(failure))?;
+        }
+        Ok(print.output.flush()?)
+    }
+}
+
+/// Gathers what agents report and what is joined, and judges it, interval by interval of the collector's time.
+#[derive(Debug)]
+pub(super) struct Gray {
+    interval_ns: u64,
+    judge: Judge,
+    /// Intervals that are not judged yet, by their ends.
+    gathered: BTreeMap<u64, Gathered>,
+    /// The end of the last interval that was judged.
+    judged_ns: u64,
+    /// Figures that came too late.
+    late: u64,
+    /// What was left out of intervals that were judged.
+    omitted: u64,
+    begun: [u64; GrayFailure::KINDS.len()],
+}
+
+/// What metrics show of gray failures.
+#[derive(Debug, Default)]
+pub struct GrayCounts {
+    /// Those that have not ended: the kind, the name and the component of each, and its number.
+    pub open: Vec<([String; 3], u64)>,
+    /// Those that have begun, by the kind of their subjects.
+    pub begun: Vec<(&'static str, u64)>,
+}
+
+impl Gray {
+    /// Begins to gather from now on.
+    pub(super) fn new(config: Config, now_ns: u64) -> Gray {
+        Gray {
+            interval_ns: config.interval_ns,
+            judge: Judge::new(config),
+            gathered: BTreeMap::new(),
+            judged_ns: now_ns / config.interval_ns * config.interval_ns,
+            late: 0,
+            omitted: 0,
+            begun: [0; GrayFailure::KINDS.len()],
+        }
+    }
+
+    /// Returns the interval in which a time is, if it is not judged yet.
+    fn at(&mut self, time_ns: u64) -> Option<&mut Gathered> {
+        let end_ns = time_ns.div_ceil(self.interval_ns) * self.interval_ns;
+        if end_ns <= self.judged_ns {
+            self.late += 1;
+            return None;
+        }
+        Some(self.gathered.entry(end_ns).or_default())
+    }
+
+    /// Adds an interval of a host that ended at this time, on the collector's.
+    pub(super) fn add_host(&mut self, host: u32, ended_ns: u64, report: &IntervalReport) {
+        // A report may carry flows alone.
+        if report.segments.is_empty() {
+            return;
+        }
+        let Some(gathered) = self.at(ended_ns) else { return };
+        for segment in &report.segments {
+            let figures = &segment.first;
+            // Totals are the sums of others, and what no hook explains is nobody's.
+            if !figures.segment.is_whole() {
+                gathered.times(Subject::Host(host), PathSegment::Host(figures.segment), &figures.histogram);
+            }
+        }
+    }
+
+    /// Adds what was joined.
+    pub(super) fn add_paths(&mut self, windows: &[Window]) {
+        for window in windows {
+            let Some(gathered) = self.at(window.end_ns) else { continue };
+            for (key, path) in &window.paths {
+                match key.flow {
+                    None => gathered.path(key.tx_host, key.rx_host, key.resent, path),
+                    // The lower port is the service's: clients have those that are left.
+                    Some(flow) if !key.resent => {
+                        let service = Subject::Service(flow.src.port.min(flow.dst.port));
+                        let end_to_end = path.segment(PathSegment::EndToEnd);
+                        gathered.times(service, PathSegment::EndToEnd, end_to_end);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Judges the intervals that have ended by this time. Returns what begins and ends, with the end of its interval.
+    pub(super) fn judge(&mut self, until_ns: u64) -> Vec<(u64, Event)> {
+        let mut events = Vec::new();
+        let missed = (until_ns.saturating_sub(self.judged_ns) / self.interval_ns).saturating_sub(MOST_INTERVALS);
+        self.judged_ns += missed * self.interval_ns;
+        while self.judged_ns + self.interval_ns <= until_ns {
+            self.judged_ns += self.interval_ns;
+            let later = self.gathered.split_off(&(self.judged_ns + 1));
+            let ended = std::mem::replace(&mut self.gathered, later);
+            let figures = ended.into_values().flat_map(|gathered| {
+                self.omitted += gathered.omitted();
+                gathered.finish()
+            });
+            let of_interval = self.judge.interval(self.judged_ns, figures);
+            events.extend(of_interval.into_iter().map(|event| (self.judged_ns, event)));
+        }
+        for (_, event) in events.iter().filter(|(_, event)| event.end.is_none()) {
+            self.begun[kind(event.finding.subject)] += 1;
+        }
+        events
+    }
+
+    /// Ends all that has not ended, as the collector does.
+    pub(super) fn stop(&mut self, now_ns: u64) -> Vec<(u64, Event)> {
+        self.judge.stop().into_iter().map(|event| (now_ns, event)).collect()
+    }
+
+    /// Forgets a host, whose number may become that of another one.
+    pub(super) fn forget_host(&mut self, host: u32) {
+        self.judge.forget_host(host);
+    }
+
+    /// Returns a gray failure with the names of its hosts.
+    pub(super) fn failure<'a>(&self, (time_ns, event): (u64, Event), hosts: &'a Hosts) -> GrayFailure<'a> {
+        let names = match event.finding.subject {
+            Subject::Host(host) => [Some(hosts.name(host)), None],
+            Subject::Path { tx_host, rx_host } => [Some(hosts.name(tx_host)), Some(hosts.name(rx_host))],
+            Subject::Service(_) => [None, None],
+        };
+        GrayFailure { time_ns, interval_ns: self.interval_ns, event, hosts: names }
+    }
+
+    /// Returns how many figures came too late, and how many were left out because of a limit.
+    pub(super) fn left_out(&self) -> [u64; 2] {
+        [self.late, self.omitted + self.judge.omitted()]
+    }
+
+    /// Returns what metrics show.
+    pub(super) fn counts(&self, hosts: &Hosts) -> GrayCounts {
+        let named = |finding: &dwell_engine::gray::Finding| {
+            let event = Event { finding: *finding, since_ns: 0, end: None };
+            let failure = self.failure((0, event), hosts);
+            [failure.kind().to_owned(), failure.name(), failure.component().to_owned()]
+        };
+        let mut open: Vec<_> = self.judge.open().take(MOST_NAMED).map(|finding| (named(finding), 1)).collect();
+        let others = self.judge.open().count() - open.len();
+        if others > 0 {
+            open.push((["other"; 3].map(str::to_owned), others as u64));
+        }
+        GrayCounts { open, begun: GrayFailure::KINDS.into_iter().zip(self.begun).collect() }
+    }
+}
+
+/// The place of a kind of subjects in [`GrayFailure::KINDS`].
+fn kind(subject: Subject) -> usize {
+    match subject {
+        Subject::Host(_) => 0,
+        Subject::Path { .. } => 1,
+        Subject::Service(_) => 2,
+    }
+}

@@ -1,0 +1,320 @@
+//! Fleets in which nothing differs, and in which one subject does.
+
+mod fleet;
+
+use super::*;
+use crate::histogram::Histogram;
+
+use fleet::{APPLICATION, Fleet, LOSS, NOISE, Noise, QUEUEING, SECOND_NS, time};
+
+/// Enough intervals for a past.
+const LEARNED: u64 = 400;
+
+/// Without what varies by chance.
+const CALM: Noise = Noise { likeness: 0.0, spread: 0.02, wild: 0, bursts: 0, apart: 0.0, day: 0.0 };
+
+fn begun(events: &[Event]) -> usize {
+    events.iter().filter(|event| event.end.is_none()).count()
+}
+
+#[test]
+fn a_fleet_in_which_nobody_differs_raises_no_more_alarms_than_its_budget() {
+    // A budget of many per week, so that there are some in a few hours if there are too many.
+    const HOURS: f64 = 1.0;
+    const EXPECTED: f64 = 5.0;
+    let budget = EXPECTED * 7.0 * 24.0 / HOURS;
+    for (seed, noise) in [
+        (1, NOISE),
+        (2, Noise { likeness: 0.0, spread: 0.4, ..NOISE }),
+        (3, Noise { likeness: 0.7, spread: 0.3, wild: 20, bursts: 100, ..NOISE }),
+    ] {
+        let mut fleet = Fleet::new(seed, noise, budget).with_hosts(60).with_paths(20, 2).with_services(10);
+        fleet.run(100);
+        let alarms = begun(&fleet.run((HOURS * 360.0) as u64));
+        eprintln!("{noise:?}: {alarms} alarms, at most {EXPECTED} expected");
+        assert!(alarms as f64 <= EXPECTED + 3.0 * EXPECTED.sqrt(), "{noise:?}: {alarms}");
+    }
+}
+
+/// Takes minutes: `cargo test --release -p dwell-engine -- --ignored week --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn a_week_of_a_thousand_hosts_has_at_most_one_false_alarm() {
+    let noise = |likeness, spread| Noise { likeness, spread, ..NOISE };
+    for (seed, noise) in [(11, NOISE), (12, noise(0.8, 0.3)), (13, noise(0.2, 0.4))] {
+        let mut fleet = Fleet::new(seed, noise, 1.0).with_hosts(1_000).with_paths(1_000, 2).with_services(50);
+        let mut alarms = 0;
+        for _ in 0..7 * 24 {
+            let events = fleet.run(360);
+            events.iter().for_each(|event| eprintln!("{event:?}"));
+            alarms += begun(&events);
+        }
+        eprintln!("{noise:?}: {alarms} false alarms in a week, of {} figures", fleet.judge.series);
+        assert!(alarms <= 1, "{noise:?}: {alarms}");
+    }
+}
+
+/// Runs until something begins. Returns after how many intervals, and what.
+fn first(fleet: &mut Fleet, change: impl Fn(Subject, Measure, f64) -> f64) -> Option<(usize, Event)> {
+    fleet.run(LEARNED);
+    (1..=60).find_map(|interval| {
+        let events = fleet.step(&change);
+        events.into_iter().find(|event| event.end.is_none()).map(|event| (interval, event))
+    })
+}
+
+#[test]
+fn who_becomes_slow_or_loses_is_named_within_minutes() {
+    who_is_named(Noise { apart: 0.1, ..NOISE }, 1);
+}
+
+/// Prints what the documentation says of it: `cargo test --release -p dwell-engine -- --ignored named_how --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn who_becomes_slow_is_named_how_soon() {
+    for (likeness, spread, apart) in [(0.5, 0.15, 0.1), (0.5, 0.15, 0.25), (0.2, 0.3, 0.1), (0.8, 0.15, 0.1)] {
+        who_is_named(Noise { likeness, spread, apart, ..NOISE }, 20);
+    }
+}
+
+/// Runs each case with so many seeds. With one, all must be named.
+fn who_is_named(noise: Noise, runs: u64) {
+    let path = Subject::Path { tx_host: 3, rx_host: 5 };
+    let of = |subject: Subject, measure: Measure, change: fn(f64) -> f64| {
+        move |other: Subject, by: Measure, value: f64| match (other, by) == (subject, measure) {
+            true => change(value),
+            false => value,
+        }
+    };
+    let network = time(PathSegment::Network, Figure::Median);
+    let end_to_end = time(PathSegment::EndToEnd, Figure::Median);
+    let host = Subject::Host(7);
+    let (queueing, application) = (time(QUEUEING, Figure::Median), time(APPLICATION, Figure::P99));
+    type Twist = fn(f64) -> f64;
+    let cases: [(Subject, Measure, Twist); 5] = [
+        (host, queueing, |ns| ns * 2.0 + 100e3),
+        (host, application, |ns| ns * 2.0),
+        (path, network, |ns| ns + 20e6),
+        (path, LOSS, |share| share + 30e3),
+        (Subject::Service(2), end_to_end, |ns| ns * 2.0),
+    ];
+    for (subject, measure, change) in cases {
+        let mut intervals = Vec::new();
+        for seed in 20..20 + runs {
+            let mut fleet = Fleet::new(seed, noise, 1.0).with_hosts(50).with_paths(20, 4).with_services(8);
+            let Some((interval, Event { finding, .. })) = first(&mut fleet, of(subject, measure, change)) else {
+                continue;
+            };
+            assert_eq!((finding.subject, finding.measure), (subject, measure));
+            assert!(finding.value > finding.expected && finding.per_week <= 1.0 && finding.peers >= 7, "{finding:?}");
+            intervals.push(interval);
+        }
+        intervals.sort_unstable();
+        eprintln!("{noise:?}: {subject:?} by {measure:?}, in {} of {runs} runs: {intervals:?}", intervals.len());
+        assert!(runs > 1 || intervals.len() == 1, "{subject:?} by {measure:?}");
+    }
+}
+
+#[test]
+fn what_happens_to_all_is_nobodys_and_one_to_whom_it_happens_twice_is_named() {
+    let mut fleet = Fleet::new(30, NOISE, 1.0).with_hosts(30);
+    fleet.run(LEARNED);
+    let all = (0..200).flat_map(|_| fleet.step(|_, _, ns| ns * 3.0)).collect::<Vec<_>>();
+    assert_eq!(all, []);
+    let twice = |subject, _, ns: f64| if subject == Subject::Host(4) { ns * 9.0 } else { ns * 3.0 };
+    let events: Vec<_> = (0..60).flat_map(|_| fleet.step(twice)).collect();
+    let [event] = events[..] else { panic!("{events:?}") };
+    assert_eq!((event.finding.subject, event.end), (Subject::Host(4), None));
+    let Finding { value, past, expected, .. } = event.finding;
+    assert!(past < expected && expected * 2 < value, "{event:?}");
+}
+
+/// All others become faster: who stays as it was does not become slow.
+#[test]
+fn who_does_not_become_faster_with_the_others_does_not_differ() {
+    let mut fleet = Fleet::new(31, CALM, 1.0).with_hosts(10);
+    fleet.run(LEARNED);
+    let faster = |subject, _, ns: f64| if subject == Subject::Host(4) { ns } else { ns / 3.0 };
+    let events: Vec<_> = (0..100).flat_map(|_| fleet.step(faster)).collect();
+    assert_eq!(events, []);
+}
+
+#[test]
+fn a_change_that_is_sure_and_small_is_none() {
+    for (segment, factor, plus, begins) in [
+        (APPLICATION, 1.3, 0.0, false),
+        (APPLICATION, 1.8, 0.0, true),
+        // Twice as long, by less than matters.
+        (QUEUEING, 0.1, 30e3, false),
+        (QUEUEING, 0.1, 500e3, true),
+    ] {
+        let mut fleet = Fleet::new(32, CALM, 1.0).with_hosts(8);
+        let usual = |subject, measure: Measure, ns: f64| match (subject, measure.component) {
+            (Subject::Host(2), Component::Time(of)) if of == segment && segment == QUEUEING => ns * factor,
+            _ => ns,
+        };
+        (0..LEARNED).for_each(|_| assert_eq!(fleet.step(usual), []));
+        let changed = |subject, measure: Measure, ns: f64| match (subject, measure.component) {
+            (Subject::Host(2), Component::Time(of)) if of == segment => ns * factor + plus,
+            _ => ns,
+        };
+        let events: Vec<_> = (0..60).flat_map(|_| fleet.step(changed)).collect();
+        assert_eq!(begun(&events), usize::from(begins), "{segment:?} {factor} {plus}: {events:?}");
+    }
+}
+
+#[test]
+fn a_gray_failure_ends_once_when_little_is_left_of_it_and_may_begin_again() {
+    let mut fleet = Fleet::new(33, CALM, 1.0).with_hosts(8);
+    let slow = |factor: f64| move |subject, _, ns: f64| if subject == Subject::Host(2) { ns * factor } else { ns };
+    fleet.run(LEARNED);
+    let events = |fleet: &mut Fleet, intervals: u32, factor: f64| -> Vec<Event> {
+        (0..intervals).flat_map(|_| fleet.step(slow(factor))).collect()
+    };
+    let [begin] = events(&mut fleet, 100, 3.0)[..] else { panic!("it does not begin once") };
+    assert_eq!((begin.finding.subject, begin.end), (Subject::Host(2), None));
+    // Less than what begins one, and more than what ends it.
+    assert_eq!(events(&mut fleet, 100, 1.4), []);
+    assert_eq!(fleet.judge.open().count(), 1);
+    let [end] = events(&mut fleet, 30, 1.0)[..] else { panic!("it does not end once") };
+    assert_eq!((end.finding.subject, end.end, end.since_ns), (Subject::Host(2), Some(End::Recovered), begin.since_ns));
+    assert!(end.finding.value < end.finding.expected * 5 / 4, "{end:?}");
+    // Its time is not in the past that is compared with.
+    events(&mut fleet, 100, 1.0);
+    let [again] = events(&mut fleet, 30, 2.0)[..] else { panic!("it does not begin again") };
+    assert_eq!(again.end, None);
+    assert!(again.finding.value > again.finding.past * 3 / 2, "{again:?}");
+    assert_eq!(fleet.judge.stop().len(), 1);
+    assert_eq!(fleet.judge.open().count(), 0);
+}
+
+#[test]
+fn what_lasts_for_a_day_is_usual_then_and_what_vanishes_is_gone() {
+    let mut judge = Judge::new(Config { interval_ns: 600 * SECOND_NS, budget: 1.0 });
+    let measure = time(APPLICATION, Figure::Median);
+    let mut interval = 0;
+    let mut run = |judge: &mut Judge, intervals: u64, slow: &[u32]| -> Vec<Event> {
+        let mut step = || {
+            interval += 1;
+            // By some millionths, so that no value is as the one before.
+            let ns = |host: u32| 1_000_000 + interval * 7_919 % 2_011 * 10 + u64::from(host);
+            let figures = (0..6).map(|host| {
+                let factor = if slow.contains(&host) { 3 } else { 1 };
+                (Subject::Host(host), measure, ns(host) * factor)
+            });
+            let figures: Vec<_> =
+                figures.filter(|(subject, ..)| *subject != Subject::Host(5) || slow.contains(&5)).collect();
+            judge.interval(interval * 600 * SECOND_NS, figures)
+        };
+        (0..intervals).flat_map(|_| step()).collect()
+    };
+    run(&mut judge, 100, &[]);
+    let events = run(&mut judge, 250, &[1]);
+    let ends: Vec<_> = events.iter().map(|event| event.end).collect();
+    assert_eq!(ends, [None, Some(End::Usual)]);
+    let lasted = events[1].since_ns;
+    assert_eq!(events[0].since_ns, lasted);
+    // As it is usual.
+    assert_eq!(run(&mut judge, 100, &[1]), []);
+    // Forgetting a host is not an event.
+    let [begin] = run(&mut judge, 60, &[1, 3])[..] else { panic!("it does not begin") };
+    assert_eq!(begin.finding.subject, Subject::Host(3));
+    judge.forget_host(3);
+    assert_eq!((judge.open().count(), judge.series), (0, 4));
+}
+
+#[test]
+fn a_subject_of_which_nothing_is_known_any_more_has_no_gray_failure() {
+    let mut fleet = Fleet::new(34, CALM, 1.0).with_hosts(8);
+    fleet.run(LEARNED);
+    let slow = |subject, _, ns: f64| if subject == Subject::Host(2) { ns * 3.0 } else { ns };
+    (0..30).for_each(|_| drop(fleet.step(slow)));
+    assert_eq!(fleet.judge.open().count(), 1);
+    let ends: Vec<_> = (0..60).flat_map(|_| fleet.judge.interval(0, [])).map(|event| event.end).collect();
+    assert_eq!(ends, [Some(End::Gone)]);
+}
+
+#[test]
+fn who_has_too_few_peers_is_not_judged() {
+    for (hosts, begins) in [(3, 0), (4, 1)] {
+        let mut fleet = Fleet::new(35, CALM, 1.0).with_hosts(hosts);
+        fleet.run(LEARNED);
+        let slow = |subject, _, ns: f64| if subject == Subject::Host(2) { ns * 5.0 } else { ns };
+        let events: Vec<_> = (0..60).flat_map(|_| fleet.step(slow)).collect();
+        assert_eq!(begun(&events), begins, "{hosts} hosts: {events:?}");
+    }
+}
+
+#[test]
+fn paths_that_differ_are_one_host_if_most_of_its_paths_do() {
+    let is_of = |subject: Subject, host: u32| subject.hosts().contains(&Some(host));
+    let mut fleet = Fleet::new(36, NOISE, 1.0).with_paths(8, 3);
+    fleet.run(LEARNED);
+    let slow = |subject, measure: Measure, value: f64| match measure.component {
+        Component::Time(_) if is_of(subject, 6) => value + 20e6,
+        _ => value,
+    };
+    let events: Vec<_> = (0..60).flat_map(|_| fleet.step(slow)).collect();
+    let [event] = events[..] else { panic!("{events:?}") };
+    assert_eq!((event.finding.subject, event.finding.paths.map(|[_, all]| all)), (Subject::Host(6), Some(6)));
+    let end: Vec<_> = fleet.run(60).iter().map(|event| (event.finding.subject, event.end)).collect();
+    assert_eq!(end, [(Subject::Host(6), Some(End::Recovered))]);
+}
+
+#[test]
+fn figures_beyond_what_is_kept_are_left_out_and_counted() {
+    let mut judge = Judge::new(Config { interval_ns: SECOND_NS, budget: 1.0 });
+    let measure = time(PathSegment::EndToEnd, Figure::Median);
+    let services = (0..MOST_OF_SERVICES as u16 + 5).map(|port| (Subject::Service(port), measure, 1));
+    judge.interval(1, services);
+    assert_eq!((judge.omitted(), judge.series), (5, MOST_OF_SERVICES));
+    // One host cannot take the room of the paths of others.
+    let measure = time(PathSegment::Network, Figure::Median);
+    let paths = |tx_host, count: u32| {
+        (0..count).map(move |rx_host| (Subject::Path { tx_host, rx_host: 10 + rx_host }, measure, 1))
+    };
+    judge.interval(2, paths(1, 40_000));
+    let before = judge.omitted();
+    assert!(before > 5, "{before}");
+    judge.interval(3, paths(2, 50));
+    assert_eq!(judge.omitted(), before);
+    // What has no value any more makes room.
+    let ends = (4..5 + series::SLOTS as u64).flat_map(|end_ns| judge.interval(end_ns, []));
+    assert_eq!((ends.count(), judge.series, judge.of_services), (0, 0, 0));
+}
+
+#[test]
+fn figures_come_from_the_histograms_of_an_interval() {
+    let of = |count: u64, ns: u64| {
+        let mut histogram = Histogram::default();
+        histogram.record_many(ns, count);
+        histogram
+    };
+    let mut gathered = Gathered::default();
+    gathered.times(Subject::Host(1), QUEUEING, &of(150, 1_000));
+    gathered.times(Subject::Host(1), QUEUEING, &of(50, 64_000));
+    gathered.times(Subject::Host(2), QUEUEING, &of(9, 1_000));
+    gathered.times(Subject::Host(3), QUEUEING, &Histogram::default());
+    let path = |count| {
+        let mut path = crate::layers::join::Path::default();
+        path.segments.iter_mut().for_each(|segment| *segment = of(count, 5_000));
+        path
+    };
+    gathered.path(1, 2, false, &path(190));
+    gathered.path(1, 2, true, &path(10));
+    gathered.path(2, 1, false, &path(20));
+    assert_eq!(gathered.len(), 4);
+    let near = |value: u64| (value + 250) / 500 * 500;
+    let figures: Vec<_> = gathered.finish().into_iter().map(|(who, what, value)| (who, what, near(value))).collect();
+    let (there, back) = (Subject::Path { tx_host: 1, rx_host: 2 }, Subject::Path { tx_host: 2, rx_host: 1 });
+    assert_eq!(
+        figures,
+        [
+            (Subject::Host(1), time(QUEUEING, Figure::Median), 1_000),
+            (Subject::Host(1), time(QUEUEING, Figure::P99), 64_000),
+            (there, time(PathSegment::Network, Figure::Median), 5_000),
+            (back, time(PathSegment::Network, Figure::Median), 5_000),
+            (there, LOSS, 50_000),
+        ]
+    );
+}
