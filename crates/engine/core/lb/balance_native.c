@@ -337,6 +337,11 @@ static __always_inline dwell_selection dwell_balance_select_again(struct dwell_t
 	return dwell_select_again(table, packet, slot_index, dry_run);
 }
 
+static __always_inline __u32 dwell_balance_kept_ways(struct dwell_table *table, __u32 index)
+{
+	return dwell_kept_ways(table, index);
+}
+
 static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress, int dry_run,
 						   struct dwell_decision *decision)

@@ -106,6 +106,9 @@ static __always_inline __u64 dwell_balance_select_new(struct dwell_table *table,
 static __always_inline __u64 dwell_balance_select_again(struct dwell_table *table, struct dwell_packet *packet,
 							__u32 slot_index, int dry_run);
 
+/* dwell_kept_ways(): returns the ways of a bucket with connections that may go on, as bits. */
+static __always_inline __u32 dwell_balance_kept_ways(struct dwell_table *table, __u32 index);
+
 /* dwell_balance_send(): wraps and sends a packet to decision->real. Returns an enum dwell_verdict. */
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress, int dry_run,

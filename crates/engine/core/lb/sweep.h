@@ -87,7 +87,7 @@ static __always_inline __u32 dwell_kept_ways(struct dwell_table *table, __u32 in
 /* Sweeps a bucket. With DWELL_SWEEP_HAS_ROOM in the reason, connections that may go on are kept beyond the idle timeout. */
 static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
 {
-	__u32 kept = reason & DWELL_SWEEP_HAS_ROOM ? dwell_kept_ways(table, index) : 0;
+	__u32 kept = reason & DWELL_SWEEP_HAS_ROOM ? dwell_balance_kept_ways(table, index) : 0;
 	struct dwell_bucket *bucket;
 
 	dwell_slot_sweep(table, index, reason & ~DWELL_SWEEP_HAS_ROOM, kept);
