@@ -31,7 +31,15 @@ mod skip;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn check(kind: CheckKind, port: u16) -> Check {
-    Check { kind, port, interval: Duration::from_millis(10), timeout: Duration::from_secs(5), rise: 2, fall: 2 }
+    Check {
+        kind,
+        port,
+        interval: Duration::from_millis(10),
+        timeout: Duration::from_secs(5),
+        rise: 2,
+        fall: 2,
+        tunnel: false,
+    }
 }
 
 fn http(path: &str, tls: Option<CheckTls>) -> CheckKind {

@@ -149,7 +149,7 @@ impl Router {
                 if free_at_ns(b) < free_at_ns(a) { b } else { a }
             }
             Rule::Flow => look_up(&self.table, client.hash(true)),
-            Rule::Latency(steering) => steering.least(self.random.below(servers.len())),
+            Rule::Latency(steering) => steering.select(self.random.unit()),
         }
     }
 

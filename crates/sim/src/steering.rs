@@ -9,7 +9,7 @@ use dwell_engine::{
     measure::{Endpoint, Protocol},
     steer::{
         BackendState, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering, OutOfRange, Pending,
-        Policy as _, Responses, Share, least_crowded,
+        Policy as _, Responses, Share, draw, least_crowded,
     },
 };
 
@@ -47,10 +47,9 @@ impl Steering {
         })
     }
 
-    /// Returns the server with the fewest open connections for its weight once it has one more; of several that are
-    /// alike, the first from `first` on.
-    pub(crate) fn least(&self, first: usize) -> usize {
-        least_crowded(&self.shares, &self.active, first)
+    /// Returns the server of a new connection; the number, from 0 to below 1, is random.
+    pub(crate) fn select(&self, number: f64) -> usize {
+        least_crowded(&self.shares, &self.active, draw(&self.shares, number))
     }
 
     /// Adds `by` to the number of open connections of a server.

@@ -26,6 +26,8 @@ pub struct Check {
     pub rise: u32,
     /// The number of failed checks in a row that take a backend out.
     pub fall: u32,
+    /// Whether a SYN to the VIP through the tunnel must be answered too.
+    pub tunnel: bool,
 }
 
 /// What a healthy backend must do.
@@ -85,8 +87,8 @@ enum KindName {
 
 impl Check {
     /// Reads the table. Files are looked up next to the configuration at `path`; without a port of its own, the check
-    /// goes to the port of the VIP.
-    pub(super) fn read(mut table: Table<'_>, path: &Path, vip_port: Option<u16>) -> Option<Check> {
+    /// goes to the port of the VIP. `may_tunnel`: the VIP's packets go through tunnels, and open connections.
+    pub(super) fn read(mut table: Table<'_>, path: &Path, vip_port: Option<u16>, may_tunnel: bool) -> Option<Check> {
         let kind = table.require(
             "kind",
             "\"tcp\", \"http\", \"https\", \"udp\" or \"icmp\"",
@@ -135,7 +137,15 @@ impl Check {
             timeout,
             rise: table.get("rise", whole(1..=1000)).unwrap_or(2),
             fall: table.get("fall", whole(1..=1000)).unwrap_or(2),
+            tunnel: table.get("tunnel", flag).unwrap_or(false),
         };
+        if check.tunnel && !may_tunnel {
+            let problem = Problem::new(
+                "only TCP through a tunnel to a port of the VIP is checked like that",
+                "write protocol = \"tcp\", a port, and forward = \"ipip\" or \"gue\", or remove it",
+            );
+            table.fault(problem, "tunnel");
+        }
         table.finish();
         Some(check)
     }

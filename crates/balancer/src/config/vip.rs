@@ -218,7 +218,9 @@ impl Vip {
         let is_one_of_several = defaults.is_one_of_several || second_chance;
         let has_choices =
             policy == PolicyName::Latency && protocol == Protocol::Tcp && !by_source && !is_one_of_several;
-        let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten()));
+        let may_tunnel =
+            protocol == Protocol::Tcp && port.flatten().is_some() && !matches!(forward, Some(ForwardName::L2));
+        let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten(), may_tunnel));
         let (backends, backend_lines): (Vec<Backend>, Vec<_>) =
             table.tables("backend").into_iter().filter_map(Backend::read).unzip();
         let zero_rtt = match is_zero_rtt {

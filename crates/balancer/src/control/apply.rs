@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
+    panic::resume_unwind,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use dwell_engine::balance::{Sampling, VipKey};
+use dwell_engine::balance::{Sampling, VipKey, WhenStale};
 use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 
 use super::{
@@ -18,8 +20,8 @@ use super::{
     zero_rtt::ZeroWrite,
 };
 use crate::{
-    config::{Choices, Vip},
-    health::Target,
+    config::{Choices, Tunnel, Vip},
+    health::{Target, Through},
     plan::{Phase, Plan, State},
 };
 
@@ -45,8 +47,36 @@ pub(super) struct Rebuilt {
     pub members: Vec<usize>,
 }
 
+/// For how many VIPs a thread of its own is worth while, and how many threads there are at most.
+const VIPS_PER_THREAD: usize = 16;
+const MAX_THREADS: usize = 8;
+
 impl Rebuilt {
-    pub(super) fn add(&mut self, at: usize, built: Built) {
+    /// Rebuilds the tables of the VIPs whose weights or health have changed: a millisecond each, so that many are shared
+    /// among processors.
+    pub(super) fn build(vips: &mut [RunningVip], ramp: Duration, when_stale: WhenStale) -> Rebuilt {
+        let now = Instant::now();
+        let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let threads = processors.min(vips.len() / VIPS_PER_THREAD).max(1);
+        let build = |some: &mut [RunningVip]| -> Vec<Built> {
+            some.iter_mut().map(|run| run.build_tables(ramp, now, when_stale)).collect()
+        };
+        let built: Vec<Built> = thread::scope(|scope| {
+            let mut parts = vips.chunks_mut(vips.len().div_ceil(threads).max(1));
+            let own = parts.next();
+            let others: Vec<_> = parts.map(|some| scope.spawn(move || build(some))).collect();
+            let own = own.map(build).unwrap_or_default();
+            let join = |other: thread::ScopedJoinHandle<'_, Vec<Built>>| {
+                other.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            own.into_iter().chain(others.into_iter().flat_map(join)).collect()
+        });
+        let mut rebuilt = Rebuilt::default();
+        built.into_iter().enumerate().for_each(|(at, built)| rebuilt.add(at, built));
+        rebuilt
+    }
+
+    fn add(&mut self, at: usize, built: Built) {
         self.own.extend(built.own.then_some(at));
         self.equal.extend(built.equal.then_some(at));
         self.recent.extend(built.recent.then_some(at));
@@ -122,25 +152,21 @@ impl Balancer {
     /// Carries out a plan. If the kernel refuses a part of it, everything is as before, except for what
     /// [`Balancer::undo_zero`] cannot know. `prior` is what an earlier process has left.
     pub(super) fn apply(&mut self, wanted: Vec<Vip>, planned: Plan, prior: &PriorState) -> Result<(), ControlError> {
-        let targets = targets(&wanted, &planned, prior)?;
+        let targets = targets(&wanted, &planned, prior, self.config.tunnel)?;
         let mut runs = self.configure(&wanted, &planned, prior);
-        let mut rebuilt = Rebuilt::default();
         let remembered_by = Instant::now() + REMEMBERING;
-        for (at, run) in runs.iter_mut().enumerate() {
+        for run in &mut runs {
             run.update_reachability(&self.known_hops, &self.devices);
             if let Some(sharing) = &self.sharing {
                 sharing.guide(run);
                 sharing.remember(run, remembered_by);
             }
-            let when_stale = self.config.heartbeat.when_stale;
-            rebuilt.add(at, run.build_tables(self.config.health.ramp, Instant::now(), when_stale));
-            // What an earlier process has left need not be that of now.
-            rebuilt.members.push(at);
-            if run.recent.is_none() {
-                // What is still there would count again where packets may go on again, with numbers of other backends.
-                rebuilt.recent.push(at);
-            }
         }
+        let mut rebuilt = Rebuilt::build(&mut runs, self.config.health.ramp, self.config.heartbeat.when_stale);
+        // What an earlier process has left need not be that of now.
+        rebuilt.members = (0..runs.len()).collect();
+        // What is still there would count again where packets may go on again, with numbers of other backends.
+        rebuilt.recent.extend((0..runs.len()).filter(|at| runs[*at].recent.is_none()));
         let mut zero_writes = Vec::new();
         if let Err(error) = self.write_plan(&planned, &runs, &rebuilt, &mut zero_writes) {
             self.undo_zero(zero_writes);
@@ -278,12 +304,15 @@ pub(super) fn all_down(run: &RunningVip) -> Event {
 }
 
 /// The health checks of a plan's backends.
-fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState) -> Result<Vec<Target>, ControlError> {
+fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState, tunnel: Tunnel) -> Result<Vec<Target>, ControlError> {
     let mut targets = Vec::new();
     for (vip, (_, reals)) in wanted.iter().zip(&planned.numbers) {
         let Some(check) = vip.check.clone().map(Arc::new) else {
             continue;
         };
+        let port = vip.key.port.unwrap_or(check.port);
+        let vip_end = SocketAddr::new(vip.key.address, port);
+        let through = check.tunnel.then_some(Through { vip: vip_end, forward: vip.forward, tunnel });
         // The certificates are prepared once per VIP, not per backend.
         let mut first: Option<Target> = None;
         for (backend, real) in vip.backends.iter().zip(reals) {
@@ -292,7 +321,8 @@ fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState) -> Result<Vec<Tar
                 None => Target::new(*real, backend.address, Arc::clone(&check))?,
             };
             first.get_or_insert_with(|| target.clone());
-            targets.push(Target { was_up: prior.were_up.get(real).copied(), ..target });
+            let was_up = prior.were_up.get(real).copied();
+            targets.push(Target { through, was_up, ..target });
         }
     }
     Ok(targets)

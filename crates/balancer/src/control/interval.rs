@@ -136,18 +136,13 @@ impl Balancer {
     /// with those in the kernel if `are_backends_changed`, or if all backends of a VIP fail or recover. True if a table
     /// has changed.
     pub(super) fn sync(&mut self, are_backends_changed: bool) -> Result<bool, ControlError> {
-        let (ramp, now) = (self.config.health.ramp, Instant::now());
-        let (mut rebuilt, mut turned) = (Rebuilt::default(), Vec::new());
-        for (at, run) in self.vips.iter_mut().enumerate() {
-            let was_all_down = run.all_down;
-            if are_backends_changed {
-                run.update_reachability(&self.known_hops, &self.devices);
-            }
-            rebuilt.add(at, run.build_tables(ramp, now, self.config.heartbeat.when_stale));
-            if run.all_down != was_all_down {
-                turned.push(at);
-            }
+        if are_backends_changed {
+            self.vips.iter_mut().for_each(|run| run.update_reachability(&self.known_hops, &self.devices));
         }
+        let were_all_down: Vec<bool> = self.vips.iter().map(|run| run.all_down).collect();
+        let rebuilt = Rebuilt::build(&mut self.vips, self.config.health.ramp, self.config.heartbeat.when_stale);
+        let turned: Vec<usize> =
+            (0..self.vips.len()).filter(|at| self.vips[*at].all_down != were_all_down[*at]).collect();
         let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
         if are_backends_changed || !turned.is_empty() {
             contents.write_backends(&mut self.plane)?;

@@ -6,7 +6,9 @@
 
 mod ping;
 mod probe;
+mod raw;
 mod tls;
+mod tunnel;
 
 use std::{
     cmp::Reverse,
@@ -23,6 +25,7 @@ use crate::config::{Check, CheckKind};
 pub use self::{
     probe::{CheckFailure, probe},
     tls::{TlsClient, TlsError},
+    tunnel::Through,
 };
 
 /// A backend and its check.
@@ -36,6 +39,8 @@ pub struct Target {
     pub check: Arc<Check>,
     /// The TLS settings of an HTTPS check.
     pub client: Option<TlsClient>,
+    /// The tunnel through which a SYN to the VIP must be answered too; none if it need not.
+    pub through: Option<Through>,
     /// Whether it was up according to an earlier process; none if that is not known.
     pub was_up: Option<bool>,
 }
@@ -51,11 +56,11 @@ impl Target {
             CheckKind::Http { tls: Some(tls), .. } => Some(TlsClient::new(tls)?),
             _ => None,
         };
-        Ok(Target { real, address, check, client, was_up: None })
+        Ok(Target { real, address, check, client, through: None, was_up: None })
     }
 
     fn has_same_check(&self, other: &Target) -> bool {
-        self.address == other.address && self.check == other.check
+        self.address == other.address && self.check == other.check && self.through == other.through
     }
 }
 
@@ -351,6 +356,7 @@ mod tests {
             timeout: Duration::from_secs(10),
             rise: 1,
             fall: 1,
+            tunnel: false,
         };
         let target = Target::new(1, Ipv4Addr::LOCALHOST.into(), Arc::new(check)).expect("it needs no certificates");
         let attempts = AtomicU32::new(0);

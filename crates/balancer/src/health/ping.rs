@@ -8,25 +8,20 @@ use std::{
     time::Instant,
 };
 
-use dwell_socket::deadline::time_left;
-use nix::sys::{
-    socket::{
-        AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, recv, send, setsockopt,
-        socket, sockopt::ReceiveTimeout,
-    },
-    time::TimeVal,
-};
+use nix::sys::socket::{MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, send, socket};
+
+use super::raw;
 
 /// The sequence number of the next ping: concurrent pings have different ones.
 static NEXT_SEQUENCE: AtomicU16 = AtomicU16::new(1);
 
 /// Sends an echo request and waits for its reply. Needs CAP_NET_RAW.
 pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
-    let (family, protocol, request, reply) = match to {
-        IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp, 8, 0),
-        IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6, 128, 129),
+    let (protocol, request, reply) = match to {
+        IpAddr::V4(_) => (SockProtocol::Icmp, 8, 0),
+        IpAddr::V6(_) => (SockProtocol::IcmpV6, 128, 129),
     };
-    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let socket = socket(raw::family(to), SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     // A connected socket receives packets of that address only.
     connect(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to, 0)))?;
     let (id, sequence) = (std::process::id() as u16, NEXT_SEQUENCE.fetch_add(1, Ordering::Relaxed));
@@ -41,17 +36,8 @@ pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
     send(socket.as_raw_fd(), &packet, MsgFlags::empty())?;
     let mut answer = [0; 256];
     loop {
-        let wait = time_left(deadline)?;
-        let wait = TimeVal::new(wait.as_secs() as i64, i64::from(wait.subsec_micros().max(1)));
-        setsockopt(&socket, ReceiveTimeout, &wait)?;
-        let count = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        let bytes = &answer[..count];
-        // Raw IPv4 sockets receive the IP header too.
-        let skip = match to {
-            IpAddr::V4(_) => usize::from(bytes.first().unwrap_or(&0) & 0xf) * 4,
-            IpAddr::V6(_) => 0,
-        };
-        let is_ours = bytes.get(skip..skip + 8).is_some_and(|icmp| icmp[0] == reply && icmp[4..8] == packet[4..8]);
+        let icmp = raw::receive(&socket, to.is_ipv4(), &mut answer, deadline)?;
+        let is_ours = icmp.len() >= 8 && icmp[0] == reply && icmp[4..8] == packet[4..8];
         if is_ours {
             return Ok(());
         }

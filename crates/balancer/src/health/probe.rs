@@ -9,7 +9,7 @@ use std::{
 
 use dwell_socket::deadline::{DeadlineStream, time_left};
 
-use super::{Target, ping::ping};
+use super::{Target, ping::ping, tunnel::knock};
 use crate::config::CheckKind;
 
 /// Why a health check failed.
@@ -28,6 +28,10 @@ pub enum CheckFailure {
     },
     /// The answer was not HTTP.
     NotHttp,
+    /// The backend passed its check, but a SYN to the VIP through the tunnel did not come back within this time.
+    NoWayThrough(Duration),
+    /// The backend passed its check, but refused a SYN to the VIP through the tunnel.
+    RefusedThrough,
 }
 
 impl fmt::Display for CheckFailure {
@@ -37,6 +41,14 @@ impl fmt::Display for CheckFailure {
             CheckFailure::Timeout(timeout) => write!(f, "no answer within {timeout:?}"),
             CheckFailure::Status { expected, received } => write!(f, "status {received}, not {expected}"),
             CheckFailure::NotHttp => f.write_str("the answer is not HTTP"),
+            CheckFailure::NoWayThrough(timeout) => write!(
+                f,
+                "it answers at its own address, but no SYN to the VIP through the tunnel within {timeout:?}: \
+                 does it take the outer header off, and has it the VIP?"
+            ),
+            CheckFailure::RefusedThrough => {
+                f.write_str("it answers at its own address, but refuses connections to the VIP through the tunnel")
+            }
         }
     }
 }
@@ -55,12 +67,18 @@ impl From<io::Error> for CheckFailure {
 pub fn probe(target: &Target) -> Result<(), CheckFailure> {
     let timeout = target.check.timeout;
     let deadline = Instant::now() + timeout;
+    let is_late = |io: &io::Error| matches!(io.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock);
     probe_until(target, deadline).map_err(|failure| match failure {
-        CheckFailure::Io(io) if matches!(io.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-            CheckFailure::Timeout(timeout)
-        }
+        CheckFailure::Io(io) if is_late(&io) => CheckFailure::Timeout(timeout),
         failure => failure,
-    })
+    })?;
+    let Some(through) = &target.through else { return Ok(()) };
+    match knock(through, target.address, deadline) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CheckFailure::RefusedThrough),
+        Err(io) if is_late(&io) => Err(CheckFailure::NoWayThrough(timeout)),
+        Err(io) => Err(io.into()),
+    }
 }
 
 fn probe_until(target: &Target, deadline: Instant) -> Result<(), CheckFailure> {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use crate::{
     scene::{Scene, VIP, VIP6, address, address6, ask},
-    support::{eventually, object, skipped},
+    support::{DWELL, eventually, ip, object, skipped, spawn},
 };
 
 /// Checks that both servers get connections, and that each carries more than fits into one segment.
@@ -115,4 +115,49 @@ fn root_backends_behind_another_interface_are_reached() {
         load.get_or_insert_with(|| scene.load(8)).go_on();
     }
     assert_eq!(load.unwrap().end(), [""; 0]);
+}
+
+#[test]
+fn root_a_backend_is_up_once_a_syn_is_answered_through_its_tunnel() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("knock", 2);
+    scene.speak_ipv6();
+    // Answers to a VIP of IPv6 come back by the address from which it would be reached.
+    ip(&scene.balancer, &format!("route add {VIP6} dev eth0\n"));
+    let decap = |server: usize| spawn(&scene.servers[server].namespace, DWELL, &["lb", "decap", "eth0"]);
+    let is = |server: usize, health: &str| scene.backend(server)["health"] == health;
+    let mut decaps = vec![decap(0)];
+    for (at, (vip, backends, forward)) in
+        [(4, 4, "ipip"), (4, 4, "gue"), (6, 6, "ipip"), (6, 6, "gue"), (6, 4, "ipip"), (6, 4, "gue")]
+            .into_iter()
+            .enumerate()
+    {
+        let path = format!("IPv{vip} by {forward} to backends of IPv{backends}");
+        scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
+        scene.address_of.set(match backends {
+            6 => |host| address6(host).into(),
+            _ => |host| address(host).into(),
+        });
+        let health = "health = { kind = \"tcp\", interval = \"500ms\", tunnel = true }";
+        scene.configure("health.ramp = \"0s\"", &format!("forward = \"{forward}\"\n{health}"), &[0, 1]);
+        match at {
+            0 => {
+                scene.run();
+                eventually("one decapsulates", || is(0, "up") && is(1, "down"));
+                assert_eq!(scene.spread(10).keys().collect::<Vec<_>>(), [&0]);
+                decaps.push(decap(1));
+            }
+            _ => drop(scene.ok(&["reload"])),
+        }
+        eventually(&path, || is(0, "up") && is(1, "up"));
+    }
+    ip(&scene.servers[1].namespace, &format!("addr del {VIP6}/128 dev lo\n"));
+    eventually("one has no VIP", || is(0, "up") && is(1, "down"));
+    scene.servers[0].die();
+    eventually("nobody listens", || is(0, "down"));
+    let run = scene.end();
+    assert!(run.stdout.contains("no SYN to the VIP through the tunnel within 500ms"), "{run}");
+    drop(decaps);
 }

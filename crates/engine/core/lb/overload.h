@@ -4,6 +4,7 @@
 #define DWELL_LB_OVERLOAD_H
 
 #include "base/base.h"
+#include "lb/overload_embed.h"
 #include "lb/overload_types.h"
 #include "lb/quic_lb.h"
 
@@ -90,11 +91,6 @@ static __always_inline void dwell_load_turn(struct dwell_load_round *round, __u3
 	round->least += (candidate - round->least) & -(dwell_less(candidate, round->least) & is_known);
 }
 
-/* Calls dwell_load_turn() for each turn of a round. The embedder has it, as BPF's verifier walks bpf_loop() once and
- * any other loop as often as it turns.
- */
-static __always_inline void dwell_load_turns(struct dwell_load_round *round);
-
 /* Returns true if a server's wait is above a percentile of all known ones, and exceeds the least by more than
  * `margin_ns` (TrafficGrinder, Equation 1); then `least` is the server with the least wait. The percentile lies between
  * the two values next to its rank, as otherwise the highest of few servers would never be above it. Among servers with the same wait, the first from `from` on is the
@@ -104,7 +100,7 @@ static __always_inline int dwell_overload_divert(const struct dwell_server_load 
 						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,
 						 __u32 *least)
 {
-	struct dwell_load_round round = {servers, config};
+	struct dwell_load_round round = {.servers = servers, .config = config};
 
 	round.code = dwell_load_code(&servers[server & (DWELL_SERVERS_MAX - 1)], now_s, config);
 	if (round.code <= DWELL_WAIT_NONE)

@@ -162,8 +162,16 @@ static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash
 	return best;
 }
 
-/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them, or of some
- * candidates of the table. Only a connection that is remembered may go elsewhere than its first real, and only while
+/* Returns true if a real is up and has no open connection. */
+static __always_inline int dwell_is_idle(void *embedder, __u32 number)
+{
+	const __s64 *open = dwell_open_at(embedder, number);
+
+	return open && *open <= 0 && dwell_is_up(dwell_real_at(embedder, number));
+}
+
+/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them unless the table's
+ * candidate is idle, so that idle reals get what the table gives each, or of some candidates of the table. Only a connection that is remembered may go elsewhere than its first real, and only while
  * somebody corrects the counts.
  */
 static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_packet *packet,
@@ -175,7 +183,7 @@ static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_pac
 	if (!(choices | (vip->flags & DWELL_VIP_LEAST)) || !dwell_is_first_syn(packet) || !beat ||
 	    dwell_is_stale(embedder, beat))
 		return best;
-	if (vip->flags & DWELL_VIP_LEAST) {
+	if (vip->flags & DWELL_VIP_LEAST && !dwell_is_idle(embedder, best)) {
 		__u32 table = vip->number + DWELL_MEMBERS_KIND * dwell_balance_config_of(embedder)->max_vips;
 		__u32 least = dwell_balance_least(embedder, table, hash);
 

@@ -23,4 +23,4 @@ pub use latency::{LatencyConfig, LatencySteering};
 pub use measured::Measured;
 pub use pending::Pending;
 pub use range::{Constant, Kind, OutOfRange};
-pub use share::{BackendStats, Latency, Maglev, Manual, Policy, Share, ShareReason, least_crowded};
+pub use share::{BackendStats, Latency, Maglev, Manual, Policy, Share, ShareReason, draw, least_crowded};

@@ -47,11 +47,26 @@ impl BackendStats {
     }
 }
 
-/// Returns the place of the share with the fewest open connections for its weight once it has one more, as the core selects
-/// with `choices = "all"`; of several that are alike, the first from `first` on. 0 if there is none.
-pub fn least_crowded(shares: &[Share], open: &[u64], first: usize) -> usize {
+/// Returns the place of the share that a number from 0 to below 1 draws by weight, as a hash does from a Maglev table. 0 if
+/// there is none.
+pub fn draw(shares: &[Share], number: f64) -> usize {
+    let mut left = number * shares.iter().map(|share| share.weight).sum::<f64>();
+    let drawn = shares.iter().position(|share| {
+        left -= share.weight;
+        left < 0.0
+    });
+    drawn.unwrap_or(0)
+}
+
+/// Returns the place of the share that a new connection goes to, as the core selects with `choices = "all"`: the one that was
+/// drawn by weight if it has no open connection; else the one with the fewest for its weight once it has one more, and of
+/// several that are alike the first from the drawn one on. 0 if there is none.
+pub fn least_crowded(shares: &[Share], open: &[u64], drawn: usize) -> usize {
+    if open.get(drawn) == Some(&0) {
+        return drawn;
+    }
     let crowded = |at: &usize| (open[*at] + 1) as f64 / shares[*at].weight;
-    let turned = (0..shares.len()).map(|at| (at + first) % shares.len());
+    let turned = (0..shares.len()).map(|at| (at + drawn) % shares.len());
     turned.min_by(|a, b| crowded(a).total_cmp(&crowded(b))).unwrap_or(0)
 }
 

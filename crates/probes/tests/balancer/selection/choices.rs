@@ -184,23 +184,39 @@ fn of_all_backends_the_one_with_the_fewest_connections_for_its_weight_gets_each(
     }
 }
 
-#[test]
-fn backends_that_are_alike_take_turns_although_connections_end_at_once() {
-    let mut scene = of_all(&[(1, 1.0), (2, 1.0), (3, 0.0)]);
-    let mut taken = [0u32; 4];
-    for port in 1000..1400 {
+/// Opens connections one after the other, each of which ends before the next, and returns how many each backend had.
+fn in_turn(scene: &mut Scene, ports: std::ops::Range<u16>) -> [u32; 4] {
+    let mut taken = [0; 4];
+    for port in ports {
         for (number, clients) in scene.open(port..port + 1) {
             taken[number as usize] += 1;
             scene.pass(&clients[0].fin());
         }
     }
+    taken
+}
+
+#[test]
+fn backends_that_are_alike_take_turns_although_connections_end_at_once() {
+    let mut scene = of_all(&[(1, 1.0), (2, 1.0), (3, 0.0)]);
+    assert_eq!(scene.open(1000..1002).len(), 2, "one stays at each");
+    let taken = in_turn(&mut scene, 1002..1402);
     assert_eq!(taken[3], 0, "without weight");
     assert!(taken[1].abs_diff(taken[2]) < 60, "{taken:?}");
 }
 
 #[test]
+fn of_idle_backends_each_gets_what_the_table_gives_it() {
+    let mut scene = of_all(&[(1, 1.01), (2, 1.0)]);
+    let [_, first, second, _] = in_turn(&mut scene, 1000..1700);
+    // Four and three of seven.
+    assert!(first.abs_diff(400) < 60 && second.abs_diff(300) < 60, "{first} and {second}");
+}
+
+#[test]
 fn among_all_backends_one_that_is_down_or_a_silent_control_plane_leaves_it_to_the_table() {
     let (mut by_table, mut scene) = (Scene::new(0, 4000), of_all(&[(1, 0.001), (2, 1.0)]));
+    assert_eq!(scene.open(990..1000).len(), 2, "an idle one is tried");
     assert_eq!(scene.open(1000..1050).keys().collect::<Vec<_>>(), [&2]);
     scene.balancer.set_real(2, &Real { down: true, ..backend(2) });
     assert_eq!(scene.open(1050..1100).keys().collect::<Vec<_>>(), [&1]);

@@ -109,16 +109,16 @@ pub enum Discipline {
 /// What came of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The time of each answer, and its latency.
+    /// The time of each answer and its latency; at the end, how long the others have waited.
     pub latencies: Vec<(f64, f64)>,
     /// The weights of servers, by interval.
     pub weights: Vec<Vec<f64>>,
 }
 
 impl Outcome {
-    /// Returns a quantile of the latencies of answers between two times.
+    /// Returns a quantile of the latencies between two times, the latter included.
     pub fn quantile(&self, part: f64, from: f64, to: f64) -> f64 {
-        let in_time = |(time, _): &&(f64, f64)| (from..to).contains(time);
+        let in_time = |(time, _): &&(f64, f64)| (from..=to).contains(time);
         let mut sorted: Vec<f64> = self.latencies.iter().filter(in_time).map(|answer| answer.1).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         sorted.get((sorted.len().saturating_sub(1) as f64 * part) as usize).copied().unwrap_or(f64::NAN)
@@ -208,6 +208,8 @@ struct Connection {
 
 struct Run<'a> {
     cluster: &'a Cluster,
+    /// Apart from all other numbers, so that connections begin at the same times under each policy.
+    arrivals: StdRng,
     random: StdRng,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     numbers: u64,
@@ -233,7 +235,8 @@ impl Cluster {
         let intervals = Intervals::new(IntervalsConfig::default(), Duration::from_secs_f64(self.interval));
         let mut run = Run {
             cluster: self,
-            random: StdRng::seed_from_u64(self.seed),
+            arrivals: StdRng::seed_from_u64(self.seed),
+            random: StdRng::seed_from_u64(!self.seed),
             events: BinaryHeap::new(),
             numbers: 0,
             servers: (0..self.servers).map(|_| idle()).collect(),
@@ -263,6 +266,7 @@ impl Cluster {
                 Event::Interval => run.interval(now, placement),
             }
         }
+        run.give_up();
         run.outcome
     }
 }
@@ -276,7 +280,7 @@ impl Run<'_> {
     fn open(&mut self, now: f64, placement: &mut dyn Placement) {
         let cluster = self.cluster;
         let rate = cluster.load * (cluster.rise)(now) * cluster.servers as f64 / cluster.service;
-        let gap = exponential(&mut self.random, f64::from(cluster.requests) / rate);
+        let gap = exponential(&mut self.arrivals, f64::from(cluster.requests) / rate);
         self.at(now + gap, Event::Open);
         let view = View { now, open: &self.open, waiting: &self.waiting };
         let server = placement.place(&view, &mut self.random);
@@ -338,6 +342,14 @@ impl Run<'_> {
             self.open[at] -= 1;
             self.tell(request.connection, &mut connection);
         }
+    }
+
+    /// Requests that are not answered at the end count with what they have waited.
+    fn give_up(&mut self) {
+        let end = f64::from(self.cluster.seconds);
+        let mut sent: Vec<f64> = self.connections.values().filter_map(|connection| connection.sent).collect();
+        sent.sort_unstable_by(f64::total_cmp);
+        self.outcome.latencies.extend(sent.into_iter().map(|sent| (end, end - sent)));
     }
 
     fn speed(&mut self, now: f64) {

@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
 
-use dwell_engine::steer::{BackendStats, LatencyConfig, LatencySteering, Maglev, Policy, Share, least_crowded};
-use rand::{RngExt, rngs::StdRng};
+use dwell_engine::steer::{BackendStats, LatencyConfig, LatencySteering, Maglev, Policy, Share, draw, least_crowded};
+use rand::{RngExt, rngs::StdRng, seq::index::sample};
 
 /// What a policy may see of the servers when a connection begins.
 #[derive(Debug)]
@@ -81,25 +81,15 @@ impl Weighted {
     fn new(policy: Box<dyn Policy>, servers: usize, choices: Choices) -> Weighted {
         Weighted { policy, shares: vec![Share::initial(1.0); servers], choices }
     }
-
-    /// Draws a server by weight.
-    fn draw(&self, random: &mut StdRng) -> usize {
-        let total: f64 = self.shares.iter().map(|share| share.weight).sum();
-        let mut at = random.random::<f64>() * total;
-        let server = self.shares.iter().position(|share| {
-            at -= share.weight;
-            at < 0.0
-        });
-        server.unwrap_or(0)
-    }
 }
 
 impl Placement for Weighted {
     fn place(&mut self, view: &View<'_>, random: &mut StdRng) -> usize {
+        let mut drawn = || draw(&self.shares, random.random());
         let Choices::Of(choices) = self.choices else {
-            return least_crowded(&self.shares, view.open, random.random_range(0..view.open.len()));
+            return least_crowded(&self.shares, view.open, drawn());
         };
-        let drawn = (0..choices).map(|_| self.draw(random));
+        let drawn = (0..choices).map(|_| drawn());
         drawn.min_by_key(|server| view.open[*server]).unwrap_or(0)
     }
 
@@ -117,6 +107,8 @@ pub struct Prequal {
     pool: VecDeque<Probe>,
     /// The last answers of each server: requests in flight when asked for, and latency.
     answers: Vec<VecDeque<(u64, f64)>>,
+    /// The requests in flight of the last probes, from which follows which are many.
+    seen: VecDeque<u64>,
     removes_oldest: bool,
 }
 
@@ -138,10 +130,13 @@ const STALE: f64 = 1.0;
 /// The answers from which latency is estimated: the median of those whose requests in flight come closest.
 const ANSWERS: usize = 64;
 const CLOSEST: usize = 16;
+/// From how many probes the quantile is taken.
+const SEEN: usize = 256;
 
 impl Prequal {
     pub fn new(servers: usize) -> Prequal {
-        Prequal { pool: VecDeque::new(), answers: vec![VecDeque::new(); servers], removes_oldest: false }
+        let answers = vec![VecDeque::new(); servers];
+        Prequal { pool: VecDeque::new(), answers, seen: VecDeque::new(), removes_oldest: false }
     }
 
     fn size(&self) -> usize {
@@ -165,15 +160,18 @@ impl Prequal {
 
     /// The requests in flight above which a server is hot.
     fn limit(&self) -> u64 {
-        let mut sorted: Vec<u64> = self.pool.iter().map(|probe| probe.in_flight).collect();
+        let mut sorted: Vec<u64> = self.seen.iter().copied().collect();
         sorted.sort_unstable();
         sorted.get((sorted.len().saturating_sub(1) as f64 * HOT) as usize).copied().unwrap_or(0)
     }
 
     fn probe(&mut self, view: &View<'_>, random: &mut StdRng) {
-        for _ in 0..PROBES {
-            let server = random.random_range(0..view.open.len());
+        for server in sample(random, view.open.len(), PROBES.min(view.open.len())) {
             let in_flight = view.waiting[server];
+            if self.seen.len() == SEEN {
+                self.seen.pop_front();
+            }
+            self.seen.push_back(in_flight);
             let (latency, uses) = (self.latency(server, in_flight), self.reuse());
             self.pool.retain(|probe| probe.server != server);
             self.pool.push_back(Probe { server, in_flight, latency, asked: view.now, uses });
@@ -191,7 +189,11 @@ impl Prequal {
             return;
         }
         let limit = self.limit();
-        let worst = |probe: &Probe| (probe.in_flight > limit, probe.in_flight, probe.latency);
+        // Of hot ones the one with most requests, of cold ones the slowest.
+        let worst = |probe: &Probe| match probe.in_flight > limit {
+            true => (true, probe.in_flight as f64),
+            false => (false, probe.latency),
+        };
         let worst = (0..self.pool.len()).max_by(|a, b| {
             worst(&self.pool[*a]).partial_cmp(&worst(&self.pool[*b])).unwrap_or(std::cmp::Ordering::Equal)
         });
