@@ -2,10 +2,8 @@
 //! directly (direct server return), and estimates the response latency of each backend on the way.
 
 mod decap;
-mod folder;
 mod heartbeat;
 mod maps;
-mod migrate;
 mod options;
 mod pins;
 mod plane;

@@ -1,6 +1,9 @@
 //! A data plane that outlives its process: its maps and its link are pinned in a folder of bpffs, where the next
 //! process finds them.
 
+mod folder;
+mod migrate;
+
 use std::{
     borrow::Cow,
     fs::{self, File},
@@ -17,10 +20,9 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
 
+use self::{folder::open_private, migrate::Migration};
 use super::{
-    folder::open_private,
     maps,
-    migrate::Migration,
     options::PlaneOptions,
     plane::{CHAINED, PROGRAM, Plane, busy, load_object, open_object, opened},
 };

@@ -5,12 +5,12 @@ use dwell_engine::abi;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{
-    maps,
-    options::{PlaneOptions, TABLES_PER_VIP},
-};
 use crate::{
     Error,
+    balancer::{
+        maps,
+        options::{PlaneOptions, TABLES_PER_VIP},
+    },
     vantage::{failed, read_percpu},
 };
 

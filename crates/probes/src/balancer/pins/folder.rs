@@ -47,7 +47,7 @@ pub(super) fn open_private(path: &Path) -> Result<File, Error> {
                 let what = io::Error::other("it is a symbolic link");
                 fail("trust", &at, what, "name the folder that it leads to".into())
             }
-            false => fail("open", &at, errno.into(), super::pins::pin_remedy("this needs root").into_owned()),
+            false => fail("open", &at, errno.into(), super::pin_remedy("this needs root").into_owned()),
         })?;
         let stat = fstat(&next).map_err(|errno| fail("inspect", &at, errno.into(), "this needs root".into()))?;
         if let Some((what, remedy)) = fault(&stat, &at, is_last) {
