@@ -111,11 +111,12 @@ enum dwell_zero_counter {
 	DWELL_ZERO_UNOPENED,     /* not opened, as too many from the same networks were forged */
 	/* of tokens, in Initials that may open a connection */
 	DWELL_ZERO_TOKEN,          /* tokens of servers that take new connections */
-	DWELL_ZERO_TOKEN_LEFT,     /* of servers that are gone, down or drained: their successors get the connection */
+	DWELL_ZERO_TOKEN_LEFT,     /* of servers that were drained or removed: their successors get the connection */
 	DWELL_ZERO_TOKEN_OLD,      /* expired, or from the future */
 	DWELL_ZERO_TOKEN_OTHER,    /* begin with no rotation and layout that is configured */
 	DWELL_ZERO_TOKEN_FORGED,   /* opened, but not made with the key */
 	DWELL_ZERO_TOKEN_UNOPENED, /* not opened, as DWELL_ZERO_UNOPENED */
+	DWELL_ZERO_TOKEN_DOWN,     /* of servers that are down, and keep their sessions */
 	DWELL_ZERO_COUNTERS,
 };
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dwell_engine::quic_lb::{Config, Stamp, TokenStamp};
-use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, Vip, ZeroVip};
+use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, ServerState, Vip, ZeroVip};
 
 use crate::{
     packets::{Client, address, v4, v6},
@@ -185,9 +185,7 @@ fn root_the_clients_of_a_server_that_left_have_one_successor() {
     let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
-    let vip = Vip { number: 1, zero_slot: Some(1), ..Vip::default() };
-    let mixed: Vec<u32> = (0..31).map(|at| [OWN, OTHER][at % 2]).collect();
-    both.set_vip(&key(&v4()), &vip, &mixed);
+    mix(&mut both);
     let mut successors = |id: u16, port: u16| {
         let clients = (0..20).map(|at| from(of_network(at), port));
         let mut all: Vec<_> = clients.map(|client| both.pass(&initial(&client, &token(id)))).collect();
@@ -201,19 +199,55 @@ fn root_the_clients_of_a_server_that_left_have_one_successor() {
     assert!(gone.contains(&OWN) && gone.contains(&OTHER), "servers have different successors: {gone:?}");
     assert_eq!(successors(7, 7610), THIRD);
     assert_eq!(both.seen(CidEvent::TokenLeft), 160);
-    // A server that is drained, or down, gets no new connections.
-    let mut drained = zero_vip();
-    drained.servers[2].is_out = true;
-    both.set_zero(&drained);
+    // A server that is drained gets no new connections, whether or not it is up.
+    both.set_zero(&third_is(ServerState::Left));
     let (real, reason) = both.pass(&initial(&from(v4(), 7620), &token(7)));
     assert_eq!(reason, Reason::Token);
     assert_ne!(real, Some(THIRD));
-    both.set_zero(&zero_vip());
     both.set_server(THIRD, true);
     assert_eq!(both.pass(&initial(&from(v4(), 7621), &token(7))), (real, Reason::Token));
     both.set_server(THIRD, false);
+    both.set_zero(&zero_vip());
     assert_eq!(both.pass(&initial(&from(v4(), 7622), &token(7))), (Some(THIRD), Reason::Token));
     assert_eq!(both.seen(CidEvent::TokenLeft), 162);
+}
+
+/// Nobody has the sessions of a server that has crashed, so that its clients need not all go to one.
+#[test]
+fn root_the_clients_of_a_server_that_is_down_are_spread_as_new_ones() {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    mix(&mut both);
+    let check_spread = |both: &mut Both, port: u16| {
+        let clients = (0..20).map(|at| from(of_network(at), port));
+        let all: Vec<_> = clients.map(|client| both.pass(&initial(&client, &token(7)))).collect();
+        assert!(all.iter().all(|(_, reason)| *reason == Reason::New), "{all:?}");
+        assert!([OWN, OTHER].iter().all(|real| all.contains(&(Some(*real), Reason::New))), "{all:?}");
+    };
+    // The kernel knows it by the backend at first.
+    both.set_server(THIRD, true);
+    check_spread(&mut both, 7630);
+    both.set_zero(&third_is(ServerState::Down));
+    check_spread(&mut both, 7631);
+    both.set_server(THIRD, false);
+    check_spread(&mut both, 7632);
+    both.set_zero(&zero_vip());
+    assert_eq!(both.pass(&initial(&from(v4(), 7633), &token(7))), (Some(THIRD), Reason::Token));
+    assert_eq!((both.seen(CidEvent::TokenDown), both.seen(CidEvent::TokenLeft)), (60, 0));
+}
+
+/// Gives half of the addresses to each of two servers.
+fn mix(both: &mut Both) {
+    let vip = Vip { number: 1, zero_slot: Some(1), ..Vip::default() };
+    let mixed: Vec<u32> = (0..31).map(|at| [OWN, OTHER][at % 2]).collect();
+    both.set_vip(&key(&v4()), &vip, &mixed);
+}
+
+fn third_is(state: ServerState) -> ZeroVip {
+    let mut zero = zero_vip();
+    zero.servers[2].state = state;
+    zero
 }
 
 #[test]
