@@ -149,13 +149,16 @@ static __always_inline __u32 dwell_token_follow(const void *data, const void *en
 	return dwell_token_lead(embedder, vip, packet, server);
 }
 
-/* Takes note of a token that was opened. */
+/* Takes note of a token that was opened. An old one tells nothing of its network: it is not forged, and who has it can
+ * send it for ever.
+ */
 static __always_inline void dwell_token_note(void *embedder, const struct dwell_packet *packet, __u32 counter)
 {
 	__u32 is_forged = counter == DWELL_ZERO_TOKEN_FORGED;
 	const struct dwell_cid_entry *entry = dwell_cid_scratch(embedder);
 
-	if (entry && counter != DWELL_ZERO_TOKEN_OTHER && counter != DWELL_ZERO_TOKEN_UNOPENED)
+	if (entry && (is_forged || counter == DWELL_ZERO_TOKEN || counter == DWELL_ZERO_TOKEN_LEFT ||
+		      counter == DWELL_ZERO_TOKEN_DOWN))
 		dwell_zero_note_opened(embedder, packet, entry, is_forged ? DWELL_ZERO_NONE(DWELL_ZERO_FORGED) : 0);
 }
 

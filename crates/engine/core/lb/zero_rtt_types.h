@@ -74,7 +74,7 @@ struct dwell_cid_entry {
 /* What the networks of a bucket have sent, as one CPU saw it; see lb/opening.h. */
 #define DWELL_OPENINGS 1024
 struct dwell_opening {
-	__u32 known;   /* the network that last sent a connection ID that names a server; 0: none */
+	__u32 known;   /* the network that last sent a connection ID or a token that was made with the key; 0: none */
 	__u32 known_s; /* when */
 	__u32 second;  /* in which the others count */
 	__u16 forged;

@@ -271,10 +271,33 @@ fn root_a_heavy_client_with_a_token_of_an_overloaded_server_is_diverted() {
 /// Forged tokens are decrypted at the limited rate of forged connection IDs, which other networks do not notice.
 #[test]
 fn root_forged_tokens_have_a_budget() {
-    const FORGED: u64 = 1000;
     let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
+    check_budget(&mut both);
+    both.plane.replay_packet(&initial(&of_network(2), &token(7))).unwrap();
+    assert_eq!(both.seen(CidEvent::Token), 1);
+}
+
+/// Who has an old token can send it for ever, from anywhere: it is no proof that there are clients in a network. Nor is it
+/// forged: clients keep tokens for longer than they are good.
+#[test]
+fn root_old_tokens_neither_spend_nor_raise_the_budget_of_their_network() {
+    const OLD: u16 = 600;
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    let old = issued(&own(), 7, now_s() - 610, 10);
+    for port in 0..OLD {
+        both.plane.replay_packet(&initial(&from(of_network(1), 10_000 + port), &old)).unwrap();
+    }
+    assert_eq!((both.seen(CidEvent::TokenOld), both.seen(CidEvent::TokenUnopened)), (OLD.into(), 0));
+    check_budget(&mut both);
+}
+
+/// Sends forged tokens from a network that is not known.
+fn check_budget(both: &mut Both) {
+    const FORGED: u64 = 1000;
     let began_s = now_s();
     for count in 0..FORGED {
         let forged = [&[16][..], &count.to_be_bytes(), &[0x77; 54]].concat();
@@ -284,8 +307,6 @@ fn root_forged_tokens_have_a_budget() {
     let (opened, unopened) = (both.seen(CidEvent::TokenForged), both.seen(CidEvent::TokenUnopened));
     assert!((64..=64 * seconds).contains(&opened), "{opened} in {seconds} s");
     assert_eq!(opened + unopened, FORGED);
-    both.plane.replay_packet(&initial(&of_network(2), &token(7))).unwrap();
-    assert_eq!(both.seen(CidEvent::Token), 1);
 }
 
 /// Damaged Initials: both cores agree on them.
