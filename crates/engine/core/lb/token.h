@@ -42,12 +42,14 @@ static __always_inline __u32 dwell_token_skip_cid(const void *data, const void *
 	return bytes <= DWELL_CID_MAX_BYTES ? at + 1 + bytes : 0;
 }
 
-/* Returns the offset of the token in the QUIC packet at `at`; 0 if there is none that could begin with a block. The length
- * has one octet or two, as no longer token fits into a datagram.
+/* Returns the offset of the token in the QUIC packet at `at`; 0 if there is none that could begin with a block. Its length
+ * has one, two, four or eight octets, and need not have the fewest (RFC 9000 section 16). Eight are there in any case, as
+ * no block is shorter.
  */
 static __always_inline __u32 dwell_token_find(const void *data, const void *end, __u32 at, __u32 payload_bytes)
 {
-	__u32 limit = at + payload_bytes, bytes;
+	__u32 limit = at + payload_bytes, octets;
+	__u64 bytes;
 
 	DWELL_PEEK(struct dwell_quic_long, quic, at, 0);
 	if (!dwell_is_initial(quic))
@@ -58,16 +60,12 @@ static __always_inline __u32 dwell_token_find(const void *data, const void *end,
 	at = dwell_token_skip_cid(data, end, at);
 	if (!at)
 		return 0;
-	DWELL_PEEK(__u8, length, at, 0);
-	bytes = *length & 63;
-	at++;
-	if (*length >> 6 > 1)
-		return 0;
-	if (*length >> 6) {
-		DWELL_PEEK(__u8, low, at, 0);
-		bytes = bytes << 8 | *low;
-		at++;
-	}
+	DWELL_PEEK(struct dwell_cid_begin, length, at, 0);
+	bytes = __builtin_bswap64(length->word);
+	octets = 1 << (bytes >> 62);
+	bytes = bytes << 2 >> (66 - 8 * octets);
+	DWELL_OPAQUE(octets);
+	at += octets & 15;
 	return bytes >= DWELL_CID_OWN_BYTES && at + bytes <= limit ? at : 0;
 }
 

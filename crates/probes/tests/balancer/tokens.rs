@@ -103,12 +103,14 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
         ("IDs of 20 and 8", Header { destination: &[9; 8], source: &[8; 20], ..header.clone() }),
         ("no ID at all", Header { destination: &[], source: &[], ..header.clone() }),
         ("a length of one octet", Header { length: vec![63], ..header.clone() }),
+        ("a length of four octets", Header { length: vec![0x80, 0, 0, 63], ..header.clone() }),
+        ("a length of eight octets", Header { length: vec![0xc0, 0, 0, 0, 0, 0, 0, 63], ..header.clone() }),
         ("nothing behind the block", Header { length: vec![17], token: &brief, ..header.clone() }),
     ];
     for (at, (name, header)) in (0..).zip(found) {
         assert_eq!(both.pass(&header.sent_by(&from(v4(), 7100 + at))), (Some(THIRD), Reason::Token), "{name}");
     }
-    let [over, other_length] = [vec![0x45, 0], vec![0x80, 0, 0, 63]];
+    let [over, far_over] = [vec![0x45, 0], vec![0x80, 1, 0, 63]];
     let absent = [
         ("0-RTT", Header { first: 0xd3, ..header.clone() }),
         ("Handshake", Header { first: 0xe3, ..header.clone() }),
@@ -118,7 +120,8 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
         ("no token", Header { length: vec![0], ..header.clone() }),
         ("a token of 16 octets", Header { length: vec![16], ..header.clone() }),
         ("a token beyond the datagram", Header { length: over, ..header.clone() }),
-        ("a length of four octets", Header { length: other_length, ..header.clone() }),
+        ("a token far beyond the datagram", Header { length: far_over, ..header.clone() }),
+        ("the longest length", Header { length: vec![0xff; 8], ..header.clone() }),
     ];
     for (at, (name, header)) in (0..).zip(absent) {
         assert_eq!(both.pass(&header.sent_by(&from(v4(), 7200 + at))), (Some(OWN), Reason::New), "{name}");
@@ -128,7 +131,7 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
     for bytes in 26..payload.len() - 46 {
         assert_eq!(both.pass(&from(v4(), 7300 + bytes as u16).udp(&payload[..bytes])), (Some(OWN), Reason::New));
     }
-    assert_eq!(both.seen(CidEvent::Token), 8);
+    assert_eq!(both.seen(CidEvent::Token), 10);
 }
 
 #[test]
