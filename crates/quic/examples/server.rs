@@ -2,8 +2,8 @@
 //!
 //!     cargo run -p dwell-quic --example server -- ADDRESS:PORT SERVER-ID KEY-FILE CERTIFICATE-FILE
 //!
-//! The key file holds the 16 octets that the balancer uses for rotation 0. The server generates a certificate for the name
-//! `localhost` and writes it in DER for the client.
+//! The key file holds the 16 octets that the balancer uses for rotation 0, and reads as hexadecimal digits. The server
+//! generates a certificate for the name `localhost` and writes it in DER for the client.
 #![allow(clippy::print_stdout)]
 
 use std::{
@@ -14,8 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
-use dwell_engine::quic_lb::Config;
-use dwell_quic::{Cids, Limits, Setup, SingleUseSessions, WaitingTimes};
+use dwell_quic::{Cids, Config, Limits, Setup, SingleUseSessions, WaitingTimes};
 use h3::server::RequestResolver;
 use http::Response;
 use quinn::{Endpoint, Incoming, TokioRuntime};

@@ -12,6 +12,12 @@ use crate::sessions::MAX_SESSION_BYTES;
 
 /// The sessions that a server has handed over: they are in no store. Dropping this deletes them.
 ///
+/// Each session has its age with it, so that it expires in time whatever the other server's clock says. But rustls has
+/// written into it the second at which its ticket was issued, by the clock of the first server. The other one accepts 0-RTT
+/// only if the time since then by its own clock differs by at most 60 s from the age that the client states
+/// (`MAX_FRESHNESS_SKEW_MS` of rustls 0.23). Otherwise the session is used up by a handshake that is resumed without 0-RTT.
+/// So keep the clocks of both servers within some seconds of each other.
+///
 /// They can be written to a stream once and read from it once. Whoever reads them twice, or keeps what was written, makes
 /// tickets usable twice, and can decrypt their 0-RTT data: use a pipe, a Unix socket or TLS, and never a file.
 pub struct HandOver(Vec<HandedSession>);
@@ -47,7 +53,7 @@ impl HandOver {
         self.0.is_empty()
     }
 
-    /// Writes the sessions with their ages, so that clocks need not agree. An ID that is longer than 255 octets is left out.
+    /// Writes the sessions with their ages. One whose ID is longer than 255 octets is left out.
     ///
     /// # Errors
     ///
@@ -120,7 +126,7 @@ mod tests {
     use rustls::server::StoresServerSessions;
 
     use super::*;
-    use crate::{Limits, SingleUseSessions};
+    use crate::{Counts, Limits, SingleUseSessions};
 
     fn sessions(max_sessions: usize) -> std::sync::Arc<SingleUseSessions> {
         SingleUseSessions::new(Limits { max_sessions, ..Limits::default() })
@@ -153,6 +159,34 @@ mod tests {
         old.put(vec![4; 32], vec![4]);
         assert_eq!(new.take_over(old.hand_over()), 1);
         assert!(old.hand_over().is_empty());
+    }
+
+    #[test]
+    fn counts_add_up_on_both_sides_of_a_hand_over() {
+        let (old, new) = (sessions(10), sessions(2));
+        for id in 1..=5 {
+            old.put(vec![id; 32], vec![id]);
+        }
+        old.take(&[1; 32]);
+        assert_eq!(new.take_over(old.hand_over()), 4);
+        new.put(vec![6; 32], vec![6]);
+        let expected = Counts { stored: 5, resumed: 1, handed_over: 4, ..Counts::default() };
+        assert_eq!(old.counts(), expected);
+        let expected = Counts { held: 2, stored: 5, displaced: 3, ..Counts::default() };
+        assert_eq!(new.counts(), expected);
+    }
+
+    #[test]
+    fn sessions_that_are_taken_over_displace_no_newer_one() {
+        let new = SingleUseSessions::new(Limits { max_sessions: 2, ttl: Duration::from_secs(100) });
+        for id in 1..=2 {
+            new.put(vec![id], vec![id]);
+        }
+        let age = Duration::from_secs(50);
+        let old = HandedSession { id: vec![3], secrets: Zeroizing::new(vec![3]), age };
+        new.take_over(HandOver::new(vec![old]));
+        let kept = [1, 2, 3].map(|id| new.take(&[id]).is_some());
+        assert_eq!(kept, [true, true, false]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod tokens;
 mod waiting;
 
 pub use cids::{CidGenerator, Cids, HEARTBEAT};
+pub use dwell_engine::quic_lb::Config;
 pub use hand_over::HandOver;
 pub use server::{Setup, TICKETS, accept, single_use};
 pub use sessions::{Counts, Limits, Secrets, SingleUseSessions};

@@ -39,8 +39,11 @@ impl Default for Limits {
 pub struct Counts {
     /// Sessions stored at present.
     pub held: usize,
-    /// Sessions whose tickets were issued to clients.
+    /// Sessions that were put into the store: those whose tickets were issued to clients, and those taken over from another
+    /// server.
     pub stored: u64,
+    /// Sessions that were handed over to another server.
+    pub handed_over: u64,
     /// Tickets that clients presented and that were valid.
     pub resumed: u64,
     /// Tickets that clients presented and that were not valid: used before, expired, or of another server.
@@ -137,30 +140,33 @@ impl SingleUseSessions {
         let mut store = self.lock();
         let order = std::mem::take(&mut store.order);
         let mut sessions = std::mem::take(&mut store.sessions);
-        let taken = order.into_values().filter_map(|id| {
+        let handed = order.into_values().filter_map(|id| {
             let session = sessions.remove(&id)?;
             let age = now.saturating_duration_since(session.since);
             Some(HandedSession { id: id.to_vec(), secrets: session.secrets, age })
         });
-        HandOver::new(taken.collect())
+        let handed: Vec<HandedSession> = handed.collect();
+        store.counts.handed_over += handed.len() as u64;
+        HandOver::new(handed)
     }
 
-    /// Stores the sessions of another server, as old as they are, and returns how many are not expired. As many of the oldest
-    /// are deleted as there is no room for.
+    /// Takes over the sessions of another server, as old as they are, and returns how many were not expired. If there is not
+    /// room for all, the oldest are deleted, of this server's and the others alike.
     pub fn take_over(&self, handed: HandOver) -> usize {
         let now = Instant::now();
-        let mut stored = 0;
+        let mut taken = 0;
         for HandedSession { id, mut secrets, age } in handed.into_sessions() {
             // A host that has started a moment ago knows no earlier time.
             let since = now.checked_sub(age).unwrap_or(now);
-            if age < self.limits.ttl {
-                stored += usize::from(self.put_at(id, std::mem::take(&mut *secrets), since));
+            if age < self.limits.ttl && self.put_at(id, std::mem::take(&mut *secrets), since) {
+                taken += 1;
             }
         }
-        stored
+        taken
     }
 
-    fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, now: Instant) -> bool {
+    /// Puts a session into the store that counts since this time. Returns false if it is too long.
+    fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, since: Instant) -> bool {
         let mut store = self.lock();
         if secrets.len() > MAX_SESSION_BYTES {
             secrets.zeroize();
@@ -168,16 +174,15 @@ impl SingleUseSessions {
             return false;
         }
         store.remove(&id);
-        if store.sessions.len() >= self.limits.max_sessions && store.delete_oldest() {
-            store.counts.displaced += 1;
-        }
         let id: Arc<[u8]> = id.into();
         let number = store.next;
         store.next += 1;
         store.counts.stored += 1;
-        store.order.insert((now, number), Arc::clone(&id));
-        let session = Session { secrets: Zeroizing::new(secrets), number, since: now };
-        store.sessions.insert(id, session);
+        store.order.insert((since, number), Arc::clone(&id));
+        store.sessions.insert(id, Session { secrets: Zeroizing::new(secrets), number, since });
+        if store.sessions.len() > self.limits.max_sessions && store.delete_oldest() {
+            store.counts.displaced += 1;
+        }
         true
     }
 

@@ -295,8 +295,8 @@ pub struct BackendStatus {
     /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
-    /// The name of the backend to which clients with this one's tokens go while it gets no new connections. Null if it gets
-    /// some, or has no tokens.
+    /// The name of the backend to which clients with this one's tokens go while it is drained or leaves. Null otherwise, or if
+    /// it has no tokens.
     #[serde(default)]
     pub successor: Option<String>,
 }

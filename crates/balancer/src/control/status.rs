@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{Forward, Sampling, successor_entry},
+    balance::{Forward, Sampling, ServerState, successor_entry},
     quic_lb,
     rtt::{Counter, Counters},
 };
@@ -143,16 +143,19 @@ impl Balancer {
             problem: self.problem(run.backend.address),
             server_id: run.backend.server_id,
             load: self.load_status(run.real),
-            successor: self.successor(vip, run.real, run.backend.server_id),
+            successor: self.successor(vip, run.backend.server_id),
         }
     }
 
-    /// The backend that gets the clients of one that is out of the table.
-    fn successor(&self, run: &RunningVip, real: u32, server_id: Option<u64>) -> Option<String> {
+    /// The backend that gets the clients of a server that has left: one that is drained, or was removed.
+    fn successor(&self, run: &RunningVip, server_id: Option<u64>) -> Option<String> {
         let id = u16::try_from(server_id?).ok()?;
         let entries = run.table.entries();
         let has_tokens = run.vip.zero_rtt.as_ref()?.layouts.iter().any(quic_lb::Config::is_stamped);
-        if !has_tokens || entries.is_empty() || entries.contains(&real) {
+        let is_here = |backend: &&RunningBackend| backend.backend.server_id == server_id;
+        let is_left =
+            run.backends.iter().find(is_here).is_none_or(|backend| run.server_state(backend) == ServerState::Left);
+        if !has_tokens || entries.is_empty() || !is_left {
             return None;
         }
         let next = entries[successor_entry(id, self.hash_seed, entries.len())];
@@ -205,7 +208,7 @@ impl Balancer {
                 .vips
                 .iter()
                 .find(|run| real.vip == Some(run.vip.key))
-                .and_then(|run| self.successor(run, number, real.server_id)),
+                .and_then(|run| self.successor(run, real.server_id)),
         }
     }
 

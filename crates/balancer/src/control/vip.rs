@@ -8,7 +8,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{Sampling, VipKey, members},
+    balance::{Sampling, ServerState, VipKey, members},
     response::{Estimate, Record},
     steer::{
         BackendState as PolicyInput, BackendStats, HeavyShare, Intervals, Latency, LatencySteering, Maglev, Manual,
@@ -438,6 +438,18 @@ impl RunningVip {
     pub(super) fn down(&self) -> impl Iterator<Item = u32> {
         let down = self.backends.iter().filter(|run| !self.all_down && self.is_down(run));
         down.map(|run| run.real)
+    }
+
+    /// Whether a backend gets new connections, and where its tokens lead. If all backends fail their checks and are kept, it
+    /// gets some.
+    pub(super) fn server_state(&self, run: &RunningBackend) -> ServerState {
+        if self.is_drained(run) || run.share.weight <= 0.0 {
+            ServerState::Left
+        } else if self.table.share(run.real) > 0.0 {
+            ServerState::Open
+        } else {
+            ServerState::Down
+        }
     }
 
     /// The number of each backend, and how many connections it takes relative to the others, in thousandths of the one with

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{ServerId, VipKey},
+    balance::{ServerId, ServerState, VipKey},
     quic_lb::Stamp,
 };
 use dwell_probes::balancer::{ServerLoad, ZeroServer, ZeroVip};
@@ -169,12 +169,9 @@ impl Balancer {
 /// The slot of a VIP that routes by connection ID, including the backends that are leaving.
 fn zero_vip(run: &RunningVip, state: &State) -> Option<ZeroVip> {
     let zero = run.vip.zero_rtt.as_ref()?;
-    let serving = run.backends.iter().filter_map(|run| {
-        Some(ZeroServer {
-            real: run.real,
-            id: ServerId(run.backend.server_id?.into()),
-            is_out: !run.is_usable() || run.share.weight <= 0.0,
-        })
+    let serving = run.backends.iter().filter_map(|backend| {
+        let id = ServerId(backend.backend.server_id?.into());
+        Some(ZeroServer { real: backend.real, id, state: run.server_state(backend) })
     });
     let mut servers: Vec<ZeroServer> = serving.collect();
     for (number, real) in &state.reals {
@@ -185,7 +182,7 @@ fn zero_vip(run: &RunningVip, state: &State) -> Option<ZeroVip> {
         // A backend whose forwarding has changed leaves under its old number, and serves under its new one with the
         // same ID.
         if is_leaving && !servers.iter().any(|server| server.id == id) {
-            servers.push(ZeroServer { real: *number, id, is_out: true });
+            servers.push(ZeroServer { real: *number, id, state: ServerState::Left });
         }
     }
     Some(ZeroVip {
@@ -198,4 +195,61 @@ fn zero_vip(run: &RunningVip, state: &State) -> Option<ZeroVip> {
         heavy_scope: zero.heavy_scope,
         is_unroutable_hashed: zero.is_unroutable_hashed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ServerState::{Down, Left, Open};
+    use dwell_probes::balancer::WhenStale;
+
+    use super::*;
+    use crate::{config::vip_with, control::vip::PriorState};
+
+    fn running() -> RunningVip {
+        let keys = "protocol = \"udp\"\npolicy = \"zero-rtt\"\nhealth = { kind = \"tcp\" }\ntable_size = 1009\n\
+                    zero_rtt = { layout = [{ rotation = 0, key = \"000102030405060708090a0b0c0d0e0f\" }] }";
+        let backends = (1..=3).map(|at| format!("{{ address = \"10.0.0.{at}\", server_id = {at} }}"));
+        let vip = vip_with(keys, &backends.collect::<Vec<_>>().join(", "));
+        let reals = [(1, false), (2, false), (3, false)];
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default(), Duration::from_secs(1));
+        run.backends.iter_mut().for_each(|run| run.is_reachable = true);
+        run
+    }
+
+    fn states(run: &mut RunningVip) -> Vec<ServerState> {
+        run.build_tables(Duration::ZERO, Instant::now(), WhenStale::Keep);
+        let servers = zero_vip(run, &State::default()).expect("it has the policy").servers;
+        servers.iter().map(|server| server.state).collect()
+    }
+
+    fn fails(run: &mut RunningVip, at: usize) {
+        run.backends[at].health.update(false, Instant::now());
+    }
+
+    #[test]
+    fn a_server_that_fails_its_checks_has_not_left_and_one_that_is_drained_has() {
+        let mut run = running();
+        assert_eq!(states(&mut run), [Open, Open, Open]);
+        fails(&mut run, 1);
+        run.backends[2].is_draining = true;
+        assert_eq!(states(&mut run), [Open, Down, Left]);
+        // Its sessions were handed over before it went down.
+        fails(&mut run, 2);
+        assert_eq!(states(&mut run), [Open, Down, Left]);
+        run.backends[1].is_draining = true;
+        assert_eq!(states(&mut run), [Open, Left, Left]);
+        run.backends[0].is_reachable = false;
+        assert_eq!(states(&mut run), [Down, Left, Left]);
+    }
+
+    #[test]
+    fn if_all_servers_fail_their_checks_tokens_lead_to_them_all_the_same() {
+        let mut run = running();
+        (0..3).for_each(|at| fails(&mut run, at));
+        assert_eq!(states(&mut run), [Open, Open, Open]);
+        run.backends[1].is_draining = true;
+        assert_eq!(states(&mut run), [Open, Left, Open]);
+        run.backends[0].health.update(true, Instant::now());
+        assert_eq!(states(&mut run), [Open, Left, Down]);
+    }
 }

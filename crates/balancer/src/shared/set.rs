@@ -50,6 +50,9 @@ pub struct BackendWeight {
     /// Whether its checks fail, as most balancers see it.
     #[serde(rename = "d", default, skip_serializing_if = "is_false")]
     pub is_down: bool,
+    /// Whether it drains at any balancer.
+    #[serde(rename = "q", default, skip_serializing_if = "is_false")]
+    pub is_draining: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -143,7 +146,10 @@ mod tests {
 
     fn set_of(weights: &[(f64, bool)]) -> VipWeights {
         let weight = |(at, (table, is_down)): (usize, &(f64, bool))| {
-            (IpAddr::from([10, 0, 0, at as u8]), BackendWeight { table: *table, policy: 1.0, is_down: *is_down })
+            (
+                IpAddr::from([10, 0, 0, at as u8]),
+                BackendWeight { table: *table, policy: 1.0, is_down: *is_down, is_draining: false },
+            )
         };
         VipWeights { of: weights.iter().enumerate().map(weight).collect(), ..VipWeights::default() }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::UdpSocket,
+    net::{TcpListener, UdpSocket},
     os::unix::net::UnixStream,
     sync::{
         Arc,
@@ -241,6 +241,49 @@ fn root_a_token_leads_to_its_server_or_to_the_successor_that_status_names() {
     check_successor(&leaving);
     eventually("those of a server that left too", || counted("token-left") >= 20);
     assert_eq!(answering_server(&scene, &returning(2, 99)), 2);
+    let run = scene.end();
+    assert_eq!(run.status, Some(0), "{run}");
+}
+
+/// Where all servers fail their checks, all are used; where one does, nobody has its sessions.
+#[test]
+fn root_tokens_of_a_server_that_is_down_are_as_none_and_lead_to_it_if_all_are() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("token-down", 3);
+    let _answering = EchoServers::new(&scene);
+    for server in [0, 2] {
+        let healthy = scene.servers[server].namespace.enter(|| TcpListener::bind("0.0.0.0:81")).unwrap().unwrap();
+        std::thread::spawn(move || for _ in healthy.incoming() {});
+    }
+    let check = |port: u16| {
+        configure(&scene, &[0], &[0, 1, 2]);
+        let health = format!("health = {{ kind = \"tcp\", port = {port}, interval = \"100ms\", timeout = \"100ms\" }}");
+        let text = std::fs::read_to_string(scene.path("lb.toml")).unwrap();
+        let policy = "policy = \"zero-rtt\"";
+        std::fs::write(scene.path("lb.toml"), text.replace(policy, &format!("{policy}\n{health}"))).unwrap();
+    };
+    check(81);
+    scene.run();
+    eventually("one is down", || scene.backend(1)["health"] == "down");
+    eventually("the others are up", || [0, 2].iter().all(|server| scene.backend(*server)["health"] == "up"));
+    assert!(scene.backend(1)["successor"].is_null(), "{}", scene.backend(1));
+    let initial = [&[0xc0, 0, 0, 0, 1, 8][..], &[3; 8], &[0; 100]].concat();
+    let own = answering_server(&scene, &initial);
+    for count in 0..5 {
+        assert_eq!(answering_server(&scene, &returning(1, count)), own, "the one of the client's address");
+    }
+    let counted = |name: &str| scene.status()["plane"]["connection_ids"][name].as_u64().unwrap_or(0);
+    eventually("they are counted", || counted("token-down") >= 5);
+    assert_eq!(counted("token-left"), 0);
+    // Nothing listens there.
+    check(9);
+    scene.ok(&["reload"]);
+    eventually("all fail", || scene.status()["vips"][0]["all_down"] == true);
+    for server in 0..3 {
+        assert_eq!(answering_server(&scene, &returning(server, 9)), server);
+    }
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How many connection IDs of QUIC may turn out to be forged: so many per second, CPU and bucket of networks. What is
- * above that is not opened, as opening one costs passes of AES. A network that has sent an ID that names a server has a
- * budget of its own for some time, so that it is left alone when forgers use the addresses of others.
+/* How many connection IDs and tokens of QUIC may turn out to be forged: so many per second, CPU and bucket of networks. What
+ * is above that is not opened, as opening one costs passes of AES. A network that has sent one that was made with the key has
+ * a budget of its own for some time, so that it is left alone when forgers use the addresses of others. An old token counts
+ * for neither.
  */
 #ifndef DWELL_LB_OPENING_H
 #define DWELL_LB_OPENING_H
@@ -13,7 +14,7 @@
 #define DWELL_FORGED_PER_S 64
 /* Of a network that is known. */
 #define DWELL_FORGED_KNOWN_PER_S 512
-/* How long a network is known after its last connection ID that named a server. */
+/* How long a network is known after its last connection ID or token that was made with the key. */
 #define DWELL_KNOWN_S 60
 
 /* Returns the bucket of a network, which dwell_network() has hashed. */

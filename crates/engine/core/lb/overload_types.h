@@ -7,7 +7,8 @@
 
 #define DWELL_SERVERS_MAX 1024 /* servers of one VIP: a power of two */
 
-#define DWELL_SERVER_OUT 1 /* down or drained: gets no new connections */
+#define DWELL_SERVER_OUT 1  /* down or left: gets no new connections */
+#define DWELL_SERVER_LEFT 2 /* drained or removed: another one may have its sessions */
 
 /* The newest report of a server. A stamp is freshness << 16 | load code; the freshness is Unix seconds << 16, plus a
  * number that keeps it rising within a second.

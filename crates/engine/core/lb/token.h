@@ -13,7 +13,7 @@
 
 #include "lb/zero_rtt.h"
 
-/* Beside the ID of a server that takes no new connections, in place of the number of the real that a token leads to. */
+/* Beside the ID of a server that has left, in place of the number of the real that a token leads to. */
 #define DWELL_TOKEN_LEFT (1U << 31)
 
 /* Versions as they lie on the wire, and the bits of a packet's type in its first octet. */
@@ -42,12 +42,14 @@ static __always_inline __u32 dwell_token_skip_cid(const void *data, const void *
 	return bytes <= DWELL_CID_MAX_BYTES ? at + 1 + bytes : 0;
 }
 
-/* Returns the offset of the token in the QUIC packet at `at`; 0 if there is none that could begin with a block. The length
- * has one octet or two, as no longer token fits into a datagram.
+/* Returns the offset of the token in the QUIC packet at `at`; 0 if there is none that could begin with a block. Its length
+ * has one, two, four or eight octets, and need not have the fewest (RFC 9000 section 16). Eight are there in any case, as
+ * no block is shorter.
  */
 static __always_inline __u32 dwell_token_find(const void *data, const void *end, __u32 at, __u32 payload_bytes)
 {
-	__u32 limit = at + payload_bytes, bytes;
+	__u32 limit = at + payload_bytes, octets;
+	__u64 bytes;
 
 	DWELL_PEEK(struct dwell_quic_long, quic, at, 0);
 	if (!dwell_is_initial(quic))
@@ -58,16 +60,12 @@ static __always_inline __u32 dwell_token_find(const void *data, const void *end,
 	at = dwell_token_skip_cid(data, end, at);
 	if (!at)
 		return 0;
-	DWELL_PEEK(__u8, length, at, 0);
-	bytes = *length & 63;
-	at++;
-	if (*length >> 6 > 1)
-		return 0;
-	if (*length >> 6) {
-		DWELL_PEEK(__u8, low, at, 0);
-		bytes = bytes << 8 | *low;
-		at++;
-	}
+	DWELL_PEEK(struct dwell_cid_begin, length, at, 0);
+	bytes = __builtin_bswap64(length->word);
+	octets = 1 << (bytes >> 62);
+	bytes = bytes << 2 >> (66 - 8 * octets);
+	DWELL_OPAQUE(octets);
+	at += octets & 15;
 	return bytes >= DWELL_CID_OWN_BYTES && at + bytes <= limit ? at : 0;
 }
 
@@ -79,7 +77,7 @@ static __always_inline __u32 dwell_token_open(const void *data, const void *end,
 					      struct dwell_cid_entry *entry, int dry_run)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->lb.attempt);
-	__u32 rotation, server;
+	__u32 rotation;
 
 	DWELL_PEEK(__u8, first, at, DWELL_ZERO_NONE(DWELL_ZERO_TOKEN_OTHER));
 	DWELL_PEEK(struct dwell_cid_words, words, at + 1, DWELL_ZERO_NONE(DWELL_ZERO_TOKEN_OTHER));
@@ -91,12 +89,9 @@ static __always_inline __u32 dwell_token_open(const void *data, const void *end,
 	entry->cid[1] = words->word[1];
 	entry->slot = packet->lb.attempt;
 	entry->noted = 0; /* a forged one is known as such: dwell_zero_is_forged() */
-	if (dry_run)
-		return dwell_zero_open_own(embedder, rotation, DWELL_TOKEN_CHECK, entry);
-	if (!dwell_zero_may_open(embedder, packet))
+	if (!dry_run && !dwell_zero_may_open(embedder, packet))
 		return DWELL_ZERO_NONE(DWELL_ZERO_TOKEN_UNOPENED);
-	server = dwell_zero_open_own(embedder, rotation, DWELL_TOKEN_CHECK, entry);
-	return dwell_zero_note_opened(embedder, packet, entry, server);
+	return dwell_zero_open_own(embedder, rotation, DWELL_TOKEN_CHECK, entry);
 }
 
 /* Returns true if a token has expired, or is from the future by more than clocks may differ. */
@@ -108,18 +103,28 @@ static __always_inline int dwell_token_is_old(void *embedder, const struct dwell
 	return age_s > lifetime_s || age_s < -(__s32)vip->overload.slack_s;
 }
 
-/* Returns the real of a server that takes new connections; 0 if it does not. */
-static __always_inline __u32 dwell_token_real(void *embedder, const struct dwell_zero_vip *vip, __u32 slot,
-					      __u32 server)
+/* Stores where the token of a server leads: to this server, or to the successor of one that has left and may have handed
+ * its sessions over. One that is down has them still, so that others are as good as its successor: its token leads
+ * nowhere. Returns what is counted.
+ */
+static __always_inline __u32 dwell_token_lead(void *embedder, const struct dwell_zero_vip *vip,
+					      struct dwell_packet *packet, __u32 server)
 {
-	const struct dwell_server_load *loads = dwell_zero_loads_at(embedder, slot);
-	__u32 real;
+	const struct dwell_server_load *loads = dwell_zero_loads_at(embedder, packet->lb.attempt);
+	const struct dwell_zero_work *work = dwell_zero_work_of(embedder);
+	__u32 index = server & (DWELL_SERVERS_MAX - 1), real;
 
-	server &= DWELL_SERVERS_MAX - 1;
-	real = vip->server[server].real;
-	if (!loads || loads[server].flags & DWELL_SERVER_OUT || !dwell_is_up(dwell_real_at(embedder, real)))
-		return 0;
-	return real;
+	if (!loads || !work)
+		return DWELL_ZERO_TOKEN_OTHER;
+	if (dwell_zero_is_none(server) || loads[index].flags & DWELL_SERVER_LEFT) {
+		packet->lb.token = DWELL_TOKEN_LEFT | (work->id & 0xffff);
+		return DWELL_ZERO_TOKEN_LEFT;
+	}
+	real = vip->server[index].real;
+	if (loads[index].flags & DWELL_SERVER_OUT || !dwell_is_up(dwell_real_at(embedder, real)))
+		return DWELL_ZERO_TOKEN_DOWN;
+	packet->lb.token = real;
+	return DWELL_ZERO_TOKEN;
 }
 
 /* Stores where the token at this offset leads. Returns what is counted, an enum dwell_zero_counter. */
@@ -128,8 +133,7 @@ static __always_inline __u32 dwell_token_follow(const void *data, const void *en
 {
 	struct dwell_cid_entry *entry = dwell_cid_scratch(embedder);
 	const struct dwell_zero_vip *vip;
-	struct dwell_zero_work *work;
-	__u32 server, counter, real = 0;
+	__u32 server, counter;
 
 	if (!entry)
 		return DWELL_ZERO_TOKEN_OTHER;
@@ -140,11 +144,20 @@ static __always_inline __u32 dwell_token_follow(const void *data, const void *en
 	vip = dwell_zero_vip_at(embedder, packet->lb.attempt);
 	if (!vip || dwell_token_is_old(embedder, vip, entry->stamp))
 		return DWELL_ZERO_TOKEN_OLD;
-	if (!dwell_zero_is_none(server))
-		real = dwell_token_real(embedder, vip, packet->lb.attempt, server);
-	work = dwell_zero_work_of(embedder);
-	packet->lb.token = real ? real : work ? DWELL_TOKEN_LEFT | (work->id & 0xffff) : 0;
-	return real ? DWELL_ZERO_TOKEN : DWELL_ZERO_TOKEN_LEFT;
+	return dwell_token_lead(embedder, vip, packet, server);
+}
+
+/* Takes note of a token that was opened. An old one tells nothing of its network: it is not forged, and who has it can
+ * send it for ever.
+ */
+static __always_inline void dwell_token_note(void *embedder, const struct dwell_packet *packet, __u32 counter)
+{
+	__u32 is_forged = counter == DWELL_ZERO_TOKEN_FORGED;
+	const struct dwell_cid_entry *entry = dwell_cid_scratch(embedder);
+
+	if (entry && (is_forged || counter == DWELL_ZERO_TOKEN || counter == DWELL_ZERO_TOKEN_LEFT ||
+		      counter == DWELL_ZERO_TOKEN_DOWN))
+		dwell_zero_note_opened(embedder, packet, entry, is_forged ? DWELL_ZERO_NONE(DWELL_ZERO_FORGED) : 0);
 }
 
 /* Reads the token of the Initial at offset `at`, which may open a connection, and stores where it leads in
@@ -162,8 +175,10 @@ static __always_inline void dwell_token_read(const void *data, const void *end, 
 	if (!at)
 		return;
 	counter = dwell_token_follow(data, end, embedder, packet, at, dry_run);
-	if (!dry_run)
-		dwell_zero_count(embedder, counter);
+	if (dry_run)
+		return;
+	dwell_zero_count(embedder, counter);
+	dwell_token_note(embedder, packet, counter);
 }
 
 /* Returns the hash by which the Maglev table selects the successor of a server: the same at all balancers, for all

@@ -74,7 +74,7 @@ struct dwell_cid_entry {
 /* What the networks of a bucket have sent, as one CPU saw it; see lb/opening.h. */
 #define DWELL_OPENINGS 1024
 struct dwell_opening {
-	__u32 known;   /* the network that last sent a connection ID that names a server; 0: none */
+	__u32 known;   /* the network that last sent a connection ID or a token that was made with the key; 0: none */
 	__u32 known_s; /* when */
 	__u32 second;  /* in which the others count */
 	__u16 forged;
@@ -111,11 +111,12 @@ enum dwell_zero_counter {
 	DWELL_ZERO_UNOPENED,     /* not opened, as too many from the same networks were forged */
 	/* of tokens, in Initials that may open a connection */
 	DWELL_ZERO_TOKEN,          /* tokens of servers that take new connections */
-	DWELL_ZERO_TOKEN_LEFT,     /* of servers that are gone, down or drained: their successors get the connection */
+	DWELL_ZERO_TOKEN_LEFT,     /* of servers that were drained or removed: their successors get the connection */
 	DWELL_ZERO_TOKEN_OLD,      /* expired, or from the future */
 	DWELL_ZERO_TOKEN_OTHER,    /* begin with no rotation and layout that is configured */
 	DWELL_ZERO_TOKEN_FORGED,   /* opened, but not made with the key */
 	DWELL_ZERO_TOKEN_UNOPENED, /* not opened, as DWELL_ZERO_UNOPENED */
+	DWELL_ZERO_TOKEN_DOWN,     /* of servers that are down, and keep their sessions */
 	DWELL_ZERO_COUNTERS,
 };
 

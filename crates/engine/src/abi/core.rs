@@ -488,6 +488,7 @@ pub const DWELL_FILTER_RULES: u32 = 16;
 pub const DWELL_HEAVY_MAX: u32 = 32;
 pub const DWELL_SERVERS_MAX: u32 = 1024;
 pub const DWELL_SERVER_OUT: u32 = 1;
+pub const DWELL_SERVER_LEFT: u32 = 2;
 pub const DWELL_AES_ROUNDS: u32 = 10;
 pub const DWELL_AES_KEY_WORDS: u32 = 44;
 pub const DWELL_CID_MAX_BYTES: u32 = 20;
@@ -1659,7 +1660,8 @@ pub const DWELL_ZERO_TOKEN_OLD: dwell_zero_counter = 11;
 pub const DWELL_ZERO_TOKEN_OTHER: dwell_zero_counter = 12;
 pub const DWELL_ZERO_TOKEN_FORGED: dwell_zero_counter = 13;
 pub const DWELL_ZERO_TOKEN_UNOPENED: dwell_zero_counter = 14;
-pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 15;
+pub const DWELL_ZERO_TOKEN_DOWN: dwell_zero_counter = 15;
+pub const DWELL_ZERO_COUNTERS: dwell_zero_counter = 16;
 pub type dwell_zero_counter = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -2020,19 +2022,19 @@ const _: () = {
 pub struct dwell_balance_counters {
     pub table: dwell_counters,
     pub reason: [__u64; 23usize],
-    pub zero: [__u64; 15usize],
+    pub zero: [__u64; 16usize],
     pub unfinished: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 536usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 544usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
         [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
     ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 408usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
-        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 528usize];
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 536usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3179,7 +3181,7 @@ pub struct dwell_balancer {
     pub table_count: __u32,
     pub reserved: __u32,
     pub zero_state: dwell_zero_state,
-    pub zero: [__u64; 15usize],
+    pub zero: [__u64; 16usize],
     pub unfinished: __u64,
     pub openings: *mut dwell_opening,
     pub zero_work: dwell_zero_work,
@@ -3200,7 +3202,7 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8856usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8864usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7624usize];
@@ -3219,25 +3221,25 @@ const _: () = {
     ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7956usize];
     ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7960usize];
     ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8480usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8600usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8608usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8616usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8768usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8776usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8784usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8792usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8800usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8808usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8816usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8824usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8828usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8608usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8616usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8624usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8776usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8784usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8792usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8800usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8808usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8816usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8824usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8832usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8836usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8832usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8840usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8836usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8840usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8848usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8852usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8844usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8848usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8856usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8860usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

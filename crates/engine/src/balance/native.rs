@@ -202,8 +202,7 @@ impl Balancer {
             zero.places.resize(zero.places.len().max(real + 1), 0);
             let place = slots.slot_of(server.real).expect("it was just seated");
             zero.places[real] = place as u32 + 1;
-            let out = if server.is_out { abi::DWELL_SERVER_OUT } else { 0 };
-            zero.loads[at].server[place].flags = out;
+            zero.loads[at].server[place].flags = server.state.to_core();
         }
         let mut state = ZeroState::from_core(self.core.zero_state);
         state.invalidate();

@@ -86,7 +86,7 @@ counters! {
     Unopened = DWELL_ZERO_UNOPENED, "unopened";
     /// Tokens of servers that take new connections.
     Token = DWELL_ZERO_TOKEN, "token";
-    /// Tokens of servers that are gone, down or drained: their successors get the connections.
+    /// Tokens of servers that were drained or removed: their successors get the connections.
     TokenLeft = DWELL_ZERO_TOKEN_LEFT, "token-left";
     /// Tokens that have expired, or are from the future.
     TokenOld = DWELL_ZERO_TOKEN_OLD, "token-old";
@@ -96,6 +96,8 @@ counters! {
     TokenForged = DWELL_ZERO_TOKEN_FORGED, "token-forged";
     /// Tokens that were not decrypted, because too many from the same networks were forged.
     TokenUnopened = DWELL_ZERO_TOKEN_UNOPENED, "token-unopened";
+    /// Tokens of servers that are down, whose clients are placed as new ones.
+    TokenDown = DWELL_ZERO_TOKEN_DOWN, "token-down";
 }
 
 impl Reason {

@@ -52,8 +52,31 @@ pub struct ZeroServer {
     pub real: u32,
     /// The ID in connection IDs.
     pub id: ServerId,
-    /// The backend gets no new connections, because it is down or drained.
-    pub is_out: bool,
+    /// Whether it gets new connections.
+    pub state: ServerState,
+}
+
+/// Whether a server gets new connections, and what its tokens are good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServerState {
+    /// The server gets new connections.
+    #[default]
+    Open,
+    /// The server is down, and has its sessions still: its tokens are as none.
+    Down,
+    /// The server was drained or removed. Its tokens lead to its successor, which may have its sessions.
+    Left,
+}
+
+impl ServerState {
+    /// Converts to the core's flags.
+    pub fn to_core(self) -> u32 {
+        match self {
+            ServerState::Open => 0,
+            ServerState::Down => abi::DWELL_SERVER_OUT,
+            ServerState::Left => abi::DWELL_SERVER_OUT | abi::DWELL_SERVER_LEFT,
+        }
+    }
 }
 
 /// How the packets of a VIP are routed.
@@ -138,7 +161,7 @@ impl ZeroVip {
     /// Creates a configuration with these layouts and these servers (given as backend numbers and IDs) and default
     /// constants. All servers get new connections.
     pub fn new(layouts: Vec<quic_lb::Config>, servers: impl IntoIterator<Item = (u32, ServerId)>) -> ZeroVip {
-        let servers = servers.into_iter().map(|(real, id)| ZeroServer { real, id, is_out: false });
+        let servers = servers.into_iter().map(|(real, id)| ZeroServer { real, id, state: ServerState::Open });
         ZeroVip {
             layouts,
             servers: servers.collect(),

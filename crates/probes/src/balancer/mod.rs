@@ -14,8 +14,8 @@ pub use crate::next_hop::Device;
 pub use decap::Decap;
 pub use dwell_engine::balance::{
     ActiveConnections, CidEvent, Counters, DecapCounters, DecapOutcome, DecapRules, Decision, Forward, Heartbeat,
-    HeavyScope, Load, Mac, NextHop, Protocol, Real, Reason, Sampling, ServerId, Verdict, Vip, VipKey, WhenStale,
-    ZeroServer, ZeroVip,
+    HeavyScope, Load, Mac, NextHop, Protocol, Real, Reason, Sampling, ServerId, ServerState, Verdict, Vip, VipKey,
+    WhenStale, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;

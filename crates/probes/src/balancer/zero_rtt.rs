@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    balance::{ServerId, ServerSlots, VipKey, ZeroState, ZeroVip},
+    balance::{ServerId, ServerSlots, ServerState, VipKey, ZeroState, ZeroVip},
     steer::{
         HeavyWindow,
         zero_rtt::{Heavy, HeavyConfig, heavy_of},
@@ -242,8 +242,7 @@ impl Plane {
         }
         for (load, (real, _)) in loads.server.iter_mut().zip(&slots.slots) {
             let server = wanted.servers.iter().find(|server| server.real == *real);
-            let is_out = server.is_none_or(|server| server.is_out);
-            load.flags = if is_out { abi::DWELL_SERVER_OUT } else { 0 };
+            load.flags = server.map_or(ServerState::Left, |server| server.state).to_core();
         }
         let at = u32::from(slot).to_ne_bytes();
         maps::write(&self.map("zero_loads"), "zero_loads", &at, &*loads)

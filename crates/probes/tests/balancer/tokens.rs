@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dwell_engine::quic_lb::{Config, Stamp, TokenStamp};
-use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, Vip, ZeroVip};
+use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, ServerState, Vip, ZeroVip};
 
 use crate::{
     packets::{Client, address, v4, v6},
@@ -103,12 +103,14 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
         ("IDs of 20 and 8", Header { destination: &[9; 8], source: &[8; 20], ..header.clone() }),
         ("no ID at all", Header { destination: &[], source: &[], ..header.clone() }),
         ("a length of one octet", Header { length: vec![63], ..header.clone() }),
+        ("a length of four octets", Header { length: vec![0x80, 0, 0, 63], ..header.clone() }),
+        ("a length of eight octets", Header { length: vec![0xc0, 0, 0, 0, 0, 0, 0, 63], ..header.clone() }),
         ("nothing behind the block", Header { length: vec![17], token: &brief, ..header.clone() }),
     ];
     for (at, (name, header)) in (0..).zip(found) {
         assert_eq!(both.pass(&header.sent_by(&from(v4(), 7100 + at))), (Some(THIRD), Reason::Token), "{name}");
     }
-    let [over, other_length] = [vec![0x45, 0], vec![0x80, 0, 0, 63]];
+    let [over, far_over] = [vec![0x45, 0], vec![0x80, 1, 0, 63]];
     let absent = [
         ("0-RTT", Header { first: 0xd3, ..header.clone() }),
         ("Handshake", Header { first: 0xe3, ..header.clone() }),
@@ -118,7 +120,8 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
         ("no token", Header { length: vec![0], ..header.clone() }),
         ("a token of 16 octets", Header { length: vec![16], ..header.clone() }),
         ("a token beyond the datagram", Header { length: over, ..header.clone() }),
-        ("a length of four octets", Header { length: other_length, ..header.clone() }),
+        ("a token far beyond the datagram", Header { length: far_over, ..header.clone() }),
+        ("the longest length", Header { length: vec![0xff; 8], ..header.clone() }),
     ];
     for (at, (name, header)) in (0..).zip(absent) {
         assert_eq!(both.pass(&header.sent_by(&from(v4(), 7200 + at))), (Some(OWN), Reason::New), "{name}");
@@ -128,7 +131,7 @@ fn root_the_token_is_found_behind_connection_ids_of_any_length_in_versions_1_and
     for bytes in 26..payload.len() - 46 {
         assert_eq!(both.pass(&from(v4(), 7300 + bytes as u16).udp(&payload[..bytes])), (Some(OWN), Reason::New));
     }
-    assert_eq!(both.seen(CidEvent::Token), 8);
+    assert_eq!(both.seen(CidEvent::Token), 10);
 }
 
 #[test]
@@ -185,9 +188,7 @@ fn root_the_clients_of_a_server_that_left_have_one_successor() {
     let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
-    let vip = Vip { number: 1, zero_slot: Some(1), ..Vip::default() };
-    let mixed: Vec<u32> = (0..31).map(|at| [OWN, OTHER][at % 2]).collect();
-    both.set_vip(&key(&v4()), &vip, &mixed);
+    mix(&mut both);
     let mut successors = |id: u16, port: u16| {
         let clients = (0..20).map(|at| from(of_network(at), port));
         let mut all: Vec<_> = clients.map(|client| both.pass(&initial(&client, &token(id)))).collect();
@@ -201,19 +202,55 @@ fn root_the_clients_of_a_server_that_left_have_one_successor() {
     assert!(gone.contains(&OWN) && gone.contains(&OTHER), "servers have different successors: {gone:?}");
     assert_eq!(successors(7, 7610), THIRD);
     assert_eq!(both.seen(CidEvent::TokenLeft), 160);
-    // A server that is drained, or down, gets no new connections.
-    let mut drained = zero_vip();
-    drained.servers[2].is_out = true;
-    both.set_zero(&drained);
+    // A server that is drained gets no new connections, whether or not it is up.
+    both.set_zero(&third_is(ServerState::Left));
     let (real, reason) = both.pass(&initial(&from(v4(), 7620), &token(7)));
     assert_eq!(reason, Reason::Token);
     assert_ne!(real, Some(THIRD));
-    both.set_zero(&zero_vip());
     both.set_server(THIRD, true);
     assert_eq!(both.pass(&initial(&from(v4(), 7621), &token(7))), (real, Reason::Token));
     both.set_server(THIRD, false);
+    both.set_zero(&zero_vip());
     assert_eq!(both.pass(&initial(&from(v4(), 7622), &token(7))), (Some(THIRD), Reason::Token));
     assert_eq!(both.seen(CidEvent::TokenLeft), 162);
+}
+
+/// Nobody has the sessions of a server that has crashed, so that its clients need not all go to one.
+#[test]
+fn root_the_clients_of_a_server_that_is_down_are_spread_as_new_ones() {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    mix(&mut both);
+    let check_spread = |both: &mut Both, port: u16| {
+        let clients = (0..20).map(|at| from(of_network(at), port));
+        let all: Vec<_> = clients.map(|client| both.pass(&initial(&client, &token(7)))).collect();
+        assert!(all.iter().all(|(_, reason)| *reason == Reason::New), "{all:?}");
+        assert!([OWN, OTHER].iter().all(|real| all.contains(&(Some(*real), Reason::New))), "{all:?}");
+    };
+    // The kernel knows it by the backend at first.
+    both.set_server(THIRD, true);
+    check_spread(&mut both, 7630);
+    both.set_zero(&third_is(ServerState::Down));
+    check_spread(&mut both, 7631);
+    both.set_server(THIRD, false);
+    check_spread(&mut both, 7632);
+    both.set_zero(&zero_vip());
+    assert_eq!(both.pass(&initial(&from(v4(), 7633), &token(7))), (Some(THIRD), Reason::Token));
+    assert_eq!((both.seen(CidEvent::TokenDown), both.seen(CidEvent::TokenLeft)), (60, 0));
+}
+
+/// Gives half of the addresses to each of two servers.
+fn mix(both: &mut Both) {
+    let vip = Vip { number: 1, zero_slot: Some(1), ..Vip::default() };
+    let mixed: Vec<u32> = (0..31).map(|at| [OWN, OTHER][at % 2]).collect();
+    both.set_vip(&key(&v4()), &vip, &mixed);
+}
+
+fn third_is(state: ServerState) -> ZeroVip {
+    let mut zero = zero_vip();
+    zero.servers[2].state = state;
+    zero
 }
 
 #[test]
@@ -237,10 +274,33 @@ fn root_a_heavy_client_with_a_token_of_an_overloaded_server_is_diverted() {
 /// Forged tokens are decrypted at the limited rate of forged connection IDs, which other networks do not notice.
 #[test]
 fn root_forged_tokens_have_a_budget() {
-    const FORGED: u64 = 1000;
     let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
+    check_budget(&mut both);
+    both.plane.replay_packet(&initial(&of_network(2), &token(7))).unwrap();
+    assert_eq!(both.seen(CidEvent::Token), 1);
+}
+
+/// Who has an old token can send it for ever, from anywhere: it is no proof that there are clients in a network. Nor is it
+/// forged: clients keep tokens for longer than they are good.
+#[test]
+fn root_old_tokens_neither_spend_nor_raise_the_budget_of_their_network() {
+    const OLD: u16 = 600;
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    let old = issued(&own(), 7, now_s() - 610, 10);
+    for port in 0..OLD {
+        both.plane.replay_packet(&initial(&from(of_network(1), 10_000 + port), &old)).unwrap();
+    }
+    assert_eq!((both.seen(CidEvent::TokenOld), both.seen(CidEvent::TokenUnopened)), (OLD.into(), 0));
+    check_budget(&mut both);
+}
+
+/// Sends forged tokens from a network that is not known.
+fn check_budget(both: &mut Both) {
+    const FORGED: u64 = 1000;
     let began_s = now_s();
     for count in 0..FORGED {
         let forged = [&[16][..], &count.to_be_bytes(), &[0x77; 54]].concat();
@@ -250,8 +310,6 @@ fn root_forged_tokens_have_a_budget() {
     let (opened, unopened) = (both.seen(CidEvent::TokenForged), both.seen(CidEvent::TokenUnopened));
     assert!((64..=64 * seconds).contains(&opened), "{opened} in {seconds} s");
     assert_eq!(opened + unopened, FORGED);
-    both.plane.replay_packet(&initial(&of_network(2), &token(7))).unwrap();
-    assert_eq!(both.seen(CidEvent::Token), 1);
 }
 
 /// Damaged Initials: both cores agree on them.

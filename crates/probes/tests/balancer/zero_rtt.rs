@@ -11,8 +11,8 @@ use dwell_engine::{
     steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    CidEvent, Decision, Forward, HeavyScope, PlaneOptions, Protocol, Real, Reason, ServerId, Verdict, Vip, VipKey,
-    ZeroVip,
+    CidEvent, Decision, Forward, HeavyScope, PlaneOptions, Protocol, Real, Reason, ServerId, ServerState, Verdict, Vip,
+    VipKey, ZeroVip,
 };
 use nix::sched::sched_getcpu;
 
@@ -386,7 +386,7 @@ fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
     };
     let drained = both.cid(7, MS(1));
     let mut zero = zero_vip();
-    zero.servers[2].is_out = true;
+    zero.servers[2].state = ServerState::Left;
     both.set_zero(&zero);
     both.set_server(THIRD, true);
     assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Reason::Cid));

@@ -1,9 +1,13 @@
 //! Returning clients, with and without tickets.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use dwell_quic::{HandOver, Limits, SingleUseSessions, single_use};
 use quinn::ServerConfig;
+use rustls::{pki_types::UnixTime, time_provider::TimeProvider};
 
 use crate::{
     client::{Client, Handshake},
@@ -67,6 +71,36 @@ async fn sessions_that_were_handed_over_are_good_once_at_the_successor() {
     let counts = others.counts();
     assert_eq!((counts.resumed, counts.missed), (1, 0));
     assert_eq!(sessions.counts().resumed, 0);
+}
+
+/// rustls compares the age of a session by its own clock with the one that the client states.
+#[tokio::test]
+async fn a_successor_whose_clock_is_minutes_ahead_resumes_without_0rtt() {
+    let identity = Identity::new();
+    for (ahead, expected) in [(15, Handshake::ZeroRtt), (300, Handshake::Refused)] {
+        let (leaving, sessions) = server(&identity, 1);
+        let client = Client::new(&identity.certificate);
+        client.ask(leaving.address, b"first", true).await;
+        let others = SingleUseSessions::new(Limits::default());
+        let mut tls = identity.tls();
+        tls.time_provider = Arc::new(Ahead(ahead));
+        let crypto = single_use(tls, Arc::clone(&others), 1).unwrap();
+        let successor = Server::plain(ServerConfig::with_crypto(Arc::new(crypto)));
+        others.take_over(sessions.hand_over());
+        assert_eq!(client.ask(successor.address, b"moved", false).await, expected, "{ahead} s");
+        assert_eq!(others.counts().resumed, 1, "it is used up in any case");
+    }
+}
+
+/// A clock that is this many seconds ahead.
+#[derive(Debug)]
+struct Ahead(u64);
+
+impl TimeProvider for Ahead {
+    fn current_time(&self) -> Option<UnixTime> {
+        let now = UnixTime::now().as_secs();
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(now + self.0)))
+    }
 }
 
 #[tokio::test]

@@ -153,11 +153,17 @@ impl RunningVip {
         }
     }
 
+    /// Whether a backend drains, at this balancer or any other.
+    pub(in crate::control) fn is_drained(&self, run: &RunningBackend) -> bool {
+        run.is_draining || run.view().is_draining || run.agreed.is_some_and(|agreed| agreed.is_draining)
+    }
+
     /// The weights that follow from what is known here.
     pub(in crate::control) fn proposal(&self, ramp: Duration, now: Instant) -> VipWeights {
         let (weights, all_down) = self.effective_weights(ramp, now);
         let of = self.backends.iter().zip(weights).map(|(run, table)| {
-            let weight = BackendWeight { table, policy: run.share.weight, is_down: run.view().is_up == Some(false) };
+            let View { is_up, is_draining, .. } = run.view();
+            let weight = BackendWeight { table, policy: run.share.weight, is_down: is_up == Some(false), is_draining };
             (run.backend.address, weight)
         });
         VipWeights { digest: self.digest().to_owned(), all_down, of: of.collect() }
@@ -168,7 +174,7 @@ impl RunningVip {
 mod tests {
     use std::net::IpAddr;
 
-    use dwell_probes::balancer::WhenStale;
+    use dwell_probes::balancer::{ServerState, WhenStale};
 
     use super::*;
     use crate::{config::vip_with, control::vip::PriorState};
@@ -190,7 +196,9 @@ mod tests {
     /// The weights of backends by the last octet of their address.
     fn agreed(run: &RunningVip, weights: &[(u8, f64)]) -> VipWeights {
         let weight = |(octet, table): &(u8, f64)| {
-            (IpAddr::from([10, 0, 0, *octet]), BackendWeight { table: *table, policy: *table, is_down: *table == 0.0 })
+            let weight =
+                BackendWeight { table: *table, policy: *table, is_down: *table == 0.0, ..BackendWeight::default() };
+            (IpAddr::from([10, 0, 0, *octet]), weight)
         };
         VipWeights { digest: run.digest().to_owned(), all_down: false, of: weights.iter().map(weight).collect() }
     }
@@ -280,6 +288,12 @@ mod tests {
         let proposal = run.proposal(Duration::ZERO, Instant::now());
         let weights: Vec<(f64, bool)> = proposal.of.values().map(|weight| (weight.table, weight.is_down)).collect();
         assert_eq!(weights, [(1.0, false), (0.0, false), (0.0, true)]);
+        // Those that follow know what was drained elsewhere: another server has its sessions.
+        let mut follower = vip(THREE);
+        follower.follow(Some(&proposal), Role::default());
+        build(&mut follower);
+        let states: Vec<ServerState> = follower.backends.iter().map(|run| follower.server_state(run)).collect();
+        assert_eq!(states, [ServerState::Open, ServerState::Left, ServerState::Down]);
         // Who leads no more has a view of its own again.
         run.follow(None, Role::default());
         assert!(run.backends[0].view().is_up == Some(false));
