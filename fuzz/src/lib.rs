@@ -23,7 +23,7 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets with their names.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("balancer", targets::balancer),
     ("capture", targets::capture),
     ("clock", targets::clock),
@@ -39,6 +39,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("response_replay", targets::response_replay),
     ("socket", targets::socket),
     ("tcp", targets::tcp),
+    ("token", targets::token),
     ("trace", targets::trace),
 ];
 

@@ -92,10 +92,55 @@ fn quic() -> Vec<Vec<u8>> {
         initial(1, 0xc0, &[0x10; 17]),
     ];
     let payloads = cids.iter().flat_map(|cid| [short(cid), long(cid)]).chain(tokens);
-    let datagram = |payload: Vec<u8>| {
-        let length = (payload.len() as u16 + 8).to_be_bytes();
-        let ports = [40_000u16.to_be_bytes(), 443u16.to_be_bytes()].concat();
-        [&ports[..], &length, &[0, 0], &payload].concat()
+    payloads.map(|payload| datagram(&payload)).collect()
+}
+
+/// Returns a UDP datagram to the port of QUIC.
+pub(crate) fn datagram(payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u16 + 8).to_be_bytes();
+    let ports = [40_000u16.to_be_bytes(), 443u16.to_be_bytes()].concat();
+    [&ports[..], &length, &[0, 0], payload].concat()
+}
+
+/// First packets with tokens: of each kind of server, and with each way to write their length.
+pub(super) fn tokens() -> Vec<(&'static str, Vec<u8>)> {
+    let seed = |options: u8, server: u16, age_s: i32, initial: Initial| {
+        let minutes = 10_u16.to_le_bytes();
+        [&[options][..], &server.to_le_bytes(), &minutes, &age_s.to_le_bytes(), &initial.payload()].concat()
     };
-    payloads.map(datagram).collect()
+    let plain = Initial { first: 0xc3, version: 1, ids: [8, 5], length: &[0x40, 63] };
+    let version_2 = Initial { first: 0xd3, version: 0x6b33_43cf, ..plain };
+    vec![
+        ("open", seed(2, 1, 0, plain)),
+        ("down", seed(2, 3, 0, plain)),
+        ("left", seed(3, 4, 599, plain)),
+        ("unknown", seed(2, 9, -4, plain)),
+        ("old", seed(2, 1, 601, plain)),
+        ("early", seed(3, 1, -6, plain)),
+        ("forged", seed(0, 1, 0, plain)),
+        ("version-2", seed(2, 2, 0, version_2)),
+        ("handshake", seed(2, 2, 0, Initial { first: 0xe3, ..plain })),
+        ("one-octet", seed(2, 2, 0, Initial { length: &[17], ..plain })),
+        ("four-octets", seed(2, 2, 0, Initial { length: &[0x80, 0, 0, 40], ..plain })),
+        ("eight-octets", seed(2, 2, 0, Initial { length: &[0xc0, 0, 0, 0, 0, 0, 0, 63], ..plain })),
+        ("too-long", seed(2, 2, 0, Initial { length: &[0x41, 0], ..plain })),
+        ("long-ids", seed(2, 2, 0, Initial { ids: [20, 20], ..plain })),
+        ("no-ids", seed(2, 2, 0, Initial { ids: [0, 0], ..plain })),
+    ]
+}
+
+/// An Initial with this many octets of connection IDs, and this length of its token.
+#[derive(Clone, Copy)]
+struct Initial {
+    first: u8,
+    version: u32,
+    ids: [u8; 2],
+    length: &'static [u8],
+}
+
+impl Initial {
+    fn payload(self) -> Vec<u8> {
+        let ids = self.ids.map(|octets| [vec![octets], vec![0x5a; octets.into()]].concat()).concat();
+        [&[self.first][..], &self.version.to_be_bytes(), &ids, self.length, &[0x10; 100]].concat()
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
     targets::clock_session,
 };
 
-pub(crate) use balancer::QUIC_KEY;
+pub(crate) use balancer::{QUIC_KEY, datagram};
 
 /// Returns the seeds of a target with their names.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
@@ -38,6 +38,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         }
         "socket" => sockets(),
         "tcp" => tcp(),
+        "token" => balancer::tokens(),
         "trace" => traces::seeds(),
         _ => panic!("no target {target}"),
     }
@@ -299,7 +300,7 @@ pub(crate) fn endpoints(v6: bool, ports: (u16, u16)) -> (Endpoint, Endpoint) {
     (Endpoint { address: client, port: ports.0 }, Endpoint { address: server, port: ports.1 })
 }
 
-fn framed(link: Link, proto: u8, v6: bool, l4: &[u8]) -> Frame {
+pub(crate) fn framed(link: Link, proto: u8, v6: bool, l4: &[u8]) -> Frame {
     let (from, to) = endpoints(v6, (0, 0));
     frame::ip(link, proto, from, to, l4, l4.len())
 }

@@ -12,6 +12,7 @@ mod response;
 mod scene;
 mod socket;
 mod tcp;
+mod token;
 mod trace;
 
 pub use any::{capture, filter, packet, replay};
@@ -25,6 +26,7 @@ pub use quic::quic;
 pub use response::{response, response_replay};
 pub use socket::socket;
 pub use tcp::tcp;
+pub use token::token;
 pub use trace::trace;
 
 pub(crate) use clock::session as clock_session;
