@@ -64,6 +64,12 @@ impl Hosts {
         &self.names[number as usize]
     }
 
+    /// Makes another name of a host's.
+    #[cfg(test)]
+    pub fn rename(&mut self, number: u32, name: &str) {
+        name.clone_into(&mut self.names[number as usize]);
+    }
+
     /// Returns false for a new name when there are too many already, and nothing can be forgotten. Calls `forget` with the
     /// number and the name of each that is.
     pub fn may_come(&mut self, name: &str, now_ns: u64, mut forget: impl FnMut(u32, &str)) -> bool {

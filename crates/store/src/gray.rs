@@ -11,6 +11,8 @@ use crate::columns::{Cell, Column::Plain, Row, Table, optional, plain, signed, t
 pub struct GrayRow<'a> {
     /// When that was noticed, in Unix time.
     pub time_ns: i64,
+    /// When it began: the `time_ns` of the row of its beginning, by which that is found, though Unix time may have been set since.
+    pub since_ns: i64,
     /// What was noticed.
     pub failure: &'a GrayFailure<'a>,
 }
@@ -48,7 +50,7 @@ pub(crate) static GRAY: LazyLock<Table> = LazyLock::new(|| {
 
 impl<'a> From<&GrayRow<'a>> for Row<'a> {
     fn from(row: &GrayRow<'a>) -> Row<'a> {
-        let GrayRow { time_ns, failure } = *row;
+        let GrayRow { time_ns, since_ns, failure } = *row;
         let finding = &failure.event.finding;
         let [tx_host, rx_host] = failure.path();
         let mut cells = vec![
@@ -56,7 +58,7 @@ impl<'a> From<&GrayRow<'a>> for Row<'a> {
             plain(signed(failure.interval_ns)),
             Cell::Word(Some(failure.event())),
             Cell::Word(failure.reason()),
-            plain(time_ns.saturating_sub(signed(failure.lasted_ns()))),
+            plain(since_ns),
             Cell::Word(Some(failure.kind())),
             text(failure.host()),
             text(tx_host),

@@ -1,5 +1,6 @@
 //! Reading gray failures.
 
+use dwell_engine::gray::LONGEST_NS;
 use rusqlite::params;
 
 use super::{Reader, Span, StoreError, read};
@@ -26,30 +27,36 @@ pub(crate) struct GrayRead {
 }
 
 impl Reader {
-    /// Returns the latest gray failures of a time, at most `most`, the latest first; and how many there are. Stores of older
-    /// versions have none.
-    pub(crate) fn gray(&self, span: Span, most: usize) -> Result<(Vec<GrayRead>, u64), StoreError> {
+    /// Returns the latest gray failures that lasted in a time, of these hosts or of all if none is named, at most `most`, the latest
+    /// first; and how many there are. Stores of older versions have none.
+    pub(crate) fn gray(&self, span: Span, hosts: &[String], most: usize) -> Result<(Vec<GrayRead>, u64), StoreError> {
         if !self.has_gray() {
             return Ok((Vec::new(), 0));
         }
         // An end whose beginning is not in the store any more is not shown.
         let of = "subject, host, tx_host, rx_host, port";
         let same = of.split(", ").map(|column| format!("e.{column} IS b.{column}")).collect::<Vec<_>>().join(" AND ");
+        let named =
+            ["host", "tx_host", "rx_host"].map(|column| format!("b.{column} IN (SELECT value FROM json_each(?3))"));
+        // One without an end may have ended unseen, and none is longer than the longest.
         let chosen = format!(
             "FROM gray b LEFT JOIN gray e ON e.event = 'end' AND e.since_ns = b.since_ns AND {same}
-            WHERE b.event = 'begin' AND b.time_ns <= ?2 AND ifnull(e.time_ns, b.time_ns) > ?1"
+            WHERE b.event = 'begin' AND b.time_ns <= ?2 AND ifnull(e.time_ns, b.time_ns + {LONGEST_NS}) > ?1
+                AND (?3 = '[]' OR {})",
+            named.join(" OR ")
         );
+        let hosts = serde_json::Value::from(hosts).to_string();
         self.read(|db| {
             let count = format!("SELECT count(*) {chosen}");
-            let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
+            let count: i64 = db.query_row(&count, params![span.0, span.1, hosts], |row| row.get(0))?;
             let sql = format!(
                 "SELECT b.time_ns, e.time_ns, e.reason, b.subject, b.host, b.tx_host, b.rx_host, b.port, b.component,
                     b.direction, b.figure, b.value_ns, b.past_ns, b.expected_ns, b.peers_ns, b.value_share, b.past_share,
                     b.expected_share, b.peers_share, b.peers, b.paths, b.paths_compared, b.chance_per_week
-                {chosen} ORDER BY b.time_ns DESC, b.rowid DESC LIMIT ?3"
+                {chosen} ORDER BY b.time_ns DESC, b.rowid DESC LIMIT ?4"
             );
             let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+            let rows = statement.query_map(params![span.0, span.1, hosts, most as i64], |row| {
                 let number = |column| read::number(row, column);
                 let ended_ns: Option<i64> = row.get(1)?;
                 let paths = [number(20)?, number(21)?];

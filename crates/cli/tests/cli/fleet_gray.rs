@@ -60,7 +60,8 @@ fn root_the_one_host_of_four_that_sends_late_is_a_gray_failure_until_it_does_not
     let switch = Switch::start(&names);
     let office = Office::new(Switch::COLLECTOR.into());
     let metrics = "10.79.0.254:9469";
-    let more = ["--gray-budget", "1", "--gray-interval", INTERVAL, "--format", "jsonl", "--metrics", metrics];
+    let lengths = ["--interval", INTERVAL, "--gray-interval", INTERVAL];
+    let more = [&lengths[..], &["--format", "jsonl", "--metrics", metrics]].concat();
     let collector = office.collect(&switch.middle, &more);
     let agents: Vec<_> = names
         .iter()

@@ -1,10 +1,10 @@
 //! Gray failures: what a collector does with the judgement of the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_app::tell::tell;
 use dwell_engine::{
-    gray::{Config, Event, Gathered, Judge, Subject},
+    gray::{Config, Event, Gathered, Judge, SPARSEST, Subject},
     layers::{PathSegment, join::Window},
 };
 use dwell_fleet::wire::IntervalReport;
@@ -22,8 +22,16 @@ const MOST_NAMED: usize = 100;
 impl Collector {
     /// Sets how gray failures are found; without that, none is looked for.
     pub fn set_gray(&mut self, config: Option<Config>) {
-        let now_ns = self.time.now_ns();
-        self.gray = config.map(|config| Gray::new(config, now_ns));
+        let (now_ns, window_ns) = (self.time.now_ns(), self.config.window_ns);
+        self.gray = config.map(|config| {
+            if config.interval_ns < window_ns {
+                tell(format_args!(
+                    "gray failures are searched for in intervals of {}, as those of paths are no shorter (--interval)",
+                    seconds(window_ns)
+                ));
+            }
+            Gray::new(Config { interval_ns: config.interval_ns.max(window_ns), ..config }, now_ns)
+        });
     }
 
     /// Judges the intervals that have ended, with what was joined.
@@ -47,19 +55,39 @@ impl Collector {
         if events.is_empty() {
             return Ok(());
         }
-        let failures: Vec<_> = events.iter().map(|event| gray.failure(*event, hosts)).collect();
+        let reported: Vec<_> = events.iter().map(|(_, event)| gray.report(event, hosts, to_unix_ns)).collect();
+        let failures: Vec<_> =
+            events.iter().zip(&reported).map(|(event, of)| (of.since_ns, gray.failure(*event, of.names()))).collect();
         store.write(|to| {
-            failures
-                .iter()
-                .try_for_each(|failure| to.gray(&GrayRow { time_ns: unix(failure.time_ns, to_unix_ns), failure }))
+            failures.iter().try_for_each(|(since_ns, failure)| {
+                to.gray(&GrayRow { time_ns: unix(failure.time_ns, to_unix_ns), since_ns: *since_ns, failure })
+            })
         })?;
-        failures.iter().for_each(|failure| tell(format_args!("gray failure: {failure}")));
+        failures.iter().for_each(|(_, failure)| tell(format_args!("gray failure: {failure}")));
         let Some(print) = print else { return Ok(()) };
         print.output.source_mut().clock = Clock::with_offset(to_unix_ns.into());
-        for failure in &failures {
+        for (_, failure) in &failures {
             print.output.write(&Record::Gray(failure))?;
         }
         Ok(print.output.flush()?)
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{} s", ns as f64 / 1e9)
+}
+
+/// What is remembered of a gray failure that has been reported and has not ended.
+#[derive(Debug, Clone)]
+struct Reported {
+    /// When it began, in Unix time as it was then.
+    since_ns: i64,
+    names: [Option<String>; 2],
+}
+
+impl Reported {
+    fn names(&self) -> [Option<&str>; 2] {
+        self.names.each_ref().map(Option::as_deref)
     }
 }
 
@@ -76,7 +104,13 @@ pub(super) struct Gray {
     late: u64,
     /// What was left out of intervals that were judged.
     omitted: u64,
+    /// Intervals of hosts that report too rarely, and those hosts.
+    rare: u64,
+    rare_hosts: BTreeSet<u32>,
     begun: [u64; GrayFailure::KINDS.len()],
+    open: BTreeMap<Subject, Reported>,
+    /// What ended as its host was forgotten, and is not reported yet.
+    forgotten: Vec<Event>,
 }
 
 /// What metrics show of gray failures.
@@ -98,7 +132,11 @@ impl Gray {
             judged_ns: now_ns / config.interval_ns * config.interval_ns,
             late: 0,
             omitted: 0,
+            rare: 0,
+            rare_hosts: BTreeSet::new(),
             begun: [0; GrayFailure::KINDS.len()],
+            open: BTreeMap::new(),
+            forgotten: Vec::new(),
         }
     }
 
@@ -113,9 +151,20 @@ impl Gray {
     }
 
     /// Adds an interval of a host that ended at this time, on the collector's.
-    pub(super) fn add_host(&mut self, host: u32, ended_ns: u64, report: &IntervalReport) {
+    pub(super) fn add_host(&mut self, (host, name): (u32, &str), ended_ns: u64, report: &IntervalReport) {
         // A report may carry flows alone.
         if report.segments.is_empty() {
+            return;
+        }
+        if report.length_ns > SPARSEST * self.interval_ns {
+            self.rare += 1;
+            if self.rare_hosts.insert(host) {
+                let (agent, own) = (seconds(report.length_ns), seconds(self.interval_ns));
+                tell(format_args!(
+                    "{name} reports every {agent}, too rarely to search it for gray failures in intervals of {own} \
+                     (--gray-interval)"
+                ));
+            }
             return;
         }
         let Some(gathered) = self.at(ended_ns) else { return };
@@ -147,9 +196,16 @@ impl Gray {
         }
     }
 
+    /// Returns the length of the intervals.
+    #[cfg(test)]
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
     /// Judges the intervals that have ended by this time. Returns what begins and ends, with the end of its interval.
     pub(super) fn judge(&mut self, until_ns: u64) -> Vec<(u64, Event)> {
-        let mut events = Vec::new();
+        let forgotten = std::mem::take(&mut self.forgotten);
+        let mut events: Vec<_> = forgotten.into_iter().map(|event| (self.judged_ns, event)).collect();
         let missed = (until_ns.saturating_sub(self.judged_ns) / self.interval_ns).saturating_sub(MOST_INTERVALS);
         self.judged_ns += missed * self.interval_ns;
         while self.judged_ns + self.interval_ns <= until_ns {
@@ -171,34 +227,46 @@ impl Gray {
 
     /// Ends all that has not ended, as the collector does.
     pub(super) fn stop(&mut self, now_ns: u64) -> Vec<(u64, Event)> {
-        self.judge.stop().into_iter().map(|event| (now_ns, event)).collect()
+        let forgotten = std::mem::take(&mut self.forgotten);
+        forgotten.into_iter().chain(self.judge.stop()).map(|event| (now_ns, event)).collect()
     }
 
     /// Forgets a host, whose number may become that of another one.
     pub(super) fn forget_host(&mut self, host: u32) {
-        self.judge.forget_host(host);
+        self.rare_hosts.remove(&host);
+        self.forgotten.extend(self.judge.forget_host(host));
     }
 
-    /// Returns a gray failure with the names of its hosts.
-    pub(super) fn failure<'a>(&self, (time_ns, event): (u64, Event), hosts: &'a Hosts) -> GrayFailure<'a> {
-        let names = match event.finding.subject {
-            Subject::Host(host) => [Some(hosts.name(host)), None],
-            Subject::Path { tx_host, rx_host } => [Some(hosts.name(tx_host)), Some(hosts.name(rx_host))],
-            Subject::Service(_) => [None, None],
-        };
+    /// Remembers what begins. Returns what is remembered of it, or of what ends: its host may have been forgotten, and Unix time
+    /// set meanwhile.
+    fn report(&mut self, event: &Event, hosts: &Hosts, to_unix_ns: i64) -> Reported {
+        let subject = event.finding.subject;
+        if let Some(reported) = event.end.and_then(|_| self.open.remove(&subject)) {
+            return reported;
+        }
+        let names = names(subject, hosts).map(|name| name.map(str::to_owned));
+        let reported = Reported { since_ns: unix(event.since_ns, to_unix_ns), names };
+        if event.end.is_none() {
+            self.open.insert(subject, reported.clone());
+        }
+        reported
+    }
+
+    fn failure<'a>(&self, (time_ns, event): (u64, Event), names: [Option<&'a str>; 2]) -> GrayFailure<'a> {
         GrayFailure { time_ns, interval_ns: self.interval_ns, event, hosts: names }
     }
 
-    /// Returns how many figures came too late, and how many were left out because of a limit.
-    pub(super) fn left_out(&self) -> [u64; 2] {
-        [self.late, self.omitted + self.judge.omitted()]
+    /// Returns how many figures came too late, how many were left out because of a limit, and how many intervals of hosts were that
+    /// report too rarely.
+    pub(super) fn left_out(&self) -> [u64; 3] {
+        [self.late, self.omitted + self.judge.omitted(), self.rare]
     }
 
     /// Returns what metrics show.
     pub(super) fn counts(&self, hosts: &Hosts) -> GrayCounts {
         let named = |finding: &dwell_engine::gray::Finding| {
             let event = Event { finding: *finding, since_ns: 0, end: None };
-            let failure = self.failure((0, event), hosts);
+            let failure = self.failure((0, event), names(finding.subject, hosts));
             [failure.kind().to_owned(), failure.name(), failure.component().to_owned()]
         };
         let mut open: Vec<_> = self.judge.open().take(MOST_NAMED).map(|finding| (named(finding), 1)).collect();
@@ -207,6 +275,15 @@ impl Gray {
             open.push((["other"; 3].map(str::to_owned), others as u64));
         }
         GrayCounts { open, begun: GrayFailure::KINDS.into_iter().zip(self.begun).collect() }
+    }
+}
+
+/// Returns the names of a subject's hosts.
+fn names(subject: Subject, hosts: &Hosts) -> [Option<&str>; 2] {
+    match subject {
+        Subject::Host(host) => [Some(hosts.name(host)), None],
+        Subject::Path { tx_host, rx_host } => [Some(hosts.name(tx_host)), Some(hosts.name(rx_host))],
+        Subject::Service(_) => [None, None],
     }
 }
 

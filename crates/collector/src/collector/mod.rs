@@ -320,7 +320,7 @@ impl Collector {
                     let may_name = |hook: &str| hosts.note_hook(host, hook);
                     left_out.hooks += write_interval(to, name, interval, times, may_name)?;
                     if let (Some(gray), Some(ended_ns)) = (gray.as_mut(), ended) {
-                        gray.add_host(host, ended_ns.min(now_ns), interval);
+                        gray.add_host((host, name), ended_ns.min(now_ns), interval);
                     }
                     estimates.extend(interval.rtts.iter().map(|trip| Estimate {
                         host,
@@ -620,9 +620,9 @@ impl Collector {
     }
 
     /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 10] {
+    fn left_out(&self) -> [(&'static str, u64); 11] {
         let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
-        let [gray_late, gray_omitted] = self.gray.as_ref().map_or([0; 2], Gray::left_out);
+        let [gray_late, gray_omitted, gray_rare] = self.gray.as_ref().map_or([0; 3], Gray::left_out);
         [
             ("counters_omitted", counters),
             ("hooks_omitted", hooks),
@@ -633,6 +633,7 @@ impl Collector {
             ("connections_omitted", self.joiner.counters().connections_omitted),
             ("gray_late", gray_late),
             ("gray_omitted", gray_omitted),
+            ("gray_rare", gray_rare),
             ("hosts_refused", hosts),
         ]
     }

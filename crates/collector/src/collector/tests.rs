@@ -218,50 +218,81 @@ fn passage() -> dwell_engine::layers::ByteTrace {
     }
 }
 
-/// Intervals of four hosts, each of one second of the last minutes; the third becomes slow, and is as before again.
+/// A collector with four hosts, of which it gets intervals of one second each, of the last minutes.
+struct Four {
+    collector: Collector,
+    agents: [Agent; 4],
+    begin_ns: u64,
+    second: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Four {
+    fn open(path: &std::path::Path) -> Four {
+        let mut collector = open(path);
+        let begin_ns = (collector.time.now_ns() / SECOND_NS - 130) * SECOND_NS;
+        let config = dwell_engine::gray::Config { interval_ns: SECOND_NS, budget: 1.0 };
+        collector.gray = Some(Gray::new(config, begin_ns));
+        let address = [192, 0, 2, 9];
+        let agents = ["a", "b", "c", "d"].map(|name| Agent {
+            name: name.to_owned().try_into().unwrap(),
+            boot: "ours".into(),
+            address: (address, 4790).into(),
+            ..agent(1)
+        });
+        for agent in &agents {
+            collector.clocks.watch(agent, |_| {});
+            collector.hello(agent).unwrap().unwrap();
+        }
+        Four { collector, agents, begin_ns, second: 0 }
+    }
+
+    /// So many seconds, in which the third host is slower by a factor. Returns what metrics named after each.
+    fn run(&mut self, seconds: u64, slower: u64) -> Vec<[String; 3]> {
+        let mut named = Vec::new();
+        for _ in 0..seconds {
+            self.second += 1;
+            let Four { collector, agents, begin_ns, second } = self;
+            let end_ns = *begin_ns + *second * SECOND_NS;
+            let batches = agents.iter().enumerate().map(|(number, agent)| {
+                let usual_ns = 300_000 + *second * 7_919 % 97 * 100 + number as u64;
+                let ns = if number == 2 { slower * usual_ns } else { usual_ns };
+                let mut batch = batch_with_hook(*second, "hook");
+                let interval = &mut batch.content.intervals[0];
+                interval.end_ns = end_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
+                interval.end_unix_ns = unix(end_ns, collector.time.to_unix_ns());
+                interval.length_ns = SECOND_NS;
+                interval.segments[0].first.histogram.record_many(ns, 50);
+                (agent.clone(), batch)
+            });
+            let batches: Vec<_> = batches.collect();
+            collector.store(&batches, &[]).unwrap();
+            collector.report_until(end_ns + GRACE_NS, end_ns).unwrap();
+            let counts = collector.gray.as_ref().unwrap().counts(&collector.hosts);
+            named.extend(counts.open.into_iter().map(|(named, _)| named));
+        }
+        named
+    }
+}
+
 #[test]
 fn a_host_that_becomes_slower_than_its_peers_is_in_the_store_and_in_the_metrics_until_it_is_not() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let mut collector = open(&path);
-    let begin_ns = (collector.time.now_ns() / SECOND_NS - 130) * SECOND_NS;
-    let config = dwell_engine::gray::Config { interval_ns: SECOND_NS, budget: 1.0 };
-    collector.gray = Some(Gray::new(config, begin_ns));
-    let address = [192, 0, 2, 9];
-    let agents = ["a", "b", "c", "d"].map(|name| Agent {
-        name: name.to_owned().try_into().unwrap(),
-        boot: "ours".into(),
-        address: (address, 4790).into(),
-        ..agent(1)
-    });
-    for agent in &agents {
-        collector.clocks.watch(agent, |_| {});
-        collector.hello(agent).unwrap().unwrap();
-    }
-    let mut open = Vec::new();
-    for second in 1..=120 {
-        let end_ns = begin_ns + second * SECOND_NS;
-        let batches = agents.iter().enumerate().map(|(number, agent)| {
-            let usual_ns = 300_000 + second * 7_919 % 97 * 100 + number as u64;
-            let ns = if number == 2 && (65..105).contains(&second) { 20 * usual_ns } else { usual_ns };
-            let mut batch = batch_with_hook(second, "hook");
-            let interval = &mut batch.content.intervals[0];
-            interval.end_ns = end_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
-            interval.end_unix_ns = unix(end_ns, collector.time.to_unix_ns());
-            interval.segments[0].first.histogram.record_many(ns, 50);
-            (agent.clone(), batch)
-        });
-        let batches: Vec<_> = batches.collect();
-        collector.store(&batches, &[]).unwrap();
-        collector.report_until(end_ns + GRACE_NS, end_ns).unwrap();
-        open.extend(collector.gray.as_ref().unwrap().counts(&collector.hosts).open.into_iter().map(|(named, _)| named));
-    }
-    // An interval that comes once it was judged is in no judgement.
+    let mut four = Four::open(&path);
+    let mut open = four.run(64, 1);
+    open.extend(four.run(40, 20));
+    open.extend(four.run(16, 1));
+    let Four { mut collector, agents, begin_ns, .. } = four;
+    // An interval that comes once it was judged is in no judgement, nor one of an agent that reports too rarely.
     let mut late = batch_with_hook(121, "hook");
     late.content.intervals[0].end_ns = begin_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
-    collector.store(&[(agents[0].clone(), late)], &[]).unwrap();
-    assert_eq!(collector.left_out()[6..8], [("gray_late", 1), ("gray_omitted", 0)]);
+    late.content.intervals[0].length_ns = SECOND_NS;
+    let mut rare = batch_with_hook(122, "hook");
+    rare.content.intervals[0].length_ns = 4 * SECOND_NS;
+    collector.store(&[(agents[0].clone(), late), (agents[0].clone(), rare)], &[]).unwrap();
+    assert_eq!(collector.left_out()[7..10], [("gray_late", 1), ("gray_omitted", 0), ("gray_rare", 1)]);
     assert!(open.len() > 5 && open.iter().all(|named| *named == ["host", "c", "queueing"]), "{open:?}");
     let counts = collector.gray.as_ref().unwrap().counts(&collector.hosts);
     assert_eq!((counts.open, counts.begun), (Vec::new(), vec![("host", 1), ("path", 0), ("service", 0)]));
@@ -276,4 +307,44 @@ fn a_host_that_becomes_slower_than_its_peers_is_in_the_store_and_in_the_metrics_
     let rows: Vec<([String; 4], bool, u32)> = rows.unwrap().map(Result::unwrap).collect();
     let row = |event: &str, is_slow| ([event, "c", "queueing", "p50"].map(str::to_owned), is_slow, 3);
     assert_eq!(rows, [row("begin", true), row("end", false)]);
+}
+
+/// By that the report finds its beginning. The host is forgotten, and Unix time is set meanwhile.
+#[test]
+fn the_end_of_a_gray_failure_names_its_host_and_the_time_of_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut four = Four::open(&path);
+    four.run(64, 1);
+    assert!(!four.run(40, 20).is_empty());
+    let Four { mut collector, begin_ns, second, .. } = four;
+    let host = collector.hosts.number("c");
+    collector.gray.as_mut().unwrap().forget_host(host);
+    collector.hosts.rename(host, "");
+    collector.time.offset_ns -= 3_600 * SECOND_NS.cast_signed();
+    let end_ns = begin_ns + (second + 1) * SECOND_NS;
+    collector.report_until(end_ns + GRACE_NS, end_ns).unwrap();
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let sql = "SELECT e.reason, e.host FROM gray b JOIN gray e ON e.since_ns = b.time_ns AND e.event = 'end'
+        WHERE b.event = 'begin' AND b.since_ns = b.time_ns";
+    let rows: Vec<[String; 2]> = store
+        .prepare(sql)
+        .unwrap()
+        .query_map([], |row| Ok([row.get(0)?, row.get(1)?]))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(rows, [["gone", "c"]]);
+}
+
+/// Intervals of paths are as long as `--interval`.
+#[test]
+fn gray_failures_are_searched_for_in_intervals_no_shorter_than_those_of_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = open(&folder.path().join("store"));
+    let window_ns = collector.config.window_ns;
+    for (asked_ns, used_ns) in [(window_ns / 2, window_ns), (window_ns * 2, window_ns * 2)] {
+        collector.set_gray(Some(dwell_engine::gray::Config { interval_ns: asked_ns, budget: 1.0 }));
+        assert_eq!(collector.gray.as_ref().unwrap().interval_ns(), used_ns);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Component, END_RATIO, End, Event, Finding, LONGEST_NS, Measure, Subject,
-    compare::{Compared, Differing, Group},
+    compare::{Compared, Differing, Group, Levels},
     series::{decode, steps},
 };
 use crate::baseline::MOST_RECENT;
@@ -96,6 +96,14 @@ impl Alarm {
         Some(Alarm { watched, is_of_paths, ..largest })
     }
 
+    /// Adds what differs of the same subject later.
+    pub(super) fn join(&mut self, later: Alarm) {
+        let is_known = |one: &Watched| self.watched.iter().any(|other| other.is_same(one));
+        let new: Vec<_> = later.watched.into_iter().filter(|one| !is_known(one)).collect();
+        self.watched.extend(new);
+        self.is_of_paths |= later.is_of_paths;
+    }
+
     /// Returns whether it is of a host by its paths.
     pub(super) fn is_of_paths(&self) -> bool {
         self.is_of_paths
@@ -108,12 +116,12 @@ impl Alarm {
     /// Returns why it has ended, if it has, and the figures of now. It lasts while more than half of what differs does.
     pub(super) fn end(
         &self,
-        tick: u64,
-        now_ns: u64,
+        (tick, now_ns): (u64, u64),
         groups: &BTreeMap<Measure, Group>,
+        levels: &mut Levels,
         is_out: &dyn Fn(Subject) -> bool,
     ) -> Option<(End, Finding)> {
-        let states = self.watched.iter().map(|watched| (watched, watched.state(tick, groups, is_out)));
+        let states = self.watched.iter().map(|watched| (watched, watched.state(tick, groups, levels, is_out)));
         let states: Vec<_> = states.filter_map(|(watched, state)| Some((watched, state?))).collect();
         let high = states.iter().filter(|(_, state)| state.is_high).count();
         let mut finding = self.finding;
@@ -150,11 +158,17 @@ impl Alarm {
 
 impl Watched {
     /// Returns what the figure is now; `None` if the last intervals have none.
-    fn state(&self, tick: u64, groups: &BTreeMap<Measure, Group>, is_out: &dyn Fn(Subject) -> bool) -> Option<State> {
+    fn state(
+        &self,
+        tick: u64,
+        groups: &BTreeMap<Measure, Group>,
+        levels: &mut Levels,
+        is_out: &dyn Fn(Subject) -> bool,
+    ) -> Option<State> {
         let group = groups.get(&self.measure)?;
         let now = i32::from(group.of(&self.subject)?.lately(tick)?);
         // Where no peer is left, they are as they were.
-        let level = group.level(tick, self.subject, is_out);
+        let level = levels.of(group, tick, self.subject, is_out);
         let (level, peers) = level.map_or((self.peers, 0), |(level, peers)| (level.into(), peers));
         let expected = self.expected + level - self.peers;
         let by = decode(now).saturating_sub(decode(expected));
@@ -165,6 +179,10 @@ impl Watched {
             peers_value: decode(level),
             peers,
         })
+    }
+
+    fn is_same(&self, other: &Watched) -> bool {
+        (self.subject, self.measure) == (other.subject, other.measure)
     }
 
     fn idle(&self, groups: &BTreeMap<Measure, Group>) -> usize {

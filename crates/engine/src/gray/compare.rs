@@ -6,20 +6,26 @@ use super::{
     Finding, LEAST_PEERS, LEAST_RATIO, Measure, Subject,
     series::{Code, SLOTS, Series, decode, middle, steps},
 };
-use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, chance};
+use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, MOST_RECENT, chance};
 
-/// An increase must exceed the middle of those of all peers by this multiple of their spread. The spread is the median
-/// absolute deviation, scaled to the standard deviation of a normal distribution (Hampel 1974).
+/// What exceeds the middle of the changes of all peers by no more than this multiple of their spread does not differ, whatever the
+/// budget. The spread is the median absolute deviation, scaled to the standard deviation of a normal distribution (Hampel 1974).
 const SPREADS: f64 = 3.0;
 const TO_DEVIATION: f64 = 1.4826;
+/// The spreads of so many times are in their mean, each of [`MOST_RECENT`] intervals: those of an hour at 10 s.
+const SPREADS_IN_MEAN: f64 = 12.0;
 /// In groups of more subjects than this, the median of all stands for that of all others.
 const FEW: usize = 64;
+/// So many peers are looked at: with more, the median would not be much more certain.
+const ENOUGH: usize = 256;
 
 /// The subjects of which one figure is known.
 #[derive(Debug)]
 pub(super) struct Group {
     measure: Measure,
     series: BTreeMap<Subject, Series>,
+    /// The mean spread of changes in the past, in steps: that of few peers at one time is unsure.
+    spread: Option<f64>,
 }
 
 /// A subject whose recent figure is larger than its past and its peers explain.
@@ -45,11 +51,46 @@ pub(super) struct Compared {
     pub(super) subjects: Vec<Subject>,
 }
 
+/// The levels of peers in an interval, each computed once where it is that of all.
+#[derive(Debug, Default)]
+pub(super) struct Levels(BTreeMap<Measure, Option<(Code, usize)>>);
+
+impl Levels {
+    /// Returns the median of the last intervals of the peers of a subject, and their number.
+    pub(super) fn of(
+        &mut self,
+        group: &Group,
+        tick: u64,
+        subject: Subject,
+        is_out: &dyn Fn(Subject) -> bool,
+    ) -> Option<(Code, usize)> {
+        match group.series.len() <= FEW {
+            true => group.level(tick, Some(subject), is_out),
+            false => *self.0.entry(group.measure).or_insert_with(|| group.level(tick, None, is_out)),
+        }
+    }
+}
+
 /// What all subjects show, once it was asked for.
 #[derive(Default)]
 struct OfAll {
     peers: Option<Peers>,
     common: Option<Vec<Option<i32>>>,
+}
+
+/// A subject that differs enough.
+#[derive(Debug, Clone, Copy)]
+struct Suspect {
+    change: Change,
+    excess: i32,
+    /// The probability that chance alone makes that, in one comparison.
+    chance: f64,
+}
+
+impl Suspect {
+    fn subject(&self) -> Subject {
+        self.change.subject
+    }
 }
 
 /// The change of a subject: its recent median, and the median of its past.
@@ -58,9 +99,14 @@ struct Change {
     subject: Subject,
     now: Code,
     past: Code,
+    noise: f64,
 }
 
 impl Change {
+    fn of(tick: u64, subject: Subject, series: &Series) -> Option<Change> {
+        Some(Change { subject, now: series.recent(tick)?, past: series.past()?, noise: series.noise() })
+    }
+
     fn steps(&self) -> i32 {
         i32::from(self.now) - i32::from(self.past)
     }
@@ -68,7 +114,7 @@ impl Change {
 
 impl Group {
     pub(super) fn new(measure: Measure) -> Group {
-        Group { measure, series: BTreeMap::new() }
+        Group { measure, series: BTreeMap::new(), spread: None }
     }
 
     /// Begins an interval. Returns the subjects of which no value is left.
@@ -80,7 +126,32 @@ impl Group {
             }
         }
         gone.iter().for_each(|subject| drop(self.series.remove(subject)));
+        if tick.is_multiple_of(MOST_RECENT as u64) {
+            self.note_spread(tick - 1);
+        }
         gone
+    }
+
+    /// Notes how far changes are spread until this interval.
+    fn note_spread(&mut self, tick: u64) {
+        let changes: Vec<Change> = self.changes(tick, usize::MAX, &|_| false).collect();
+        if changes.len() <= LEAST_PEERS {
+            return;
+        }
+        let now = f64::from(Peers::of(&changes, None).spread);
+        self.spread = Some(self.spread.map_or(now, |mean| mean + (now - mean) / SPREADS_IN_MEAN));
+    }
+
+    /// Returns the changes of those that are judged: of all, or of every second one, third one and so on, if that is `enough`.
+    fn changes<'a>(
+        &'a self,
+        tick: u64,
+        enough: usize,
+        is_out: &'a dyn Fn(Subject) -> bool,
+    ) -> impl Iterator<Item = Change> + 'a {
+        let every = self.series.len().div_ceil(enough).max(1);
+        let judged = self.series.iter().step_by(every).filter(|(subject, _)| !is_out(**subject));
+        judged.filter_map(move |(subject, series)| Change::of(tick, *subject, series))
     }
 
     /// Sets the value of a subject in this interval. Returns false if it is not known yet.
@@ -109,8 +180,8 @@ impl Group {
     }
 
     /// Returns the median of the last intervals of all subjects that are judged, but for one, and their number.
-    pub(super) fn level(&self, tick: u64, but: Subject, is_out: &dyn Fn(Subject) -> bool) -> Option<(Code, usize)> {
-        let others = self.series.iter().filter(|(subject, _)| **subject != but && !is_out(**subject));
+    fn level(&self, tick: u64, but: Option<Subject>, is_out: &dyn Fn(Subject) -> bool) -> Option<(Code, usize)> {
+        let others = self.series.iter().filter(|(subject, _)| Some(**subject) != but && !is_out(**subject));
         let mut levels: Vec<Code> = others.filter_map(|(_, series)| series.lately(tick)).collect();
         middle(&mut levels).map(|level| (level, levels.len()))
     }
@@ -123,76 +194,90 @@ impl Group {
         budget: f64,
         is_out: &dyn Fn(Subject) -> bool,
     ) -> Compared {
-        let mut compared = Compared::default();
-        let rise = steps(LEAST_RATIO);
-        let has_risen = |series: &Series| {
-            let least = series.past().map(|past| i32::from(past) + rise);
-            least.is_some_and(|least| series.reaches(tick, least))
-        };
-        // Hardly ever does one.
-        if self.series.values().any(has_risen) {
-            self.compare(tick, (comparisons, budget), is_out, &mut compared);
+        // Before the rest, as few have.
+        let risen = self.series.iter().filter(|(subject, series)| series.has_risen() && !is_out(**subject));
+        let risen = risen.filter_map(|(subject, series)| Change::of(tick, *subject, series));
+        let large: Vec<Change> = risen.filter(|change| self.is_large(change, 0)).collect();
+        match large.is_empty() {
+            true => Compared::default(),
+            false => self.compare(tick, &large, (comparisons, budget), is_out),
         }
-        compared
     }
 
     fn compare(
         &self,
         tick: u64,
+        large: &[Change],
         (comparisons, budget): (f64, f64),
         is_out: &dyn Fn(Subject) -> bool,
-        compared: &mut Compared,
-    ) {
-        let judged = self.series.iter().filter(|(subject, _)| !is_out(**subject));
-        let changes = judged.filter_map(|(subject, series)| {
-            Some(Change { subject: *subject, now: series.recent(tick)?, past: series.past()? })
-        });
-        let changes: Vec<Change> = changes.collect();
+    ) -> Compared {
+        let changes: Vec<Change> = self.changes(tick, ENOUGH, is_out).collect();
         if changes.len() <= LEAST_PEERS {
-            return;
+            return Compared::default();
         }
-        compared.subjects = changes.iter().map(|change| change.subject).collect();
         let mut of_all = OfAll::default();
-        for change in changes.iter().filter(|change| self.is_large(change, 0)) {
-            let Some(found) = self.differs(tick, change, &changes, &mut of_all) else { continue };
-            let per_week = found.finding.per_week * comparisons;
-            let finding = Finding { per_week, ..found.finding };
-            compared.differing.push(Differing { finding, is_sure: per_week <= budget, ..found });
+        let most = budget / comparisons;
+        let suspects = large.iter().filter_map(|change| self.suspect(tick, change, &changes, most, &mut of_all));
+        let suspects: Vec<Suspect> = suspects.collect();
+        if suspects.is_empty() {
+            return Compared::default();
         }
+        let judged = self.series.iter().filter(|(_, series)| series.past().is_some() && series.recent(tick).is_some());
+        let subjects: Vec<Subject> = judged.map(|(subject, _)| *subject).filter(|subject| !is_out(*subject)).collect();
+        // What differs is no measure of what is usual, now or at its end.
+        let is_usual = |change: &&Change| suspects.binary_search_by_key(&change.subject, |one| one.subject()).is_err();
+        let usual: Vec<Change> = changes.iter().filter(is_usual).copied().collect();
+        let peers = Peers::of(if usual.len() >= LEAST_PEERS { &usual } else { &changes }, None);
+        let differing = suspects.into_iter().map(|Suspect { change, excess, chance }| {
+            let (expected, per_week) = (i32::from(change.past) + peers.center, chance * comparisons);
+            let finding = Finding {
+                subject: change.subject,
+                measure: self.measure,
+                value: decode(change.now.into()),
+                past: decode(change.past.into()),
+                expected: decode(expected),
+                peers_value: decode(peers.level),
+                peers: subjects.len() - 1,
+                paths: None,
+                per_week,
+            };
+            Differing { finding, expected, peers: peers.level, excess, is_sure: per_week <= budget }
+        });
+        Compared { differing: differing.collect(), subjects }
     }
 
-    /// Compares one subject. `None` if it does not differ enough; otherwise with the probability of one comparison.
-    fn differs(&self, tick: u64, change: &Change, changes: &[Change], of_all: &mut OfAll) -> Option<Differing> {
+    /// Compares one subject. `None` if it does not differ enough. A probability that exceeds `most` may be too low.
+    fn suspect(
+        &self,
+        tick: u64,
+        change: &Change,
+        changes: &[Change],
+        most: f64,
+        of_all: &mut OfAll,
+    ) -> Option<Suspect> {
         let but = (changes.len() <= FEW).then_some(change.subject);
         let peers = match but {
             Some(_) => Peers::of(changes, but),
             None => *of_all.peers.get_or_insert_with(|| Peers::of(changes, None)),
         };
         let excess = change.steps() - peers.center;
-        let is_outside = f64::from(excess) > SPREADS * TO_DEVIATION * f64::from(peers.spread);
-        if !is_outside || !self.is_large(change, peers.center) {
+        // Who varies more than others from interval to interval, or has fewer of them, changes by more.
+        let noisier = if peers.noise > 0.0 { (change.noise / peers.noise).max(1.0) } else { 1.0 };
+        let deviation = noisier * TO_DEVIATION * f64::from(peers.spread).max(self.spread.unwrap_or(0.0)).max(1.0);
+        let excess_deviations = f64::from(excess) / deviation;
+        if excess_deviations <= SPREADS || !self.is_large(change, peers.center) {
             return None;
         }
-        let chance = match but {
+        let among_peers = libm::erfc(excess_deviations / std::f64::consts::SQRT_2) / 2.0;
+        let of_itself = match but {
+            _ if among_peers > most => Some(0.0),
             Some(_) => self.chance(tick, change.subject, &self.common(tick, changes, but)),
             None => {
                 let common = of_all.common.get_or_insert_with(|| self.common(tick, changes, None));
                 self.chance(tick, change.subject, common)
             }
         };
-        let expected = i32::from(change.past) + peers.center;
-        let finding = Finding {
-            subject: change.subject,
-            measure: self.measure,
-            value: decode(change.now.into()),
-            past: decode(change.past.into()),
-            expected: decode(expected),
-            peers_value: decode(peers.level),
-            peers: changes.len() - 1,
-            paths: None,
-            per_week: chance?,
-        };
-        Some(Differing { finding, expected, peers: peers.level, excess, is_sure: false })
+        Some(Suspect { change: *change, excess, chance: of_itself?.max(among_peers) })
     }
 
     /// Returns whether an increase matters, over the past and over the past changed as by so many steps.
@@ -243,6 +328,8 @@ struct Peers {
     spread: i32,
     /// The median of their recent values.
     level: i32,
+    /// The median of how much they vary.
+    noise: f64,
 }
 
 impl Peers {
@@ -253,6 +340,9 @@ impl Peers {
         values.iter_mut().for_each(|value| *value = (*value - center).abs());
         let spread = middle(&mut values).unwrap_or(0);
         let mut levels: Vec<i32> = others().map(|change| i32::from(change.now)).collect();
-        Peers { center, spread, level: middle(&mut levels).unwrap_or(0) }
+        let mut noises: Vec<f64> = others().map(|change| change.noise).collect();
+        noises.sort_unstable_by(f64::total_cmp);
+        let noise = noises.get(noises.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+        Peers { center, spread, level: middle(&mut levels).unwrap_or(0), noise }
     }
 }

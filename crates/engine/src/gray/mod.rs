@@ -2,16 +2,16 @@
 //!
 //! A subject is compared with its own past and, over the same intervals, with its peers: all others of which the same
 //! component is known. So roles may differ from host to host, and a rise of the whole fleet is nobody's. Figures of whole
-//! intervals are compared by the tests of [`baseline`](crate::baseline), with one budget of false alarms for all
-//! subjects, components and intervals of a week (Bonferroni). What that means, and how it was simulated, is in
-//! `docs/method/fleet.md`.
+//! intervals are compared by the tests of [`baseline`](crate::baseline), and with how far its peers' changes are spread over the same
+//! intervals, both with one budget of false alarms for all subjects, components and intervals of a week (Bonferroni). What that
+//! means, and how it was simulated, is in `docs/method/fleet.md`.
 
 mod alarm;
 mod compare;
 mod gather;
 mod series;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use crate::{
     baseline::Figure,
@@ -19,9 +19,9 @@ use crate::{
 };
 
 use alarm::Alarm;
-use compare::Group;
+use compare::{Group, Levels};
 pub use gather::Gathered;
-pub use series::PAST;
+pub use series::{PAST, SPARSEST};
 
 /// The least number of peers of a subject that is judged.
 pub const LEAST_PEERS: usize = 3;
@@ -38,7 +38,7 @@ const CONFIRMED: u32 = 3;
 pub const END_RATIO: f64 = 1.25;
 /// A gray failure that has lasted for this long is what is usual now.
 pub const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
-/// Figures that are kept at most, at some 830 bytes each: 54 MB.
+/// Figures that are kept at most, at some 855 bytes each: 56 MB.
 pub const MOST_SERIES: usize = 1 << 16;
 /// Figures of services at most. Those of paths may take half of all.
 const MOST_OF_SERVICES: usize = 1 << 11;
@@ -217,12 +217,14 @@ impl Judge {
         self.omitted
     }
 
-    /// Forgets a host with its paths: its number may become that of another one.
-    pub fn forget_host(&mut self, host: u32) {
+    /// Forgets a host with its paths, as its number may become that of another one. Returns what ends with it.
+    pub fn forget_host(&mut self, host: u32) -> Vec<Event> {
         let is_of = |subject: &Subject| subject.hosts().contains(&Some(host));
-        self.alarms.retain(|subject, _| !is_of(subject));
+        let ended: Vec<_> = self.alarms.extract_if(.., |subject, _| is_of(subject)).collect();
+        self.found.retain(|subject, _| !is_of(subject));
         let gone: Vec<_> = self.groups.values_mut().flat_map(|group| group.remove(is_of)).collect();
         gone.into_iter().for_each(|subject| self.give_back(subject));
+        ended.into_iter().map(|(_, alarm)| alarm.event(Some(End::Gone))).collect()
     }
 
     /// Begins an interval, and drops figures of which no value is left.
@@ -283,11 +285,11 @@ impl Judge {
     }
 
     fn end_alarms(&mut self, now_ns: u64) -> Vec<Event> {
-        let (tick, mut events) = (self.tick, Vec::new());
+        let (tick, mut events, mut levels) = (self.tick, Vec::new(), Levels::default());
         let subjects: Vec<_> = self.alarms.keys().copied().collect();
         for subject in subjects {
             let Some(alarm) = self.alarms.get(&subject) else { continue };
-            let end = alarm.end(tick, now_ns, &self.groups, &|subject| self.is_out(subject));
+            let end = alarm.end((tick, now_ns), &self.groups, &mut levels, &|subject| self.is_out(subject));
             let Some((end, finding)) = end else { continue };
             if let Some(alarm) = self.alarms.remove(&subject) {
                 if end == End::Recovered {
@@ -325,8 +327,11 @@ impl Judge {
                 self.found.insert(subject, times);
                 continue;
             }
-            events.push(alarm.event(None));
-            self.alarms.insert(subject, alarm);
+            // A host that differs already may do so by its paths too.
+            match self.alarms.entry(subject) {
+                Entry::Occupied(mut open) => open.get_mut().join(alarm),
+                Entry::Vacant(none) => events.push(none.insert(alarm).event(None)),
+            }
         }
         events
     }

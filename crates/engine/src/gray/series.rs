@@ -1,13 +1,20 @@
 //! The recent and the past values of one figure, in a fixed number of bytes.
 
+use super::LEAST_RATIO;
 use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, MOST_RECENT};
 
 /// Intervals of the past with which the recent ones are compared at most: an hour at 10 s.
 pub const PAST: usize = 360;
 /// All intervals that are kept.
 pub(super) const SLOTS: usize = PAST + MOST_RECENT;
+/// Of what is known in one interval of more than so many, too little is recent to be compared.
+pub const SPARSEST: u64 = (MOST_RECENT / LEAST_RECENT) as u64;
+/// Intervals at the beginning of the recent ones in which there has to be a value.
+const SETTLING: usize = 6;
 /// Intervals after which the median of the past is counted anew.
-const REFRESH: u64 = 8;
+const REFRESH: u64 = MOST_RECENT as u64;
+/// The same until there are enough.
+const FIRST: u64 = 8;
 
 /// The logarithm of a value, in 3,500 steps per factor of e, so that two bytes hold 1 µs to 68 s within 0.02 %.
 pub(super) type Code = u16;
@@ -39,42 +46,89 @@ pub(super) struct Series {
     ring: Box<[Code; SLOTS]>,
     /// The median of the past; `None` with fewer than [`LEAST_BASELINE`] values.
     past: Option<Code>,
+    /// The median deviation of the past from that, in steps.
+    spread: i32,
     /// Intervals since the last value.
     idle: usize,
+    /// What exceeds the past by [`LEAST_RATIO`], if that is known.
+    high: i32,
+    /// The number of recent values, and of those among them that are as high.
+    recent: [usize; 2],
 }
 
 impl Default for Series {
     fn default() -> Series {
-        Series { ring: Box::new([MISSING; SLOTS]), past: None, idle: 0 }
+        Series { ring: Box::new([MISSING; SLOTS]), past: None, spread: 0, idle: 0, high: i32::MAX, recent: [0; 2] }
     }
 }
 
 impl Series {
     /// Begins an interval, without a value at first. Returns false if no value is left.
     pub(super) fn turn(&mut self, tick: u64, number: usize) -> bool {
+        self.count(self.ring[slot(tick, MOST_RECENT)], |number| number - 1);
         self.ring[slot(tick, 0)] = MISSING;
         self.idle += 1;
         // Not all at once.
-        if (tick + number as u64).is_multiple_of(REFRESH) {
+        if (tick + number as u64).is_multiple_of(if self.past.is_some() { REFRESH } else { FIRST }) {
             self.refresh(tick);
         }
         self.idle <= SLOTS
     }
 
     fn refresh(&mut self, tick: u64) {
-        let mut past: Vec<Code> = self.past_values(tick).map(|(_, code)| code).collect();
-        self.past = (past.len() >= LEAST_BASELINE).then(|| middle(&mut past)).flatten();
+        let (mut codes, mut count) = ([0; PAST], 0);
+        for (_, code) in self.past_values(tick) {
+            codes[count] = code;
+            count += 1;
+        }
+        let codes = &mut codes[..count];
+        self.past = (count >= LEAST_BASELINE).then(|| middle(codes)).flatten();
+        self.high = self.past.map_or(i32::MAX, |past| i32::from(past) + steps(LEAST_RATIO));
+        if let Some(past) = self.past {
+            codes.iter_mut().for_each(|code| *code = code.abs_diff(past));
+            self.spread = middle(codes).unwrap_or(0).into();
+        }
+        self.recent = [0; 2];
+        (0..MOST_RECENT).for_each(|age| self.count(self.ring[slot(tick, age)], |number| number + 1));
+    }
+
+    /// Returns the median of the values of these ages, if there are enough of them.
+    fn median(&self, tick: u64, ages: std::ops::Range<usize>, least: usize) -> Option<Code> {
+        let (mut codes, mut count) = ([0; MOST_RECENT], 0);
+        for (_, code) in self.values(tick, ages) {
+            codes[count] = code;
+            count += 1;
+        }
+        (count >= least).then(|| middle(&mut codes[..count])).flatten()
+    }
+
+    /// Counts a value that is recent now, or no longer.
+    fn count(&mut self, code: Code, change: impl Fn(usize) -> usize) {
+        if code == MISSING {
+            return;
+        }
+        self.recent[0] = change(self.recent[0]);
+        if i32::from(code) >= self.high {
+            self.recent[1] = change(self.recent[1]);
+        }
     }
 
     /// Sets the value of the present interval.
     pub(super) fn set(&mut self, tick: u64, code: Code) {
-        self.ring[slot(tick, 0)] = code;
+        let before = std::mem::replace(&mut self.ring[slot(tick, 0)], code);
+        self.count(before, |number| number - 1);
+        self.count(code, |number| number + 1);
         self.idle = 0;
     }
 
     /// Returns the median of the past.
     pub(super) fn past(&self) -> Option<Code> {
         self.past
+    }
+
+    /// Returns how uncertain the recent median is, in steps, were all values independent, but for a factor that is the same for all.
+    pub(super) fn noise(&self) -> f64 {
+        f64::from(self.spread) / (self.recent[0].max(1) as f64).sqrt()
     }
 
     /// Returns the value of this many intervals ago.
@@ -96,26 +150,26 @@ impl Series {
         self.values(tick, 0..MOST_RECENT)
     }
 
-    /// Returns the median of the recent values, if they are enough.
+    /// Returns the median of the recent values, if they are enough, and not only of the last ones: a host that has just started has
+    /// to load what it had in memory before.
     pub(super) fn recent(&self, tick: u64) -> Option<Code> {
-        let mut codes: Vec<Code> = self.recent_values(tick).map(|(_, code)| code).collect();
-        (codes.len() >= LEAST_RECENT).then(|| middle(&mut codes)).flatten()
+        self.is_settled(tick).then(|| self.median(tick, 0..MOST_RECENT, LEAST_RECENT)).flatten()
+    }
+
+    /// Returns whether there are values in the first intervals of the recent ones.
+    fn is_settled(&self, tick: u64) -> bool {
+        (MOST_RECENT - SETTLING..MOST_RECENT).any(|age| self.at(tick, age).is_some())
     }
 
     /// Returns the median of the last [`LEAST_RECENT`] intervals, if at least half of them have a value.
     pub(super) fn lately(&self, tick: u64) -> Option<Code> {
-        let mut codes: Vec<Code> = self.values(tick, 0..LEAST_RECENT).map(|(_, code)| code).collect();
-        (codes.len() >= LEAST_RECENT / 2).then(|| middle(&mut codes)).flatten()
+        self.median(tick, 0..LEAST_RECENT, LEAST_RECENT / 2)
     }
 
-    /// Returns whether the median of the recent values is at least this, without sorting.
-    pub(super) fn reaches(&self, tick: u64, least: i32) -> bool {
-        let (mut count, mut below) = (0, 0);
-        for (_, code) in self.recent_values(tick) {
-            count += 1;
-            below += usize::from(i32::from(code) < least);
-        }
-        count >= LEAST_RECENT && below <= (count - 1) / 2
+    /// Returns whether the median of the recent values may exceed that of the past by [`LEAST_RATIO`].
+    pub(super) fn has_risen(&self) -> bool {
+        let [count, high] = self.recent;
+        count >= LEAST_RECENT && high * 2 >= count
     }
 
     /// Forgets the values of the intervals before the last [`LEAST_RECENT`], up to this many: they are not what is usual.

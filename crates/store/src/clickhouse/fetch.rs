@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use dwell_engine::{layers::Ends, measure::Endpoint};
+use dwell_engine::{gray::LONGEST_NS, layers::Ends, measure::Endpoint};
 use rusqlite::types::Value;
 
 use super::{Patience, Server};
@@ -85,7 +85,9 @@ impl Server {
             Ok(true)
         })?;
         if has_gray {
-            copy.table(gray, &times)?;
+            // What began before and has not ended, or ended later, is of this time too.
+            let since_ns = span.0.saturating_sub_unsigned(LONGEST_NS);
+            copy.table(gray, &format!("time_ns > {since_ns} AND time_ns <= {}", span.1))?;
         }
         copy.write()?;
         // All hosts of a server have agents, whose silence is told.

@@ -28,11 +28,8 @@ pub(super) struct PageGray {
 
 /// Returns the gray failures of chosen hosts, the latest first, and how many there are in all.
 pub(super) fn gray(store: &Reader, span: Span, choice: &Choice) -> Result<(Vec<PageGray>, u64), StoreError> {
-    let (failures, known) = store.gray(span, MOST)?;
-    let is_wanted = |failure: &GrayRead| {
-        choice.hosts.is_empty() || failure.hosts.iter().flatten().any(|host| choice.hosts.contains(host))
-    };
-    Ok((failures.into_iter().filter(is_wanted).map(PageGray::from).collect(), known))
+    let (failures, known) = store.gray(span, &choice.hosts, MOST)?;
+    Ok((failures.into_iter().map(PageGray::from).collect(), known))
 }
 
 impl From<GrayRead> for PageGray {

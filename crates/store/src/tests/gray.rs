@@ -57,9 +57,17 @@ fn a_gray_failure_is_stored_and_is_on_the_page_from_its_beginning_to_its_end() {
         (1..=9).try_for_each(|second| {
             to.interval(&IntervalRow { time_ns: second * SECOND_NS, ..interval("web-1", None, &histogram) })
         })?;
-        to.gray(&GrayRow { time_ns: 2 * SECOND_NS, failure: &failure(2, web, finding(), None) })?;
-        to.gray(&GrayRow { time_ns: 2 * SECOND_NS, failure: &failure(2, both, share, None) })?;
-        to.gray(&GrayRow { time_ns: 8 * SECOND_NS, failure: &failure(8, web, finding(), Some(End::Recovered)) })
+        to.gray(&GrayRow {
+            time_ns: 2 * SECOND_NS,
+            since_ns: 2 * SECOND_NS,
+            failure: &failure(2, web, finding(), None),
+        })?;
+        to.gray(&GrayRow { time_ns: 2 * SECOND_NS, since_ns: 2 * SECOND_NS, failure: &failure(2, both, share, None) })?;
+        to.gray(&GrayRow {
+            time_ns: 8 * SECOND_NS,
+            since_ns: 2 * SECOND_NS,
+            failure: &failure(8, web, finding(), Some(End::Recovered)),
+        })
     };
     store.write(write).unwrap();
     let db = Connection::open(&path).unwrap();
@@ -97,6 +105,44 @@ fn a_gray_failure_is_stored_and_is_on_the_page_from_its_beginning_to_its_end() {
     while store.retain(&retain, Origin::Live, 100 * SECOND_NS).unwrap() > 0 {}
     let left = db.query_row("SELECT count(*) FROM gray", [], |row| row.get::<_, i64>(0));
     assert_eq!(left, Ok(0));
+}
+
+#[test]
+fn a_page_has_the_gray_failures_that_lasted_in_its_time_and_those_of_its_hosts_however_many_others_have() {
+    const DAY: i64 = 24 * 3_600;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let histogram = histogram();
+    let write = |to: &mut crate::Writing<'_>| {
+        for host in ["old", "web-1", "web-2"] {
+            to.interval(&IntervalRow { time_ns: (3 * DAY + 300) * SECOND_NS, ..interval(host, None, &histogram) })?;
+        }
+        let mut gray = |second: i64, since: i64, host, end| {
+            let failure = failure(second.cast_unsigned(), [Some(host), None], finding(), end);
+            to.gray(&GrayRow { time_ns: second * SECOND_NS, since_ns: since * SECOND_NS, failure: &failure })
+        };
+        // Of a collector that was killed: a day is the longest.
+        gray(DAY, DAY, "old", None)?;
+        gray(3 * DAY - 60, 3 * DAY - 60, "web-1", None)?;
+        (1..=210).try_for_each(|second| gray(3 * DAY - 30 + second, 3 * DAY - 30 + second, "web-2", None))
+    };
+    store.write(write).unwrap();
+    let page = |hosts: &[&str]| {
+        let hosts = hosts.iter().map(|host| (*host).into()).collect();
+        let since_ns = Some((3 * DAY - 40) * SECOND_NS);
+        let choice = Choice { hosts, since_ns, until_ns: Some(4 * DAY * SECOND_NS), ..Choice::default() };
+        let report = Report::read(&Reader::open(&path).unwrap(), &choice, 0).unwrap().unwrap();
+        let html = report.html();
+        let (_, data) = html.split_once("id=\"data\">").unwrap();
+        let data = serde_json::from_str::<serde_json::Value>(data.split_once("</script>").unwrap().0).unwrap();
+        let names: Vec<_> = data["gray"].as_array().unwrap().iter().map(|gray| gray["subject"].clone()).collect();
+        (names, data["gray_known"].clone())
+    };
+    assert_eq!(page(&["web-1"]), (vec!["host web-1".into()], 1.into()));
+    assert_eq!(page(&["old"]), (vec![], 0.into()));
+    let (names, known) = page(&[]);
+    assert_eq!((names.len(), known), (200, 211.into()));
 }
 
 #[test]

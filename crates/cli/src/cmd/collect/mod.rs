@@ -116,11 +116,11 @@ pub struct Args {
     max_clock_error: Duration,
 
     /// Search for gray failures, hosts, paths and services that have become slower than their peers or lose more, and allow so many
-    /// false alarms per week [default: 0, no search]
-    #[arg(long, value_name = "COUNT", default_value_t = 0.0, hide_default_value = true, value_parser = budget)]
+    /// false alarms per week; 0 does not search
+    #[arg(long, value_name = "COUNT", default_value_t = 1.0, value_parser = budget)]
     gray_budget: f64,
 
-    /// Length of the intervals over which they are compared
+    /// Length of the intervals over which they are compared, no shorter than --interval
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     gray_interval: Duration,
 

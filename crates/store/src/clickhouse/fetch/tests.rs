@@ -90,7 +90,7 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
     };
     each((&lost).into());
     let failure = gray::failure(2, [Some("it's\nhere"), None], gray::finding(), None);
-    each((&GrayRow { time_ns: 2 * SECOND_NS, failure: &failure }).into());
+    each((&GrayRow { time_ns: 2 * SECOND_NS, since_ns: 2 * SECOND_NS, failure: &failure }).into());
 }
 
 /// How a server answers.
@@ -187,6 +187,12 @@ fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u
         let is_wanted = has_flow == &wants_flows && table_of(query) == *name;
         let port = if row.windows(6).any(|at| at == b"\t7001\t") { 7001 } else { 7002 };
         let is_named = !has_flow || query.contains(&format!("'192.0.2.1', {port},"));
+        let time = |text: &[u8]| std::str::from_utf8(text).unwrap().parse::<i64>().unwrap();
+        let since = query.split("time_ns > ").nth(1).map(|rest| time(rest.split(' ').next().unwrap().as_bytes()));
+        let is_early = since.is_some_and(|since| time(row.split(|byte| *byte == b'\t').next().unwrap()) <= since);
+        if *name == "gray" && is_early {
+            continue;
+        }
         let times = if let Manner::Repeating(times) = manner { times } else { 1 };
         for _ in 0..times * usize::from(is_wanted && is_named) {
             text.extend_from_slice(row.strip_suffix(b"\n").unwrap());
@@ -245,6 +251,16 @@ fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     let (of_few, left_out) = server.fetch(&few, span, patience(), u64::MAX).unwrap();
     assert_eq!(left_out, 1);
     assert_eq!(page(&of_few, &Choice { left_out, ..few.clone() }), page(&of_file, &few));
+}
+
+#[test]
+fn the_page_of_a_server_has_what_began_before_its_time_and_has_not_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let of_file = file(&folder.path().join("file"));
+    let late = Choice { since_ns: Some(3 * SECOND_NS), ..choice() };
+    let (of_server, _) = server(Manner::Well).fetch(&late, (3 * SECOND_NS, SPAN.1), patience(), u64::MAX).unwrap();
+    let whole = page(&of_server, &late);
+    assert_eq!((&whole["gray"][0]["from_ms"], &whole["gray"]), (&2_000.0.into(), &page(&of_file, &late)["gray"]));
 }
 
 #[test]
