@@ -62,13 +62,17 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	turn->clock_samples = 0;
 }
 
+/* An ACK within a tick of the soonest one is a sample of when in its tick a segment is sent. One that a request carries may
+ * be late by less than a tick, and counts as an eighth of a sample.
+ */
+#define DWELL_SAMPLE 8
 #define DWELL_LATE_UNKNOWN 0x7fffffff
 
 /* Returns by how many ticks an ACK is later than the soonest one seen, relative to the server's clock;
  * DWELL_LATE_UNKNOWN without such a clock. The clocks may part by 122 ppm, but no
  * pause of the client is taken for that.
  */
-static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
+static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo, __u32 carried)
 {
 	__u32 unit, drift;
 	__s64 passed;
@@ -88,21 +92,23 @@ static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, _
 		turn->base_echo = echo;
 		late = 0;
 	}
-	if (late <= (__s32)unit)
-		dwell_count_u8(&turn->clock_samples);
+	if (late <= (__s32)unit) {
+		unit = turn->clock_samples + (carried ? 1 : DWELL_SAMPLE);
+		turn->clock_samples = unit < 0xff ? unit : 0xff;
+	}
 	return late;
 }
 
 /* Returns how far into the server's tick a segment was sent, on average, given that `base` is the soonest of the ACKs
- * seen: half a tick if they are many, and no more than is known if there was one.
+ * seen: half a tick if they are many, and no more than is known if there was one. Of n segments, the first was sent 1/(n+1)
+ * of a tick into its own, on average.
  */
 static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *turn)
 {
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	__u32 first = unit * DWELL_SAMPLE / (turn->clock_samples + DWELL_SAMPLE);
 
-	if (turn->clock_samples >= 8)
-		return unit / 2;
-	return turn->clock_samples >= 4 ? unit / 4 + unit / 8 : turn->clock_samples >= 2 ? unit / 4 : 0;
+	return first < unit / 2 ? unit / 2 - first : 0;
 }
 
 /* Ticks (38 to 50 ms) after which Linux's timer of delayed ACKs expires: 40 ms, and up to a tick of 10 ms. */

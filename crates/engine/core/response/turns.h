@@ -49,6 +49,21 @@ static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 	turn->flags = 0;
 }
 
+/* Returns DWELL_TURN_UNSURE if an answer may have ended before `end` by more than a fifth of the latency, given that a queue on
+ * the path may not have delayed it as it delayed what was acknowledged at once before. Two ticks of the server are no queue.
+ */
+static __always_inline __u32 dwell_turn_queued(const struct dwell_turn_state *turn, __u32 tick, __u32 late,
+					       __u32 waited, __u32 end)
+{
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	__s32 before;
+
+	if (turn->end && waited < late)
+		late = waited; /* the packet before did not acknowledge it */
+	before = end - (tick - late);
+	return before > (__s32)(2 * unit) && before > (__s32)((end - turn->start) / 5) ? DWELL_TURN_UNSURE : 0;
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
 static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
@@ -57,7 +72,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 {
 	struct dwell_turn_state *turn = &state->turn;
 	struct dwell_segments segments = dwell_segments_of(state);
-	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr);
+	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, arrival->payload_bytes);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
 	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
 
@@ -69,11 +84,14 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		turn->path = late;
 		if (late <= (__s32)unit)
 			turn->stale = 0;
-		else if (++turn->stale >= 8) { /* the path has become longer */
+		else if (!turn->end &&
+			 ++turn->stale >= 8) { /* the path has become longer, and no answer waits behind itself */
 			turn->base_tick = tick;
 			turn->base_echo = arrival->tsecr;
 			turn->stale = 0;
 		}
+	} else if (late < (__s32)turn->path) {
+		turn->stale = 0; /* it has not become longer for all */
 	}
 	if (!certain && !carried && !(turn->flags & DWELL_TURN_TIED))
 		late = DWELL_LATE_UNKNOWN; /* a timer may have delayed all ACKs so far alike */
@@ -106,8 +124,9 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
 		    tick - end > (end - turn->start) / 4)
 			turn->flags |= DWELL_TURN_UNSURE;
+		turn->flags |= dwell_turn_queued(turn, tick, late, waited, end);
 	} else if (carried) {
-		turn->flags |= DWELL_TURN_CARRIED;
+		turn->flags |= DWELL_TURN_CARRIED | dwell_turn_queued(turn, tick, late, waited, end);
 	}
 	if (turn->end && (__s32)(end - turn->end) < 0)
 		end = turn->end;
@@ -346,12 +365,19 @@ static __always_inline void dwell_turn_syn(struct dwell_auto_state *state, const
 	turn->sent = tick;
 }
 
-/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. `end_tick` is the end of the current
- * epoch. Returns true if the packet begins a request after an answer that ended later than that: the caller then calls
- * dwell_turn_next() once the epoch has ended.
+/* Returns the end of the current epoch, or what is after the packet if that belongs to it. */
+static __always_inline __u32 dwell_turn_limit(const struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
+		return dwell_tick_at(state, state->clock.end_ns);
+	return dwell_tick_at(state, arrival->time_ns) + 1;
+}
+
+/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. Returns true if the packet begins a request
+ * after an answer that ended later than the current epoch: the caller then calls dwell_turn_next() once that has ended.
  */
 static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, const struct dwell_response_config *config,
-					     const struct dwell_arrival *arrival, __u32 tick, __u32 end_tick)
+					     const struct dwell_arrival *arrival, __u32 tick)
 {
 	struct dwell_turn_state *turn = &state->turn;
 	__u32 bytes = arrival->ack - state->ack, known = state->flags & DWELL_FLOW_NUMBERS;
@@ -361,17 +387,19 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 		turn->flags |= DWELL_TURN_TIED;
 		turn->round_trip = tick - turn->sent;
 		state->alone = DWELL_ALONE_FIRST;
-		dwell_ack_lateness(turn, tick, arrival->tsecr);
+		dwell_ack_lateness(turn, tick, arrival->tsecr, 0);
 	}
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
+	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
 	if (dwell_turn_skips(state, arrival))
 		return 0;
 	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
-		if ((__s32)(turn->end - end_tick) >= 0)
+		if ((__s32)(turn->end - dwell_turn_limit(state, arrival)) >= 0)
 			return 1;
 		dwell_turn_complete(state, config, tick - turn->end);
 	}
@@ -386,17 +414,11 @@ static __always_inline int dwell_turn_before_in(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
 {
-	__u32 end_tick;
-
 	if (!state->turn.origin_ns)
 		state->turn.origin_ns = arrival->time_ns - (1 << DWELL_TICK_SHIFT);
 	if (arrival->visible != DWELL_VISIBLE_TCP || arrival->tcp_flags & DWELL_TCP_SYN)
 		return 0;
-	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
-		end_tick = dwell_tick_at(state, state->clock.end_ns);
-	else
-		end_tick = dwell_tick_at(state, arrival->time_ns) + 1;
-	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns), end_tick);
+	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns));
 }
 
 /* Completes a turn whose answer ended in the epoch that has just begun, and begins the next. */
