@@ -1,7 +1,7 @@
 //! A client in a loop: it asks, waits for the answer, and pauses for a moment. `dwell lb` follows slow servers by such clients,
 //! in short epochs.
 
-use dwell_engine::response::{Config, estimate};
+use dwell_engine::response::{Config, Reason, estimate};
 use rand::{RngExt, SeedableRng};
 
 use super::{Random, usual};
@@ -10,8 +10,9 @@ use crate::{
     wire::{Draw, Setting, run},
 };
 
-/// Returns the valid estimates of connections, by the error that they have, and how many epochs had an answer.
-fn valid_errors_ns(setting: impl Fn(&mut Random) -> Setting, epoch_ns: u64) -> (Vec<u64>, usize) {
+/// Returns the errors of estimates that are valid, or are not because they are as short as a tick of the server's clock, and
+/// how many epochs had an answer.
+fn errors_ns(setting: impl Fn(&mut Random) -> Setting, epoch_ns: u64) -> (Vec<u64>, usize) {
     let config = Config { epoch_ns, ..Config::default() };
     let (mut errors_ns, mut answered) = (Vec::new(), 0);
     for connection in 0..20 {
@@ -21,7 +22,7 @@ fn valid_errors_ns(setting: impl Fn(&mut Random) -> Setting, epoch_ns: u64) -> (
             let Some((_, mean_ns)) = traffic.mean(epoch.start_ns, epoch.epoch_ns) else { continue };
             let made = estimate(&config, &epoch);
             answered += 1;
-            if made.is_valid() {
+            if made.is_valid() || made.reason == Some(Reason::CoarseClock) {
                 errors_ns.push(made.response_ns.unwrap().abs_diff(mean_ns as u64));
             }
         }
@@ -45,15 +46,14 @@ fn small_loop(service_ns: u64) -> impl Fn(&mut Random) -> Setting {
 
 #[test]
 fn a_client_in_a_loop_shows_how_slow_its_server_is() {
-    for (service_ms, least_valid) in [(0, 0.0), (1, 0.95), (3, 1.0), (10, 1.0), (20, 1.0), (40, 1.0), (80, 1.0)] {
+    for service_ms in [0, 1, 3, 10, 20, 40, 80] {
         for epoch_ms in [200, 1000] {
-            let (errors_ns, answered) = valid_errors_ns(small_loop(service_ms * MS), epoch_ms * MS);
+            let (errors_ns, answered) = errors_ns(small_loop(service_ms * MS), epoch_ms * MS);
             // The server's clock tells to a tick when an answer left.
             let most_ns = MS + service_ms * MS / 10;
             let is_right = errors_ns.iter().all(|error_ns| *error_ns < most_ns);
-            let valid = errors_ns.len() as f64 / answered as f64;
-            let what = format!("{service_ms} ms, epochs of {epoch_ms} ms: {valid:.2} of {answered} valid");
-            assert!(is_right && valid >= least_valid, "{what}, errors of {:?} ns at most", errors_ns.iter().max());
+            let what = format!("{service_ms} ms, epochs of {epoch_ms} ms: {} of {answered} known", errors_ns.len());
+            assert!(is_right && 100 * errors_ns.len() >= 95 * answered, "{what}, {:?} ns", errors_ns.iter().max());
         }
     }
 }
