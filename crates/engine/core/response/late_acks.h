@@ -114,6 +114,11 @@ static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *tu
 /* Ticks (38 to 50 ms) after which Linux's timer of delayed ACKs expires: 40 ms, and up to a tick of 10 ms. */
 #define DWELL_TIMER_LEAST (38000000 >> DWELL_TICK_SHIFT)
 #define DWELL_TIMER_MOST (50000000 >> DWELL_TICK_SHIFT)
+/* Ticks (36 ms) within which a request that follows an answer surely makes Linux delay ACKs: within 40 ms, counted in jiffies
+ * of 4 ms. It does so for up to 200 ms (ticks) where segments came that far apart before.
+ */
+#define DWELL_SOON (36000000 >> DWELL_TICK_SHIFT)
+#define DWELL_SOON_MOST (200000000 >> DWELL_TICK_SHIFT)
 /* Ticks (1.5 ms) between two ACKs that show that the path does not spread the segments of an answer. Where a full segment
  * takes as long as the timer, the headers of the smallest one take longer than this: 66 bytes at 320 kbit/s.
  */
@@ -185,11 +190,14 @@ static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u3
 		state->timers |= DWELL_TIMERS_HELD;
 		return 0;
 	}
-	if (apart < DWELL_TIMER_LEAST || apart > DWELL_TIMER_MOST || !(state->timers & DWELL_TIMERS_SOON)) {
+	if (apart < DWELL_TIMER_LEAST || apart > DWELL_TIMER_MOST) {
 		state->timers |= apart > DWELL_SPREAD ? DWELL_TIMERS_DOUBT : 0;
 		return 0;
 	}
-	state->timers &= ~DWELL_TIMERS_SOON;
+	if (!(state->timers & DWELL_TIMERS_SOON)) {
+		state->timers |= state->maybe ? 0 : DWELL_TIMERS_DOUBT;
+		return 0;
+	}
 	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT ||
 	    end - before > (end - turn->start) / 4) /* between which the answer ended */
 		return 0;
@@ -198,13 +206,44 @@ static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u3
 	return 1;
 }
 
-/* Handles a last segment that came together with those before it. Had a request made the client delay ACKs, its ACK would
- * not have come alone.
- */
-static __always_inline void dwell_came_together(struct dwell_auto_state *state, __u32 carried)
+/* Notes how soon a request follows an answer that ended `since` ticks ago. */
+static __always_inline void dwell_asked_after(struct dwell_auto_state *state, __u32 since)
 {
-	if (!carried)
-		state->timers &= ~DWELL_TIMERS_SOON;
+	if (since < DWELL_SOON)
+		state->timers |= DWELL_TIMERS_SOON;
+	else if (since < DWELL_SOON_MOST)
+		state->maybe = 1;
+}
+
+/* Handles an ACK of a lone segment, without data. If it was sent at once although a request had followed an answer soon, the
+ * client does not delay such ACKs. A timer that has expired, or such an ACK at once, means that later ones are sent at once
+ * until the next such request.
+ */
+static __always_inline void dwell_acked_alone(struct dwell_auto_state *state, int at_once)
+{
+	if (at_once && state->timers & DWELL_TIMERS_SOON)
+		state->timers &= ~DWELL_TIMERS_HELD;
+	state->timers &= ~DWELL_TIMERS_SOON;
+	state->maybe = state->again = 0;
+}
+
+/* Handles an ACK without progress that does not ask whether the server is there, which the byte before the next one does.
+ * Something was lost or overtaken: then Linux acknowledges at once until the next request that follows an answer soon. Or a
+ * window was opened, and nothing has changed.
+ */
+static __always_inline void dwell_acked_again(struct dwell_auto_state *state)
+{
+	state->maybe |= !!(state->timers & DWELL_TIMERS_SOON);
+	state->again = 1;
+	state->timers &= ~DWELL_TIMERS_SOON;
+}
+
+/* Counts an answer whose last segment came together with those before it. */
+static __always_inline void dwell_came_together(struct dwell_auto_state *state)
+{
+	if (!state->came)
+		return;
+	state->came = 0;
 	if (state->timers & DWELL_TIMERS_DOUBT)
 		state->timers -= DWELL_TIMERS_DOUBT & -DWELL_TIMERS_DOUBT;
 	else

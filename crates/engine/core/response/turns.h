@@ -23,6 +23,8 @@
  * the timer was set for an earlier segment.
  */
 #define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
+/* Ticks (24 ms) within which no timer delays an ACK, unless it strikes whatever comes. */
+#define DWELL_LEAST_TIMER (24000000 >> DWELL_TICK_SHIFT)
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
  * Nagle's algorithm holds back until a delayed ACK.
  */
@@ -64,6 +66,40 @@ static __always_inline __u32 dwell_turn_queued(const struct dwell_turn_state *tu
 	return before > (__s32)(2 * unit) && before > (__s32)((end - turn->start) / 5) ? DWELL_TURN_UNSURE : 0;
 }
 
+/* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
+ * first segment came which it acknowledges. Where that may not be so, the end is unknown.
+ */
+static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __u32 tick, __u32 late, __u32 waited,
+					      __u32 carried)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick - late + turn->path + dwell_within_tick(turn);
+
+	turn->flags |= DWELL_TURN_MOVED;
+	/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
+	if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
+		turn->unit_ns = 0;
+		turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
+		end = tick;
+	} else if ((__s32)(end - (tick - waited)) < 0) {
+		end = tick - waited; /* the packet before did not acknowledge it */
+	}
+	/* Segments that queue behind each other on the path look alike. */
+	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
+	    tick - end > (end - turn->start) / 4)
+		turn->flags |= DWELL_TURN_UNSURE;
+	/* Too soon for a timer: a queue on the path, or the client had another reason. */
+	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
+		turn->flags |= DWELL_TURN_UNSURE;
+	turn->flags |= dwell_turn_queued(turn, tick, late, waited, end);
+	/* After repeated ACKs it is the path's doing as likely: an unknown end then weighs as the latest. */
+	if (state->again && !carried && turn->flags & DWELL_TURN_UNSURE) {
+		turn->flags &= ~DWELL_TURN_MOVED;
+		end = tick;
+	}
+	return end;
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
 static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
@@ -102,32 +138,20 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
-	if (!several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited))
-		dwell_came_together(state, carried);
+	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
 		if (carried || (!certain && !soon && bytes <= segments.most))
 			turn->flags |= DWELL_TURN_UNSURE;
 	} else if (!certain && several && !turn->mss) {
 		turn->flags |= DWELL_TURN_UNSURE; /* a queue on the path, or one jumbo segment */
 	} else if (!certain && late > (__s32)(turn->path + unit)) {
-		end = tick - late + turn->path + dwell_within_tick(turn);
-		turn->flags |= DWELL_TURN_MOVED;
-		/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
-		if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
-			turn->unit_ns = 0;
-			turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
-			end = tick;
-		} else if ((__s32)(end - (tick - waited)) < 0) {
-			end = tick - waited; /* the packet before did not acknowledge it */
-		}
-		/* Segments that queue behind each other on the path look alike. */
-		if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
-		    tick - end > (end - turn->start) / 4)
-			turn->flags |= DWELL_TURN_UNSURE;
-		turn->flags |= dwell_turn_queued(turn, tick, late, waited, end);
+		end = dwell_turn_moved(state, tick, late, waited, carried);
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED | dwell_turn_queued(turn, tick, late, waited, end);
 	}
+	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
+	if (!carried && bytes <= dwell_segments_of(state).usual)
+		dwell_acked_alone(state, !(turn->flags & (DWELL_TURN_MOVED | DWELL_TURN_UNSURE)));
 	if (turn->end && (__s32)(end - turn->end) < 0)
 		end = turn->end;
 	if ((__s32)(end - turn->start) <= 0)
@@ -244,6 +268,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 			turn->usual_bytes =
 				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
 	}
+	dwell_came_together(state);
 	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
 	turn->end = 0;
@@ -303,7 +328,7 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 			turn->flags &= ~DWELL_TURN_ALIKE;
 		return;
 	}
-	state->timers |= tick - turn->progress < DWELL_TIMER_MOST ? DWELL_TIMERS_SOON : 0;
+	dwell_asked_after(state, tick - turn->progress);
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
@@ -392,6 +417,8 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
+	else if (known && !arrival->payload_bytes && !bytes && arrival->seq == state->next_seq)
+		dwell_acked_again(state);
 	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
 	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
