@@ -228,10 +228,13 @@ struct dwell_auto_state {
 		__u16 gap_log[DWELL_GAP_LOGS];
 	};
 	struct dwell_turn_state turn;
-	__u8 log_shift; /* a count in `log` stands for 2^log_shift answers */
-	__u8 alone;     /* DWELL_ALONE_* of the turn under way; 0: others may be */
-	__u8 together;  /* last segments that came together with those before, less late ACKs since that a timer sent */
-	__u8 timers;    /* DWELL_TIMERS_* */
+	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
+	__u8 alone;        /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 together : 4; /* last segments that came together with those before, less late ACKs since that a timer sent */
+	__u8 came : 1;     /* the newest ACK of the answer is of such a segment, so far the last */
+	__u8 maybe : 1;    /* a request may have followed an answer soon enough, or not */
+	__u8 again : 1;    /* an ACK was repeated since a lone segment was acknowledged */
+	__u8 timers;       /* DWELL_TIMERS_* */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");

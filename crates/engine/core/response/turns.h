@@ -10,7 +10,7 @@
 #ifndef DWELL_RESPONSE_TURNS_H
 #define DWELL_RESPONSE_TURNS_H
 
-#include "response/response_queue.h"
+#include "response/late_acks.h"
 
 /* Least payload of a full segment on any path. */
 #define DWELL_SEGMENT_MIN_BYTES 1000
@@ -23,19 +23,8 @@
  * the timer was set for an earlier segment.
  */
 #define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
-/* Ticks (38 to 50 ms) after which Linux's timer of delayed ACKs expires: 40 ms, and up to a tick of 10 ms. */
-#define DWELL_TIMER_LEAST (38000000 >> DWELL_TICK_SHIFT)
-#define DWELL_TIMER_MOST (50000000 >> DWELL_TICK_SHIFT)
-/* Ticks (1.5 ms) between two ACKs that show that the path does not spread the segments of an answer. Where a full segment
- * takes as long as the timer, the headers of the smallest one take longer than this: 66 bytes at 320 kbit/s.
- */
-#define DWELL_TOGETHER (1500000 >> DWELL_TICK_SHIFT)
-/* Ticks (3 ms) within which segments of an answer leave the server together, and an ACK is not late. */
-#define DWELL_BURST (3000000 >> DWELL_TICK_SHIFT)
-/* Ticks (8 ms) that are more than a client takes to read an answer. */
-#define DWELL_SPREAD (8000000 >> DWELL_TICK_SHIFT)
-/* How many ACKs in a row the timer is believed to have sent. */
-#define DWELL_TOGETHER_MOST 3
+/* Ticks (24 ms) within which no timer delays an ACK, unless it strikes whatever comes. */
+#define DWELL_LEAST_TIMER (24000000 >> DWELL_TICK_SHIFT)
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
  * Nagle's algorithm holds back until a delayed ACK.
  */
@@ -46,12 +35,6 @@
 #define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
 /* The least round trip, in ticks (2 ms), by which a packet that comes sooner is known not to answer. */
 #define DWELL_LEAST_ROUND_TRIP (2000000 >> DWELL_TICK_SHIFT)
-/* The server's tick until it has been measured: that of Linux and the BSDs. */
-#define DWELL_USUAL_TICK_NS 1000000
-/* The server's tick is measured when the flow is 2^18 ticks (67 ms) old, and again at each doubling up to 2^26. */
-#define DWELL_CLOCK_AGE_MIN 18
-#define DWELL_CLOCK_AGE_SURE 22 /* 1.07 s: delays of ACKs no longer matter */
-#define DWELL_CLOCK_AGE_MAX 26
 
 #ifndef DWELL_RESPONSE_OUTLINED
 #define dwell_turn_before dwell_turn_before_in
@@ -68,181 +51,53 @@ static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 	turn->flags = 0;
 }
 
-/* Returns the tick length that a measured one stands for; 0 if none is known. Delays make the measured one too long
- * while the flow is young, never too short by more than one tick in `count`.
+/* Returns DWELL_TURN_UNSURE if an answer may have ended before `end` by more than a fifth of the latency, given that a queue on
+ * the path may not have delayed it as it delayed what was acknowledged at once before. Two ticks of the server are no queue.
  */
-static __always_inline __u32 dwell_known_tick(__u64 measured_ns, __u32 count, int sure)
-{
-	__u64 least = measured_ns - measured_ns / 8, most = measured_ns + measured_ns / 8 + measured_ns / count;
-
-	if (most < 1000 || (least <= 1000 && most >= 1000))
-		return most < 900 ? 0 : 1000;
-	if (!sure)
-		return most < 900000 || least > 3 * DWELL_USUAL_TICK_NS ? 0 : DWELL_USUAL_TICK_NS;
-	if (least <= 1000000 && most >= 1000000)
-		return 1000000;
-	if (least <= 4000000 && most >= 4000000)
-		return 4000000;
-	if (least <= 10000000 && most >= 10000000)
-		return 10000000;
-	return 0;
-}
-
-/* Measures the server's tick from the first echo to this one. */
-static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
-{
-	__u32 elapsed = tick - turn->first_tick, count = echo - turn->first_echo, unit_ns;
-
-	if (!turn->clock_age) {
-		turn->first_tick = turn->base_tick = tick;
-		turn->first_echo = turn->base_echo = echo;
-		turn->unit_ns = DWELL_USUAL_TICK_NS;
-		turn->clock_age = DWELL_CLOCK_AGE_MIN;
-		return;
-	}
-	if (turn->clock_age > DWELL_CLOCK_AGE_MAX || !(elapsed >> (turn->clock_age & 31)))
-		return;
-	turn->clock_age = dwell_log2(elapsed) + 1;
-	unit_ns = 0;
-	if (count && !(count >> 31))
-		unit_ns = dwell_known_tick(((__u64)elapsed << DWELL_TICK_SHIFT) / count, count,
-					   turn->clock_age > DWELL_CLOCK_AGE_SURE);
-	if (unit_ns == turn->unit_ns)
-		return;
-	turn->unit_ns = unit_ns;
-	turn->flags &= turn->round_trip ? ~0 : ~DWELL_TURN_TIED;
-	turn->base_tick = turn->first_tick; /* the handshake's ACK was not late */
-	turn->base_echo = turn->first_echo;
-	turn->clock_samples = 0;
-}
-
-#define DWELL_LATE_UNKNOWN 0x7fffffff
-
-/* Returns by how many ticks an ACK is later than the soonest one seen, relative to the server's clock;
- * DWELL_LATE_UNKNOWN without such a clock. The clocks may part by 122 ppm, but no
- * pause of the client is taken for that.
- */
-static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
-{
-	__u32 unit, drift;
-	__s64 passed;
-	__s32 late;
-
-	if (!echo)
-		return DWELL_LATE_UNKNOWN;
-	dwell_clock_learn(turn, tick, echo);
-	if (!turn->unit_ns)
-		return DWELL_LATE_UNKNOWN;
-	unit = turn->unit_ns >> DWELL_TICK_SHIFT;
-	passed = (__s64)(__s32)(echo - turn->base_echo) * turn->unit_ns >> DWELL_TICK_SHIFT;
-	late = tick - turn->base_tick - (__u32)passed;
-	drift = (tick - turn->base_tick) >> 13;
-	if (late <= (__s32)(drift < unit / 2 ? drift : unit / 2)) {
-		turn->base_tick = tick;
-		turn->base_echo = echo;
-		late = 0;
-	}
-	if (late <= (__s32)unit)
-		dwell_count_u8(&turn->clock_samples);
-	return late;
-}
-
-/* Returns how far into the server's tick a segment was sent, on average, given that `base` is the soonest of the ACKs
- * seen: half a tick if they are many, and no more than is known if there was one.
- */
-static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *turn)
+static __always_inline __u32 dwell_turn_queued(const struct dwell_turn_state *turn, __u32 tick, __u32 late,
+					       __u32 waited, __u32 end)
 {
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	__s32 before;
 
-	if (turn->clock_samples >= 8)
-		return unit / 2;
-	return turn->clock_samples >= 4 ? unit / 4 + unit / 8 : turn->clock_samples >= 2 ? unit / 4 : 0;
+	if (turn->end && waited < late)
+		late = waited; /* the packet before did not acknowledge it */
+	before = end - (tick - late);
+	return before > (__s32)(2 * unit) && before > (__s32)((end - turn->start) / 5) ? DWELL_TURN_UNSURE : 0;
 }
 
-/* Returns the bytes of options in TCP's header, without which a SYN's largest segment is told (RFC 6691). */
-static __always_inline __u32 dwell_tcp_options(__u32 headers)
-{
-	const __u32 ipv4 = 40, ipv6 = 60; /* with TCP's */
-
-	return headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
-}
-
-/* How large segments of the server are. */
-struct dwell_segments {
-	__u32 usual; /* on the path, as it is taken for */
-	__u32 most;  /* what the client's SYN accepts or, where none was seen, the client's own largest */
-};
-
-static __always_inline struct dwell_segments dwell_segments_of(const struct dwell_auto_state *state)
-{
-	__u32 usual = state->segment ? state->segment : 1448, options = dwell_tcp_options(state->least);
-	__u32 most = state->turn.mss > options ? state->turn.mss - options : state->largest;
-	struct dwell_segments segments = {usual, most > usual ? most : usual};
-
-	return segments;
-}
-
-/* Returns true for an ACK that did not wait for a second segment: it acknowledges two of the largest that there may be,
- * or its size shows that they are not larger than usual.
+/* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
+ * first segment came which it acknowledges. Where that may not be so, the end is unknown.
  */
-static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, struct dwell_segments segments,
-					   __u32 bytes)
+static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __u32 tick, __u32 late, __u32 waited,
+					      __u32 carried)
 {
-	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
-}
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick - late + turn->path + dwell_within_tick(turn);
 
-/* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither
- * late itself nor in a queue that other answers did not meet.
- */
-static __always_inline int dwell_follows_prompt(const struct dwell_turn_state *turn, __u32 before)
-{
-	return turn->end && turn->end == before && turn->path <= DWELL_BURST;
-}
-
-/* Returns true if the client's timer sent a late ACK of a last segment, and no queue on the path delayed that segment. By
- * the server's clock the segment left with those whose ACK was the packet before, and so came with them, at `end`, if the
- * path does not spread an answer. Linux delays such ACKs once a request has followed an answer within 40 ms: by the timer,
- * or until a request carries the ACK, as only a client that delays lets one. Once the timer has expired, it sends them at
- * once until the next such request, and they show what the path does: so late ones come one at a time, and after 40 ms.
- */
-static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u32 tick, __u32 before, __u32 end,
-					    __u32 carried)
-{
-	const struct dwell_turn_state *turn = &state->turn;
-	__u32 apart = tick - before;
-	int same = dwell_follows_prompt(turn, before) && end - before <= DWELL_BURST &&
-		   turn->clock_age > DWELL_CLOCK_AGE_MIN && turn->unit_ns <= DWELL_USUAL_TICK_NS;
-
-	if (!same)
-		return 0;
-	if (carried) {
-		state->timers |= DWELL_TIMERS_HELD;
-		return 0;
+	turn->flags |= DWELL_TURN_MOVED;
+	/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
+	if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
+		turn->unit_ns = 0;
+		turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
+		end = tick;
+	} else if ((__s32)(end - (tick - waited)) < 0) {
+		end = tick - waited; /* the packet before did not acknowledge it */
 	}
-	if (apart < DWELL_TIMER_LEAST || apart > DWELL_TIMER_MOST || !(state->timers & DWELL_TIMERS_SOON)) {
-		state->timers |= apart > DWELL_SPREAD ? DWELL_TIMERS_DOUBT : 0;
-		return 0;
+	/* Segments that queue behind each other on the path look alike. */
+	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
+	    tick - end > (end - turn->start) / 4)
+		turn->flags |= DWELL_TURN_UNSURE;
+	/* Too soon for a timer: a queue on the path, or the client had another reason. */
+	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
+		turn->flags |= DWELL_TURN_UNSURE;
+	turn->flags |= dwell_turn_queued(turn, tick, late, waited, end);
+	/* After repeated ACKs it is the path's doing as likely: an unknown end then weighs as the latest. */
+	if (state->again && !carried && turn->flags & DWELL_TURN_UNSURE) {
+		turn->flags &= ~DWELL_TURN_MOVED;
+		end = tick;
 	}
-	state->timers &= ~DWELL_TIMERS_SOON;
-	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT ||
-	    end - before > (end - turn->start) / 4) /* between which the answer ended */
-		return 0;
-	state->together--;
-	state->timers--;
-	return 1;
-}
-
-/* Handles a last segment that came together with those before it. Had a request made the client delay ACKs, its ACK would
- * not have come alone.
- */
-static __always_inline void dwell_came_together(struct dwell_auto_state *state, __u32 carried)
-{
-	if (!carried)
-		state->timers &= ~DWELL_TIMERS_SOON;
-	if (state->timers & DWELL_TIMERS_DOUBT)
-		state->timers -= DWELL_TIMERS_DOUBT & -DWELL_TIMERS_DOUBT;
-	else
-		state->together += state->together < DWELL_TOGETHER_MOST;
+	return end;
 }
 
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
@@ -253,7 +108,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 {
 	struct dwell_turn_state *turn = &state->turn;
 	struct dwell_segments segments = dwell_segments_of(state);
-	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr);
+	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, arrival->payload_bytes);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
 	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
 
@@ -265,11 +120,14 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		turn->path = late;
 		if (late <= (__s32)unit)
 			turn->stale = 0;
-		else if (++turn->stale >= 8) { /* the path has become longer */
+		else if (!turn->end &&
+			 ++turn->stale >= 8) { /* the path has become longer, and no answer waits behind itself */
 			turn->base_tick = tick;
 			turn->base_echo = arrival->tsecr;
 			turn->stale = 0;
 		}
+	} else if (late < (__s32)turn->path) {
+		turn->stale = 0; /* it has not become longer for all */
 	}
 	if (!certain && !carried && !(turn->flags & DWELL_TURN_TIED))
 		late = DWELL_LATE_UNKNOWN; /* a timer may have delayed all ACKs so far alike */
@@ -280,31 +138,20 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
 		return;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
-	if (!several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited))
-		dwell_came_together(state, carried);
+	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
 		if (carried || (!certain && !soon && bytes <= segments.most))
 			turn->flags |= DWELL_TURN_UNSURE;
 	} else if (!certain && several && !turn->mss) {
 		turn->flags |= DWELL_TURN_UNSURE; /* a queue on the path, or one jumbo segment */
 	} else if (!certain && late > (__s32)(turn->path + unit)) {
-		end = tick - late + turn->path + dwell_within_tick(turn);
-		turn->flags |= DWELL_TURN_MOVED;
-		/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
-		if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
-			turn->unit_ns = 0;
-			turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
-			end = tick;
-		} else if ((__s32)(end - (tick - waited)) < 0) {
-			end = tick - waited; /* the packet before did not acknowledge it */
-		}
-		/* Segments that queue behind each other on the path look alike. */
-		if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
-		    tick - end > (end - turn->start) / 4)
-			turn->flags |= DWELL_TURN_UNSURE;
+		end = dwell_turn_moved(state, tick, late, waited, carried);
 	} else if (carried) {
-		turn->flags |= DWELL_TURN_CARRIED;
+		turn->flags |= DWELL_TURN_CARRIED | dwell_turn_queued(turn, tick, late, waited, end);
 	}
+	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
+	if (!carried && bytes <= dwell_segments_of(state).usual)
+		dwell_acked_alone(state, !(turn->flags & (DWELL_TURN_MOVED | DWELL_TURN_UNSURE)));
 	if (turn->end && (__s32)(end - turn->end) < 0)
 		end = turn->end;
 	if ((__s32)(end - turn->start) <= 0)
@@ -421,6 +268,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 			turn->usual_bytes =
 				turn->usual_bytes ? dwell_toward(turn->usual_bytes, turn->bytes, 5) : turn->bytes;
 	}
+	dwell_came_together(state);
 	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
 	turn->end = 0;
@@ -480,7 +328,7 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 			turn->flags &= ~DWELL_TURN_ALIKE;
 		return;
 	}
-	state->timers |= tick - turn->progress < DWELL_TIMER_MOST ? DWELL_TIMERS_SOON : 0;
+	dwell_asked_after(state, tick - turn->progress);
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
@@ -542,12 +390,19 @@ static __always_inline void dwell_turn_syn(struct dwell_auto_state *state, const
 	turn->sent = tick;
 }
 
-/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. `end_tick` is the end of the current
- * epoch. Returns true if the packet begins a request after an answer that ended later than that: the caller then calls
- * dwell_turn_next() once the epoch has ended.
+/* Returns the end of the current epoch, or what is after the packet if that belongs to it. */
+static __always_inline __u32 dwell_turn_limit(const struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
+		return dwell_tick_at(state, state->clock.end_ns);
+	return dwell_tick_at(state, arrival->time_ns) + 1;
+}
+
+/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. Returns true if the packet begins a request
+ * after an answer that ended later than the current epoch: the caller then calls dwell_turn_next() once that has ended.
  */
 static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, const struct dwell_response_config *config,
-					     const struct dwell_arrival *arrival, __u32 tick, __u32 end_tick)
+					     const struct dwell_arrival *arrival, __u32 tick)
 {
 	struct dwell_turn_state *turn = &state->turn;
 	__u32 bytes = arrival->ack - state->ack, known = state->flags & DWELL_FLOW_NUMBERS;
@@ -557,17 +412,21 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 		turn->flags |= DWELL_TURN_TIED;
 		turn->round_trip = tick - turn->sent;
 		state->alone = DWELL_ALONE_FIRST;
-		dwell_ack_lateness(turn, tick, arrival->tsecr);
+		dwell_ack_lateness(turn, tick, arrival->tsecr, 0);
 	}
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
+	else if (known && !arrival->payload_bytes && !bytes && arrival->seq == state->next_seq)
+		dwell_acked_again(state);
+	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
 	if (dwell_turn_skips(state, arrival))
 		return 0;
 	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
-		if ((__s32)(turn->end - end_tick) >= 0)
+		if ((__s32)(turn->end - dwell_turn_limit(state, arrival)) >= 0)
 			return 1;
 		dwell_turn_complete(state, config, tick - turn->end);
 	}
@@ -582,17 +441,11 @@ static __always_inline int dwell_turn_before_in(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
 {
-	__u32 end_tick;
-
 	if (!state->turn.origin_ns)
 		state->turn.origin_ns = arrival->time_ns - (1 << DWELL_TICK_SHIFT);
 	if (arrival->visible != DWELL_VISIBLE_TCP || arrival->tcp_flags & DWELL_TCP_SYN)
 		return 0;
-	if (state->clock.packets && arrival->time_ns >= state->clock.end_ns)
-		end_tick = dwell_tick_at(state, state->clock.end_ns);
-	else
-		end_tick = dwell_tick_at(state, arrival->time_ns) + 1;
-	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns), end_tick);
+	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns));
 }
 
 /* Completes a turn whose answer ended in the epoch that has just begun, and begins the next. */

@@ -2596,7 +2596,7 @@ pub struct dwell_auto_state {
     pub turn: dwell_turn_state,
     pub log_shift: __u8,
     pub alone: __u8,
-    pub together: __u8,
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 1usize]>,
     pub timers: __u8,
 }
 #[repr(C)]
@@ -2672,7 +2672,6 @@ const _: () = {
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
     ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
     ["Offset of field: dwell_auto_state::alone"][::std::mem::offset_of!(dwell_auto_state, alone) - 377usize];
-    ["Offset of field: dwell_auto_state::together"][::std::mem::offset_of!(dwell_auto_state, together) - 378usize];
     ["Offset of field: dwell_auto_state::timers"][::std::mem::offset_of!(dwell_auto_state, timers) - 379usize];
 };
 impl Default for dwell_auto_state {
@@ -2682,6 +2681,162 @@ impl Default for dwell_auto_state {
             ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
             s.assume_init()
         }
+    }
+}
+impl dwell_auto_state {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn together(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 4u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_together(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 4u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn together_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_together_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn came(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<4usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_came(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<4usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn came_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<4usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_came_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<4usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn maybe(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<5usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_maybe(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<5usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn maybe_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<5usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_maybe_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<5usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn again(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<6usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_again(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<6usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn again_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<6usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_again_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<6usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(together: __u8, came: __u8, maybe: __u8, again: __u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 4u8>({
+            let together: u8 = unsafe { ::std::mem::transmute(together) };
+            together as u64
+        });
+        __bindgen_bitfield_unit.set_const::<4usize, 1u8>({
+            let came: u8 = unsafe { ::std::mem::transmute(came) };
+            came as u64
+        });
+        __bindgen_bitfield_unit.set_const::<5usize, 1u8>({
+            let maybe: u8 = unsafe { ::std::mem::transmute(maybe) };
+            maybe as u64
+        });
+        __bindgen_bitfield_unit.set_const::<6usize, 1u8>({
+            let again: u8 = unsafe { ::std::mem::transmute(again) };
+            again as u64
+        });
+        __bindgen_bitfield_unit
     }
 }
 #[repr(C)]

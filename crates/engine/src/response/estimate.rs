@@ -118,13 +118,16 @@ pub enum Reason {
     DelayedAck,
     /// Answers that took longer than the idle gap, and are not in the mean, would make up much of it.
     TooLong,
+    /// The answers are so short, compared with a tick of the server's clock, that delayed ACKs hide how short: the mean is
+    /// right to within about a tick, but not to within a part of itself.
+    CoarseClock,
     /// No specific reason, but the confidence is too low.
     Unsure,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::TooFew,
         Reason::ThinkTime,
         Reason::TimerDriven,
@@ -136,6 +139,7 @@ impl Reason {
         Reason::TooDeep,
         Reason::DelayedAck,
         Reason::TooLong,
+        Reason::CoarseClock,
         Reason::Unsure,
     ];
 
@@ -153,6 +157,7 @@ impl Reason {
             Reason::TooDeep => "too many outstanding",
             Reason::DelayedAck => "delayed ACK",
             Reason::TooLong => "too long",
+            Reason::CoarseClock => "coarse clock",
             Reason::Unsure => "low confidence",
         }
     }

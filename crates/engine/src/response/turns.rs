@@ -24,6 +24,13 @@ const OVERLAPPING: f64 = 0.05;
 const FRAMES: f64 = 0.02;
 /// The part of answers whose end may be unknown, and of the sum of all that too long ones may have.
 const UNSURE: f64 = 0.2;
+/// Bytes for which a client sends at least one ACK, on any path: less than two full segments.
+const ONE_ACK: u32 = 2_700;
+/// The doubt above which an estimate is not valid.
+const COARSE: f64 = 0.4;
+/// The error, in ticks of the server's clock, of an end that was computed from it, if it is the same for all ends of an
+/// epoch; relative to the mean it is a doubt.
+const TICK_ERROR: f64 = 0.6;
 /// A client reacts at once if at most this part of its requests comes after a pause.
 const PAUSING: f64 = 0.1;
 /// How far clocks of hosts may part, relative to the time since they were compared.
@@ -135,13 +142,32 @@ fn within_tick(epoch: &Epoch) -> f64 {
 
 /// Returns the doubt that remains: 0 to 1.
 fn doubt(epoch: &Epoch) -> f64 {
-    let tick = ticks(epoch).min(1.0);
+    clock(epoch) + other_doubt(epoch)
+}
+
+/// Returns the doubt that a clock leaves whose tick is long, compared with the mean.
+fn clock(epoch: &Epoch) -> f64 {
     let drift = DRIFT * f64::from(epoch.anchor_age_ms) * 1e6 / mean_ns(epoch);
-    let clock = share(epoch.moved, epoch) * (tick / 4.0 + drift) + within_tick(epoch);
+    share(epoch.moved, epoch) * (TICK_ERROR * ticks(epoch) + drift) + within_tick(epoch)
+}
+
+fn other_doubt(epoch: &Epoch) -> f64 {
     let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
     let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
-    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
-    unknown(epoch) + overlong(epoch) + clock + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
+    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0 + hidden_pieces(epoch);
+    unknown(epoch) + overlong(epoch) + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
+}
+
+/// Returns the doubt that a late ACK acknowledges several pieces of an answer, of which the server's clock shows the first:
+/// other answers come in pieces. What is more than one ACK's worth is acknowledged on the way.
+fn hidden_pieces(epoch: &Epoch) -> f64 {
+    let pieces = part(epoch.runs.saturating_sub(epoch.answered), epoch.answered);
+    if epoch.usual_bytes > ONE_ACK { 0.0 } else { share(epoch.moved, epoch) * pieces / 4.0 }
+}
+
+/// Returns whether several requests that can be read often have one end here.
+fn is_joined(epoch: &Epoch) -> bool {
+    epoch.text == 1 && share(epoch.bursts, epoch) > OVERLAPPING
 }
 
 fn fault(epoch: &Epoch) -> Option<Reason> {
@@ -156,6 +182,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         || (epoch.text == 0 && overlaps(epoch.early_turns))
         || overlaps(epoch.loose)
         || is_dense(epoch)
+        || is_joined(epoch)
     {
         Some(Reason::Multiplexed)
     } else if overlong(epoch) > UNSURE {
@@ -164,6 +191,8 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         Some(Reason::DelayedAck)
     } else if 2 * epoch.repeats > epoch.packets {
         Some(Reason::Lossy)
+    } else if clock(epoch) > COARSE && other_doubt(epoch) < COARSE {
+        Some(Reason::CoarseClock)
     } else {
         None
     }

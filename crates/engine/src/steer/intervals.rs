@@ -153,9 +153,11 @@ impl Intervals {
 
     /// Adds an epoch of a connection to a backend. It counts in the current interval; if its estimate is not valid,
     /// only its requests count. An estimate from a single response is accepted, because there are other connections:
-    /// otherwise nothing would be known of a backend whose responses take as long as an epoch.
+    /// otherwise nothing would be known of a backend whose responses take as long as an epoch. So is one that is right to
+    /// within about a tick of the server's clock and no better: otherwise nothing would be known of the fastest backends.
     pub fn add(&mut self, real: u32, record: &Record, estimate: &Estimate) {
-        let is_of_use = estimate.is_valid() || is_single(record, estimate);
+        let is_short = estimate.reason == Some(Reason::CoarseClock);
+        let is_of_use = estimate.is_valid() || is_short || is_single(record, estimate);
         let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
         let singles = || {

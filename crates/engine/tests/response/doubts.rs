@@ -541,6 +541,7 @@ fn names_of_reasons_stay() {
             "too many outstanding",
             "delayed ACK",
             "too long",
+            "coarse clock",
             "low confidence",
         ]
     );

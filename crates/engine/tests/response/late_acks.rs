@@ -38,9 +38,12 @@ struct Load {
     tick_ns: u64,
     /// The most by which the server is late with the last segment.
     stall_ns: u64,
+    /// Of so many answers, the second segment of one overtakes the first, and the last one is late by 42 ms. 0: of none.
+    overtaken: u32,
 }
 
-const USUAL: Load = Load { acks: Acks::Linux, mean_pause_ns: 60e6, sizes: &[4080], tick_ns: MS, stall_ns: 0 };
+const USUAL: Load =
+    Load { acks: Acks::Linux, mean_pause_ns: 60e6, sizes: &[4080], tick_ns: MS, stall_ns: 0, overtaken: 0 };
 
 /// What estimates of epochs are worth.
 #[derive(Debug, Default)]
@@ -74,7 +77,13 @@ impl Load {
             client.send(asked_ns, 211);
             let leaves_ns = asked_ns + ONE_WAY_NS + random.random_range(200 * US..2 * MS);
             let segments = self.segments(leaves_ns, &mut random);
-            for (number, (arrives_ns, segment)) in path(&segments).into_iter().zip(&segments).enumerate() {
+            let mut arrivals = path(&segments);
+            if self.overtaken > 0 && random.random_ratio(1, self.overtaken) {
+                client.send(arrivals[0], 0); // repeats what it has; from here on it acknowledges at once
+                is_interactive = false;
+                *arrivals.last_mut().unwrap() += 42 * MS;
+            }
+            for (number, (arrives_ns, segment)) in arrivals.into_iter().zip(&segments).enumerate() {
                 client.receive(segment);
                 came_ns = arrives_ns;
                 let is_last = number + 1 == segments.len();
@@ -341,5 +350,13 @@ fn a_last_segment_that_the_server_sends_late_is_known_by_its_clock() {
             let outcome = Load { acks, tick_ns, stall_ns, ..USUAL }.run(&mut idle);
             assert_sound(&outcome, &format!("a tick of {tick_ns} ns, up to {stall_ns} ns late, {acks:?}"));
         }
+    }
+}
+
+#[test]
+fn after_repeated_acks_a_late_one_is_not_taken_for_the_timers() {
+    for overtaken in [2, 3, 5, 10] {
+        let outcome = Load { overtaken, mean_pause_ns: 20e6, ..USUAL }.run(&mut idle);
+        assert_sound(&outcome, &format!("one in {overtaken}"));
     }
 }

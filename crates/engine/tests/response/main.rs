@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
+mod adversary;
 mod captures;
 mod doubts;
 mod epochs;
@@ -17,4 +18,5 @@ mod simulation;
 mod skip;
 mod support;
 mod turns;
+mod wire;
 mod workloads;

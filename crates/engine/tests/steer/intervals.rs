@@ -252,6 +252,18 @@ fn a_single_response_counts_unless_the_client_waits() {
 }
 
 #[test]
+fn answers_as_short_as_a_tick_of_the_servers_clock_count() {
+    let mut intervals = intervals(2);
+    for reason in [Reason::CoarseClock, Reason::Unsure] {
+        let made = Estimate { reason: Some(reason), ..estimate(700, 9) };
+        (0..3).for_each(|connection| intervals.add(u32::from(reason == Reason::Unsure), &record(connection, 9), &made));
+    }
+    let seen = intervals.end(&[backend(0), backend(1)]);
+    let means: Vec<_> = seen.iter().map(|stats| stats.latency.map(|latency| latency.mean_ns)).collect();
+    assert_eq!(means, [Some(700), None]);
+}
+
+#[test]
 fn backends_are_kept_apart_and_dropped() {
     let mut intervals = intervals(2);
     for connection in 0..2 {

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* auto: which ACKs a client sent at once, and whether its timer or the path delayed the others: by the server's clock, as
+ * TCP timestamps echo it, and by what the client was seen to do.
+ */
+#ifndef DWELL_RESPONSE_LATE_ACKS_H
+#define DWELL_RESPONSE_LATE_ACKS_H
+
+#include "response/response_queue.h"
+
+/* The server's tick until it has been measured: that of Linux and the BSDs. */
+#define DWELL_USUAL_TICK_NS 1000000
+/* The server's tick is measured when the flow is 2^18 ticks (67 ms) old, and again at each doubling up to 2^26. */
+#define DWELL_CLOCK_AGE_MIN 18
+#define DWELL_CLOCK_AGE_SURE 22 /* 1.07 s: delays of ACKs no longer matter */
+#define DWELL_CLOCK_AGE_MAX 26
+
+/* Returns the tick length that a measured one stands for; 0 if none is known. Delays make the measured one too long
+ * while the flow is young, never too short by more than one tick in `count`.
+ */
+static __always_inline __u32 dwell_known_tick(__u64 measured_ns, __u32 count, int sure)
+{
+	__u64 least = measured_ns - measured_ns / 8, most = measured_ns + measured_ns / 8 + measured_ns / count;
+
+	if (most < 1000 || (least <= 1000 && most >= 1000))
+		return most < 900 ? 0 : 1000;
+	if (!sure)
+		return most < 900000 || least > 3 * DWELL_USUAL_TICK_NS ? 0 : DWELL_USUAL_TICK_NS;
+	if (least <= 1000000 && most >= 1000000)
+		return 1000000;
+	if (least <= 4000000 && most >= 4000000)
+		return 4000000;
+	if (least <= 10000000 && most >= 10000000)
+		return 10000000;
+	return 0;
+}
+
+/* Measures the server's tick from the first echo to this one. */
+static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u32 tick, __u32 echo)
+{
+	__u32 elapsed = tick - turn->first_tick, count = echo - turn->first_echo, unit_ns;
+
+	if (!turn->clock_age) {
+		turn->first_tick = turn->base_tick = tick;
+		turn->first_echo = turn->base_echo = echo;
+		turn->unit_ns = DWELL_USUAL_TICK_NS;
+		turn->clock_age = DWELL_CLOCK_AGE_MIN;
+		return;
+	}
+	if (turn->clock_age > DWELL_CLOCK_AGE_MAX || !(elapsed >> (turn->clock_age & 31)))
+		return;
+	turn->clock_age = dwell_log2(elapsed) + 1;
+	unit_ns = 0;
+	if (count && !(count >> 31))
+		unit_ns = dwell_known_tick(((__u64)elapsed << DWELL_TICK_SHIFT) / count, count,
+					   turn->clock_age > DWELL_CLOCK_AGE_SURE);
+	if (unit_ns == turn->unit_ns)
+		return;
+	turn->unit_ns = unit_ns;
+	turn->flags &= turn->round_trip ? ~0 : ~DWELL_TURN_TIED;
+	turn->base_tick = turn->first_tick; /* the handshake's ACK was not late */
+	turn->base_echo = turn->first_echo;
+	turn->clock_samples = 0;
+}
+
+/* An ACK within a tick of the soonest one is a sample of when in its tick a segment is sent. One that a request carries may
+ * be late by less than a tick, and counts as an eighth of a sample.
+ */
+#define DWELL_SAMPLE 8
+#define DWELL_LATE_UNKNOWN 0x7fffffff
+
+/* Returns by how many ticks an ACK is later than the soonest one seen, relative to the server's clock;
+ * DWELL_LATE_UNKNOWN without such a clock. The clocks may part by 122 ppm, but no
+ * pause of the client is taken for that.
+ */
+static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo, __u32 carried)
+{
+	__u32 unit, drift;
+	__s64 passed;
+	__s32 late;
+
+	if (!echo)
+		return DWELL_LATE_UNKNOWN;
+	dwell_clock_learn(turn, tick, echo);
+	if (!turn->unit_ns)
+		return DWELL_LATE_UNKNOWN;
+	unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	passed = (__s64)(__s32)(echo - turn->base_echo) * turn->unit_ns >> DWELL_TICK_SHIFT;
+	late = tick - turn->base_tick - (__u32)passed;
+	drift = (tick - turn->base_tick) >> 13;
+	if (late <= (__s32)(drift < unit / 2 ? drift : unit / 2)) {
+		turn->base_tick = tick;
+		turn->base_echo = echo;
+		late = 0;
+	}
+	if (late <= (__s32)unit) {
+		unit = turn->clock_samples + (carried ? 1 : DWELL_SAMPLE);
+		turn->clock_samples = unit < 0xff ? unit : 0xff;
+	}
+	return late;
+}
+
+/* Returns how far into the server's tick a segment was sent, on average, given that `base` is the soonest of the ACKs
+ * seen: half a tick if they are many, and no more than is known if there was one. Of n segments, the first was sent 1/(n+1)
+ * of a tick into its own, on average.
+ */
+static __always_inline __u32 dwell_within_tick(const struct dwell_turn_state *turn)
+{
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
+	__u32 first = unit * DWELL_SAMPLE / (turn->clock_samples + DWELL_SAMPLE);
+
+	return first < unit / 2 ? unit / 2 - first : 0;
+}
+
+/* Ticks (38 to 50 ms) after which Linux's timer of delayed ACKs expires: 40 ms, and up to a tick of 10 ms. */
+#define DWELL_TIMER_LEAST (38000000 >> DWELL_TICK_SHIFT)
+#define DWELL_TIMER_MOST (50000000 >> DWELL_TICK_SHIFT)
+/* Ticks (36 ms) within which a request that follows an answer surely makes Linux delay ACKs: within 40 ms, counted in jiffies
+ * of 4 ms. It does so for up to 200 ms (ticks) where segments came that far apart before.
+ */
+#define DWELL_SOON (36000000 >> DWELL_TICK_SHIFT)
+#define DWELL_SOON_MOST (200000000 >> DWELL_TICK_SHIFT)
+/* Ticks (1.5 ms) between two ACKs that show that the path does not spread the segments of an answer. Where a full segment
+ * takes as long as the timer, the headers of the smallest one take longer than this: 66 bytes at 320 kbit/s.
+ */
+#define DWELL_TOGETHER (1500000 >> DWELL_TICK_SHIFT)
+/* Ticks (3 ms) within which segments of an answer leave the server together, and an ACK is not late. */
+#define DWELL_BURST (3000000 >> DWELL_TICK_SHIFT)
+/* Ticks (8 ms) that are more than a client takes to read an answer. */
+#define DWELL_SPREAD (8000000 >> DWELL_TICK_SHIFT)
+/* How many ACKs in a row the timer is believed to have sent. */
+#define DWELL_TOGETHER_MOST 3
+
+/* Returns the bytes of options in TCP's header, without which a SYN's largest segment is told (RFC 6691). */
+static __always_inline __u32 dwell_tcp_options(__u32 headers)
+{
+	const __u32 ipv4 = 40, ipv6 = 60; /* with TCP's */
+
+	return headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
+}
+
+/* How large segments of the server are. */
+struct dwell_segments {
+	__u32 usual; /* on the path, as it is taken for */
+	__u32 most;  /* what the client's SYN accepts or, where none was seen, the client's own largest */
+};
+
+static __always_inline struct dwell_segments dwell_segments_of(const struct dwell_auto_state *state)
+{
+	__u32 usual = state->segment ? state->segment : 1448, options = dwell_tcp_options(state->least);
+	__u32 most = state->turn.mss > options ? state->turn.mss - options : state->largest;
+	struct dwell_segments segments = {usual, most > usual ? most : usual};
+
+	return segments;
+}
+
+/* Returns true for an ACK that did not wait for a second segment: it acknowledges two of the largest that there may be,
+ * or its size shows that they are not larger than usual.
+ */
+static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, struct dwell_segments segments,
+					   __u32 bytes)
+{
+	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
+}
+
+/* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither
+ * late itself nor in a queue that other answers did not meet.
+ */
+static __always_inline int dwell_follows_prompt(const struct dwell_turn_state *turn, __u32 before)
+{
+	return turn->end && turn->end == before && turn->path <= DWELL_BURST;
+}
+
+/* Returns true if the client's timer sent a late ACK of a last segment, and no queue on the path delayed that segment. By
+ * the server's clock the segment left with those whose ACK was the packet before, and so came with them, at `end`, if the
+ * path does not spread an answer. Linux delays such ACKs once a request has followed an answer within 40 ms: by the timer,
+ * or until a request carries the ACK, as only a client that delays lets one. Once the timer has expired, it sends them at
+ * once until the next such request, and they show what the path does: so late ones come one at a time, and after 40 ms.
+ */
+static __always_inline int dwell_timer_sent(struct dwell_auto_state *state, __u32 tick, __u32 before, __u32 end,
+					    __u32 carried)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+	__u32 apart = tick - before;
+	int same = dwell_follows_prompt(turn, before) && end - before <= DWELL_BURST &&
+		   turn->clock_age > DWELL_CLOCK_AGE_MIN && turn->unit_ns <= DWELL_USUAL_TICK_NS;
+
+	if (!same)
+		return 0;
+	if (carried) {
+		state->timers |= DWELL_TIMERS_HELD;
+		return 0;
+	}
+	if (apart < DWELL_TIMER_LEAST || apart > DWELL_TIMER_MOST) {
+		state->timers |= apart > DWELL_SPREAD ? DWELL_TIMERS_DOUBT : 0;
+		return 0;
+	}
+	if (!(state->timers & DWELL_TIMERS_SOON)) {
+		state->timers |= state->maybe ? 0 : DWELL_TIMERS_DOUBT;
+		return 0;
+	}
+	if (!state->together || !(state->timers & DWELL_TIMERS_HELD) || state->timers & DWELL_TIMERS_DOUBT ||
+	    end - before > (end - turn->start) / 4) /* between which the answer ended */
+		return 0;
+	state->together--;
+	state->timers--;
+	return 1;
+}
+
+/* Notes how soon a request follows an answer that ended `since` ticks ago. */
+static __always_inline void dwell_asked_after(struct dwell_auto_state *state, __u32 since)
+{
+	if (since < DWELL_SOON)
+		state->timers |= DWELL_TIMERS_SOON;
+	else if (since < DWELL_SOON_MOST)
+		state->maybe = 1;
+}
+
+/* Handles an ACK of a lone segment, without data. If it was sent at once although a request had followed an answer soon, the
+ * client does not delay such ACKs. A timer that has expired, or such an ACK at once, means that later ones are sent at once
+ * until the next such request.
+ */
+static __always_inline void dwell_acked_alone(struct dwell_auto_state *state, int at_once)
+{
+	if (at_once && state->timers & DWELL_TIMERS_SOON)
+		state->timers &= ~DWELL_TIMERS_HELD;
+	state->timers &= ~DWELL_TIMERS_SOON;
+	state->maybe = state->again = 0;
+}
+
+/* Handles an ACK without progress that does not ask whether the server is there, which the byte before the next one does.
+ * Something was lost or overtaken: then Linux acknowledges at once until the next request that follows an answer soon. Or a
+ * window was opened, and nothing has changed.
+ */
+static __always_inline void dwell_acked_again(struct dwell_auto_state *state)
+{
+	state->maybe |= !!(state->timers & DWELL_TIMERS_SOON);
+	state->again = 1;
+	state->timers &= ~DWELL_TIMERS_SOON;
+}
+
+/* Counts an answer whose last segment came together with those before it. */
+static __always_inline void dwell_came_together(struct dwell_auto_state *state)
+{
+	if (!state->came)
+		return;
+	state->came = 0;
+	if (state->timers & DWELL_TIMERS_DOUBT)
+		state->timers -= DWELL_TIMERS_DOUBT & -DWELL_TIMERS_DOUBT;
+	else
+		state->together += state->together < DWELL_TOGETHER_MOST;
+}
+
+#endif
