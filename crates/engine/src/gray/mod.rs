@@ -220,11 +220,13 @@ impl Judge {
     /// Forgets a host with its paths, as its number may become that of another one. Returns what ends with it.
     pub fn forget_host(&mut self, host: u32) -> Vec<Event> {
         let is_of = |subject: &Subject| subject.hosts().contains(&Some(host));
-        let ended: Vec<_> = self.alarms.extract_if(.., |subject, _| is_of(subject)).collect();
+        let (ended, alarms): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.alarms).into_iter().partition(|(subject, _)| is_of(subject));
+        self.alarms = alarms;
         self.found.retain(|subject, _| !is_of(subject));
         let gone: Vec<_> = self.groups.values_mut().flat_map(|group| group.remove(is_of)).collect();
         gone.into_iter().for_each(|subject| self.give_back(subject));
-        ended.into_iter().map(|(_, alarm)| alarm.event(Some(End::Gone))).collect()
+        ended.into_values().map(|alarm| alarm.event(Some(End::Gone))).collect()
     }
 
     /// Begins an interval, and drops figures of which no value is left.
