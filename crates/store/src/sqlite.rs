@@ -172,10 +172,24 @@ impl Store {
         self.db.busy_handler(Some(wait_for_others))?;
         self.db.set_prepared_statement_cache_capacity(64);
         self.db.set_transaction_behavior(TransactionBehavior::Immediate);
-        self.db.pragma_update(None, "journal_mode", "WAL")?;
+        self.write_ahead()?;
         // A commit must survive a power cut once it is acknowledged.
         let synchronous = if writers == Writers::One { "FULL" } else { "NORMAL" };
         self.db.pragma_update(None, "synchronous", synchronous)
+    }
+
+    /// Has writes go to a log of their own. SQLite does not wait where two do so in the same new file.
+    fn write_ahead(&self) -> rusqlite::Result<()> {
+        let mut tried = 0;
+        loop {
+            let result = self.db.pragma_update(None, "journal_mode", "WAL");
+            let is_busy =
+                |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+            tried += 1;
+            if !result.as_ref().is_err_and(is_busy) || !wait_for_others(tried) {
+                return result;
+            }
+        }
     }
 
     /// Creates the tables, or brings those of an older version up to date.

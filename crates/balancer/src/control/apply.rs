@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     panic::resume_unwind,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -47,32 +47,37 @@ pub(super) struct Rebuilt {
     pub members: Vec<usize>,
 }
 
-/// For how many VIPs a thread of its own is worth while, and how many threads there are at most.
-const VIPS_PER_THREAD: usize = 16;
+/// So many VIPs are given to a thread at a time.
+const VIPS_AT_ONCE: usize = 16;
+/// The number of threads that build tables, at most.
 const MAX_THREADS: usize = 8;
 
 impl Rebuilt {
     /// Rebuilds the tables of the VIPs whose weights or health have changed: a millisecond each, so that many are shared
-    /// among processors.
+    /// among processors. Where no further thread can be started, this one builds them all.
     pub(super) fn build(vips: &mut [RunningVip], ramp: Duration, when_stale: WhenStale) -> Rebuilt {
         let now = Instant::now();
         let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = processors.min(vips.len() / VIPS_PER_THREAD).max(1);
-        let build = |some: &mut [RunningVip]| -> Vec<Built> {
-            some.iter_mut().map(|run| run.build_tables(ramp, now, when_stale)).collect()
-        };
-        let built: Vec<Built> = thread::scope(|scope| {
-            let mut parts = vips.chunks_mut(vips.len().div_ceil(threads).max(1));
-            let own = parts.next();
-            let others: Vec<_> = parts.map(|some| scope.spawn(move || build(some))).collect();
-            let own = own.map(build).unwrap_or_default();
-            let join = |other: thread::ScopedJoinHandle<'_, Vec<Built>>| {
-                other.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let threads = processors.min(vips.len() / VIPS_AT_ONCE);
+        let parts = Mutex::new((0..).step_by(VIPS_AT_ONCE).zip(vips.chunks_mut(VIPS_AT_ONCE)));
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let build = || -> Vec<(usize, Built)> {
+            let of_part = |(first, part): (usize, &mut [RunningVip])| -> Vec<(usize, Built)> {
+                (first..).zip(part.iter_mut().map(|run| run.build_tables(ramp, now, when_stale))).collect()
             };
-            own.into_iter().chain(others.into_iter().flat_map(join)).collect()
+            std::iter::from_fn(next).flat_map(of_part).collect()
+        };
+        let mut built = thread::scope(|scope| {
+            let start = |_| thread::Builder::new().spawn_scoped(scope, build).ok();
+            let others: Vec<_> = (1..threads).map_while(start).collect();
+            let own = build();
+            let of_others =
+                others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            own.into_iter().chain(of_others).collect::<Vec<_>>()
         });
+        built.sort_unstable_by_key(|(at, _)| *at);
         let mut rebuilt = Rebuilt::default();
-        built.into_iter().enumerate().for_each(|(at, built)| rebuilt.add(at, built));
+        built.into_iter().for_each(|(at, built)| rebuilt.add(at, built));
         rebuilt
     }
 
@@ -310,9 +315,8 @@ fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState, tunnel: Tunnel) -
         let Some(check) = vip.check.clone().map(Arc::new) else {
             continue;
         };
-        let port = vip.key.port.unwrap_or(check.port);
-        let vip_end = SocketAddr::new(vip.key.address, port);
-        let through = check.tunnel.then_some(Through { vip: vip_end, forward: vip.forward, tunnel });
+        let through = |port| Through { vip: SocketAddr::new(vip.key.address, port), forward: vip.forward, tunnel };
+        let through = vip.key.port.filter(|_| check.tunnel).map(through);
         // The certificates are prepared once per VIP, not per backend.
         let mut first: Option<Target> = None;
         for (backend, real) in vip.backends.iter().zip(reals) {

@@ -28,10 +28,12 @@ pub enum CheckFailure {
     },
     /// The answer was not HTTP.
     NotHttp,
-    /// The backend passed its check, but a SYN to the VIP through the tunnel did not come back within this time.
-    NoWayThrough(Duration),
+    /// The backend passed its check, but no SYN to the VIP can be sent through the tunnel.
+    Tunnel(io::Error),
+    /// The backend passed its check, but a SYN to the VIP through the tunnel was not answered within this time.
+    TunnelSilent(Duration),
     /// The backend passed its check, but refused a SYN to the VIP through the tunnel.
-    RefusedThrough,
+    TunnelRefused,
 }
 
 impl fmt::Display for CheckFailure {
@@ -41,12 +43,15 @@ impl fmt::Display for CheckFailure {
             CheckFailure::Timeout(timeout) => write!(f, "no answer within {timeout:?}"),
             CheckFailure::Status { expected, received } => write!(f, "status {received}, not {expected}"),
             CheckFailure::NotHttp => f.write_str("the answer is not HTTP"),
-            CheckFailure::NoWayThrough(timeout) => write!(
+            CheckFailure::Tunnel(io) => {
+                write!(f, "it answers at its own address, but the tunnel cannot be checked: {io}")
+            }
+            CheckFailure::TunnelSilent(wait) => write!(
                 f,
-                "it answers at its own address, but no SYN to the VIP through the tunnel within {timeout:?}: \
+                "it answers at its own address, but no SYN to the VIP through the tunnel within {wait:?}: \
                  does it take the outer header off, and has it the VIP?"
             ),
-            CheckFailure::RefusedThrough => {
+            CheckFailure::TunnelRefused => {
                 f.write_str("it answers at its own address, but refuses connections to the VIP through the tunnel")
             }
         }
@@ -73,11 +78,12 @@ pub fn probe(target: &Target) -> Result<(), CheckFailure> {
         failure => failure,
     })?;
     let Some(through) = &target.through else { return Ok(()) };
+    let left = Duration::from_millis(deadline.saturating_duration_since(Instant::now()).as_millis() as u64);
     match knock(through, target.address, deadline) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(CheckFailure::RefusedThrough),
-        Err(io) if is_late(&io) => Err(CheckFailure::NoWayThrough(timeout)),
-        Err(io) => Err(io.into()),
+        Ok(false) => Err(CheckFailure::TunnelRefused),
+        Err(io) if is_late(&io) => Err(CheckFailure::TunnelSilent(left)),
+        Err(io) => Err(CheckFailure::Tunnel(io)),
     }
 }
 

@@ -35,8 +35,8 @@ const WINDOW: u16 = 1024;
 /// Of the outer UDP header: one of those that packets of clients have.
 const GUE_SOURCE_PORT: u16 = 0xc000;
 
-/// Sends a SYN, waits for its answer, and takes it back by an RST. Needs CAP_NET_RAW. True if the backend accepts, and false if it
-/// refuses.
+/// Sends a SYN, waits for its answer, and takes it back by an RST. Needs CAP_NET_RAW. True if the backend accepts, and
+/// false if it refuses.
 ///
 /// # Errors
 ///
@@ -102,8 +102,10 @@ fn outer(through: &Through, backend: IpAddr, inner: &[u8]) -> io::Result<Vec<u8>
     let written = match through.forward {
         // Variant 1 of GUE has no header of its own.
         Forward::Gue(port) => ip.udp(GUE_SOURCE_PORT, port).write(&mut packet, inner),
-        _ if inner.first().is_some_and(|first| first >> 4 == 4) => ip.write(&mut packet, IpNumber::IPV4, inner),
-        _ => ip.write(&mut packet, IpNumber::IPV6, inner),
+        Forward::Ipip | Forward::L2 => {
+            let is_v4 = inner.first().is_some_and(|first| first >> 4 == 4);
+            ip.write(&mut packet, if is_v4 { IpNumber::IPV4 } else { IpNumber::IPV6 }, inner)
+        }
     };
     written.map_err(io::Error::other)?;
     Ok(packet)
@@ -117,8 +119,8 @@ fn ip(from: IpAddr, to: IpAddr) -> io::Result<PacketBuilderStep<IpHeaders>> {
     }
 }
 
-/// Returns the address of this host that answers come to: the one from which it reaches the backend, or, if VIP and backend are of
-/// different versions of IP, the VIP.
+/// Returns the address of this host that answers come to: the one from which it reaches the backend, or, if VIP and backend
+/// are of different versions of IP, the VIP.
 fn local_address(vip: IpAddr, backend: IpAddr) -> io::Result<IpAddr> {
     let to = if vip.is_ipv4() == backend.is_ipv4() { backend } else { vip };
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

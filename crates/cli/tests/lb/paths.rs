@@ -155,9 +155,12 @@ fn root_a_backend_is_up_once_a_syn_is_answered_through_its_tunnel() {
     }
     ip(&scene.servers[1].namespace, &format!("addr del {VIP6}/128 dev lo\n"));
     eventually("one has no VIP", || is(0, "up") && is(1, "down"));
+    scene.configure("health.ramp = \"0s\"", "forward = \"gue\"\nhealth = { kind = \"icmp\", tunnel = true }", &[0, 1]);
+    scene.ok(&["reload"]);
     scene.servers[0].die();
     eventually("nobody listens", || is(0, "down"));
     let run = scene.end();
-    assert!(run.stdout.contains("no SYN to the VIP through the tunnel within 500ms"), "{run}");
+    assert!(run.stdout.contains("no SYN to the VIP through the tunnel within 4"), "{run}");
+    assert!(run.stdout.contains("refuses connections to the VIP through the tunnel"), "{run}");
     drop(decaps);
 }

@@ -170,9 +170,9 @@ static __always_inline int dwell_is_idle(void *embedder, __u32 number)
 	return open && *open <= 0 && dwell_is_up(dwell_real_at(embedder, number));
 }
 
-/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them unless the table's
- * candidate is idle, so that idle reals get what the table gives each, or of some candidates of the table. Only a connection that is remembered may go elsewhere than its first real, and only while
- * somebody corrects the counts.
+/* Of the reals that a SYN may go to, selects the one with the fewest open connections: of all of them, or of some
+ * candidates of the table. If the first one is idle, it stays there, so that idle reals get what the table gives each.
+ * Only a connection that is remembered may go elsewhere than its first real, and only while somebody corrects the counts.
  */
 static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_packet *packet,
 					  const struct dwell_vip *vip, __u64 hash)
@@ -183,7 +183,9 @@ static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_pac
 	if (!(choices | (vip->flags & DWELL_VIP_LEAST)) || !dwell_is_first_syn(packet) || !beat ||
 	    dwell_is_stale(embedder, beat))
 		return best;
-	if (vip->flags & DWELL_VIP_LEAST && !dwell_is_idle(embedder, best)) {
+	if (dwell_is_idle(embedder, best))
+		return best;
+	if (vip->flags & DWELL_VIP_LEAST) {
 		__u32 table = vip->number + DWELL_MEMBERS_KIND * dwell_balance_config_of(embedder)->max_vips;
 		__u32 least = dwell_balance_least(embedder, table, hash);
 

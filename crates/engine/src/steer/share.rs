@@ -59,8 +59,8 @@ pub fn draw(shares: &[Share], number: f64) -> usize {
 }
 
 /// Returns the place of the share that a new connection goes to, as the core selects with `choices = "all"`: the one that was
-/// drawn by weight if it has no open connection; else the one with the fewest for its weight once it has one more, and of
-/// several that are alike the first from the drawn one on. 0 if there is none.
+/// drawn by weight if it has no open connection; else the one with the fewest for its weight once it has one more. Of several
+/// that are alike it is the first from the drawn one on, where the core begins anywhere. 0 if there is none.
 pub fn least_crowded(shares: &[Share], open: &[u64], drawn: usize) -> usize {
     if open.get(drawn) == Some(&0) {
         return drawn;

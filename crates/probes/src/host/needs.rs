@@ -343,7 +343,7 @@ pub const BALANCER: &[Need] = &[
     Need { any_of: &[Fact::RingBuffer, Fact::BalancerProgram], serves: "reports response latency", otherwise: Impossible("cannot report response latency") },
     Need { any_of: &[Fact::MemoryLock, Fact::BalancerProgram], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
     Need { any_of: &[Fact::BpfFilesystem], serves: "keeps connections while it restarts", otherwise: Impossible("has no place to pin its program and tables") },
-    Need { any_of: &[Fact::CapNetRaw], serves: "checks the health of backends by ping", otherwise: Degraded("cannot check the health of backends by ping") },
+    Need { any_of: &[Fact::CapNetRaw], serves: "checks the health of backends by ping and through tunnels", otherwise: Degraded("cannot check the health of backends by ping or through tunnels") },
 ];
 
 /// The end of a balancer's tunnel on a backend.

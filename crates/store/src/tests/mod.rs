@@ -19,7 +19,8 @@ use skip::skip;
 
 use super::{
     BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
-    Unfinished, Writing, sqlite::MAX_ALL_RUNS,
+    Unfinished, Writing,
+    sqlite::{MAX_ALL_RUNS, Writers},
 };
 
 const RUN: [u8; 16] = [7; 16];
@@ -538,4 +539,17 @@ fn a_path_says_how_each_host_sees_its_flow_and_by_what_they_are_one() {
     );
     let translated = Reader::open(&path).unwrap().translated((0, 1)).unwrap();
     assert_eq!(translated.into_values().collect::<Vec<_>>(), [seen]);
+}
+
+#[test]
+fn runs_that_create_a_store_at_once_share_it() {
+    for _ in 0..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let open = || Store::open_for(&path, Writers::Several).map(drop);
+        std::thread::scope(|scope| {
+            let opens: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            opens.into_iter().for_each(|open| open.join().unwrap().unwrap());
+        });
+    }
 }

@@ -189,24 +189,23 @@ impl Prequal {
             return;
         }
         let limit = self.limit();
-        // Of hot ones the one with most requests, of cold ones the slowest.
-        let worst = |probe: &Probe| match probe.in_flight > limit {
-            true => (true, probe.in_flight as f64),
-            false => (false, probe.latency),
-        };
-        let worst = (0..self.pool.len()).max_by(|a, b| {
-            worst(&self.pool[*a]).partial_cmp(&worst(&self.pool[*b])).unwrap_or(std::cmp::Ordering::Equal)
-        });
+        let worst =
+            (0..self.pool.len()).max_by(|a, b| rank(&self.pool[*a], limit).total_cmp(&rank(&self.pool[*b], limit)));
         worst.map(|at| self.pool.remove(at));
     }
+}
+
+/// Orders probes from the best to the worst: cold ones by latency, and behind them hot ones by requests in flight.
+fn rank(probe: &Probe, limit: u64) -> f64 {
+    const HOUR: f64 = 3600.0;
+    if probe.in_flight > limit { HOUR + probe.in_flight as f64 } else { probe.latency }
 }
 
 impl Placement for Prequal {
     fn place(&mut self, view: &View<'_>, random: &mut StdRng) -> usize {
         self.pool.retain(|probe| view.now - probe.asked < STALE);
         let limit = self.limit();
-        let cold = self.pool.iter_mut().filter(|probe| probe.in_flight <= limit);
-        let best = cold.min_by(|a, b| a.latency.total_cmp(&b.latency));
+        let best = self.pool.iter_mut().min_by(|a, b| rank(a, limit).total_cmp(&rank(b, limit)));
         let server = match best {
             Some(probe) => {
                 probe.in_flight += 1;
