@@ -134,7 +134,7 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
     assert_eq!(scene.backend(1)["phase"], "draining");
     assert_eq!(scene.backend(1)["share"], 0.0);
     // A reload does not end the drain.
-    scene.configure("", "policy = \"latency\"", &[0, 1]);
+    scene.configure("", "policy = \"latency\"\nchoices = 1", &[0, 1]);
     scene.ok(&["reload"]);
     assert_eq!(scene.spread(10).get(&0), Some(&10));
     scene.ok(&["drain", "10.79.0.4", "--undo"]);
