@@ -21,6 +21,15 @@ fn check_both_serve(scene: &Scene, path: &str) {
     }
 }
 
+/// Sets the IP versions of the VIP and its backends, 4 or 6, in the next configuration.
+fn set_versions(scene: &Scene, vip: u8, backends: u8) {
+    scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
+    scene.address_of.set(match backends {
+        6 => |host| address6(host).into(),
+        _ => |host| address(host).into(),
+    });
+}
+
 /// Asks where the first packet of a connection would be sent. Returns the verdict and the frame.
 fn route(scene: &Scene, packet: &str) -> (String, Vec<u8>) {
     let output = scene.ok(&["where", packet, "--format", "jsonl"]);
@@ -67,11 +76,7 @@ fn root_ipv6_is_forwarded_by_layer_2_and_through_tunnels_over_either_version() {
     .enumerate()
     {
         let path = format!("IPv{vip} by {forward} to backends of IPv{backends}");
-        scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
-        scene.address_of.set(match backends {
-            6 => |host| address6(host).into(),
-            _ => |host| address(host).into(),
-        });
+        set_versions(&scene, vip, backends);
         scene.configure("", &format!("forward = \"{forward}\""), &[0, 1]);
         match at {
             0 => scene.run(),
@@ -135,11 +140,7 @@ fn root_a_backend_is_up_once_a_syn_is_answered_through_its_tunnel() {
             .enumerate()
     {
         let path = format!("IPv{vip} by {forward} to backends of IPv{backends}");
-        scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
-        scene.address_of.set(match backends {
-            6 => |host| address6(host).into(),
-            _ => |host| address(host).into(),
-        });
+        set_versions(&scene, vip, backends);
         let health = "health = { kind = \"tcp\", interval = \"500ms\", tunnel = true }";
         scene.configure("health.ramp = \"0s\"", &format!("forward = \"{forward}\"\n{health}"), &[0, 1]);
         match at {

@@ -35,7 +35,7 @@ static __always_inline enum dwell_load_result dwell_load_update(struct dwell_ser
 }
 
 /* Returns 1 if a < b, else 0, for numbers below 2^63. Here and below there is no branch: the verifier would follow both
- * sides in each turn of a loop, and the kernel limits how many steps it may walk.
+ * sides, and the kernel limits how many steps it may walk.
  */
 static __always_inline __u64 dwell_less(__u64 a, __u64 b)
 {
@@ -93,8 +93,9 @@ static __always_inline void dwell_load_turn(struct dwell_load_round *round, __u3
 
 /* Returns true if a server's wait is above a percentile of all known ones, and exceeds the least by more than
  * `margin_ns` (TrafficGrinder, Equation 1); then `least` is the server with the least wait. The percentile lies between
- * the two values next to its rank, as otherwise the highest of few servers would never be above it. Among servers with the same wait, the first from `from` on is the
- * least: a number that differs from connection to connection spreads connections over them.
+ * the two values next to its rank, as otherwise the highest of few servers would never be above it. Among servers with
+ * the same wait, the first from `from` on is the least: a number that differs from connection to connection spreads
+ * connections over them.
  */
 static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
 						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Routes a QUIC packet by its destination connection ID, and but for tokens by nothing else than what RFC 8999 says of
- * every version: the form of the header, and where the connection ID is. docs/method/zero-rtt.md gives the rules and their reasons.
+ * every version: the form of the header, and where the connection ID is. docs/method/zero-rtt.md gives the rules and
+ * their reasons.
  * - A connection ID that names a server: to that server. In a long header only if it is as young as a handshake.
  * - A long header whose ID names no server: a new connection. The connection table keeps it together by its endpoints
  *   and the ID that its client chose. If it is not in the table, the server is selected that its token names
