@@ -2,10 +2,7 @@
 
 use rusqlite::params;
 
-use crate::{
-    Store, StoreError, Written,
-    sqlite::{KNOWN_NS, failed},
-};
+use crate::{Store, StoreError, Written, sqlite::failed, writing::KNOWN_NS};
 
 /// Hosts that are forgotten at once at most.
 const MOST_AT_ONCE: i64 = 4_096;

@@ -20,6 +20,7 @@ mod retain;
 mod spool;
 mod sqlite;
 mod tables;
+mod writing;
 
 use dwell_engine::{
     histogram::Histogram,
@@ -35,7 +36,8 @@ pub use read_last::{LastBackend, LastKind, LastLatency};
 pub use recorder::{Recorder, Recording};
 pub use retain::{Origin, Retain, Retention};
 pub use spool::{RefusedRow, SpoolSize, Waiting};
-pub use sqlite::{BatchState, Store, Unfinished, Writing, Written};
+pub use sqlite::Store;
+pub use writing::{BatchState, Unfinished, Writing, Written};
 
 /// The time of bytes in a segment of one host in an interval.
 #[derive(Debug, Clone, Copy)]

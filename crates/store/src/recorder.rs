@@ -256,6 +256,7 @@ impl Keep for Recorder {
                 self.send();
             }
             Record::Flow(_)
+            | Record::ResponseSummary(_)
             | Record::ByteTrace(_)
             | Record::Path(_)
             | Record::Agent(_)

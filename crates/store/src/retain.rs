@@ -10,7 +10,8 @@ use rusqlite::Connection;
 use crate::{
     Store, StoreError, Written,
     columns::signed,
-    sqlite::{KNOWN_NS, OF_CAPTURE_NS, failed},
+    sqlite::failed,
+    writing::{KNOWN_NS, OF_CAPTURE_NS},
 };
 
 /// How much a store keeps. The file does not shrink: the room of deleted rows is used again.

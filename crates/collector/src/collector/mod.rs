@@ -1,5 +1,7 @@
 //! The thread that writes: what agents report, and what follows from it across hosts.
 
+mod batches;
+mod counts;
 mod gray;
 mod left_out;
 mod losses;
@@ -14,11 +16,10 @@ use dwell_engine::layers::{
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, ByteTraces, Content, FrameError, Version},
+    wire::{self, ByteTraces, FrameError},
 };
 use dwell_metrics::{Registry, Shared};
-use dwell_records::{AgentEvent, Clock, Cost, PathTable, Record, Status, Verb};
-use dwell_socket::clock::process_cpu_ns;
+use dwell_records::{AgentEvent, Clock, PathTable, Record};
 use dwell_store::{Origin, Progress, Retain, Retention, Store};
 
 pub use self::gray::GrayCounts;
@@ -26,17 +27,11 @@ use self::{
     gray::Gray,
     left_out::LeftOut,
     losses::LossCounts,
-    rows::{Times, write_batch, write_estimate, write_hello, write_interval, write_sample, write_window},
+    rows::{write_estimate, write_hello, write_window},
 };
 use crate::{
-    Error, Print,
-    clocks::{ClockSample, Clocks},
-    estimates::{Estimate, Estimates},
-    forward::Forward,
-    hosts::{CounterValue, Hosts},
-    metrics::{CollectorMetrics, Counts},
-    queue::Gate,
-    time::{Time, possible, possible_unix},
+    Error, Print, clocks::Clocks, estimates::Estimates, forward::Forward, hosts::Hosts, metrics::CollectorMetrics,
+    queue::Gate, time::Time,
 };
 
 /// How long after its end an interval is reported: agents gather before they send, and bytes settle.
@@ -59,9 +54,6 @@ const MAX_STORED_HOSTS: u64 = 1 << 16;
 const KEEP_HOST_NS: i64 = 24 * 3_600 * 1_000_000_000;
 /// Time between two looks for such hosts: each reads some tables as a whole.
 const LOOK_NS: u64 = 600 * 1_000_000_000;
-
-/// Byte traces in one pending row of the store, at most 200 bytes each.
-const PASSAGES: usize = 1 << 14;
 
 /// The state of a collector.
 pub struct Collector {
@@ -270,114 +262,6 @@ impl Collector {
         Ok(print.output.flush()?)
     }
 
-    /// Stores batches that are not stored yet, and clock samples. When it returns, everything is on disk.
-    pub fn store(&mut self, batches: &[(Agent, Batch)], samples: &[ClockSample]) -> Result<(), Error> {
-        let mut left_out = LeftOut::default();
-        let samples: &[ClockSample] = match self.gate.is_full() {
-            true => {
-                left_out.clock_samples += samples.len() as u64;
-                &[]
-            }
-            false => samples,
-        };
-        if batches.is_empty() && samples.is_empty() {
-            self.left_out.add(left_out);
-            return Ok(());
-        }
-        let now_ns = self.time.now_ns();
-        let to_unix_ns = self.time.to_unix_ns();
-        let Collector { store, time, clocks, hosts, gray, .. } = self;
-        let (mut estimates, mut losses) = (Vec::new(), Vec::new());
-        let written = store.write(|to| {
-            for sample in samples {
-                write_sample(to, sample, unix(time.at(sample.at_ns), to_unix_ns))?;
-            }
-            let mut all = Vec::new();
-            let (mut clockless, mut edgeless) = (0, 0);
-            let now_unix_ns = unix(now_ns, to_unix_ns);
-            for (agent, batch) in batches {
-                let name = agent.name.as_str();
-                let ends = batch.content.intervals.iter().map(|interval| {
-                    let ended = clocks.convert(name, interval.end_ns).map(|ended| time.at(ended.ns));
-                    let reported_ns = ended.map_or(interval.end_unix_ns, |ended| unix(ended, to_unix_ns));
-                    let end_ns = possible_unix(reported_ns, now_unix_ns);
-                    (ended, Times { end_ns, is_clamped: end_ns != reported_ns })
-                });
-                let ends: Vec<_> = ends.collect();
-                let until_ns = ends.iter().map(|(_, times)| times.end_ns).max();
-                let mut lost = Vec::new();
-                let is_new = write_batch(to, agent, batch, until_ns, now_unix_ns, &mut lost)?;
-                if !lost.is_empty() {
-                    losses.push((name, lost));
-                }
-                if !is_new {
-                    continue;
-                }
-                let host = hosts.number(name);
-                let Content { intervals, traces, counters, .. } = &batch.content;
-                for (interval, (ended, times)) in intervals.iter().zip(ends) {
-                    left_out.times_clamped += u64::from(times.is_clamped);
-                    let may_name = |hook: &str| hosts.note_hook(host, hook);
-                    left_out.hooks += write_interval(to, name, interval, times, may_name)?;
-                    if let (Some(gray), Some(ended_ns)) = (gray.as_mut(), ended) {
-                        gray.add_host((host, name), ended_ns.min(now_ns), interval);
-                    }
-                    estimates.extend(interval.rtts.iter().map(|trip| Estimate {
-                        host,
-                        trip: *trip,
-                        end_ns: ended.unwrap_or(now_ns).min(now_ns),
-                        time_ns: times.end_ns,
-                        length_ns: interval.length_ns,
-                    }));
-                }
-                for (counter, value) in counters {
-                    match hosts.note_counter(host, counter, *value) {
-                        CounterValue::Changed => to.counter(now_unix_ns, Some(name), counter, *value)?,
-                        CounterValue::Same => {}
-                        CounterValue::Excess => left_out.counters += 1,
-                    }
-                }
-                let known = traces.0.iter().filter_map(|trace| {
-                    let Some(edge_ns) = HostTrace::edge_of(trace) else {
-                        edgeless += 1;
-                        return None;
-                    };
-                    let Some(edge) = clocks.convert(name, edge_ns) else {
-                        clockless += 1;
-                        return None;
-                    };
-                    let edge_ns = time.at(edge.ns);
-                    if possible(edge_ns, now_ns) != edge_ns {
-                        left_out.misdated += 1;
-                        return None;
-                    }
-                    Some((*trace, (edge_ns, edge.bound_ns)))
-                });
-                let known: Vec<_> = known.collect();
-                for some in known.chunks(PASSAGES) {
-                    let (some, edges) = some.iter().copied().unzip();
-                    let aside: Aside = (now_ns, ByteTraces(some), edges);
-                    let body = wire::encode(Version::NEWEST, &aside).expect("so few fit into a frame");
-                    to.put_aside(name, now_ns, &body)?;
-                    all.push((host, aside));
-                }
-            }
-            Ok((all, clockless, edgeless))
-        });
-        let (all, clockless, edgeless) = written?;
-        self.clockless += clockless;
-        self.edgeless += edgeless;
-        self.left_out.add(left_out);
-        losses.iter().for_each(|(host, losses)| self.losses.add(host, losses));
-        self.stored += batches.len() as u64;
-        estimates.into_iter().for_each(|estimate| self.estimates.push(estimate));
-        for (host, (arrived_ns, traces, edges)) in &all {
-            let halves = halves(*host, *arrived_ns, traces, edges);
-            halves.for_each(|half| self.joiner.add(half));
-        }
-        Ok(())
-    }
-
     /// Reports the intervals that are over.
     pub fn poll(&mut self, server: &Server) -> Result<(), Error> {
         let now_ns = self.time.now_ns();
@@ -550,113 +434,6 @@ impl Collector {
             }
         }
         Ok(print.output.flush()?)
-    }
-
-    /// Prints what was counted in the run, at its end.
-    fn print_status(&mut self, now_ns: u64) -> Result<(), Error> {
-        let joined = self.joiner.counters();
-        let status = Status {
-            verb: Verb::Collect,
-            time_ns: Some(now_ns),
-            last: true,
-            lost: joined.crowded + self.outlived,
-            cost: Cost { cpu_ns: Some(process_cpu_ns()), ..Cost::default() },
-            counters: self.outcomes().map(|(name, count)| (name.into(), count)).into(),
-            verdict: None,
-        };
-        match &mut self.print {
-            Some(print) => {
-                print.output.write(&Record::Status(&status))?;
-                Ok(print.output.flush()?)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// What became of the bytes that agents reported.
-    fn outcomes(&self) -> [(&'static str, u64); 17] {
-        let joined = self.joiner.counters();
-        [
-            ("matched", joined.matched),
-            ("retransmitted", joined.resent),
-            ("translated", joined.translated),
-            ("clamped", joined.clamped),
-            ("doubtful", joined.doubtful),
-            ("clock_faults", joined.clock_faults),
-            ("ambiguous", joined.ambiguous),
-            ("contested", joined.contested),
-            ("clockless", self.clockless),
-            ("edgeless", self.edgeless),
-            ("misdated", self.left_out.misdated),
-            ("outlived", self.outlived),
-            ("unmatched_tx", joined.unmatched_tx),
-            ("unmatched_rx", joined.unmatched_rx),
-            ("crowded", joined.crowded),
-            ("flows_omitted", joined.flows_omitted),
-            ("paths_omitted", joined.paths_omitted),
-        ]
-    }
-
-    /// Updates the metrics of what the collector itself has counted.
-    fn serve_counts(&self, server: &Server) {
-        let Some(metrics) = &self.metrics else {
-            return;
-        };
-        let mut deferred = self.gate.deferred().to_vec();
-        deferred.push(("memory", server.skipped()));
-        metrics.lock().counts(Counts {
-            outcomes: self.outcomes().to_vec(),
-            left_out: self.left_out().to_vec(),
-            refused: server.refusals().by_reason().to_vec(),
-            deferred,
-            agents: server.agents(),
-            stored: self.stored,
-            lost_batches: self.losses.batches(),
-            killed_runs: self.losses.killed_runs(),
-            gray: self.gray.as_ref().map(|gray| gray.counts(&self.hosts)).unwrap_or_default(),
-            forward: self.forward.as_ref().map(|forward| forward.status(&self.store)),
-            refused_rows_kept: self.store.refused_size().rows,
-        });
-    }
-
-    /// What agents sent and was not taken, or not as it was.
-    fn left_out(&self) -> [(&'static str, u64); 11] {
-        let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
-        let [gray_late, gray_omitted, gray_rare] = self.gray.as_ref().map_or([0; 3], Gray::left_out);
-        [
-            ("counters_omitted", counters),
-            ("hooks_omitted", hooks),
-            ("estimates_omitted", self.estimates.omitted()),
-            ("clock_samples_omitted", clock_samples + self.gate.samples_dropped()),
-            ("times_clamped", times_clamped),
-            ("matched_flows_omitted", matched_flows),
-            ("connections_omitted", self.joiner.counters().connections_omitted),
-            ("gray_late", gray_late),
-            ("gray_omitted", gray_omitted),
-            ("gray_rare", gray_rare),
-            ("hosts_refused", hosts),
-        ]
-    }
-
-    /// Writes changed counters into the store.
-    fn count(&mut self, refusals: &Refusals) -> Result<(), Error> {
-        let refused = refusals.by_reason();
-        let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
-        let outcomes = self.outcomes().into_iter().chain(self.left_out());
-        let outcomes = outcomes.map(|(name, count)| (name.to_owned(), count));
-        let now_unix_ns = unix(self.time.now_ns(), self.time.to_unix_ns());
-        let counted = &mut self.counted;
-        let changed: Vec<_> = outcomes
-            .chain(refused)
-            .filter(|(name, count)| counted.insert(name.clone(), *count) != Some(*count))
-            .collect();
-        self.store.write(|to| {
-            for (name, count) in &changed {
-                to.counter(now_unix_ns, None, name, *count)?;
-            }
-            Ok(())
-        })?;
-        Ok(())
     }
 }
 

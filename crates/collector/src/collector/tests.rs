@@ -4,7 +4,7 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Segment, SegmentFigures, SegmentHooks},
 };
-use dwell_fleet::wire::{IntervalReport, SegmentReport};
+use dwell_fleet::wire::{Batch, Content, IntervalReport, SegmentReport, Version};
 use dwell_probes::clock::ClockMode;
 
 use super::*;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{
     Part, Times,
-    evidence::{RoundTrip, Silences},
+    figures::{RoundTrip, Silences},
 };
 use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
 

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Names, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
+use super::{
+    Connection, Datagrams, Layers, Names, Part, PathFigures, Process, Requests, Role, RoundTrip, Silences, Times,
+    connection::ConnectionFigures,
+};
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
 /// Where evidence is from.
@@ -220,128 +223,6 @@ pub struct Unopened {
     pub server: Endpoint,
     /// How long each was being opened, as far as it was seen.
     pub waits: Silences,
-}
-
-/// Round trips of one kind, weighted by time.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RoundTrip {
-    /// How long they were observed.
-    pub(super) time_ns: f64,
-    /// The smoothed round trip, times the time.
-    pub(super) mean: f64,
-    /// The shortest round trip, times the time.
-    pub(super) base: f64,
-}
-
-impl RoundTrip {
-    /// Creates the figures of one round trip that was observed for a time.
-    pub fn new(time_ns: f64, mean_ns: f64, base_ns: f64) -> RoundTrip {
-        RoundTrip { time_ns, mean: mean_ns * time_ns, base: base_ns * time_ns }
-    }
-
-    /// Returns the mean of the smoothed round trip.
-    pub fn mean_ns(&self) -> Option<f64> {
-        (self.time_ns > 0.0).then(|| self.mean / self.time_ns)
-    }
-
-    /// Returns the mean of the connections' shortest round trips.
-    pub fn base_ns(&self) -> Option<f64> {
-        (self.time_ns > 0.0).then(|| self.base / self.time_ns)
-    }
-
-    /// Adds a round trip that was observed for a time.
-    pub(super) fn observe(&mut self, time_ns: u64, mean_ns: f64, base_ns: f64) {
-        self.plus(&RoundTrip::new(time_ns as f64, mean_ns, base_ns));
-    }
-
-    fn plus(&mut self, other: &RoundTrip) {
-        self.time_ns += other.time_ns;
-        self.mean += other.mean;
-        self.base += other.base;
-    }
-}
-
-/// Silences of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Silences {
-    /// Their number.
-    pub count: u64,
-    /// Their sum.
-    pub sum_ns: u64,
-    /// The longest.
-    pub longest_ns: u64,
-}
-
-impl Silences {
-    pub(super) fn add(&mut self, ns: u64) {
-        self.plus(&Silences { count: 1, sum_ns: ns, longest_ns: ns });
-    }
-
-    /// Returns these and others.
-    pub(super) fn with(mut self, other: &Silences) -> Silences {
-        self.plus(other);
-        self
-    }
-
-    /// Returns so many times as many.
-    pub(super) fn times(&self, weight: f64) -> Silences {
-        let times = |figure: u64| (figure as f64 * weight).round() as u64;
-        Silences { count: times(self.count), sum_ns: times(self.sum_ns), longest_ns: self.longest_ns }
-    }
-
-    /// Takes others out; the longest stays.
-    fn minus(&mut self, other: &Silences) {
-        self.count = self.count.saturating_sub(other.count);
-        self.sum_ns = self.sum_ns.saturating_sub(other.sum_ns);
-    }
-
-    fn plus(&mut self, other: &Silences) {
-        self.count += other.count;
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-    }
-
-    /// Returns their mean.
-    pub fn mean_ns(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
-    }
-}
-
-/// What a process did from the first look at it on. Shares are of that time, from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Process {
-    /// The share in which its busiest thread ran.
-    pub busiest_thread: f64,
-    /// The share in which the thread that waited longest for a processor did.
-    pub waiting_thread: f64,
-    /// The share in which the thread that waited longest for a disk did, from looks at its state.
-    pub disk: f64,
-    /// The mean time between two looks at its threads.
-    pub look_interval_ns: f64,
-}
-
-/// How long bytes spent in layers of this host; means. `None` where none was stamped.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Layers {
-    /// From the socket to TCP, down.
-    pub socket_tcp_ns: Option<u64>,
-    /// In the queueing discipline of the device.
-    pub queueing_ns: Option<u64>,
-    /// From being readable to being read.
-    pub application_ns: Option<u64>,
-}
-
-/// What can be told of sockets of UDP, and so of QUIC, without their protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Datagrams {
-    /// The number of sockets.
-    pub sockets: u64,
-    /// Datagrams that arrived meanwhile and found the receive buffer of their socket full.
-    pub dropped: u64,
-    /// The most bytes that waited to be read at one socket, as the kernel counts memory.
-    pub longest_queue_bytes: u64,
-    /// The share of looks at which some waited, from 0 to 1.
-    pub waiting: f64,
 }
 
 /// Something that dwell could not see.

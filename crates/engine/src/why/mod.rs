@@ -10,6 +10,7 @@ mod cause;
 mod common;
 mod connection;
 mod evidence;
+mod figures;
 mod names;
 mod part;
 mod path;
@@ -22,9 +23,8 @@ pub use capture::Replay;
 pub use cause::Cause;
 pub use common::{Common, Shared};
 pub use connection::{Connection, Role};
-pub use evidence::{
-    Counted, Datagrams, Evidence, Group, Key, Layers, Process, RoundTrip, Silences, Source, Target, Unopened, Unseen,
-};
+pub use evidence::{Counted, Evidence, Group, Key, Source, Target, Unopened, Unseen};
+pub use figures::{Datagrams, Layers, Process, RoundTrip, Silences};
 pub use names::Names;
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};

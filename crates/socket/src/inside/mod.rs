@@ -12,6 +12,7 @@ mod adjust;
 mod budget;
 mod entry;
 pub mod hooks;
+mod mark;
 mod memory;
 mod pending;
 pub mod preload;

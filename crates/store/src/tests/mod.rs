@@ -19,8 +19,7 @@ use skip::skip;
 
 use super::{
     BackendRow, BatchState, IntervalRow, PathMethod, PathRow, Progress, Reader, RefusedRow, Store, StoreError,
-    Unfinished, Writing,
-    sqlite::{MAX_ALL_RUNS, Writers},
+    Unfinished, Writing, sqlite::Writers, writing::MAX_ALL_RUNS,
 };
 
 const RUN: [u8; 16] = [7; 16];

@@ -6,7 +6,7 @@ use super::{
     super::{
         Part, Role, Times,
         connection::{ConnectionFigures, longest_pause_ns},
-        evidence::{RoundTrip, Silences},
+        figures::{RoundTrip, Silences},
     },
     flights::Known,
     sender::{Path, Sender},

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    super::{Part, Times, evidence::Silences},
+    super::{Part, Times, figures::Silences},
     flights::{Flights, Known, Limit},
     scale::{Offer, Scales},
     sequence::{distance, is_after},

@@ -12,7 +12,7 @@ mod writes;
 
 use libc::{c_int, sockaddr, socklen_t};
 
-use super::preload::{self, Opening};
+use super::{mark::Opening, preload};
 
 pub use reads::{read, readv, recv, recvfrom, recvmsg};
 pub use real::resolve;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, c_int, iovec, msghdr, ssize_t};
 
-use super::{super::preload::Order, errno, real};
+use super::{super::mark::Order, errno, real};
 use crate::sys;
 
 /// Flags of calls that may be cut. The kernel does something else for each call with another flag.

@@ -6,7 +6,8 @@ use libc::{MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, s
 
 use super::{
     super::{
-        preload::{self, Opening, Order},
+        mark::{Opening, Order},
+        preload,
         stamps::CallEvent,
     },
     pieces::Pieces,
