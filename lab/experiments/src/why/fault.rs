@@ -29,13 +29,28 @@ pub enum Fault {
     BusyService,
 }
 
-/// The half of the settings to which one belongs: thresholds are chosen on one half, and reported on the other.
+/// The series of settings to which one belongs: thresholds are chosen on one, and reported on the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Half {
+pub enum Series {
     /// The settings on which thresholds were chosen.
     Tuning,
-    /// The settings that thresholds have not seen.
+    /// The settings that thresholds have not seen, but for those that docs/method/why.md names.
     Reported,
+    /// Settings between these two, which nothing was mended on.
+    Fresh,
+}
+
+impl Series {
+    pub const ALL: [Series; 3] = [Series::Tuning, Series::Reported, Series::Fresh];
+
+    /// A figure of this series. The fresh ones are the geometric means of the others.
+    pub fn pick(self, tuning: u64, reported: u64) -> u64 {
+        match self {
+            Series::Tuning => tuning,
+            Series::Reported => reported,
+            Series::Fresh => ((tuning * reported) as f64).sqrt().round() as u64,
+        }
+    }
 }
 
 impl Fault {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    fault::{Fault, Half},
+    fault::{Fault, Series},
     setting::{Pattern, Setting, path},
 };
 
@@ -22,24 +22,23 @@ const PAIRS: [(Fault, Fault); 11] = [
     (Fault::SlowStart, Fault::SlowAnswer),
 ];
 
-/// The settings of a half: of each pair one in which the first fault weighs more, and one in which the second does.
-pub fn settings(half: Half) -> Vec<Setting> {
+/// The settings of a series: of each pair one in which the first fault weighs more, and one in which the second does.
+pub fn settings(series: Series) -> Vec<Setting> {
     PAIRS
         .into_iter()
-        .flat_map(|(first, second)| [false, true].map(|is_second| setting(first, second, half, is_second)))
+        .flat_map(|(first, second)| [false, true].map(|is_second| setting(first, second, series, is_second)))
         .collect()
 }
 
-fn setting(first: Fault, second: Fault, half: Half, is_second: bool) -> Setting {
-    let is_tuning = half == Half::Tuning;
-    // One figure per half and weight.
-    let pick =
-        |tuning: [u64; 2], reported: [u64; 2]| (if is_tuning { tuning } else { reported })[usize::from(is_second)];
-    let base = |strength: String| Setting { also: Some(second), ..first.base(half, strength) };
+fn setting(first: Fault, second: Fault, series: Series, is_second: bool) -> Setting {
+    // One figure per series and weight.
+    let weight = usize::from(is_second);
+    let pick = |tuning: [u64; 2], reported: [u64; 2]| series.pick(tuning[weight], reported[weight]);
+    let base = |strength: String| Setting { also: Some(second), ..first.base(series, strength) };
     let ms = Duration::from_millis;
     let percent = |permille: u64| permille as f64 / 1e3;
     let ask = |work, pause| Pattern::Ask { work: ms(work), pause: ms(pause) };
-    let far = if is_tuning { 50 } else { 60 };
+    let far = series.pick(50, 60);
     match (first, second) {
         (Fault::Distance, Fault::SlowAnswer) => {
             let (rtt, work) = (pick([80, 40], [100, 60]), pick([50, 70], [70, 90]));
@@ -86,7 +85,7 @@ fn setting(first: Fault, second: Fault, half: Half, is_second: bool) -> Setting 
         (Fault::PathQueue, Fault::SlowApplication) => {
             let (kib, pause) = (pick([512, 256], [640, 320]), pick([720, 500], [900, 600]));
             Setting {
-                topology: path(if is_tuning { 10 } else { 16 }, 10, 200, 0.0),
+                topology: path(series.pick(10, 16), 10, 200, 0.0),
                 pattern: Pattern::Send { bytes: kib as usize * 1024, pause: ms(pause) },
                 least_seconds: 5,
                 ..base(format!("{kib} KiB at 10 Mbit/s, pauses of {pause} ms"))
@@ -95,7 +94,7 @@ fn setting(first: Fault, second: Fault, half: Half, is_second: bool) -> Setting 
         (Fault::LocalQueue, Fault::SlowApplication) => {
             let (kib, pause) = (pick([512, 256], [640, 320]), pick([720, 500], [900, 600]));
             Setting {
-                topology: path(if is_tuning { 4 } else { 8 }, 1_000, 1_000, 0.0),
+                topology: path(series.pick(4, 8), 1_000, 1_000, 0.0),
                 pattern: Pattern::Send { bytes: kib as usize * 1024, pause: ms(pause) },
                 qdisc: Some("tbf rate 10mbit burst 20kb latency 300ms".to_owned()),
                 least_seconds: 5,
@@ -144,13 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pair_has_two_settings_in_each_half_and_none_is_in_both() {
-        let [tuning, reported] = [Half::Tuning, Half::Reported].map(settings);
-        assert_eq!((tuning.len(), reported.len()), (2 * PAIRS.len(), 2 * PAIRS.len()));
-        for setting in &tuning {
-            assert!(setting.also.is_some());
-            let same = |other: &&Setting| Setting { half: Half::Tuning, ..(*other).clone() } == *setting;
-            assert!(!reported.iter().any(|other| same(&other)), "{setting:?}");
+    fn each_pair_has_two_settings_in_each_series_and_none_is_in_two() {
+        let all = Series::ALL.map(settings).concat();
+        assert_eq!(all.len(), 3 * 2 * PAIRS.len());
+        let all: Vec<_> = all.iter().map(|it| Setting { series: Series::Tuning, ..it.clone() }).collect();
+        for (index, setting) in all.iter().enumerate() {
+            assert!(setting.also.is_some() && !all[..index].contains(setting), "{setting:?}");
         }
     }
 }

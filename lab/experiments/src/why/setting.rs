@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell_testbed::{BitsPerSecond, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology};
 
-use super::fault::{Fault, Half};
+use super::fault::{Fault, Series};
 
 /// What the application does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Setting {
     pub fault: Fault,
     /// A second fault at the same time.
     pub also: Option<Fault>,
-    pub half: Half,
+    pub series: Series,
     /// The strength of the fault, in words.
     pub strength: String,
     /// Whether it is the weakest strength of a fault.
@@ -72,14 +72,14 @@ pub struct Setting {
 
 impl Fault {
     /// A setting without any fault: a bulk transfer from the client over a path of 100 Mbit/s.
-    pub(super) fn base(self, half: Half, strength: String) -> Setting {
+    pub(super) fn base(self, series: Series, strength: String) -> Setting {
         Setting {
             fault: self,
             also: None,
-            half,
+            series,
             strength,
             is_weakest: false,
-            topology: path(if half == Half::Tuning { 10 } else { 16 }, 100, 200, 0.0),
+            topology: path(series.pick(10, 16), 100, 200, 0.0),
             pattern: Pattern::Send { bytes: WRITE, pause: Duration::ZERO },
             send_buffer: None,
             receive_buffer: None,
@@ -95,22 +95,23 @@ impl Fault {
         }
     }
 
-    /// The settings of a half, the weakest first.
-    pub fn settings(self, half: Half) -> Vec<Setting> {
-        let mut settings = self.by_strength(half);
+    /// The settings of a series, the weakest first.
+    pub fn settings(self, series: Series) -> Vec<Setting> {
+        let mut settings = self.by_strength(series);
         settings[0].is_weakest = self != Fault::Healthy;
         settings
     }
 
-    fn by_strength(self, half: Half) -> Vec<Setting> {
-        let is_tuning = half == Half::Tuning;
-        let pick = |tuning: [u64; 3], reported: [u64; 3]| if is_tuning { tuning } else { reported };
-        let base = |strength: String| self.base(half, strength);
+    fn by_strength(self, series: Series) -> Vec<Setting> {
+        let pick = |tuning: [u64; 3], reported: [u64; 3]| {
+            [0, 1, 2].map(|strength| series.pick(tuning[strength], reported[strength]))
+        };
+        let base = |strength: String| self.base(series, strength);
         let ms = Duration::from_millis;
         let ask = |work, pause| Pattern::Ask { work: ms(work), pause: ms(pause) };
         match self {
             Fault::Healthy => {
-                let rtt = if is_tuning { 2 } else { 4 };
+                let rtt = series.pick(2, 4);
                 let near = || path(rtt, 1_000, 1_000, 0.0);
                 vec![
                     Setting { topology: path(rtt, 100, 20, 0.0), ..base("bulk over a short queue".into()) },
@@ -123,14 +124,46 @@ impl Fault {
                     },
                     Setting {
                         topology: near(),
-                        pattern: Pattern::Send { bytes: 200, pause: ms(if is_tuning { 200 } else { 300 }) },
+                        pattern: Pattern::Send { bytes: 200, pause: ms(series.pick(200, 300)) },
                         ..base("messages of 200 bytes, at the sender".into())
                     },
                     Setting {
                         topology: near(),
-                        pattern: Pattern::Push { bytes: 500, pause: ms(if is_tuning { 150 } else { 400 }) },
+                        pattern: Pattern::Push { bytes: 500, pause: ms(series.pick(150, 400)) },
                         at_server: true,
                         ..base("events of 500 bytes, at the server".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Crowd { clients: 3, work: Duration::ZERO, pause: ms(series.pick(10, 30)) },
+                        at_server: true,
+                        ..base("requests of three clients, at the server".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Connect { work: Duration::ZERO, pause: ms(series.pick(20, 60)) },
+                        ..base("a connection for each request, at the client".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Compute { work: ms(1), pause: ms(series.pick(10, 30)) },
+                        at_server: true,
+                        ..base("requests that take a millisecond, at the server".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Proxy { work: ms(1), behind: ms(1), pause: ms(series.pick(10, 30)) },
+                        at_server: true,
+                        ..base("a service before another one, at the former".into())
+                    },
+                    Setting {
+                        topology: near(),
+                        pattern: Pattern::Burst {
+                            bytes: 32 << 10,
+                            work: Duration::ZERO,
+                            pause: ms(series.pick(50, 150)),
+                        },
+                        ..base("uploads of 32 KiB, at the client".into())
                     },
                 ]
             }
@@ -142,14 +175,14 @@ impl Fault {
                 .to_vec(),
             Fault::SmallSendBuffer => pick([32, 16, 8], [24, 12, 6])
                 .map(|kib| Setting {
-                    topology: path(if is_tuning { 50 } else { 60 }, 100, 200, 0.0),
+                    topology: path(series.pick(50, 60), 100, 200, 0.0),
                     send_buffer: Some(kib as usize * 1024),
                     ..base(format!("{kib} KiB"))
                 })
                 .to_vec(),
             Fault::ReceiverWindow => pick([32, 16, 8], [24, 12, 6])
                 .map(|kib| Setting {
-                    topology: path(if is_tuning { 50 } else { 60 }, 100, 200, 0.0),
+                    topology: path(series.pick(50, 60), 100, 200, 0.0),
                     receive_buffer: Some(kib as usize * 1024),
                     ..base(format!("{kib} KiB"))
                 })
@@ -163,14 +196,14 @@ impl Fault {
                 .to_vec(),
             Fault::LocalQueue => pick([60, 200, 600], [100, 300, 900])
                 .map(|limit| Setting {
-                    topology: path(if is_tuning { 4 } else { 8 }, 1_000, 1_000, 0.0),
+                    topology: path(series.pick(4, 8), 1_000, 1_000, 0.0),
                     qdisc: Some(format!("tbf rate 10mbit burst 20kb latency {limit}ms")),
                     ..base(format!("{limit} ms at 10 Mbit/s"))
                 })
                 .to_vec(),
             Fault::PathQueue => pick([60, 200, 600], [100, 300, 900])
                 .map(|packets| Setting {
-                    topology: path(if is_tuning { 10 } else { 16 }, 10, packets as usize, 0.0),
+                    topology: path(series.pick(10, 16), 10, packets as usize, 0.0),
                     ..base(format!("{packets} packets at 10 Mbit/s"))
                 })
                 .to_vec(),
@@ -183,13 +216,13 @@ impl Fault {
                 .to_vec(),
             Fault::Loss => pick([10, 30, 80], [15, 40, 60])
                 .map(|permille| Setting {
-                    topology: path(if is_tuning { 20 } else { 30 }, 100, 200, permille as f64 / 1e3),
+                    topology: path(series.pick(20, 30), 100, 200, permille as f64 / 1e3),
                     ..base(format!("{:.1} %", permille as f64 / 10.0))
                 })
                 .to_vec(),
             Fault::SlowService | Fault::SlowAnswer => pick([10, 40, 160], [20, 80, 320])
                 .map(|work| Setting {
-                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
+                    topology: path(series.pick(2, 4), 1_000, 1_000, 0.0),
                     pattern: ask(work, 10),
                     at_server: self == Fault::SlowService,
                     ..base(format!("{work} ms"))
@@ -204,7 +237,7 @@ impl Fault {
                 .to_vec(),
             Fault::Starved => pick([2, 4, 8], [3, 6, 12])
                 .map(|count| Setting {
-                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
+                    topology: path(series.pick(2, 4), 1_000, 1_000, 0.0),
                     pattern: Pattern::Compute { work: ms(4), pause: ms(2) },
                     neighbours: count as usize,
                     at_server: true,
@@ -213,7 +246,7 @@ impl Fault {
                 .to_vec(),
             Fault::TailLoss => pick([40, 80, 160], [60, 120, 200])
                 .map(|permille| Setting {
-                    topology: path(if is_tuning { 10 } else { 16 }, 100, 200, permille as f64 / 1e3),
+                    topology: path(series.pick(10, 16), 100, 200, permille as f64 / 1e3),
                     pattern: ask(0, 5),
                     ..base(format!("{:.0} % of messages", permille as f64 / 10.0))
                 })
@@ -227,7 +260,7 @@ impl Fault {
                 .to_vec(),
             Fault::Reordering => pick([20, 50, 100], [30, 70, 150])
                 .map(|permille| Setting {
-                    topology: reordering(if is_tuning { 20 } else { 30 }, permille as f64 / 1e3),
+                    topology: reordering(series.pick(20, 30), permille as f64 / 1e3),
                     ..base(format!("{:.0} % of packets, by 30 ms", permille as f64 / 10.0))
                 })
                 .to_vec(),
@@ -248,7 +281,7 @@ impl Fault {
                 .to_vec(),
             Fault::SlowSetUp => pick([100, 200, 300], [150, 250, 350])
                 .map(|permille| Setting {
-                    topology: path(if is_tuning { 20 } else { 26 }, 100, 200, permille as f64 / 1e3),
+                    topology: path(series.pick(20, 26), 100, 200, permille as f64 / 1e3),
                     pattern: Pattern::Connect { work: Duration::ZERO, pause: ms(5) },
                     least_seconds: 6,
                     ..base(format!("{:.0} % of packets lost", permille as f64 / 10.0))
@@ -256,7 +289,7 @@ impl Fault {
                 .to_vec(),
             Fault::SlowNames => pick([100, 250, 600], [150, 400, 800])
                 .map(|late| Setting {
-                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
+                    topology: path(series.pick(2, 4), 1_000, 1_000, 0.0),
                     pattern: Pattern::Names { late: ms(late) },
                     least_seconds: 6,
                     ..base(format!("names after {late} ms"))
@@ -264,7 +297,7 @@ impl Fault {
                 .to_vec(),
             Fault::SlowTls => pick([60, 120, 300], [80, 200, 400])
                 .map(|late| Setting {
-                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
+                    topology: path(series.pick(2, 4), 1_000, 1_000, 0.0),
                     pattern: Pattern::Secure { late: ms(late), pause: ms(5) },
                     least_seconds: 4,
                     ..base(format!("certificates after {late} ms"))
@@ -272,7 +305,7 @@ impl Fault {
                 .to_vec(),
             Fault::CrossTraffic => pick([600, 1_000, 1_600], [800, 1_200, 1_800])
                 .map(|burst| Setting {
-                    topology: path(if is_tuning { 20 } else { 26 }, 20, 200, 0.0),
+                    topology: path(series.pick(20, 26), 20, 200, 0.0),
                     pattern: Pattern::Burst { bytes: 64 << 10, work: Duration::ZERO, pause: ms(20) },
                     others: Some((ms(burst), ms(2_000 - burst))),
                     least_seconds: 6,
@@ -282,19 +315,15 @@ impl Fault {
             // As many bytes as one packet has wait at most.
             Fault::RateLimit => pick([4_000, 2_000, 1_000], [3_000, 1_500, 800])
                 .map(|kilobits| Setting {
-                    topology: path(if is_tuning { 20 } else { 30 }, 100, 200, 0.0),
+                    topology: path(series.pick(20, 30), 100, 200, 0.0),
                     policer: Some(format!("tbf rate {kilobits}kbit burst 32kb limit 1600")),
                     ..base(format!("{:.1} Mbit/s", kilobits as f64 / 1e3))
                 })
                 .to_vec(),
             Fault::BusyService => pick([4, 8, 16], [6, 12, 24])
                 .map(|clients| Setting {
-                    topology: path(if is_tuning { 2 } else { 4 }, 1_000, 1_000, 0.0),
-                    pattern: Pattern::Crowd {
-                        clients: clients as usize,
-                        work: ms(if is_tuning { 4 } else { 3 }),
-                        pause: ms(5),
-                    },
+                    topology: path(series.pick(2, 4), 1_000, 1_000, 0.0),
+                    pattern: Pattern::Crowd { clients: clients as usize, work: ms(series.pick(4, 3)), pause: ms(5) },
                     at_server: true,
                     ..base(format!("{clients} clients of one worker"))
                 })
@@ -346,14 +375,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_has_settings_in_each_half_and_none_is_in_both() {
+    fn each_fault_has_settings_in_each_series_and_none_is_in_two() {
         for fault in Fault::ALL {
-            let [tuning, reported] = [Half::Tuning, Half::Reported].map(|half| fault.settings(half));
-            let wanted = if fault == Fault::Healthy { 5 } else { 3 };
-            assert_eq!((tuning.len(), reported.len()), (wanted, wanted), "{fault:?}");
-            for setting in &tuning {
-                let same = |other: &&Setting| Setting { half: Half::Tuning, ..(*other).clone() } == *setting;
-                assert!(!reported.iter().any(|other| same(&other)), "{setting:?}");
+            let wanted = if fault == Fault::Healthy { 10 } else { 3 };
+            let all = Series::ALL.map(|series| fault.settings(series));
+            assert_eq!(all.each_ref().map(Vec::len), [wanted; 3], "{fault:?}");
+            let all: Vec<_> = all.concat().iter().map(|it| Setting { series: Series::Tuning, ..it.clone() }).collect();
+            for (index, setting) in all.iter().enumerate() {
+                assert!(!all[..index].contains(setting), "{setting:?}");
             }
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Look, Outcome, Verdict,
-    fault::{Fault, Half},
+    fault::{Fault, Series},
     goals,
     matrix::matrix,
     measure, pair,
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo dwell-lab why                              the settings that thresholds have not seen
+  sudo dwell-lab why                              settings that nothing was chosen or mended on
   sudo dwell-lab why --settings tuning            those on which they were chosen
   sudo dwell-lab why --pairs --runs 3             two faults at the same time, three times each
   sudo dwell-lab why --captures --keep out        from captures too, which are kept
@@ -40,9 +40,9 @@ pub struct Why {
     /// Only this fault; may be given several times
     #[arg(long, value_name = "NAME", value_parser = fault)]
     fault: Vec<Fault>,
-    /// Which half of the settings
-    #[arg(long, value_enum, default_value_t = Half::Reported)]
-    settings: Half,
+    /// Which series of settings
+    #[arg(long, value_enum, default_value_t = Series::Fresh)]
+    settings: Series,
     /// How long dwell looks at each
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
