@@ -16,7 +16,7 @@ use crate::{Flush, Sink};
 /// When a file makes room for a new one, as FILE.1, which becomes FILE.2 at the next time, and so on.
 #[derive(Debug, Clone, Copy)]
 pub struct Rotation {
-    /// The most bytes of a file. One that is given more at once, up to 64 KiB, is larger.
+    /// The most bytes of a file; only one that has a single record may be larger.
     pub size_bytes: u64,
     /// The number of old files to keep, from 1.
     pub keep: u32,
@@ -68,6 +68,19 @@ impl RecordFile {
         Ok(RecordFile { path: path.into(), file, length, rotation, reopen })
     }
 
+    /// How many of these bytes go to one file: the records that this one has room for; if it has none, those that the next one has
+    /// room for, and one at least.
+    fn portion(&self, bytes: &[u8]) -> usize {
+        let Some(rotation) = self.rotation else { return bytes.len() };
+        let whole = |room: u64| {
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            bytes[..room].iter().rposition(|byte| *byte == b'\n').map(|at| at + 1)
+        };
+        let left = rotation.size_bytes.saturating_sub(self.length.unwrap_or(0));
+        let first = || bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        whole(left).or_else(|| whole(rotation.size_bytes)).unwrap_or_else(first)
+    }
+
     /// Opens the file anew if it was moved, or is to be. If that fails, it is due at the next record: the old file may be
     /// moved or gone.
     fn prepare(&mut self, more: usize) -> io::Result<()> {
@@ -114,6 +127,7 @@ impl RecordFile {
 
 impl Write for RecordFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = &bytes[..self.portion(bytes)];
         self.prepare(bytes.len())?;
         let mut written = 0;
         // Bytes of this call that lie behind each other at the end of what was written here.
@@ -206,6 +220,18 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
         let null = Sink::file(Path::new("/dev/null"), Some(Rotation { size_bytes: 8, keep: 2 }), Arc::default());
         assert!(null.is_err());
+    }
+
+    #[test]
+    fn records_that_are_written_at_once_are_parted_where_a_file_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
+        let (mut sink, _) = sink(&path, Some(Rotation { size_bytes: 8, keep: 5 }));
+        write(&mut sink, "one\n").unwrap();
+        write(&mut sink, "two\ntri\nfour four four\nfive\nsix\nseven\n").unwrap();
+        let content = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let files = ["records.5", "records.4", "records.3", "records.2", "records.1", "records"].map(content);
+        assert_eq!(files, ["one\ntwo\n", "tri\n", "four four four\n", "five\n", "six\n", "seven\n"].map(String::from));
     }
 
     #[test]

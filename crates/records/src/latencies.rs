@@ -84,6 +84,7 @@ pub fn latencies<'a>(record: &Record<'a>, source: &'a Source, each: &mut dyn FnM
         Record::Sample(_)
         | Record::Flow(_)
         | Record::Status(_)
+        | Record::ResponseSummary(_)
         | Record::Stack(_)
         | Record::ByteTrace(_)
         | Record::Path(_)

@@ -16,6 +16,7 @@ mod latencies;
 mod names;
 mod output;
 mod record;
+mod responses;
 mod schema;
 mod shift;
 mod sink;
@@ -40,6 +41,7 @@ pub use record::{
     AgentEvent, ConditionOutcome, Cost, Distribution, Group, GroupKey, Interval, Kind, PathObject, PathTable, Prefix,
     Record, Response, Stack, StackByte, StackFlow, StackHop, StackPlace, Status, Verb, Verdict, Why, complete_bytes,
 };
+pub use responses::{ResponseLine, ResponseSummary, ResponsesOf};
 pub use schema::Schema;
 pub use shift::{ResponseKey, RoundTripKey, Shift, ShiftKey};
 pub use sink::{Flush, Sink, SinkError, print};

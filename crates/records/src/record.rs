@@ -13,7 +13,7 @@ use dwell_engine::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{GrayFailure, Shift, SocketEnd, Sockets, Summary, Top};
+use crate::{GrayFailure, ResponseSummary, Shift, SocketEnd, Sockets, Summary, Top};
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
@@ -55,6 +55,8 @@ records! {
     Status(&'a Status),
     /// An epoch of a flow and its estimate.
     Response(&'a Response<'a>),
+    /// The responses of a run.
+    ResponseSummary(&'a ResponseSummary<'a>),
     /// An interval of `dwell stack`.
     Stack(&'a Stack<'a>),
     /// One byte that `dwell stack` stamped at each layer.

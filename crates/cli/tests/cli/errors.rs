@@ -107,13 +107,14 @@ fn an_unknown_format() {
 
 #[test]
 fn filters_that_are_none() {
-    let said: String = ["10.0.0.0/33", "example.org", "!", "10.0.0.1:80-79", ":0x50"]
+    let said: String = ["10.0.0.0/33", "example.org", "esp", "!", "10.0.0.1:80-79", ":0x50"]
         .iter()
         .map(|rule| refused_with_capture(&["--filter", rule]))
         .collect();
     insta::assert_snapshot!(said, @"
-    dwell: filter '10.0.0.0/33': the prefix is no IP address or network; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
-    dwell: filter 'example.org': the prefix is no IP address or network; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter '10.0.0.0/33': the prefix is no IP address or network; names are not looked up; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter 'example.org': the prefix is no IP address or network; names are not looked up; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
+    dwell: filter 'esp': the prefix is no IP address or network, and none of the protocols tcp, udp, icmp, icmp6, ip and ip6; names are not looked up; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
     dwell: filter '!': it names neither prefix nor port; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
     dwell: filter '10.0.0.1:80-79': the port range runs backwards; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'
     dwell: filter ':0x50': a port is a number from 0 to 65535; write a rule, [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT], as in '10.0.0.0/8', '!10.1.0.0/16:53', '[2001:db8::/32]:443', ':8000-8099', or an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'

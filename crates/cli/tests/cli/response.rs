@@ -115,6 +115,24 @@ fn a_summary_has_a_line_for_each_flow_server_or_prefix() {
 }
 
 #[test]
+fn a_summary_is_also_data() {
+    let summary = |by: &str| {
+        let run = dwell(&["response", "--format", "jsonl", "-r", &capture("get-loop.pcap.gz"), by]);
+        of_type(&run.stdout, "response.summary").remove(0)
+    };
+    let flow = summary("--summary");
+    assert_eq!((&flow["flow"]["sport"], &flow["flow"]["client"]), (&40000.into(), &"src".into()), "{flow}");
+    let latency = &flow["latency"];
+    assert_eq!(latency["valid"], true, "{flow}");
+    let [low, p99, high] = ["p99_low_ns", "p99_ns", "p99_high_ns"].map(|key| latency[key].as_u64().unwrap());
+    assert!(low <= 20_000_000 && 20_000_000 <= high && (19_900_000..20_200_000).contains(&p99), "{flow}");
+    let server = summary("--summary=server");
+    assert_eq!((&server["server"], &server["port"]), (&"10.0.0.2".into(), &80.into()), "{server}");
+    assert!(server["flow"].is_null() && server["latency"]["count"] == latency["count"], "{server}");
+    assert_eq!(summary("--summary=prefix")["prefix"], "10.0.0.0/24");
+}
+
+#[test]
 fn wrong_options_are_refused() {
     for (arguments, words) in [
         (&["--interval", "1ms"][..], "at least 10ms"),
@@ -127,7 +145,6 @@ fn wrong_options_are_refused() {
         (&["--server", "!10.0.0.1"], "without !"),
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
-        (&["--summary", "--format", "jsonl"], "--summary is text"),
         (&["--summary", "--prefix4", "16"], "for --metrics, --otlp and --summary=prefix"),
         (&["--estimator", "pirate", "--set", "merge-distance=near"], "a number and a unit"),
         (&["--estimator", "pirate", "--set", "heuristics=none,acks"], "acks,mtu"),

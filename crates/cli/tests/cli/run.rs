@@ -100,9 +100,11 @@ fn where_figures_cannot_be_written_nothing_starts() {
 #[test]
 fn a_full_disk_ends_the_telling_and_not_the_program() {
     let arguments = ["run", "--outside", "--format", "jsonl", "--output", "/dev/full"];
-    let run = dwell(&[&arguments[..], &["--", "sh", "-c", "sleep 0.1; echo done; exit 5"]].concat());
-    assert_eq!((run.status, run.stdout.as_str()), (Some(5), "done\n"), "{run}");
-    assert!(run.stderr.contains("cannot write to /dev/full"), "{run}");
+    for (exit, status) in [("exit 5", 5), ("exit 0", 4)] {
+        let run = dwell(&[&arguments[..], &["--", "sh", "-c", &format!("sleep 0.1; echo done; {exit}")]].concat());
+        assert_eq!((run.status, run.stdout.as_str()), (Some(status), "done\n"), "{run}");
+        assert!(run.stderr.contains("cannot write to /dev/full"), "{run}");
+    }
 }
 
 #[test]
@@ -116,6 +118,7 @@ fn options_that_mean_nothing_together_are_refused() {
         (&["run", "--set", "estimator=papers", "true"], "exact | paper"),
         (&["run", "--set", "wireles=true", "true"], "the keys are: controller, wireless, estimator"),
         (&["run", "--poll", "1us", "true"], "at least 1ms"),
+        (&["run", "-p", "443", "--", "true"], "`dwell run` has no option -p"),
         (&["run", "--library", "/no/such/library", "true"], "no such file"),
     ] {
         let run = dwell(arguments);

@@ -271,11 +271,20 @@ fn rule(text: &str) -> Result<Clause, String> {
         "" => return Err("it names neither prefix nor port".into()),
         prefix => {
             let net = prefix.parse::<IpNet>().or_else(|_| prefix.parse::<IpAddr>().map(IpNet::from));
-            Some(net.map_err(|_| "the prefix is no IP address or network")?)
+            Some(net.map_err(|_| unknown_prefix(prefix))?)
         }
     };
     let ports = ports.map_or(Ok(ALL_PORTS), port_range)?;
     Ok(Clause { excludes, terms: vec![Term { prefix, ports, ..Term::default() }] })
+}
+
+/// Why a text is no prefix.
+fn unknown_prefix(text: &str) -> String {
+    let protocols = match text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        true => ", and none of the protocols tcp, udp, icmp, icmp6, ip and ip6",
+        false => "",
+    };
+    format!("the prefix is no IP address or network{protocols}; names are not looked up")
 }
 
 /// `PORT` or `PORT-PORT`.

@@ -43,9 +43,6 @@ impl Report {
         let source = Source { names: names.of_source(), ..source };
         let name = args.format.name();
         args.ranking.refuse_without("--summary", args.summary.is_some())?;
-        if args.summary.is_some() && args.format != FormatOrNone::Text {
-            return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
-        }
         let baseline = args.baseline(source.host.clone())?;
         let store = args.store.open(args.interval, args.read.is_some())?;
         let output = match args.write.format(name) {
@@ -185,7 +182,7 @@ impl Report {
 
     fn finish_output(&mut self, status: Option<&Status>) -> Result<(), SinkError> {
         if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
-            output.lines(|out| summary.write(out))?;
+            summary.with(|summary| output.write(&records::Record::ResponseSummary(summary)))?;
         }
         if let Some(epochs) = &mut self.baseline {
             epochs.finish();

@@ -8,7 +8,7 @@ use dwell_engine::{
     response::{Answers, Key},
     rtt::Prefix,
 };
-use dwell_records::{Latency, Response, Source, counted, name_note, server_note};
+use dwell_records::{Response, ResponseLine, ResponseSummary, ResponsesOf, Source, name_note, server_note};
 
 use super::{PrefixLengths, SummaryBy, report::add_responses};
 use crate::ranking::{self, RankingArgs};
@@ -39,6 +39,9 @@ enum Group {
 struct Line {
     /// The most recent name.
     name: String,
+    interface: Option<u32>,
+    of: ResponsesOf,
+    last_ns: u64,
     epochs: u64,
     valid: u64,
     /// Responses, each with its own latency or, where the method does not know that, with the mean of its epoch.
@@ -71,7 +74,7 @@ impl Summary {
         let named = |note: fn(&Source, &Endpoint, &Endpoint, Protocol) -> String| {
             note(source, &record.src, &record.dst, record.protocol)
         };
-        let (group, name) = match self.by {
+        let (group, name, of) = match self.by {
             SummaryBy::Flow => (
                 Group::Flow(
                     (record.key != Key::QuicCid).then_some(record.src),
@@ -82,14 +85,22 @@ impl Summary {
                     record.id,
                 ),
                 format!("{} {}{}", record.protocol, record.flow(), named(name_note)),
+                ResponsesOf { flow: Some(response.flow(source)), ..ResponsesOf::default() },
             ),
-            SummaryBy::Server => {
-                let name = format!("{} {}{}", record.protocol, record.dst, named(server_note));
-                (Group::Server(record.dst, record.protocol), name)
-            }
+            SummaryBy::Server => (
+                Group::Server(record.dst, record.protocol),
+                format!("{} {}{}", record.protocol, record.dst, named(server_note)),
+                ResponsesOf {
+                    server: Some(record.dst.address),
+                    port: record.key.has_ports().then_some(record.dst.port),
+                    proto: Some(record.protocol.to_string()),
+                    ..ResponsesOf::default()
+                },
+            ),
             SummaryBy::Prefix => {
                 let prefix = self.prefixes.group(record.dst.address);
-                (Group::Prefix(prefix), prefix.to_string())
+                let name = prefix.to_string();
+                (Group::Prefix(prefix), name.clone(), ResponsesOf { prefix: Some(name), ..ResponsesOf::default() })
             }
         };
         if self.lines.len() >= MOST_LINES && !self.lines.contains_key(&group) {
@@ -97,7 +108,9 @@ impl Summary {
             return;
         }
         let line = self.lines.entry(group).or_default();
-        line.name = name;
+        (line.name, line.of) = (name, of);
+        line.interface = (self.by == SummaryBy::Flow).then_some(record.interface);
+        line.last_ns = response.end_ns();
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
             line.valid += 1;
@@ -108,45 +121,32 @@ impl Summary {
         }
     }
 
-    /// Writes the lines as a table.
-    pub fn write(&self, out: &mut String) {
+    /// Passes the summary on, its lines sorted and cut.
+    pub fn with<T>(&self, write: impl FnOnce(&ResponseSummary<'_>) -> T) -> T {
         let about = match self.by {
             SummaryBy::Flow => "flow",
             SummaryBy::Server => "server",
             SummaryBy::Prefix => "prefix of servers",
         };
-        out.push_str(&format!(
-            "epochs  valid  responses     mean      p50      p90      p99  p99 from       to  {about}; why other epochs are not valid\n"
-        ));
-        let mut lines: Vec<_> = self.lines.values().collect();
-        let cut = ranking::cut(&mut lines, &self.ranking, |line, figure| figure.of(&line.responses));
-        lines.into_iter().for_each(|line| line.write(out));
-        if cut > 0 {
-            out.push_str(&format!("{} not shown, because of --top\n", counted(cut as u64, "line", "lines")));
-        }
-        if self.other > 0 {
-            out.push_str(&format!("{:>6}  of others\n", self.other));
-        }
+        let mut lines: Vec<_> = self.lines.values().map(Line::of).collect();
+        let cut = ranking::cut(&mut lines, &self.ranking, |line, figure| figure.of(line.responses));
+        write(&ResponseSummary { about, lines: &lines, cut, other: self.other })
     }
 }
 
 impl Line {
-    fn write(&self, out: &mut String) {
-        let latency = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| Latency(ns).to_string());
-        let [p50, p90, p99] = self.responses.quantiles_ns([0.5, 0.9, 0.99]).map(latency);
-        let mean = latency(self.responses.mean_ns());
-        let (least, most) = self.bounds.of(0.99);
-        let commonest = self.reasons.iter().max_by_key(|(_, epochs)| **epochs);
-        let why = commonest.map_or(String::new(), |(reason, epochs)| format!("; mostly {reason}: {epochs}"));
-        out.push_str(&format!(
-            "{:>6}  {:>3.0} %  {:>9}  {mean:>7}  {p50:>7}  {p90:>7}  {p99:>7}  {:>8}  {:>7}  {}{why}\n",
-            self.epochs,
-            self.valid as f64 / self.epochs as f64 * 100.0,
-            self.responses.count(),
-            latency(least),
-            latency(most),
-            self.name,
-        ));
+    fn of(&self) -> ResponseLine<'_> {
+        ResponseLine {
+            name: &self.name,
+            interface: self.interface,
+            of: &self.of,
+            last_ns: self.last_ns,
+            epochs: self.epochs,
+            valid: self.valid,
+            responses: &self.responses,
+            p99_bounds_ns: self.bounds.of(0.99),
+            reasons: &self.reasons,
+        }
     }
 }
 

@@ -169,6 +169,7 @@ impl Printer {
         let output = &mut self.output;
         // After an error nothing more is printed, but what is stored goes on.
         if let Err(error @ SinkError::Failed { .. }) = self.live.around(|| write(output)) {
+            self.is_incomplete = true;
             self.note(&error.to_string());
         }
     }

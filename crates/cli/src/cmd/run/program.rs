@@ -56,6 +56,11 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
         }
         .map_err(Failure::usage);
     }
+    if name.as_bytes().starts_with(b"-") {
+        return Err(Failure::usage(anyhow!(
+            "`dwell run` has no option {shown}, and what it is to run is a program; `dwell run --help` shows its options"
+        )));
+    }
     let path = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let candidates = env::split_paths(&path).map(|folder| folder.join(name));
     let mut programs = candidates.filter(|path| path.is_file() && !name.is_empty());

@@ -47,6 +47,7 @@ impl Format for Jsonl {
             Record::Summary(summary) => rtt::summary(summary, objects),
             Record::Status(status) => status::status(status, objects),
             Record::Response(response) => response::epoch(response, objects),
+            Record::ResponseSummary(summary) => response::summary(summary, objects),
             Record::Stack(stack) => stack::interval(stack, objects),
             Record::ByteTrace(trace) => stack::byte_trace(trace, objects),
             Record::Path(path) => path::interval(path, objects),
@@ -68,6 +69,7 @@ pub fn add_objects(schema: &mut Schema) {
     schema.add::<rtt::AggregateObject<'_>>();
     schema.add::<rtt::SummaryObject<'_>>();
     schema.add::<response::EpochObject<'_>>();
+    schema.add::<response::SummaryObject<'_>>();
     schema.add::<stack::SegmentObject<'_>>();
     schema.add::<stack::ByteObject<'_>>();
     schema.add::<stack::HopObject<'_>>();

@@ -1,6 +1,6 @@
 //! Objects of `dwell response`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use dwell_engine::response::{Key, Method, Truth};
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use super::{
     End, EstimateObject, FlowObject, LatencyObject, Object, Objects,
     object::{names, names_or_null},
 };
-use crate::{Mode, Response, Source};
+use crate::{Mode, Response, ResponseSummary, ResponsesOf, Source};
 
 /// An epoch of a flow, which ended at `time`, and the estimate of its response latency.
 #[derive(Serialize, JsonSchema)]
@@ -52,6 +52,42 @@ impl Object for EpochObject<'_> {
     const KINDS: &'static [&'static str] = &["response.epoch"];
 }
 
+/// The responses of a flow, a server or a prefix of servers in the whole run, whose last epoch ended at `time`, with `--summary`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SummaryObject<'a> {
+    /// The interface of the flow: a name, or else a number. Null for servers and prefixes, and where a capture does not record it.
+    interface: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    of: &'a ResponsesOf,
+    /// Its epochs.
+    epochs: u64,
+    /// Of these, the ones with a valid estimate.
+    valid_epochs: u64,
+    /// The responses of valid epochs, each with its own latency or, where the method does not know that, with the mean of its epoch.
+    latency: LatencyObject,
+    /// Epochs without a valid estimate, by reason.
+    reasons: &'a BTreeMap<String, u64>,
+}
+
+impl Object for SummaryObject<'_> {
+    const KINDS: &'static [&'static str] = &["response.summary"];
+}
+
+/// Writes one object per line.
+pub(super) fn summary(summary: &ResponseSummary<'_>, objects: &mut Objects<'_>) {
+    for line in summary.lines {
+        let body = SummaryObject {
+            interface: line.interface.and_then(|interface| objects.source.interfaces.label(interface)),
+            of: line.of,
+            epochs: line.epochs,
+            valid_epochs: line.valid,
+            latency: line.latency(),
+            reasons: line.reasons,
+        };
+        objects.write(Some(line.last_ns), &body);
+    }
+}
+
 pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
     let record = response.record;
     let body = EpochObject {
@@ -74,7 +110,7 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
 
 impl Response<'_> {
     /// Returns the flow, from the client to the server.
-    pub(crate) fn flow(&self, source: &Source) -> FlowObject {
+    pub fn flow(&self, source: &Source) -> FlowObject {
         let (record, client) = (self.record, Some(End::Src));
         let flow = match record.key.has_ports() {
             true => FlowObject::new(&record.src, &record.dst, record.protocol, client),

@@ -77,6 +77,7 @@ impl Format for Text {
                 self.time(response.end_ns(), source, out);
                 response::epoch(response, source, out);
             }
+            Record::ResponseSummary(summary) => response::summary(summary, out),
             Record::Stack(stack) => {
                 self.time(stack.end_ns, source, out);
                 stack::interval(stack, source, colour, out);
