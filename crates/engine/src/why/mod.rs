@@ -13,6 +13,7 @@ mod evidence;
 mod names;
 mod part;
 mod path;
+mod poll;
 mod requests;
 #[cfg(test)]
 mod tests;
