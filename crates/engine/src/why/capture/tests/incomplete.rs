@@ -88,8 +88,8 @@ fn answers_that_fit_into_a_window_whose_scale_is_unknown_are_not_limited_by_it()
     for turn in 0..100 {
         let seq = wire.sent[End::Client as usize];
         wire.sent[End::Client as usize] += 100;
-        wire.packet(5 * MS, End::Client, seq, "A", 350 + turn % 2 * 150, 100);
-        wire.data(60 * MS, End::Server, 300);
+        wire.packet(20 * MS, End::Client, seq, "A", 350 + turn % 2 * 150, 100);
+        wire.data(MS / 10, End::Server, 300);
     }
     let verdict = wire.verdict();
     let is_window = |part: &Part| matches!(part, Part::ReceiverWindow | Part::Reader);
