@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 use super::{
     Part, Times,
     figures::{RoundTrip, Silences},
+    poll::{is_before_it_began, is_corked, is_held_back, round_trip, written},
 };
 use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
 
 /// A pause between two parts of one transfer that is longer is idleness: nobody waits.
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 /// Up to this many segments in flight are a message, which fills no queue; more are a transfer.
-const MESSAGE_SEGMENTS: u32 = 2;
+pub(super) const MESSAGE_SEGMENTS: u32 = 2;
 /// TCP repairs a loss from this state on (`TCP_CA_Recovery`).
 const RECOVERY: u8 = 3;
 /// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
@@ -87,6 +88,8 @@ pub struct Connection {
     is_sent_again: bool,
     /// Since when a small segment is held back.
     held_since_ns: Option<u64>,
+    /// Since when the application holds one back.
+    corked_since_ns: Option<u64>,
     /// When the burst after the last idleness began, if the congestion window was smaller then than before.
     burst_ns: Option<u64>,
     peak_cwnd: u32,
@@ -121,6 +124,8 @@ pub(super) struct ConnectionFigures {
     /// Of these, how long requests waited to be read.
     pub(super) unread: Silences,
     pub(super) answer: Silences,
+    /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
+    pub(super) answered_polls: u64,
     pub(super) pause: Silences,
     pub(super) timeouts: Silences,
     pub(super) held: Silences,
@@ -177,6 +182,7 @@ impl Connection {
             progress_ns: first.time_ns,
             is_sent_again: false,
             held_since_ns: None,
+            corked_since_ns: None,
             burst_ns: None,
             peak_cwnd: 0,
             burst_bytes: 0,
@@ -199,6 +205,8 @@ impl Connection {
         let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
         let (wrote, got) = (written > 0, received > 0);
         let answered_ns = self.answered_ns(now, wrote, got);
+        let has_answer = if self.figures.role == Role::Server { wrote } else { got };
+        self.figures.answered_polls += u64::from(has_answer);
         if wrote || got {
             let alone = match (wrote, got) {
                 (true, true) => None,
@@ -209,12 +217,19 @@ impl Connection {
             if let Some(next) = alone.filter(|_| self.is_unsure) {
                 self.speaker = next.other();
             }
-            self.break_silence(alone.unwrap_or(self.speaker.other()));
+            let known = alone.or_else(|| self.last_of_both(&now.info));
+            let next = match known == Some(self.speaker.other()) && self.spoke_on(&now.info) {
+                true => self.speaker,
+                false => self.speaker.other(),
+            };
+            self.break_silence(alone.unwrap_or(next));
             self.burst_bytes += written;
             self.follow_turns(written, received);
-            let known = alone.or_else(|| self.last_of_both(&now.info));
             self.is_unsure = known.is_none();
             self.speaker = known.unwrap_or(self.speaker);
+            if is_before_it_began(&self.last) {
+                self.begin_silence(now, dt_ns);
+            }
         }
         self.meter.observe(now);
         self.figures.polls += 1;
@@ -253,6 +268,11 @@ impl Connection {
     fn spend(&mut self, dt_ns: u64) {
         let last = self.last;
         let (info, time) = (&last.info, dt_ns as f64);
+        if is_before_it_began(&last) {
+            // It may have begun at any time since.
+            self.figures.idle_ns += time;
+            return;
+        }
         let under_way = &mut self.since_progress;
         let waits = info.notsent_bytes.unwrap_or(0) > 0;
         if info.unacked > 0 || waits {
@@ -263,6 +283,8 @@ impl Connection {
                 under_way.add(Part::Loss, time);
             } else if is_held_back(&last) {
                 under_way.add(Part::Held, time);
+            } else if is_corked(info) {
+                under_way.add(Part::Application, time);
             } else if info.unacked <= MESSAGE_SEGMENTS && !waits {
                 let base = round_trip(&mut self.figures.messages, info, dt_ns);
                 under_way.add(Part::Distance, time * base);
@@ -315,15 +337,21 @@ impl Connection {
         }
     }
 
-    /// Follows small segments that wait for an acknowledgement.
+    /// Follows small segments that wait for an acknowledgement, or for the application.
     fn follow_held(&mut self, now: &Reading) {
-        match (self.held_since_ns, is_held_back(now)) {
-            (None, true) => self.held_since_ns = Some(now.time_ns),
-            (Some(since_ns), false) => {
-                self.figures.held.add(now.time_ns - since_ns);
-                self.held_since_ns = None;
+        let figures = &mut self.figures;
+        for (since_ns, waits_now, waits) in [
+            (&mut self.held_since_ns, is_held_back(now), &mut figures.held),
+            (&mut self.corked_since_ns, is_corked(&now.info), &mut figures.pause),
+        ] {
+            match (*since_ns, waits_now) {
+                (None, true) => *since_ns = Some(now.time_ns),
+                (Some(since), false) => {
+                    waits.add(now.time_ns - since);
+                    *since_ns = None;
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
 
@@ -361,6 +389,15 @@ impl Connection {
             }
         }
         self.asked_bytes += asked;
+    }
+
+    /// Of a connection that was not there at the search before: the kernel knows how long ago the last data was.
+    fn begin_silence(&mut self, now: &Reading, dt_ns: u64) {
+        let since_ms = now.info.last_data_sent_ms.min(now.info.last_data_received_ms);
+        if now.info.unacked == 0 && now.readable.unwrap_or(0) == 0 {
+            self.silence_ns = (u64::from(since_ms) * 1_000_000).min(dt_ns);
+            self.figures.idle_ns -= self.silence_ns as f64;
+        }
     }
 
     /// Attributes the silence to the side that ends it.
@@ -448,6 +485,15 @@ impl Connection {
         }
     }
 
+    /// Whether, of both that have sent since the last poll, the speaker before was the first, as with the rest of a request that
+    /// came in two pieces. Where the other one was the last, it has sent one segment more if it was also the first.
+    fn spoke_on(&self, info: &TcpInfo) -> bool {
+        let sent = |of: fn(&TcpInfo) -> Option<u32>| Some(of(info)?.wrapping_sub(of(&self.last.info)?));
+        let (out, into) = (sent(|info| info.data_segments_out), sent(|info| info.data_segments_in));
+        let is_later = info.last_data_received_ms < info.last_data_sent_ms;
+        !self.is_unsure && !is_later && out == into && out.is_some_and(|segments| segments > 0)
+    }
+
     /// Returns the figures so far. The kernel's own times of what was under way, and what limited it, are exact but for
     /// its tick; polls divide what these leave open.
     pub(super) fn figures(&self) -> ConnectionFigures {
@@ -531,28 +577,6 @@ impl Connection {
     }
 }
 
-/// Adds the round trips of a poll, which stands for this much time. Returns the share of the shortest in the smoothed one.
-fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
-    let (rtt, base) = (f64::from(info.rtt_us), f64::from(info.min_rtt_us.unwrap_or(info.rtt_us)));
-    if rtt <= 0.0 {
-        return 1.0;
-    }
-    sum.observe(ns, rtt * 1e3, base.min(rtt) * 1e3);
-    base.min(rtt) / rtt
-}
-
-/// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
-/// acknowledged (Nagle's algorithm).
-fn is_held_back(reading: &Reading) -> bool {
-    let info = &reading.info;
-    let waiting = info.notsent_bytes.unwrap_or(0);
-    // What is in flight and what waits, which the peer's window is for.
-    let outstanding =
-        reading.unacknowledged.unwrap_or_else(|| (u64::from(info.unacked) + 1) * u64::from(info.send_mss));
-    let has_room = info.unacked < info.cwnd && info.send_window.is_none_or(|window| u64::from(window) > outstanding);
-    waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
-}
-
 /// The longest silence of one speaker that interrupts a transfer, after a burst of so many bytes.
 pub(super) fn longest_pause_ns(burst_bytes: u64, segment_bytes: u64) -> u64 {
     /// The longest segment on most paths: those of loopback take whole transfers.
@@ -574,11 +598,4 @@ fn spread(sampled: &Times, whole: f64, times: &mut Times, idle_ns: &mut f64) {
         times.add(part, sampled.get(part) * whole / total);
     }
     *idle_ns *= whole / total;
-}
-
-/// The bytes that the application has written, up to a constant.
-fn written(reading: &Reading) -> Option<u64> {
-    let info = &reading.info;
-    let left = info.bytes_sent?.checked_sub(info.bytes_retransmitted?)?;
-    left.checked_add(info.notsent_bytes?.into())
 }

@@ -141,6 +141,10 @@ pub struct Evidence {
     pub answer_segments: u64,
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
+    /// Segments with data that have arrived on connections that this host has opened: at least as many as answers.
+    pub awaited_segments: u64,
+    /// The least number of answers of this host, and of those to it, that polls are sure of: polls before which there was one.
+    pub answered_polls: [u64; 2],
     /// Between two writes of one transfer.
     pub pause: Silences,
     /// From the last sign of life of a lost message to its retransmission.
@@ -272,6 +276,7 @@ impl Evidence {
             group.times.plus(&figures.times);
             group.answer.plus(&figures.answer);
         }
+        self.awaited_segments += if figures.role == Role::Client { figures.segments_received } else { 0 };
         if counted == Counted::Upstream {
             return true;
         }
@@ -285,6 +290,7 @@ impl Evidence {
         self.received_bytes += figures.received_bytes;
         self.segments_sent += figures.segments_sent;
         self.answer_segments += if figures.role == Role::Server { figures.segments_sent } else { 0 };
+        self.answered_polls[usize::from(figures.role == Role::Client)] += figures.answered_polls;
         self.segments_sent_again += figures.segments_sent_again;
         self.segments_sent_needlessly += figures.segments_sent_needlessly;
         self.segments_received += figures.segments_received;
@@ -327,6 +333,10 @@ impl Evidence {
         self.unread.plus(&other.unread.times(weight));
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
         self.answer.plus(&other.answer.times(weight));
+        self.awaited_segments += (other.awaited_segments as f64 * weight).round() as u64;
+        for (own, more) in self.answered_polls.iter_mut().zip(other.answered_polls) {
+            *own += (more as f64 * weight).round() as u64;
+        }
         for (own, more) in [
             (&mut self.connections, other.connections),
             (&mut self.accepted, other.accepted),
@@ -387,22 +397,39 @@ impl Evidence {
         // What the process did itself is not waiting.
         let waits = |group: &Group| group.times.total() - group.times.sum(&[Part::Application, Part::Reader]);
         let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
-        let taken_ns = waited_ns.min(self.times.get(Part::Service));
-        let taken = taken_ns / self.times.get(Part::Service).max(1.0);
-        self.times.take(Part::Service, taken_ns);
-        self.service.sum_ns = self.service.sum_ns.saturating_sub(taken_ns as u64);
-        for group in &mut self.groups {
-            let own_ns = group.times.get(Part::Service);
-            group.times.take(Part::Service, own_ns * taken);
+        let served_ns = waited_ns.min(self.times.get(Part::Service));
+        let served = served_ns / waited_ns.max(1.0);
+        // What is passed on as it comes pauses where it comes from.
+        let upstream = self.groups.iter().filter(|group| is_upstream(group));
+        let awaited_ns = upstream.map(|group| group.times.get(Part::PeerPause)).sum::<f64>() * (1.0 - served);
+        let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
+        let own_pauses_ns: f64 = of_servers.map(|group| group.times.get(Part::Application)).sum();
+        let paused_ns = awaited_ns.min(own_pauses_ns).min(self.times.get(Part::Application));
+        let paused = paused_ns / awaited_ns.max(1.0) * (1.0 - served);
+        self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
+        self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
+        let shares = [(Part::Service, served_ns), (Part::Application, paused_ns)].map(|(part, ns)| {
+            let share = ns / self.times.get(part).max(1.0);
+            self.times.take(part, ns);
+            (part, share)
+        });
+        for group in self.groups.iter_mut().filter(|group| group.key.role == Role::Server) {
+            for (part, share) in shares {
+                let own_ns = group.times.get(part);
+                group.times.take(part, own_ns * share);
+            }
         }
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
             match (group.counted, is_within(group)) {
-                (Counted::Upstream, true) => {
-                    group.times = group.times.scaled(taken_ns / waited_ns.max(1.0));
+                (Counted::Upstream, is_within) => {
+                    let passed_on_ns = group.times.get(Part::PeerPause) * paused;
+                    group.times = group.times.scaled(if is_within { served } else { 0.0 });
+                    group.times.add(Part::PeerPause, passed_on_ns);
                     self.times.plus(&group.times);
-                    self.answer.plus(&group.answer);
+                    if is_within {
+                        self.answer.plus(&group.answer);
+                    }
                 }
-                (Counted::Upstream, false) => group.times = Times::default(),
                 (_, false) if is_asked_much => {
                     let meant_ns = group.times.get(Part::Answer);
                     self.times.take(Part::Answer, meant_ns);
@@ -444,7 +471,10 @@ impl Evidence {
     /// Returns the mean time between two polls of a connection, below which polls tell nothing apart; 0 for a capture.
     pub fn poll_interval_ns(&self) -> f64 {
         match self.source {
-            Source::Sockets if self.polls > 0 => self.polled_ns / self.polls as f64,
+            Source::Sockets if self.polls > 0 => {
+                // With the first poll of a connection no time has passed.
+                self.polled_ns / self.polls.saturating_sub(self.connections).max(1) as f64
+            }
             _ => 0.0,
         }
     }
@@ -453,7 +483,10 @@ impl Evidence {
     pub fn set_layers(&mut self, layers: Layers) {
         if let (Some(own), Some(all)) = (layers.queueing_ns, self.queue_ns().filter(|all| *all > 0.0)) {
             let share = (own as f64 / all).min(1.0);
-            self.times.shift(Part::RemoteQueue, Part::LocalQueue, self.times.get(Part::RemoteQueue) * share);
+            let of_groups = self.groups.iter_mut().map(|group| &mut group.times);
+            for times in of_groups.chain([&mut self.times]) {
+                times.shift(Part::RemoteQueue, Part::LocalQueue, times.get(Part::RemoteQueue) * share);
+            }
         }
         self.layers = Some(layers);
     }
@@ -461,11 +494,13 @@ impl Evidence {
     /// Adds the opening of a connection that took this long, with packets that were sent again, and the server if it was not
     /// seen to answer.
     pub fn add_set_up(&mut self, ns: u64, retries: u64, silent: Option<Endpoint>) {
+        /// After this time Linux sends a SYN again. On the way to a host that is down it may not even have left.
+        const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
         self.set_ups.add(ns);
         self.set_up_retries += retries;
         self.times.add(Part::SetUp, ns as f64);
         // An answer within a round trip may come between two searches.
-        let Some(server) = silent.filter(|_| retries > 0) else { return };
+        let Some(server) = silent.filter(|_| retries > 0 || ns >= FIRST_TIMEOUT_NS) else { return };
         let at = self.unopened.iter().position(|unopened| unopened.server == server).unwrap_or(self.unopened.len());
         if at < MAX_GROUPS {
             if at == self.unopened.len() {

@@ -14,6 +14,7 @@ mod figures;
 mod names;
 mod part;
 mod path;
+mod poll;
 mod requests;
 #[cfg(test)]
 mod tests;

@@ -161,6 +161,9 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             // No packet shows a buffer: it is concluded from when data leaves.
             let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
             let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
+            if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
+                verdict.unseen.insert(0, own_queue(evidence));
+            }
             verdict.certainty = Some(certainty(&verdict, is_contradicted));
             verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
                 (Source::Stamps, Cause::Distance, _) => {
@@ -196,7 +199,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                 let apart_ns = evidence.poll_interval_ns();
                 verdict.certainty = Some(Certainty::Possible);
                 verdict.sentence = format!(
-                    "No wait is longer than {:.0} ms, and shorter ones cannot be told: polls were too far apart.",
+                    "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart.",
                     apart_ns * INTERVALS / 1e6
                 );
                 verdict.unseen.insert(0, short_waits(apart_ns));
@@ -212,18 +215,27 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                     }
                 }
                 .into();
-                verdict.unseen.insert(0, sender(evidence));
+                verdict.unseen.insert(0, sender(&evidence.about(&[Part::PeerPause])));
             }
         }
         Outcome::NoTraffic => {
             let failed = evidence.failed_attempts.unwrap_or(0);
             verdict.sentence = match (evidence.connections, &evidence.datagrams) {
+                (0, None) if failed == 1 => {
+                    "No TCP connection of the target was seen, and an attempt to open one failed on \
+                     this host: that of the target may be refused."
+                        .into()
+                }
                 (0, None) if failed > 0 => format!(
                     "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
                      of the target may be refused."
                 ),
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
+                (_, Some(_)) if evidence.unanswered.count == 0 => {
+                    "The TCP connections of the target were idle. It uses UDP too, and its sockets dropped nothing."
+                        .into()
+                }
                 _ if evidence.unanswered.count > 0 => {
                     "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not."
                         .into()
@@ -235,8 +247,11 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                 verdict.facts.extend(unanswered(evidence));
                 verdict.unseen.insert(0, owed(evidence));
             }
-            if evidence.connections == 0 && evidence.datagrams.is_some() {
-                verdict.facts = datagram_facts(evidence);
+            if evidence.datagrams.is_some() {
+                if evidence.connections == 0 {
+                    verdict.facts.clear();
+                }
+                verdict.facts.extend(datagram_facts(evidence));
                 verdict.unseen.insert(0, packets());
             }
             if evidence.connections == 0 && failed > 0 {
@@ -270,9 +285,14 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// Whether there would be a cause if polls that are close together had found the same waits.
+/// Whether there would be a cause if polls that are close together had found the same waits. Unlike the length of a single
+/// one, their sum is right in the mean however far apart polls are. Shared among all answers that there were at least, it is
+/// the most that these can have taken.
 fn is_too_coarse(evidence: &Evidence) -> bool {
-    let close = Evidence { polls: u64::MAX, ..evidence.clone() };
+    let mut close = Evidence { polls: u64::MAX, ..evidence.clone() };
+    for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
+        waits.count = waits.count.max(answers);
+    }
     evidence.source == Source::Sockets && Cause::ALL.iter().any(|cause| cause.assess(&close).holds)
 }
 
@@ -357,9 +377,10 @@ fn missing(evidence: &Evidence) -> Unseen {
             what: "most of the time is unexplained: the connections change faster than they are polled".into(),
             remedy: "name fewer of them, as by HOST:PORT".into(),
         },
-        Source::Sockets => {
-            Unseen { what: "dwell looked too briefly".into(), remedy: "run it longer, as with --duration 30s".into() }
-        }
+        Source::Sockets => Unseen {
+            what: "connections that end before they are polled, and more of a short look".into(),
+            remedy: "run it longer, as with --duration 30s, or capture the packets, and run `dwell why -r FILE`".into(),
+        },
     }
 }
 
@@ -425,6 +446,15 @@ fn refusal(evidence: &Evidence) -> Unseen {
     }
 }
 
+/// The queue of the host's own device where it has one and no byte that passed it was stamped.
+fn own_queue(evidence: &Evidence) -> Unseen {
+    let port = evidence.target.port.map_or_else(String::new, |port| format!(" --port {port}"));
+    Unseen {
+        what: "whether the queue is that of this host's own device: no byte of the target was stamped".into(),
+        remedy: format!("`sudo dwell stack{port} --duration 10s`"),
+    }
+}
+
 /// What only packets show of UDP.
 fn packets() -> Unseen {
     Unseen {
@@ -463,12 +493,14 @@ fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
     let time = |what, ns: Option<f64>, method| Fact { what, value: ns.map(Value::Time), method, speaks_for: true };
     let share =
         |what, share: Option<f64>| Fact { what, value: share.map(Value::Share), method: "tcp_info", speaks_for: true };
+    let out_of_order = evidence.out_of_order().filter(|share| *share > 0.0);
     let mut facts = traffic(evidence);
     facts.extend([
         time("round trip of transfers", evidence.transfers.mean_ns(), "tcp_info rtt"),
         time("shortest round trip of transfers", evidence.transfers.base_ns(), "tcp_info min_rtt"),
         time("round trip of messages", evidence.messages.mean_ns(), "tcp_info rtt"),
         share("segments sent again", evidence.loss()),
+        share("segments received out of order: lost on the way, or overtaken", out_of_order),
         share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
         share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
         time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),

@@ -67,6 +67,13 @@ impl Scope {
         }
     }
 
+    /// Lists the processes that are in it now.
+    pub fn processes(self) -> Vec<u32> {
+        let mut processes = Processes::new(self);
+        processes.refresh();
+        processes.known().collect()
+    }
+
     /// Checks whether the process exists, and its descriptors may be read.
     pub(super) fn check_readable(&self) -> Result<(), Error> {
         let pid = self.pid();
@@ -314,6 +321,7 @@ mod tests {
         let (listed, among_all) = (children(process::id()), children_among_all(process::id()));
         let mut tree = Processes::new(Scope::Tree(process::id()));
         tree.refresh();
+        let all = Scope::Tree(process::id()).processes();
         child.kill().unwrap();
         let begun = Instant::now();
         while started(child.id()).is_some() {
@@ -322,6 +330,7 @@ mod tests {
         child.wait().unwrap();
         assert!(listed.contains(&child.id()) && among_all.contains(&child.id()));
         assert!(tree.known.contains_key(&child.id()));
+        assert!(all.contains(&process::id()) && all.contains(&child.id()), "{all:?}");
         assert!(tree.has_grown() && !tree.has_grown());
         tree.refresh();
         assert!(!tree.known.contains_key(&child.id()), "it has ended");

@@ -22,7 +22,7 @@ use dwell_probes::{
     Error,
     stack::{self, Interval, Monitor, Observer, Options, PROFILES},
 };
-use dwell_socket::outside::{Selected, namespace};
+use dwell_socket::outside::{Scope, Selected, namespace};
 use nix::sched::{CloneFlags, setns};
 
 /// One byte in so many is stamped, unless that costs more than the budget.
@@ -74,7 +74,11 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
     let mut options = Options::new(config(selected)?, &PROFILES[0]);
     match selected {
         Selected::Ends { .. } => {}
-        Selected::Process(pid) => options.processes.push(*pid),
+        // Workers have the connections of many services. Those that start later are not stamped.
+        Selected::Process(pid) => {
+            options.processes = Scope::Tree(*pid).processes();
+            options.processes.truncate(MAX_PROCESSES);
+        }
         Selected::Cgroups(paths) => match &paths[..] {
             [path] if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),
             // The kernel's programs know one cgroup, and none of version 1.

@@ -9,6 +9,7 @@ use super::{
         figures::{RoundTrip, Silences},
     },
     flights::Known,
+    reach::{Reach, ShownBy},
     sender::{Path, Sender},
 };
 use crate::{layers::Ends, rtt::native::Segment};
@@ -67,64 +68,6 @@ struct Stamp {
     value: u32,
     passed_ns: u64,
     is_echoed: bool,
-}
-
-/// What has shown a way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ShownBy {
-    /// A packet without data.
-    Bare,
-    /// One of a transfer.
-    Transfer,
-    /// One with data, which may have waited for its application.
-    Data,
-}
-
-impl ShownBy {
-    fn of(segment: &Segment, is_transfer: bool) -> ShownBy {
-        match (segment.payload_bytes, is_transfer) {
-            (0, _) => ShownBy::Bare,
-            (_, true) => ShownBy::Transfer,
-            (_, false) => ShownBy::Data,
-        }
-    }
-}
-
-/// The way from the place of the capture to an end and back.
-#[derive(Debug, Clone, Copy, Default)]
-struct Reach {
-    base_ns: Option<u64>,
-    smoothed_ns: f64,
-    /// Whether something has shown it that did not wait for an application: a packet without data, or one of a transfer.
-    is_prompt: bool,
-    /// The shortest that a packet without data has shown. It may have been delayed, but not for longer than receivers delay
-    /// acknowledgements.
-    bare_ns: Option<u64>,
-}
-
-impl Reach {
-    fn add(&mut self, sample_ns: u64, smooths: bool, shown_by: ShownBy) {
-        self.is_prompt |= shown_by != ShownBy::Data;
-        if shown_by == ShownBy::Bare {
-            self.bare_ns = Some(self.bare_ns.map_or(sample_ns, |bare| bare.min(sample_ns)));
-        }
-        self.base_ns = Some(self.base_ns.map_or(sample_ns, |base| base.min(sample_ns)));
-        if smooths {
-            let sample = sample_ns as f64;
-            self.smoothed_ns = match self.smoothed_ns > 0.0 {
-                true => self.smoothed_ns + (sample - self.smoothed_ns) / 8.0,
-                false => sample,
-            };
-        }
-    }
-
-    fn base(&self) -> u64 {
-        self.base_ns.unwrap_or(0)
-    }
-
-    fn current(&self) -> u64 {
-        (self.smoothed_ns as u64).max(self.base())
-    }
 }
 
 /// How far a connection is.
@@ -277,7 +220,7 @@ impl Conversation {
             } else if let Some(syn_ns) = self.set_up.syn_ns
                 && self.set_up.retries == 0
             {
-                self.reach[side].add(now_ns.saturating_sub(syn_ns), false, ShownBy::Bare);
+                self.reach[side].add(now_ns.saturating_sub(syn_ns), false, ShownBy::Prompt);
                 self.set_up.tcp_ns = now_ns.saturating_sub(syn_ns);
             }
             return;
@@ -285,7 +228,7 @@ impl Conversation {
         if self.phase == Phase::Opening && side == self.client && segment.has(Segment::ACK) {
             let took = self.set_up.syn_ns.map_or(0, |syn| now_ns.saturating_sub(syn));
             if self.set_up.retries == 0 && took >= self.set_up.tcp_ns {
-                self.reach[side].add(took - self.set_up.tcp_ns, false, ShownBy::Bare);
+                self.reach[side].add(took - self.set_up.tcp_ns, false, ShownBy::Prompt);
             }
             self.set_up.tcp_ns = took;
             self.phase = Phase::Open;
@@ -437,7 +380,7 @@ impl Conversation {
             self.set_up.tls_ns = (last_ns.saturating_sub(self.start_ns)).saturating_sub(self.set_up.tcp_ns);
         }
         let is_whole = self.set_up.syn_ns.is_some();
-        let knows = self.reach.map(|reach| match (is_whole, reach.is_prompt) {
+        let knows = self.reach.map(|reach| match (is_whole, reach.bare_ns.is_some()) {
             (true, _) => Known::Whole,
             (false, true) => Known::Way,
             (false, false) => Known::Nothing,
@@ -458,7 +401,8 @@ impl Conversation {
             times.add(Part::Unexplained, all_ns - set_up);
             idle_ns = 0.0;
         }
-        let base_ns = way.map_or(paths[local].base_ns, |(least_ns, _)| least_ns) as f64;
+        let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
+        let base_ns = way.map_or(paths[local].base_ns - paused_ns, |(least_ns, _)| least_ns) as f64;
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -518,14 +462,9 @@ impl Conversation {
     fn unknown_way(&self) -> Option<(u64, u64)> {
         /// What the work of a service, or the way to it, must take to matter.
         const LEAST_NS: f64 = 5e6;
-        /// Receivers delay an acknowledgement by 40 to 50 ms.
-        const DELAYED_NS: u64 = 50_000_000;
         let server = &self.reach[1 - self.client];
-        let takes_ns = self.turns[self.client].mean_ns()?;
-        let most_ns = server.base();
-        let least_ns = server.bare_ns.map_or(most_ns, |bare| bare.min(most_ns)).saturating_sub(DELAYED_NS);
-        let matters = takes_ns >= LEAST_NS;
-        (self.set_up.syn_ns.is_none() && matters).then_some((least_ns, most_ns))
+        let matters = self.turns[self.client].mean_ns()? >= LEAST_NS;
+        (self.set_up.syn_ns.is_none() && matters).then_some((server.least(), server.base()))
     }
 
     /// Divides the time of requests whose way is not known: what all took may be the way or the service, and what they took
@@ -552,6 +491,13 @@ impl Conversation {
         beyond
     }
 
+    /// Returns how much of the way to the client and back may have been the client's own pause. It acknowledges an answer with
+    /// its next request, which it sends when it likes, or late with a packet of its own: without the handshake nothing tells.
+    fn pause_of_client(&self) -> u64 {
+        let way = self.reach[self.client];
+        if self.set_up.syn_ns.is_some() || way.is_prompt { 0 } else { way.base() - way.least() }
+    }
+
     /// Names the times as the local end sees them.
     fn times(&self, own: Times, theirs: Times, role: Role, local: usize, idle_ns: &mut f64) -> Times {
         let peer = 1 - local;
@@ -560,11 +506,15 @@ impl Conversation {
             // The client has its answer, and acknowledges it late.
             *idle_ns += times.get(Part::Answer);
             times.remove(Part::Answer);
-            if self.set_up.syn_ns.is_none() && self.senders[local].figures.bytes < TRANSFER_BYTES {
-                // A client acknowledges an answer with its next request, which it sends when it likes: without the
-                // handshake nothing tells the way from its pause.
-                *idle_ns += times.get(Part::Distance);
-                times.remove(Part::Distance);
+            /// What the way must take to matter.
+            const FAR_NS: u64 = 15_000_000;
+            let way_ns = self.path(local).base_ns;
+            let ns = times.get(Part::Distance) * self.pause_of_client() as f64 / way_ns.max(1) as f64;
+            times.take(Part::Distance, ns);
+            // One that acknowledged an answer and asked later was in no hurry, however far away it is.
+            match self.reach[peer].bare_ns.is_none() && way_ns >= FAR_NS {
+                true => times.add(Part::Unexplained, ns),
+                false => *idle_ns += ns,
             }
         }
         for part in Part::ALL {

@@ -5,6 +5,7 @@
 
 mod conversation;
 mod flights;
+mod reach;
 mod scale;
 mod sender;
 mod sequence;

@@ -43,10 +43,14 @@ impl Scales {
         }
     }
 
-    /// Attributes time in which data up to `next` was in flight, and the sender knew this offer. A segment needs `room`.
+    /// Attributes time in which data up to `next` was in flight, and the sender knew this offer. A segment needs `room`. A
+    /// message that fits into a window of hardly a segment says nothing, unless it fills that.
     pub(super) fn spend(&mut self, ns: u64, (number, window): Offer, next: u32, room: u32) {
-        let ahead = u64::from(next.wrapping_sub(number)) + u64::from(room);
-        let is_limited = |scale: usize| u64::from(window) << scale < ahead;
+        let (used, room) = (u64::from(next.wrapping_sub(number)), u64::from(room));
+        let is_limited = |scale: usize| {
+            let size = u64::from(window) << scale;
+            size < used + room && (size >= 2 * room || size <= used)
+        };
         for (scale, limited_ns) in self.limited_ns.iter_mut().enumerate() {
             if is_limited(scale) {
                 *limited_ns += ns as f64;

@@ -26,12 +26,16 @@ fn assess(evidence: &Evidence) -> Assessment {
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
-    vec![
+    // Each connection that is opened takes a round trip or two before the first request.
+    let are_new = evidence.set_ups.count * 2 >= evidence.connections.max(1);
+    let keep = are_new.then(|| set_up::keep_open(evidence));
+    let others = [
         remedy(
             round_trips(evidence, ""),
             "confirms the round trip on the wire; then send several requests at once (pipelining, batches, more \
              connections), or move the two closer to each other",
         ),
         remedy(format!("mtr -rwc 20 {}", peer_address(evidence)), "shows on which part of the way the time is spent"),
-    ]
+    ];
+    keep.into_iter().chain(others).collect()
 }

@@ -55,16 +55,22 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     );
     let reach =
         remedy(format!("mtr --tcp --port {port} -rwc 20 {peer}"), "shows where on the path packets are lost or slow");
-    let keep = remedy(
-        format!(
-            "curl -so /dev/null -w '%{{time_namelookup}} %{{time_connect}} %{{time_appconnect}}\\n' https://{peer}:{port}/"
-        ),
-        "shows the steps of one; keep connections open for several requests, which saves all of them",
-    );
+    let keep = keep_open(evidence);
     match evidence.set_up_retries {
         0 => vec![keep, full, reach],
         _ => vec![full, reach, keep],
     }
+}
+
+/// What saves the round trips of handshakes.
+pub(super) fn keep_open(evidence: &Evidence) -> Remedy {
+    let (peer, port) = (peer_address(evidence), port_number(evidence));
+    remedy(
+        format!(
+            "curl -so /dev/null -w '%{{time_namelookup}} %{{time_connect}} %{{time_appconnect}}\\n' https://{peer}:{port}/"
+        ),
+        "shows the steps of one; keep connections open for several requests, which saves all of them",
+    )
 }
 
 /// What to do where nothing answers: who drops the packets, from the path to the program that should listen.

@@ -117,6 +117,14 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
     assert_eq!(cause(&held), Some(Cause::Nagle));
     held.segments_sent = 7_000;
     assert_eq!(cause(&held), None);
+    let mut asked = self::evidence(&[(Part::Answer, 0.99), (Part::Distance, 0.01)]);
+    (asked.polls, asked.answer, asked.awaited_segments) = (417, silences(200, 43), 400);
+    assert_eq!(cause(&asked), Some(Cause::SlowAnswer));
+    asked.awaited_segments = 10_000;
+    assert_eq!(cause(&asked), None);
+    // The kernel's own round trips of requests, whose acknowledgements come with the answers, are of no poll.
+    asked.messages = RoundTrip::new(1e9, 21.0 * MS, MS);
+    assert_eq!(cause(&asked), Some(Cause::SlowAnswer));
     // A few waits may be chance.
     (evidence.answer_segments, evidence.service) = (8, silences(8, 43));
     assert_eq!(cause(&evidence), None);
@@ -189,6 +197,32 @@ fn a_queue_of_this_host_is_taken_out_of_those_of_the_path() {
     assert!((evidence.times.share(Part::RemoteQueue) - 0.08).abs() < 1e-9);
 }
 
+/// The programs that stamp were loaded, and no byte of the target passed them.
+#[test]
+fn a_queue_that_may_be_of_this_host_is_not_surely_one_of_the_path() {
+    let mut evidence = evidence(&[(Part::RemoteQueue, 1.0)]);
+    evidence.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
+    evidence.set_layers(Layers::default());
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::PathQueue), Some(Certainty::Likely)));
+    assert!(verdict.unseen[0].remedy.contains("dwell stack"), "{:?}", verdict.unseen);
+}
+
+#[test]
+fn the_queue_of_this_host_is_on_the_way_to_the_peer_whose_packets_waited() {
+    let mut socket = Socket::new(Role::Server);
+    socket.polls(1_000, |info| {
+        (info.unacked, info.notsent_bytes) = (40, Some(100_000));
+        (info.rtt_us, info.min_rtt_us) = (110_000, Some(10_000));
+        info.busy_us = info.busy_us.map(|us| us + 1_000);
+    });
+    let mut evidence = socket.evidence();
+    evidence.set_layers(Layers { queueing_ns: Some(90_000_000), ..Layers::default() });
+    let verdict = decide(&evidence);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::LocalQueue));
+    assert_eq!(verdict.remedies[0].command, "ip route get 192.0.2.1");
+}
+
 #[test]
 fn without_traffic_or_evidence_there_is_no_verdict() {
     assert_eq!(decide(&Evidence::default()).outcome, Outcome::NoTraffic);
@@ -215,6 +249,12 @@ fn of_udp_drops_are_a_cause_and_nothing_else_is_guessed() {
     let quiet = decide(&udp);
     assert_eq!(quiet.outcome, Outcome::NoTraffic);
     assert!(quiet.sentence.contains("UDP") && quiet.unseen[0].remedy.contains("dwell rtt"), "{quiet:?}");
+    // As of a program that controls its datagrams over TCP.
+    udp.connections = 1;
+    let beside = decide(&udp);
+    assert_eq!(beside.outcome, Outcome::NoTraffic);
+    assert!(beside.sentence.contains("UDP") && beside.unseen[0].remedy.contains("dwell rtt"), "{beside:?}");
+    udp.connections = 0;
     udp.datagrams = Some(Datagrams { sockets: 1, dropped: 40, longest_queue_bytes: 212_992, waiting: 0.9 });
     let dropping = decide(&udp);
     assert_eq!(dropping.outcome, Outcome::Slow(Cause::DatagramDrops));
@@ -360,6 +400,28 @@ fn attempts_that_were_refused_are_told_and_are_no_slow_set_ups() {
     assert_eq!(verdict.outcome, Outcome::NoTraffic);
     assert!(verdict.sentence.contains("12 attempts") && verdict.sentence.contains("refused"), "{}", verdict.sentence);
     assert!(verdict.unseen[0].remedy.contains("nc -vz 192.0.2.1 443"), "{:?}", verdict.unseen);
+    evidence.failed_attempts = Some(1);
+    assert!(decide(&evidence).sentence.contains("an attempt to open one failed on this host: that"));
+}
+
+#[test]
+fn a_far_peer_to_whom_each_request_opens_a_connection_is_asked_on_one() {
+    let mut far = evidence(&[(Part::Distance, 0.66), (Part::SetUp, 0.34)]);
+    (far.messages, far.connections) = (RoundTrip::new(1e9, 60.0 * MS, 60.0 * MS), 100);
+    let advice = |far: &Evidence| decide(far).remedies[0].effect;
+    assert!(advice(&far).contains("several requests at once"), "{}", advice(&far));
+    far.set_ups = silences(90, 40);
+    assert!(advice(&far).contains("keep connections open"), "{}", advice(&far));
+}
+
+/// The kernel asks for the address of its device, and says after 3 s that there is no way to it.
+#[test]
+fn a_host_that_is_down_does_not_refuse_connections() {
+    let mut evidence = Evidence { observed_ns: 3_100_000_000, failed_attempts: Some(1), ..Evidence::default() };
+    evidence.add_set_up(3_080_000_000, 0, Some(server()));
+    let verdict = decide(&evidence);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowSetUp));
+    assert!(verdict.sentence.contains("nothing answered its SYN for 3.1 s"), "{}", verdict.sentence);
 }
 
 /// glibc waits 5 s for each answer, twice.

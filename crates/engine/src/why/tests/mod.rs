@@ -2,6 +2,7 @@
 
 mod connections;
 mod decisions;
+mod turns;
 
 use super::*;
 use crate::socket::{Reading, Sum, TcpInfo};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_engine::why::{Evidence, Part, Process, Unseen};
 
 use super::MAX_CONNECTIONS;
+use crate::sys;
 
 /// What the verdict on a panel leaves open.
 pub(super) fn too_many(all: &Evidence, panel: &Evidence) -> Unseen {
@@ -73,9 +74,15 @@ pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>,
         });
     }
     if evidence.connections > 0 && evidence.process.is_none() {
-        evidence.unseen.push(Unseen {
-            what: "what the process that has the connections did".into(),
-            remedy: "run dwell as root, or as the user of that process".into(),
+        evidence.unseen.push(match sys::effective_user() {
+            0 => Unseen {
+                what: "what the process that has the connections did: they ended before it was found".into(),
+                remedy: "name the process, by its ID or unit".into(),
+            },
+            _ => Unseen {
+                what: "what the process that has the connections did".into(),
+                remedy: "run dwell as root, or as the user of that process".into(),
+            },
         });
     }
 }

@@ -60,6 +60,43 @@ fn a_client_that_pauses_is_not_far_away() {
 }
 
 #[test]
+fn a_client_that_asks_as_soon_as_it_acknowledges_may_be_far_away_or_pause() {
+    // Over the size from which answers were once taken for a transfer.
+    let mut wire = Wire::new();
+    for _ in 0..500 {
+        wire.data(24 * MS, End::Client, 100);
+        wire.data(MS / 10, End::Server, 200);
+    }
+    cannot_tell(&wire.verdict());
+}
+
+#[test]
+fn a_client_that_acknowledges_late_and_asks_later_is_not_far_away() {
+    let mut wire = Wire::new();
+    for _ in 0..500 {
+        wire.data(60 * MS, End::Client, 100);
+        wire.data(MS / 10, End::Server, 200);
+        wire.ack(41 * MS, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+}
+
+#[test]
+fn answers_that_fit_into_a_window_whose_scale_is_unknown_are_not_limited_by_it() {
+    let mut wire = Wire::new();
+    for turn in 0..100 {
+        let seq = wire.sent[End::Client as usize];
+        wire.sent[End::Client as usize] += 100;
+        wire.packet(20 * MS, End::Client, seq, "A", 350 + turn % 2 * 150, 100);
+        wire.data(MS / 10, End::Server, 300);
+    }
+    let verdict = wire.verdict();
+    let is_window = |part: &Part| matches!(part, Part::ReceiverWindow | Part::Reader);
+    assert!(!verdict.parts.iter().any(|(part, _)| is_window(part)), "{verdict:?}");
+}
+
+#[test]
 fn one_direction_alone_is_not_called_healthy() {
     let mut wire = Wire::new();
     for _ in 0..200 {

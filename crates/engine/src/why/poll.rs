@@ -1,0 +1,48 @@
+//! What one poll of a socket says.
+
+use super::{connection::MESSAGE_SEGMENTS, figures::RoundTrip};
+use crate::socket::{Reading, TcpInfo};
+
+/// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
+/// acknowledged (Nagle's algorithm).
+pub(super) fn is_held_back(reading: &Reading) -> bool {
+    let info = &reading.info;
+    let waiting = info.notsent_bytes.unwrap_or(0);
+    // What is in flight and what waits, which the peer's window is for.
+    let outstanding =
+        reading.unacknowledged.unwrap_or_else(|| (u64::from(info.unacked) + 1) * u64::from(info.send_mss));
+    let has_room = info.unacked < info.cwnd && info.send_window.is_none_or(|window| u64::from(window) > outstanding);
+    waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
+}
+
+/// Whether less than a segment waits with nothing in flight and room in the window: the application has said that more follows
+/// (MSG_MORE, TCP_CORK). No path and no queue has anything to do with that.
+pub(super) fn is_corked(info: &TcpInfo) -> bool {
+    let waiting = info.notsent_bytes.unwrap_or(0);
+    info.unacked == 0
+        && waiting > 0
+        && waiting < info.send_mss
+        && info.send_window.is_none_or(|window| window >= waiting)
+}
+
+/// Whether it stands for the search that did not find the connection yet, and is of no state of the kernel.
+pub(super) fn is_before_it_began(reading: &Reading) -> bool {
+    reading.info.state == 0
+}
+
+/// The bytes that the application has written, up to a constant.
+pub(super) fn written(reading: &Reading) -> Option<u64> {
+    let info = &reading.info;
+    let left = info.bytes_sent?.checked_sub(info.bytes_retransmitted?)?;
+    left.checked_add(info.notsent_bytes?.into())
+}
+
+/// Adds the round trips of a poll, which stands for this much time. Returns the share of the shortest in the smoothed one.
+pub(super) fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
+    let (rtt, base) = (f64::from(info.rtt_us), f64::from(info.min_rtt_us.unwrap_or(info.rtt_us)));
+    if rtt <= 0.0 {
+        return 1.0;
+    }
+    sum.observe(ns, rtt * 1e3, base.min(rtt) * 1e3);
+    base.min(rtt) / rtt
+}

@@ -1,0 +1,115 @@
+//! What polls make of turns that they do not see one by one, of pieces, and of who passes them on.
+
+use super::*;
+
+/// The rest of the request, and the answer to it, come between the same two polls.
+#[test]
+fn a_request_that_a_client_sends_in_two_pieces_is_no_wait_for_the_service() {
+    let mut socket = Socket::new(Role::Server);
+    for turn in 0..20 {
+        socket.request();
+        socket.polls(40, |info| info.data_segments_out = Some(turn));
+        let info = &mut socket.reading.info;
+        (info.data_segments_out, info.last_data_sent_ms, info.last_data_received_ms) = (Some(turn + 1), 0, 5);
+        socket.both(100, 1);
+        socket.polls(10, |_| {});
+    }
+    let evidence = socket.evidence();
+    assert_eq!(evidence.times.get(Part::Service), 0.0, "{:?}", evidence.times);
+    assert!(evidence.times.get(Part::PeerPause) > 700.0 * MS, "{:?}", evidence.times);
+}
+
+/// Polls are 20 ms apart, of which one in twenty finds a request that is answered within a millisecond.
+#[test]
+fn a_service_that_answers_at_once_is_healthy_however_far_apart_polls_are() {
+    let mut socket = Socket::new(Role::Server);
+    for turn in 0..400 {
+        socket.reading.time_ns += 19_000_000;
+        if turn % 20 == 19 {
+            socket.request();
+            socket.reading.time_ns += 19_000_000;
+            socket.answer();
+        } else {
+            socket.reading.info.unacked = 1;
+            socket.both(100, 1);
+            socket.reading.info.unacked = 0;
+        }
+    }
+    let verdict = decide(&socket.evidence());
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Sure)), "{verdict:?}");
+}
+
+/// As of a proxy that has the header of an answer, and waits for the rest of it.
+#[test]
+fn what_the_application_holds_back_is_in_no_queue() {
+    let mut socket = Socket::new(Role::Server);
+    for _ in 0..20 {
+        socket.request();
+        socket.polls(40, |info| {
+            (info.notsent_bytes, info.send_window, info.cwnd) = (Some(200), Some(60_000), 10);
+            (info.rtt_us, info.min_rtt_us) = (12_000, Some(20));
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.polls(1, |info| {
+            info.notsent_bytes = Some(0);
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 400);
+        });
+    }
+    let evidence = socket.evidence();
+    assert_eq!(evidence.times.get(Part::RemoteQueue), 0.0, "{:?}", evidence.times);
+    assert_eq!((cause(&evidence), evidence.pause.count), (Some(Cause::SlowApplication), 20), "{:?}", evidence.times);
+}
+
+/// A proxy passes an answer on as it comes, in pieces.
+#[test]
+fn a_proxy_that_pauses_because_its_server_does_is_not_the_slow_one() {
+    let (mut front, mut back) = (Socket::new(Role::Server), Socket::new(Role::Client));
+    for _ in 0..50 {
+        front.answer();
+        front.polls(39, |_| {});
+        back.request();
+        back.polls(39, |_| {});
+    }
+    for (is_of_processes, counted) in [(true, Counted::Whole), (false, Counted::Upstream)] {
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
+        evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+        assert_eq!(cause(&evidence), Some(Cause::SlowApplication));
+        evidence.add(&back.connection, key(Role::Client, 5432), counted);
+        evidence.take_out_upstream();
+        let verdict = decide(&evidence);
+        assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+        assert!(verdict.unseen[0].remedy.starts_with("run `dwell why :5432`"), "{:?}", verdict.unseen);
+    }
+}
+
+/// A connection that a search has found, `found_ms` after the one before: it asked, and was answered if it has `received`.
+fn found(received: u64, found_ms: u32, sent_ms: u32) -> Socket {
+    let mut socket = Socket::new(Role::Client);
+    let reading = &mut socket.reading;
+    let before = Reading { info: TcpInfo { state: 0, ..reading.info }, ..*reading };
+    socket.connection = Connection::new(Role::Client, &before);
+    reading.time_ns += u64::from(found_ms) * 1_000_000;
+    let info = &mut reading.info;
+    (info.bytes_sent, info.bytes_received) = (Some(100), Some(received));
+    (info.last_data_sent_ms, info.last_data_received_ms) = (sent_ms, if received > 0 { 0 } else { u32::MAX });
+    socket.connection.observe(&socket.reading);
+    socket
+}
+
+/// Where each request opens a connection of its own, most end before they are polled again.
+#[test]
+fn a_connection_that_was_answered_when_it_was_found_waited_for_nobody() {
+    let mut evidence = found(100, 44, 1).evidence();
+    (0..99).for_each(|_| evidence.add(&found(100, 44, 1).connection, key(Role::Client, 80), Counted::Whole));
+    assert_eq!((evidence.times.total(), evidence.answer.count), (0.0, 0), "{:?}", evidence.times);
+    assert_eq!(evidence.poll_interval_ns(), 44.0 * MS);
+}
+
+#[test]
+fn a_request_that_was_sent_before_its_connection_was_found_has_waited_since() {
+    let mut socket = found(0, 44, 30);
+    socket.polls(40, |_| {});
+    socket.request();
+    let evidence = socket.evidence();
+    assert_eq!((evidence.times.get(Part::Answer), evidence.answer.count), (71.0 * MS, 1), "{:?}", evidence.times);
+}
