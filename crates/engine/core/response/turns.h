@@ -272,7 +272,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
 	turn->end = 0;
-	turn->flags &= ~DWELL_TURN_MOVED;
+	turn->flags &= ~(DWELL_TURN_MOVED | DWELL_TURN_PART);
 }
 
 static __always_inline __u8 dwell_content_kind(const struct dwell_arrival *arrival)

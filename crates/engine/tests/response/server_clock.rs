@@ -218,6 +218,26 @@ fn small_requests_that_carry_the_end_of_an_answer_are_requests() {
 }
 
 #[test]
+fn a_large_request_whose_answer_was_counted_as_an_epoch_ended_is_followed_by_others() {
+    // No packet has PSH, and the client pauses for longer than it takes to count an answer without the next request.
+    let mut path = Path::new(MS, 0);
+    for _ in 0..100 {
+        path.turn(&[1400], 30 * MS, 9000, 130 * MS);
+    }
+    let config = Config::default();
+    let mut flow = Flow::new(&config);
+    let mut ended = Vec::new();
+    for packet in &path.packets {
+        ended.extend(flow.end(packet.time_ns - 20 * MS)); // as a sweep of the table does
+        ended.extend(flow.step(packet));
+    }
+    assert!(ended.len() >= 8, "{}", ended.len());
+    for (number, epoch) in ended.iter().enumerate() {
+        assert!(epoch.answered >= 5, "epoch {number}: {}", epoch.answered);
+    }
+}
+
+#[test]
 fn a_body_after_100_continue_belongs_to_its_request() {
     let mut path = Path::new(MS, 0);
     let mut heads = Vec::new();
