@@ -138,6 +138,9 @@ static __always_inline __u32 dwell_tcp_options(__u32 headers)
 	return headers >= ipv6 ? headers - ipv6 : headers >= ipv4 ? headers - ipv4 : 0;
 }
 
+/* Payload of a full segment of Ethernet, with timestamps. */
+#define DWELL_USUAL_SEGMENT 1448
+
 /* How large segments of the server are. */
 struct dwell_segments {
 	__u32 usual; /* on the path, as it is taken for */
@@ -146,7 +149,7 @@ struct dwell_segments {
 
 static __always_inline struct dwell_segments dwell_segments_of(const struct dwell_auto_state *state)
 {
-	__u32 usual = state->segment ? state->segment : 1448, options = dwell_tcp_options(state->least);
+	__u32 usual = state->segment ? state->segment : DWELL_USUAL_SEGMENT, options = dwell_tcp_options(state->least);
 	__u32 most = state->turn.mss > options ? state->turn.mss - options : state->largest;
 	struct dwell_segments segments = {usual, most > usual ? most : usual};
 
@@ -224,7 +227,7 @@ static __always_inline void dwell_acked_alone(struct dwell_auto_state *state, in
 	if (at_once && state->timers & DWELL_TIMERS_SOON)
 		state->timers &= ~DWELL_TIMERS_HELD;
 	state->timers &= ~DWELL_TIMERS_SOON;
-	state->maybe = state->again = 0;
+	state->maybe = 0;
 }
 
 /* Handles an ACK without progress that does not ask whether the server is there, which the byte before the next one does.
@@ -234,7 +237,6 @@ static __always_inline void dwell_acked_alone(struct dwell_auto_state *state, in
 static __always_inline void dwell_acked_again(struct dwell_auto_state *state)
 {
 	state->maybe |= !!(state->timers & DWELL_TIMERS_SOON);
-	state->again = 1;
 	state->timers &= ~DWELL_TIMERS_SOON;
 }
 

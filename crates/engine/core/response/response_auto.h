@@ -312,7 +312,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 		if (!dwell_tally_count(state->turn.answered)) /* it holds gaps */
 			__builtin_memset(state->log, 0, sizeof(state->log));
 		dwell_turn_reset(&state->turn);
-		state->together = state->came = state->maybe = state->again = state->timers = 0;
+		state->together = state->came = state->maybe = state->timers = 0;
 	}
 	state->next_seq = arrival->seq + 1;
 	state->flags &= ~DWELL_FLOW_NUMBERS;

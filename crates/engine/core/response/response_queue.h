@@ -35,6 +35,11 @@ static __always_inline void dwell_count_u16(__u16 *count)
 	*count += *count != 0xffff;
 }
 
+static __always_inline __u16 dwell_add_u16(__u32 count, __u32 more)
+{
+	return count + more < 0xffff ? count + more : 0xffff;
+}
+
 static __always_inline void dwell_count_u8(__u8 *count)
 {
 	*count += *count != 0xff;

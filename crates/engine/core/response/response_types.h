@@ -148,9 +148,9 @@ struct dwell_turn_state {
 	__u64 origin_ns;              /* time of the flow's first packet, less a tick; 0: none */
 	dwell_tally answered;         /* from the first packet of a request to the end of its answer, in the epoch */
 	__u32 start;                  /* first packet of the request under way; 0: none */
-	__u32 end;                    /* end of its answer so far; 0: nothing has come */
+	__u32 end;                    /* end of its answer so far, the earliest that it may be; 0: nothing has come */
 	__u32 sent;                   /* newest packet with data, or SYN */
-	__u32 progress;               /* newest progress */
+	__u32 progress;               /* newest progress, the latest that `end` may be */
 	__u32 pause;                  /* longest pause between pieces of the answer */
 	__u32 path;                   /* lateness of the newest ACK that was certainly sent at once */
 	__u32 bytes;                  /* of the answer so far */
@@ -161,20 +161,20 @@ struct dwell_turn_state {
 	__u32 first_tick, first_echo; /* from which the server's tick is measured */
 	__u32 base_tick, base_echo;   /* the ACK that came soonest, relative to the server's clock */
 	__u32 unit_ns;                /* the server's tick; 0: unknown */
-	__u32 runs_sum;               /* runs of progress in the epoch's answers */
-	__u32 extra;                  /* data packets in the epoch's requests, less one for each request */
+	__u32 unknown;                /* by how much the epoch's answers may have ended sooner than counted, in all */
 	__u16 flags;                  /* DWELL_TURN_* */
 	__u16 size;                   /* payload of the request's first packet */
 	/* turns of the epoch, saturating: see struct dwell_epoch */
 	__u16 bursts, alike, unsure, moved, carried, loose, early, pushed;
 	__u16 frames, overlong;
-	__u16 mss;          /* the largest segment that the client's SYN accepts; 0: unknown */
-	__u8 burst;         /* writes of the request under way */
-	__u8 runs;          /* runs of progress of its answer */
-	__u8 clock_samples; /* ACKs that were as soon as the soonest, within a tick */
-	__u8 clock_age;     /* binary logarithm of the age at which the tick is measured next; 0: no echo yet */
-	__u8 stale;         /* consecutive ACKs that were sent at once and yet came late */
-	__u8 refuted;       /* pauses that no client makes while answers are due */
+	__u16 pieces, extra; /* runs of progress of answers, and writes of requests, beyond the first of each */
+	__u16 mss;           /* the largest segment that the client's SYN accepts; 0: unknown */
+	__u8 burst;          /* writes of the request under way */
+	__u8 runs;           /* runs of progress of its answer */
+	__u8 clock_samples;  /* ACKs that were as soon as the soonest, within a tick */
+	__u8 clock_age;      /* binary logarithm of the age at which the tick is measured next; 0: no echo yet */
+	__u8 stale;          /* consecutive ACKs that were sent at once and yet came late */
+	__u8 refuted;        /* pauses that no client makes while answers are due */
 };
 
 /* State of auto, in the order of use: what each packet needs, then what each request needs. */
@@ -233,7 +233,6 @@ struct dwell_auto_state {
 	__u8 together : 4; /* last segments that came together with those before, less late ACKs since that a timer sent */
 	__u8 came : 1;     /* the newest ACK of the answer is of such a segment, so far the last */
 	__u8 maybe : 1;    /* a request may have followed an answer soon enough, or not */
-	__u8 again : 1;    /* an ACK was repeated since a lone segment was acknowledged */
 	__u8 timers;       /* DWELL_TIMERS_* */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
@@ -297,6 +296,7 @@ struct dwell_epoch {
 	__u16 smallest, largest; /* without headers: of the packets that are requests */
 	/* auto, with TCP's header visible: turns (response/turns.h) */
 	__u64 answered_ns;
+	__u64 unknown_ns; /* by how much these answers may have ended sooner, where ACKs may have come late */
 	__u32 answered;
 	__u32 runs;           /* runs of progress in these answers */
 	__u32 extra;          /* writes of these requests beyond the first of each */

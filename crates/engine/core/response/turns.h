@@ -51,23 +51,46 @@ static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 	turn->flags = 0;
 }
 
-/* Returns DWELL_TURN_UNSURE if an answer may have ended before `end` by more than a fifth of the latency, given that a queue on
- * the path may not have delayed it as it delayed what was acknowledged at once before. Two ticks of the server are no queue.
+/* Returns the earliest end of an answer that a packet acknowledges, where no clock of the server shows it: after the packet
+ * before, which did not acknowledge it, and no sooner than seven eighths of the handshake's round trip after its request.
  */
-static __always_inline __u32 dwell_turn_queued(const struct dwell_turn_state *turn, __u32 tick, __u32 late,
-					       __u32 waited, __u32 end)
+static __always_inline __u32 dwell_turn_earliest(const struct dwell_turn_state *turn, __u32 tick, __u32 waited)
+{
+	__u32 end = turn->start + (turn->round_trip - turn->round_trip / 8), before = tick - waited;
+
+	if ((__s32)(end - before) < 0)
+		end = before;
+	return (__s32)(end - tick) < 0 ? end : tick;
+}
+
+/* Returns `end`, or when the answer may have ended if that is sooner by more than a fifth of the latency: a queue on the path
+ * may not have delayed it as it delayed what was acknowledged at once before. Two ticks of the server are no queue.
+ */
+static __always_inline __u32 dwell_turn_queued(struct dwell_turn_state *turn, __u32 tick, __u32 late, __u32 waited,
+					       __u32 end)
 {
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
-	__s32 before;
+	__s32 sooner;
 
 	if (turn->end && waited < late)
 		late = waited; /* the packet before did not acknowledge it */
-	before = end - (tick - late);
-	return before > (__s32)(2 * unit) && before > (__s32)((end - turn->start) / 5) ? DWELL_TURN_UNSURE : 0;
+	sooner = end - (tick - late);
+	if (sooner <= (__s32)(2 * unit) || sooner <= (__s32)((end - turn->start) / 5))
+		return end;
+	turn->flags |= DWELL_TURN_UNSURE;
+	return tick - late;
+}
+
+/* Returns true if a late ACK may acknowledge several pieces of an answer, of which the server's clock shows the first: other
+ * answers of the epoch come in pieces. What is more than one ACK's worth is acknowledged on the way.
+ */
+static __always_inline int dwell_turn_hides(const struct dwell_turn_state *turn)
+{
+	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT && 8 * turn->pieces > dwell_tally_count(turn->answered);
 }
 
 /* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
- * first segment came which it acknowledges. Where that may not be so, the end is unknown.
+ * first segment came which it acknowledges. Where that may not be so, the answer ended then or later, up to the ACK.
  */
 static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __u32 tick, __u32 late, __u32 waited,
 					      __u32 carried)
@@ -75,28 +98,26 @@ static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __
 	struct dwell_turn_state *turn = &state->turn;
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick - late + turn->path + dwell_within_tick(turn);
 
-	turn->flags |= DWELL_TURN_MOVED;
 	/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
 	if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
 		turn->unit_ns = 0;
-		turn->flags ^= DWELL_TURN_MOVED | DWELL_TURN_UNSURE;
-		end = tick;
-	} else if ((__s32)(end - (tick - waited)) < 0) {
-		end = tick - waited; /* the packet before did not acknowledge it */
+		turn->flags |= DWELL_TURN_UNSURE;
+		return dwell_turn_earliest(turn, tick, waited);
 	}
-	/* Segments that queue behind each other on the path look alike. */
-	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) && !carried &&
-	    tick - end > (end - turn->start) / 4)
+	turn->flags |= DWELL_TURN_MOVED;
+	if ((__s32)(end - (tick - waited)) < 0)
+		end = tick - waited; /* the packet before did not acknowledge it */
+	/* Segments that queue behind each other on the path look alike. If a request carries the ACK, it is the path that is
+	 * known to spread answers.
+	 */
+	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) &&
+	    (!carried || state->timers & DWELL_TIMERS_DOUBT) && tick - end > (end - turn->start) / 4)
+		turn->flags |= DWELL_TURN_UNSURE;
+	if (dwell_turn_hides(turn))
 		turn->flags |= DWELL_TURN_UNSURE;
 	/* Too soon for a timer: a queue on the path, or the client had another reason. */
 	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
 		turn->flags |= DWELL_TURN_UNSURE;
-	turn->flags |= dwell_turn_queued(turn, tick, late, waited, end);
-	/* After repeated ACKs it is the path's doing as likely: an unknown end then weighs as the latest. */
-	if (state->again && !carried && turn->flags & DWELL_TURN_UNSURE) {
-		turn->flags &= ~DWELL_TURN_MOVED;
-		end = tick;
-	}
 	return end;
 }
 
@@ -110,6 +131,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	struct dwell_segments segments = dwell_segments_of(state);
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, arrival->payload_bytes);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
+	__u32 latest = tick;
 	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
 
 	certain = !carried && dwell_is_prompt(turn, segments, bytes);
@@ -140,14 +162,21 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
 	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
-		if (carried || (!certain && !soon && bytes <= segments.most))
+		if (carried || (!certain && !soon && bytes <= segments.most)) {
 			turn->flags |= DWELL_TURN_UNSURE;
+			end = dwell_turn_earliest(turn, tick, waited);
+		}
 	} else if (!certain && several && !turn->mss) {
 		turn->flags |= DWELL_TURN_UNSURE; /* a queue on the path, or one jumbo segment */
+		end = dwell_turn_earliest(turn, tick, waited);
 	} else if (!certain && late > (__s32)(turn->path + unit)) {
 		end = dwell_turn_moved(state, tick, late, waited, carried);
+		if (!(turn->flags & DWELL_TURN_UNSURE))
+			latest = end;
+		end = dwell_turn_queued(turn, tick, late, waited, end);
 	} else if (carried) {
-		turn->flags |= DWELL_TURN_CARRIED | dwell_turn_queued(turn, tick, late, waited, end);
+		turn->flags |= DWELL_TURN_CARRIED;
+		end = dwell_turn_queued(turn, tick, late, waited, end);
 	}
 	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
 	if (!carried && bytes <= dwell_segments_of(state).usual)
@@ -156,17 +185,19 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		end = turn->end;
 	if ((__s32)(end - turn->start) <= 0)
 		end = turn->start + 1;
+	if ((__s32)(latest - end) < 0)
+		latest = end;
 	if (!turn->end) {
 		turn->runs = 1;
 		turn->pause = 0;
-	} else if (end - turn->progress > dwell_tick(config->run_gap_ns)) {
+	} else if ((__s32)(end - turn->progress) > (__s32)dwell_tick(config->run_gap_ns)) {
 		dwell_count_u8(&turn->runs);
 		if (end - turn->progress > turn->pause)
 			turn->pause = end - turn->progress;
 	}
 	turn->bytes += bytes;
 	turn->end = end;
-	turn->progress = end;
+	turn->progress = latest;
 }
 
 /* Counts an answer in the histogram of the epoch (DWELL_ANSWER_LOGS). A count that would
@@ -237,14 +268,15 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 reaction)
 {
 	struct dwell_turn_state *turn = &state->turn;
-	__u32 latency = turn->end - turn->start, run_gap = dwell_tick(config->run_gap_ns);
+	__u32 latency = turn->progress - turn->start, run_gap = dwell_tick(config->run_gap_ns);
 	__u64 latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
 
 	if (latency_ns > config->idle_ns) {
 		dwell_count_u16(&turn->overlong);
 	} else if (dwell_tally_add(&turn->answered, latency_ns)) {
 		dwell_answer_log(state, latency_ns, dwell_mix(latency_ns, turn->end));
-		turn->runs_sum += turn->runs;
+		turn->unknown += turn->progress - turn->end;
+		turn->pieces = dwell_add_u16(turn->pieces, turn->runs - 1);
 		if (turn->flags & DWELL_TURN_UNSURE)
 			dwell_count_u16(&turn->unsure);
 		if (turn->flags & DWELL_TURN_MOVED)
@@ -257,7 +289,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 			dwell_count_u16(&turn->bursts);
 			if (turn->flags & DWELL_TURN_ALIKE)
 				dwell_count_u16(&turn->alike);
-			turn->extra += turn->burst - 1;
+			turn->extra = dwell_add_u16(turn->extra, turn->burst - 1);
 		}
 		if (turn->runs > 1 && reaction > 4 * run_gap && reaction <= turn->pause)
 			dwell_count_u16(&turn->pushed);
@@ -271,8 +303,9 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 	dwell_came_together(state);
 	state->alone = reaction / 4 > turn->round_trip ? DWELL_ALONE_PAUSED : 0;
 	turn->start = 0;
+	turn->progress = turn->end;
 	turn->end = 0;
-	turn->flags &= ~DWELL_TURN_MOVED;
+	turn->flags &= ~(DWELL_TURN_MOVED | DWELL_TURN_PART);
 }
 
 static __always_inline __u8 dwell_content_kind(const struct dwell_arrival *arrival)
@@ -428,7 +461,7 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
 		if ((__s32)(turn->end - dwell_turn_limit(state, arrival)) >= 0)
 			return 1;
-		dwell_turn_complete(state, config, tick - turn->end);
+		dwell_turn_complete(state, config, tick - turn->progress);
 	}
 	dwell_turn_data(state, arrival, tick);
 	return 0;
@@ -456,7 +489,7 @@ static __always_inline void dwell_turn_next_in(struct dwell_auto_state *state,
 	__u32 tick = dwell_tick_at(state, arrival->time_ns);
 
 	if (state->turn.end)
-		dwell_turn_complete(state, config, tick - state->turn.end);
+		dwell_turn_complete(state, config, tick - state->turn.progress);
 	dwell_turn_data(state, arrival, tick);
 }
 
@@ -470,8 +503,8 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	__u32 tick = dwell_tick_at(state, now_ns);
 
 	if (!turn->end || (__s32)(turn->end - dwell_tick_at(state, state->clock.end_ns)) >= 0 ||
-	    tick - turn->end < DWELL_AGED || tick - turn->end < turn->usual ||
-	    (turn->runs > 1 && (tick - turn->end) / 4 < turn->pause) ||
+	    tick - turn->progress < DWELL_AGED || tick - turn->progress < turn->usual ||
+	    (turn->runs > 1 && (tick - turn->progress) / 4 < turn->pause) ||
 	    (state->segment && turn->bytes % state->segment == 0))
 		return;
 	dwell_turn_complete(state, config, ~0U);
@@ -515,7 +548,8 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 
 	epoch->answered_ns = dwell_tally_sum(turn->answered);
 	epoch->answered = dwell_tally_count(turn->answered);
-	epoch->runs = turn->runs_sum;
+	epoch->unknown_ns = (__u64)turn->unknown << DWELL_TICK_SHIFT;
+	epoch->runs = epoch->answered + turn->pieces;
 	epoch->bursts = turn->bursts;
 	epoch->extra = turn->extra;
 	epoch->alike = turn->alike;
@@ -538,7 +572,8 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 		epoch->anchor_age_ms =
 			(dwell_tick_at(state, state->clock.last_ns) - turn->base_tick) >> 12; /* 1.05 ms */
 	turn->answered = 0;
-	turn->runs_sum = turn->extra = 0;
+	turn->unknown = 0;
+	turn->pieces = turn->extra = 0;
 	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
 	turn->pushed = turn->frames = turn->overlong = 0;
 	turn->flags &= ~(DWELL_TURN_REOPENED | DWELL_TURN_WINDOWED);

@@ -2479,8 +2479,7 @@ pub struct dwell_turn_state {
     pub base_tick: __u32,
     pub base_echo: __u32,
     pub unit_ns: __u32,
-    pub runs_sum: __u32,
-    pub extra: __u32,
+    pub unknown: __u32,
     pub flags: __u16,
     pub size: __u16,
     pub bursts: __u16,
@@ -2493,6 +2492,8 @@ pub struct dwell_turn_state {
     pub pushed: __u16,
     pub frames: __u16,
     pub overlong: __u16,
+    pub pieces: __u16,
+    pub extra: __u16,
     pub mss: __u16,
     pub burst: __u8,
     pub runs: __u8,
@@ -2524,20 +2525,21 @@ const _: () = {
     ["Offset of field: dwell_turn_state::base_tick"][::std::mem::offset_of!(dwell_turn_state, base_tick) - 68usize];
     ["Offset of field: dwell_turn_state::base_echo"][::std::mem::offset_of!(dwell_turn_state, base_echo) - 72usize];
     ["Offset of field: dwell_turn_state::unit_ns"][::std::mem::offset_of!(dwell_turn_state, unit_ns) - 76usize];
-    ["Offset of field: dwell_turn_state::runs_sum"][::std::mem::offset_of!(dwell_turn_state, runs_sum) - 80usize];
-    ["Offset of field: dwell_turn_state::extra"][::std::mem::offset_of!(dwell_turn_state, extra) - 84usize];
-    ["Offset of field: dwell_turn_state::flags"][::std::mem::offset_of!(dwell_turn_state, flags) - 88usize];
-    ["Offset of field: dwell_turn_state::size"][::std::mem::offset_of!(dwell_turn_state, size) - 90usize];
-    ["Offset of field: dwell_turn_state::bursts"][::std::mem::offset_of!(dwell_turn_state, bursts) - 92usize];
-    ["Offset of field: dwell_turn_state::alike"][::std::mem::offset_of!(dwell_turn_state, alike) - 94usize];
-    ["Offset of field: dwell_turn_state::unsure"][::std::mem::offset_of!(dwell_turn_state, unsure) - 96usize];
-    ["Offset of field: dwell_turn_state::moved"][::std::mem::offset_of!(dwell_turn_state, moved) - 98usize];
-    ["Offset of field: dwell_turn_state::carried"][::std::mem::offset_of!(dwell_turn_state, carried) - 100usize];
-    ["Offset of field: dwell_turn_state::loose"][::std::mem::offset_of!(dwell_turn_state, loose) - 102usize];
-    ["Offset of field: dwell_turn_state::early"][::std::mem::offset_of!(dwell_turn_state, early) - 104usize];
-    ["Offset of field: dwell_turn_state::pushed"][::std::mem::offset_of!(dwell_turn_state, pushed) - 106usize];
-    ["Offset of field: dwell_turn_state::frames"][::std::mem::offset_of!(dwell_turn_state, frames) - 108usize];
-    ["Offset of field: dwell_turn_state::overlong"][::std::mem::offset_of!(dwell_turn_state, overlong) - 110usize];
+    ["Offset of field: dwell_turn_state::unknown"][::std::mem::offset_of!(dwell_turn_state, unknown) - 80usize];
+    ["Offset of field: dwell_turn_state::flags"][::std::mem::offset_of!(dwell_turn_state, flags) - 84usize];
+    ["Offset of field: dwell_turn_state::size"][::std::mem::offset_of!(dwell_turn_state, size) - 86usize];
+    ["Offset of field: dwell_turn_state::bursts"][::std::mem::offset_of!(dwell_turn_state, bursts) - 88usize];
+    ["Offset of field: dwell_turn_state::alike"][::std::mem::offset_of!(dwell_turn_state, alike) - 90usize];
+    ["Offset of field: dwell_turn_state::unsure"][::std::mem::offset_of!(dwell_turn_state, unsure) - 92usize];
+    ["Offset of field: dwell_turn_state::moved"][::std::mem::offset_of!(dwell_turn_state, moved) - 94usize];
+    ["Offset of field: dwell_turn_state::carried"][::std::mem::offset_of!(dwell_turn_state, carried) - 96usize];
+    ["Offset of field: dwell_turn_state::loose"][::std::mem::offset_of!(dwell_turn_state, loose) - 98usize];
+    ["Offset of field: dwell_turn_state::early"][::std::mem::offset_of!(dwell_turn_state, early) - 100usize];
+    ["Offset of field: dwell_turn_state::pushed"][::std::mem::offset_of!(dwell_turn_state, pushed) - 102usize];
+    ["Offset of field: dwell_turn_state::frames"][::std::mem::offset_of!(dwell_turn_state, frames) - 104usize];
+    ["Offset of field: dwell_turn_state::overlong"][::std::mem::offset_of!(dwell_turn_state, overlong) - 106usize];
+    ["Offset of field: dwell_turn_state::pieces"][::std::mem::offset_of!(dwell_turn_state, pieces) - 108usize];
+    ["Offset of field: dwell_turn_state::extra"][::std::mem::offset_of!(dwell_turn_state, extra) - 110usize];
     ["Offset of field: dwell_turn_state::mss"][::std::mem::offset_of!(dwell_turn_state, mss) - 112usize];
     ["Offset of field: dwell_turn_state::burst"][::std::mem::offset_of!(dwell_turn_state, burst) - 114usize];
     ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 115usize];
@@ -2785,40 +2787,7 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn again(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<6usize, 1u8>() as u8) }
-    }
-    #[inline]
-    #[allow(unnecessary_transmutes)]
-    pub fn set_again(&mut self, val: __u8) {
-        unsafe {
-            let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<6usize, 1u8>(val as u64)
-        }
-    }
-    #[inline]
-    #[allow(unnecessary_transmutes)]
-    pub unsafe fn again_raw(this: *const Self) -> __u8 {
-        unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<6usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
-            ) as u8)
-        }
-    }
-    #[inline]
-    #[allow(unnecessary_transmutes)]
-    pub unsafe fn set_again_raw(this: *mut Self, val: __u8) {
-        unsafe {
-            let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<6usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
-                val as u64,
-            )
-        }
-    }
-    #[inline]
-    #[allow(unnecessary_transmutes)]
-    pub fn new_bitfield_1(together: __u8, came: __u8, maybe: __u8, again: __u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+    pub fn new_bitfield_1(together: __u8, came: __u8, maybe: __u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
         let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
         __bindgen_bitfield_unit.set_const::<0usize, 4u8>({
             let together: u8 = unsafe { ::std::mem::transmute(together) };
@@ -2831,10 +2800,6 @@ impl dwell_auto_state {
         __bindgen_bitfield_unit.set_const::<5usize, 1u8>({
             let maybe: u8 = unsafe { ::std::mem::transmute(maybe) };
             maybe as u64
-        });
-        __bindgen_bitfield_unit.set_const::<6usize, 1u8>({
-            let again: u8 = unsafe { ::std::mem::transmute(again) };
-            again as u64
         });
         __bindgen_bitfield_unit
     }
@@ -2967,6 +2932,7 @@ pub struct dwell_epoch {
     pub smallest: __u16,
     pub largest: __u16,
     pub answered_ns: __u64,
+    pub unknown_ns: __u64,
     pub answered: __u32,
     pub runs: __u32,
     pub extra: __u32,
@@ -2996,7 +2962,7 @@ pub struct dwell_epoch {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_epoch"][::std::mem::size_of::<dwell_epoch>() - 680usize];
+    ["Size of dwell_epoch"][::std::mem::size_of::<dwell_epoch>() - 688usize];
     ["Alignment of dwell_epoch"][::std::mem::align_of::<dwell_epoch>() - 8usize];
     ["Offset of field: dwell_epoch::start_ns"][::std::mem::offset_of!(dwell_epoch, start_ns) - 0usize];
     ["Offset of field: dwell_epoch::epoch_ns"][::std::mem::offset_of!(dwell_epoch, epoch_ns) - 8usize];
@@ -3039,32 +3005,33 @@ const _: () = {
     ["Offset of field: dwell_epoch::smallest"][::std::mem::offset_of!(dwell_epoch, smallest) - 164usize];
     ["Offset of field: dwell_epoch::largest"][::std::mem::offset_of!(dwell_epoch, largest) - 166usize];
     ["Offset of field: dwell_epoch::answered_ns"][::std::mem::offset_of!(dwell_epoch, answered_ns) - 168usize];
-    ["Offset of field: dwell_epoch::answered"][::std::mem::offset_of!(dwell_epoch, answered) - 176usize];
-    ["Offset of field: dwell_epoch::runs"][::std::mem::offset_of!(dwell_epoch, runs) - 180usize];
-    ["Offset of field: dwell_epoch::extra"][::std::mem::offset_of!(dwell_epoch, extra) - 184usize];
-    ["Offset of field: dwell_epoch::server_tick_ns"][::std::mem::offset_of!(dwell_epoch, server_tick_ns) - 188usize];
-    ["Offset of field: dwell_epoch::anchor_age_ms"][::std::mem::offset_of!(dwell_epoch, anchor_age_ms) - 192usize];
-    ["Offset of field: dwell_epoch::window_bytes"][::std::mem::offset_of!(dwell_epoch, window_bytes) - 196usize];
-    ["Offset of field: dwell_epoch::usual_bytes"][::std::mem::offset_of!(dwell_epoch, usual_bytes) - 200usize];
-    ["Offset of field: dwell_epoch::bursts"][::std::mem::offset_of!(dwell_epoch, bursts) - 204usize];
-    ["Offset of field: dwell_epoch::alike"][::std::mem::offset_of!(dwell_epoch, alike) - 206usize];
-    ["Offset of field: dwell_epoch::unsure"][::std::mem::offset_of!(dwell_epoch, unsure) - 208usize];
-    ["Offset of field: dwell_epoch::moved"][::std::mem::offset_of!(dwell_epoch, moved) - 210usize];
-    ["Offset of field: dwell_epoch::carried"][::std::mem::offset_of!(dwell_epoch, carried) - 212usize];
-    ["Offset of field: dwell_epoch::loose"][::std::mem::offset_of!(dwell_epoch, loose) - 214usize];
-    ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 216usize];
-    ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 218usize];
-    ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 220usize];
-    ["Offset of field: dwell_epoch::overlong"][::std::mem::offset_of!(dwell_epoch, overlong) - 222usize];
-    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 224usize];
-    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 225usize];
-    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 226usize];
-    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 227usize];
-    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 228usize];
-    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 229usize];
-    ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 232usize];
-    ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 296usize];
-    ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 360usize];
+    ["Offset of field: dwell_epoch::unknown_ns"][::std::mem::offset_of!(dwell_epoch, unknown_ns) - 176usize];
+    ["Offset of field: dwell_epoch::answered"][::std::mem::offset_of!(dwell_epoch, answered) - 184usize];
+    ["Offset of field: dwell_epoch::runs"][::std::mem::offset_of!(dwell_epoch, runs) - 188usize];
+    ["Offset of field: dwell_epoch::extra"][::std::mem::offset_of!(dwell_epoch, extra) - 192usize];
+    ["Offset of field: dwell_epoch::server_tick_ns"][::std::mem::offset_of!(dwell_epoch, server_tick_ns) - 196usize];
+    ["Offset of field: dwell_epoch::anchor_age_ms"][::std::mem::offset_of!(dwell_epoch, anchor_age_ms) - 200usize];
+    ["Offset of field: dwell_epoch::window_bytes"][::std::mem::offset_of!(dwell_epoch, window_bytes) - 204usize];
+    ["Offset of field: dwell_epoch::usual_bytes"][::std::mem::offset_of!(dwell_epoch, usual_bytes) - 208usize];
+    ["Offset of field: dwell_epoch::bursts"][::std::mem::offset_of!(dwell_epoch, bursts) - 212usize];
+    ["Offset of field: dwell_epoch::alike"][::std::mem::offset_of!(dwell_epoch, alike) - 214usize];
+    ["Offset of field: dwell_epoch::unsure"][::std::mem::offset_of!(dwell_epoch, unsure) - 216usize];
+    ["Offset of field: dwell_epoch::moved"][::std::mem::offset_of!(dwell_epoch, moved) - 218usize];
+    ["Offset of field: dwell_epoch::carried"][::std::mem::offset_of!(dwell_epoch, carried) - 220usize];
+    ["Offset of field: dwell_epoch::loose"][::std::mem::offset_of!(dwell_epoch, loose) - 222usize];
+    ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 224usize];
+    ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 226usize];
+    ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 228usize];
+    ["Offset of field: dwell_epoch::overlong"][::std::mem::offset_of!(dwell_epoch, overlong) - 230usize];
+    ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 232usize];
+    ["Offset of field: dwell_epoch::shared"][::std::mem::offset_of!(dwell_epoch, shared) - 233usize];
+    ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 234usize];
+    ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 235usize];
+    ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 236usize];
+    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 237usize];
+    ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 240usize];
+    ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 304usize];
+    ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 368usize];
 };
 impl Default for dwell_epoch {
     fn default() -> Self {
@@ -3098,7 +3065,7 @@ pub struct dwell_response_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 744usize];
+    ["Size of dwell_response_event"][::std::mem::size_of::<dwell_response_event>() - 752usize];
     ["Alignment of dwell_response_event"][::std::mem::align_of::<dwell_response_event>() - 8usize];
     ["Offset of field: dwell_response_event::event"][::std::mem::offset_of!(dwell_response_event, event) - 0usize];
     ["Offset of field: dwell_response_event::proto"][::std::mem::offset_of!(dwell_response_event, proto) - 1usize];
@@ -3249,7 +3216,7 @@ pub struct dwell_slots {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7624usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7688usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
     ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1400usize];
@@ -3357,44 +3324,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8864usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8928usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7624usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7680usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7864usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7880usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7896usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7904usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7912usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7920usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7928usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 7936usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 7944usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 7948usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 7952usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 7956usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 7960usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8480usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8608usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8616usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8624usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8776usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8784usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8792usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8800usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8808usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8816usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8824usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8832usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8836usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7688usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7744usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7928usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7944usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7960usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7968usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7976usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7984usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7992usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 8000usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 8008usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 8012usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 8016usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 8020usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 8024usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8544usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8672usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8680usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8688usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8840usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8848usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8856usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8864usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8872usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8880usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8888usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8896usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8900usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8840usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8904usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8844usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8848usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8856usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8860usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8908usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8912usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8920usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8924usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

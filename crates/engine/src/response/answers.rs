@@ -115,19 +115,6 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Returns the part of the sum of all latencies that the longest answers have, `share` of them: 0 to 1.
-pub(super) fn longest(epoch: &Epoch, share: f64) -> f64 {
-    let counts = epoch.log.iter().map(|count| f64::from(*count));
-    let mut left = share * counts.clone().sum::<f64>();
-    let (mut sum, mut longest) = (0.0, 0.0);
-    for (index, count) in (0..abi::DWELL_ANSWER_LOGS).zip(counts).rev() {
-        sum += middle_ns(epoch, index) * count;
-        longest += middle_ns(epoch, index) * count.min(left);
-        left -= count.min(left);
-    }
-    if sum > 0.0 { longest / sum } else { share }
-}
-
 fn middle_ns(epoch: &Epoch, index: u32) -> f64 {
     (lower_ns(index) + upper_ns(epoch, index)) as f64 / 2.0
 }

@@ -26,6 +26,9 @@ const JOINED: f64 = 1.4;
 /// The part of ends that may be unseen where ends follow one another closely.
 const UNSEEN: f64 = 0.02;
 
+/// Two means that are no further apart than by this factor agree.
+const AGREE: f64 = 1.2;
+
 /// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
@@ -37,7 +40,8 @@ const STEADY: u8 = 16;
 /// Returns the estimate of an epoch that `auto` recorded.
 pub(super) fn select(epoch: &Epoch) -> Estimate {
     if turns::is_one_at_a_time(epoch) {
-        return turns::estimate(epoch);
+        let made = turns::estimate(epoch);
+        return Estimate { reason: made.reason.or(disagrees(epoch)), ..made };
     }
     let chosen = if is_blind(epoch) {
         by_gaps(epoch)
@@ -55,9 +59,18 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
             .or_else(|| too_deep(epoch))
             .or_else(|| timer(epoch))
             .or(chosen.reason)
-            .or_else(|| fault(epoch)),
+            .or_else(|| fault(epoch))
+            .or_else(|| (turns::is_ambiguous(epoch) && turns::is_unknown(epoch)).then_some(Reason::DelayedAck)),
         ..chosen
     }
+}
+
+/// Returns a reason if packets may be requests or parts of them, and it matters which.
+fn disagrees(epoch: &Epoch) -> Option<Reason> {
+    let ns = |mean: Option<tracks::Mean>| mean.map_or(f64::INFINITY, |mean| mean.ns);
+    let (whole, parts) = (ns(tracks::mean(epoch.answered_ns, epoch.answered)), ns(tracks::all(epoch)));
+    let agree = whole.max(parts) <= AGREE * whole.min(parts);
+    (turns::is_ambiguous(epoch) && !agree).then_some(Reason::Multiplexed)
 }
 
 pub(super) fn part(count: u32, of: u32) -> f64 {

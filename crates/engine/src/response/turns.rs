@@ -1,7 +1,7 @@
 //! Estimates of clients that have one request under way at a time, from the turns that the core recorded.
 
 use crate::response::{
-    Epoch, answers,
+    Epoch,
     auto::{is_mostly_minor, part},
     config::RUN_GAP_NS,
     estimate::{Estimate, LEAST_FULL, Method, Reason},
@@ -12,6 +12,8 @@ use crate::response::{
 /// of like size may be requests of their own; packets of different sizes are hardly more than one request.
 const ALIKE: f64 = 0.25;
 const UNLIKE: f64 = 0.9;
+/// Up to this part of those runs, the requests are certainly not answered one by one.
+const ONE: f64 = 0.1;
 /// A burst opened a window if one answer to it came before the next request, and none if all did: the bytes that came for
 /// each request of the burst, relative to usual answers, below the first of these and above the second.
 const ONE_ANSWERED: f64 = 0.6;
@@ -22,10 +24,12 @@ const TOO_MUCH: f64 = 1.25;
 const OVERLAPPING: f64 = 0.05;
 /// The part of packets that may only manage the connection.
 const FRAMES: f64 = 0.02;
-/// The part of answers whose end may be unknown, and of the sum of all that too long ones may have.
+/// The part of the sum of all answers that too long ones may have.
 const UNSURE: f64 = 0.2;
-/// Bytes for which a client sends at least one ACK, on any path: less than two full segments.
-const ONE_ACK: u32 = 2_700;
+/// By how much the mean may be off, as far as ends are unknown and the server's clock is coarse: a little less than a fifth.
+const UNKNOWN: f64 = 0.19;
+/// What does not matter of that.
+const SLIGHT: f64 = 0.02;
 /// The doubt above which an estimate is not valid.
 const COARSE: f64 = 0.4;
 /// The error, in ticks of the server's clock, of an end that was computed from it, if it is the same for all ends of an
@@ -76,6 +80,13 @@ fn is_pipelined(epoch: &Epoch) -> bool {
     epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
 }
 
+/// Returns whether packets may be requests of their own or parts of one: each request came in several, none was seen alone, and
+/// there are more runs than of answers to one request each.
+pub(super) fn is_ambiguous(epoch: &Epoch) -> bool {
+    let runs = f64::from(epoch.runs.saturating_sub(epoch.answered));
+    epoch.text == 0 && epoch.usual_bytes == 0 && epoch.extra > 0 && runs > ONE * f64::from(epoch.extra)
+}
+
 /// Returns whether the packets of bursts may be requests of their own whose answers follow one another so soon that they
 /// are one run of progress.
 fn is_dense(epoch: &Epoch) -> bool {
@@ -89,7 +100,7 @@ fn is_dense(epoch: &Epoch) -> bool {
 
 /// Estimates from turns.
 pub(super) fn estimate(epoch: &Epoch) -> Estimate {
-    let made = Estimate::new(Method::Turns, tracks::mean(epoch.answered_ns, epoch.answered), doubt(epoch));
+    let made = Estimate::new(Method::Turns, mean(epoch), doubt(epoch));
     Estimate { reason: fault(epoch), ..made }
 }
 
@@ -107,11 +118,28 @@ fn share(count: u16, epoch: &Epoch) -> f64 {
     part(count.into(), epoch.answered)
 }
 
-/// Returns the most that answers whose end is unknown add to the mean, as a part of it: an ACK may have been delayed, and
-/// no clock of the server would show it. They may be the longest of all. If the client sends at once after the ends that
-/// are known, it does so after the others.
+/// Returns by how much the answers may have ended sooner than counted, relative to how long they took: an ACK may have been
+/// delayed. If the client sends at once after the ends that are known, it does so after the others.
+fn sooner(epoch: &Epoch) -> f64 {
+    if pauses(epoch) { (epoch.unknown_ns as f64 / epoch.answered_ns.max(1) as f64).min(1.0) } else { 0.0 }
+}
+
+/// Returns the mean that is off by the same factor from the least and from the most that it may be.
+fn mean(epoch: &Epoch) -> Option<tracks::Mean> {
+    let (most, least) = (1.0, 1.0 - sooner(epoch));
+    tracks::mean(epoch.answered_ns, epoch.answered)
+        .map(|mean| tracks::Mean { ns: mean.ns * 2.0 * least * most / (least + most), ..mean })
+}
+
+/// Returns by how much that mean may be off.
 fn unknown(epoch: &Epoch) -> f64 {
-    if epoch.unsure > 0 && pauses(epoch) { answers::longest(epoch, share(epoch.unsure, epoch)) } else { 0.0 }
+    let sooner = sooner(epoch);
+    sooner / (2.0 - sooner)
+}
+
+/// Returns whether late ACKs leave the mean too open.
+pub(super) fn is_unknown(epoch: &Epoch) -> bool {
+    unknown(epoch) > SLIGHT && unknown(epoch) + 2.0 * clock(epoch) > UNKNOWN
 }
 
 /// Returns the least part of the sum of all latencies that answers have which took too long for the mean.
@@ -154,15 +182,8 @@ fn clock(epoch: &Epoch) -> f64 {
 fn other_doubt(epoch: &Epoch) -> f64 {
     let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
     let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
-    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0 + hidden_pieces(epoch);
+    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
     unknown(epoch) + overlong(epoch) + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
-}
-
-/// Returns the doubt that a late ACK acknowledges several pieces of an answer, of which the server's clock shows the first:
-/// other answers come in pieces. What is more than one ACK's worth is acknowledged on the way.
-fn hidden_pieces(epoch: &Epoch) -> f64 {
-    let pieces = part(epoch.runs.saturating_sub(epoch.answered), epoch.answered);
-    if epoch.usual_bytes > ONE_ACK { 0.0 } else { share(epoch.moved, epoch) * pieces / 4.0 }
 }
 
 /// Returns whether several requests that can be read often have one end here.
@@ -187,7 +208,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         Some(Reason::Multiplexed)
     } else if overlong(epoch) > UNSURE {
         Some(Reason::TooLong)
-    } else if unknown(epoch) > UNSURE {
+    } else if is_unknown(epoch) {
         Some(Reason::DelayedAck)
     } else if 2 * epoch.repeats > epoch.packets {
         Some(Reason::Lossy)

@@ -194,11 +194,12 @@ fn idle(segments: &[Segment]) -> Vec<u64> {
     segments.iter().map(|segment| link.segment(segment)).collect()
 }
 
-/// Asserts that no believed epoch is off by more than a factor of 2, and at most one in a hundred by a fifth.
+/// Asserts that no believed epoch is off by more than a factor of 2, and one at most, or one in a hundred, by a fifth: an answer
+/// whose end is unknown may count in the next epoch.
 #[track_caller]
 fn assert_sound(outcome: &Outcome, what: &str) {
     assert!(outcome.epochs >= 25, "{what}: {outcome:?}");
-    assert!(outcome.far_off == 0 && 100 * outcome.wrong <= outcome.believed, "{what}: {outcome:?}");
+    assert!(outcome.far_off == 0 && outcome.wrong <= 1.max(outcome.believed / 100), "{what}: {outcome:?}");
 }
 
 /// Asserts of a client that acknowledges at once that as many ends count as unknown as last segments were `late`.
