@@ -11,6 +11,7 @@ use std::{
 };
 
 use dwell_testbed::Namespace;
+use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 use serde_json::Value;
 
 use crate::{
@@ -124,6 +125,20 @@ fn an_application_that_pauses_is_slow() {
     });
     thread::spawn(move || while server.read(&mut [0; 65536]).is_ok_and(|bytes| bytes > 0) {});
     names(&listener, "slow-application");
+}
+
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u64);
+
+#[test]
+fn a_program_that_limits_the_rate_of_its_socket_is_told() {
+    let (listener, mut client, mut server) = pair();
+    setsockopt(&client, MaxPacingRate, &2_000_000).unwrap();
+    thread::spawn(move || while client.write_all(&[0; 65536]).is_ok() {});
+    thread::spawn(move || while server.read(&mut [0; 65536]).is_ok_and(|bytes| bytes > 0) {});
+    let verdict = names(&listener, "pacing");
+    assert_eq!(verdict["facts"][1]["bytes"], 2_000_000, "{verdict}");
+    let wait_ns = verdict["facts"][2]["ns"].as_u64();
+    assert!(wait_ns > Some(5_000_000), "{verdict}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    Part, Times,
+    Part, Times, Unsent,
     evidence::{RoundTrip, Silences},
 };
 use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
@@ -117,6 +117,7 @@ pub(super) struct ConnectionFigures {
     pub(super) queued: RoundTrip,
     pub(super) busy_polls: u64,
     pub(super) closed_polls: u64,
+    pub(super) unsent: Unsent,
     pub(super) service: Silences,
     /// Of these, how long requests waited to be read.
     pub(super) unread: Silences,
@@ -270,9 +271,15 @@ impl Connection {
                 under_way.add(Part::Answer, time * (1.0 - base));
             } else {
                 let base = round_trip(&mut self.figures.transfers, info, dt_ns);
+                let is_paced = waits && self.figures.unsent.observe(info);
                 let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
-                under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
-                under_way.add(Part::RemoteQueue, time * (1.0 - base));
+                match is_paced {
+                    true => under_way.add(Part::Pacing, time),
+                    false => {
+                        under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
+                        under_way.add(Part::RemoteQueue, time * (1.0 - base));
+                    }
+                }
             }
         } else if last.readable.unwrap_or(0) > 0 {
             match (self.figures.role, self.speaker) {

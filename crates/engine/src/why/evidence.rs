@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, Names, Part, PathFigures, Requests, Role, Times, connection::ConnectionFigures};
+use super::{
+    Connection, Names, Part, PathFigures, Requests, Role, Times, Unsent, connection::ConnectionFigures,
+};
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
 /// Where evidence is from.
@@ -130,6 +132,8 @@ pub struct Evidence {
     pub busy_polls: u64,
     /// Those of them at which the peer's window had no room for a segment.
     pub closed_polls: u64,
+    /// Why data had not left.
+    pub unsent: Unsent,
     /// From the last byte of a request to the first byte of its answer, in this host.
     pub service: Silences,
     /// Of these, how long requests waited to be read.
@@ -413,6 +417,7 @@ impl Evidence {
         self.queued.plus(&figures.queued);
         self.busy_polls += figures.busy_polls;
         self.closed_polls += figures.closed_polls;
+        self.unsent.plus(&figures.unsent);
         self.service.plus(&figures.service);
         self.unread.plus(&figures.unread);
         self.answer.plus(&figures.answer);
@@ -482,6 +487,7 @@ impl Evidence {
             own.plus(more);
         }
         self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
+        self.unsent.plus(&other.unsent);
         self.send_buffer = self.send_buffer.plus(&other.send_buffer);
         self.receive_buffer = self.receive_buffer.plus(&other.receive_buffer);
     }

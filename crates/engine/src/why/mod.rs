@@ -16,6 +16,7 @@ mod path;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod unsent;
 mod verdict;
 
 pub use capture::Replay;
@@ -29,4 +30,5 @@ pub use names::Names;
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};
 pub use requests::Requests;
+pub use unsent::Unsent;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};

@@ -2,7 +2,9 @@
 
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen,
-    cause::{Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
+    cause::{
+        Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number, reaches_by_polls,
+    },
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -192,6 +194,15 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
             verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
             verdict.facts = healthy_facts(evidence);
+            if let Some(wait_ns) = long_send_wait_ns(evidence) {
+                verdict.certainty = Some(Certainty::Possible);
+                verdict.sentence = format!(
+                    "No cause is found, but what is written waits {:.0} ms in the send buffer before it leaves.",
+                    wait_ns / 1e6
+                );
+                verdict.unseen.insert(0, window(evidence));
+                verdict.remedies = Cause::SendBacklog.remedies(evidence);
+            }
             if is_too_coarse(evidence) {
                 let apart_ns = evidence.poll_interval_ns();
                 verdict.certainty = Some(Certainty::Possible);
@@ -363,6 +374,25 @@ fn missing(evidence: &Evidence) -> Unseen {
     }
 }
 
+/// The mean wait in the send buffer, if it is long.
+fn long_send_wait_ns(evidence: &Evidence) -> Option<f64> {
+    /// As of `send-backlog`.
+    const LONG_NS: f64 = 5e6;
+    let wait_ns = evidence.send_buffer.mean_ns().map(|ns| ns as f64);
+    wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, LONG_NS))
+}
+
+/// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
+fn window(evidence: &Evidence) -> Unseen {
+    Unseen {
+        what: "whether the path takes no more, or TCP keeps its congestion window small".into(),
+        remedy: format!(
+            "`ss -tin dst {}` shows cwnd, ssthresh and pacing_rate: another congestion control may have others",
+            peer_address(evidence)
+        ),
+    }
+}
+
 /// What only the sender of data knows.
 fn sender(evidence: &Evidence) -> Unseen {
     let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
@@ -471,6 +501,7 @@ fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
         share("segments sent again", evidence.loss()),
         share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
         share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
+        share("congestion window was full while data waited to leave", evidence.unsent.full()),
         time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),
         time("mean wait for an answer", evidence.answer.mean_ns(), "polls"),
         time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),

@@ -33,6 +33,7 @@ fn each_part_of_the_time_has_its_cause() {
     };
     assert_eq!(found(Part::SlowStart, start), Cause::SlowStart);
     assert_eq!(found(Part::Loss, |it| it.stalled_ns = 3_000_000_000), Cause::StalledPeer);
+    assert_eq!(found(Part::Pacing, |it| it.send_buffer = wait(800)), Cause::Pacing);
 }
 
 #[test]
@@ -75,6 +76,7 @@ fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
     healthy(Part::SlowStart, |it| it.slow_starts = silences(4, 1));
     healthy(Part::SetUp, |it| it.set_ups = silences(100, 1));
     healthy(Part::Names, |it| it.names = silences(100, 1));
+    healthy(Part::Pacing, |it| it.send_buffer = wait(1));
 }
 
 #[test]
@@ -132,6 +134,23 @@ fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
     assert!(verdict.unseen[0].what.contains("24 ms apart"), "{:?}", verdict.unseen);
     evidence.polls = 10_000;
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+#[test]
+fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
+    let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
+    evidence.unsent = Unsent { polls: 4_000, full_polls: 3_000, limit: None };
+    evidence.send_buffer = wait(4);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Sure)));
+    let full = verdict.facts.iter().find(|fact| fact.what.contains("congestion window was full"));
+    assert_eq!(full.and_then(|fact| fact.value), Some(Value::Share(0.75)));
+    evidence.send_buffer = wait(863);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].what.contains("congestion window"), "{:?}", verdict.unseen);
+    assert!(verdict.remedies[0].command.contains("dwell run --minimize"), "{:?}", verdict.remedies);
 }
 
 #[test]
