@@ -204,13 +204,9 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                 verdict.remedies = Cause::SendBacklog.remedies(evidence);
             }
             if is_too_coarse(evidence) {
-                let apart_ns = evidence.poll_interval_ns();
                 verdict.certainty = Some(Certainty::Possible);
-                verdict.sentence = format!(
-                    "No wait is longer than {:.0} ms, and shorter ones cannot be told: polls were too far apart.",
-                    apart_ns * INTERVALS / 1e6
-                );
-                verdict.unseen.insert(0, short_waits(apart_ns));
+                verdict.sentence = too_coarse(evidence);
+                verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));
             }
             if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
                 verdict.certainty = Some(Certainty::Possible);
@@ -281,10 +277,29 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// Whether there would be a cause if polls that are close together had found the same waits.
+/// Whether there would be a cause if polls that are close together had found the same waits, or they were so far apart that
+/// waits which people notice may have passed between them, or not all connections were looked at.
 fn is_too_coarse(evidence: &Evidence) -> bool {
+    /// The shortest wait for a program that people notice.
+    const NOTICED_NS: f64 = 100e6;
     let close = Evidence { polls: u64::MAX, ..evidence.clone() };
-    evidence.source == Source::Sockets && Cause::ALL.iter().any(|cause| cause.assess(&close).holds)
+    evidence.source == Source::Sockets
+        && (evidence.poll_interval_ns() * INTERVALS >= NOTICED_NS
+            || evidence.omitted > 0
+            || Cause::ALL.iter().any(|cause| cause.assess(&close).holds))
+}
+
+/// The verdict where that is so.
+fn too_coarse(evidence: &Evidence) -> String {
+    let least_ms = evidence.poll_interval_ns() * INTERVALS / 1e6;
+    let polled =
+        format!("No wait is longer than {least_ms:.0} ms, and shorter ones cannot be told: polls were too far apart");
+    match evidence.omitted {
+        0 => format!("{polled}."),
+        omitted => {
+            format!("{polled}, and {omitted} of {} connections were not looked at.", evidence.connections + omitted)
+        }
+    }
 }
 
 /// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next

@@ -136,6 +136,24 @@ fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
+/// 10,000 connections, of which 4096 are followed and polled every 2.5 s. What happened between two polls is unexplained, and next
+/// to nothing of the time.
+#[test]
+fn what_is_seen_of_thousands_of_connections_is_not_called_healthy_without_saying_what_is_not() {
+    let mut evidence = evidence(&[(Part::Unexplained, 1.0)]);
+    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 5_904, 4 * 4_096);
+    (evidence.polled_ns, evidence.idle_ns) = (4_096.0 * 1e10, 4_095.0 * 1e10);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    for wanted in ["5000 ms", "5904 of 10000 connections were not looked at"] {
+        assert!(verdict.sentence.contains(wanted), "{}", verdict.sentence);
+    }
+    assert!(verdict.unseen[0].what.contains("2500 ms apart"), "{:?}", verdict.unseen);
+    // The same waits of a few that are polled often.
+    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 0, 4_096 * 1_000);
+    assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
+}
+
 #[test]
 fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
     let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
