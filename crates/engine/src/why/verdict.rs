@@ -229,6 +229,9 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                     "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
                      of the target may be refused."
                 ),
+                (0, None) if evidence.source == Source::Stamps => {
+                    "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
+                }
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
                 _ if evidence.unanswered.count > 0 => {
