@@ -306,6 +306,24 @@ fn root_a_target_that_ends_meanwhile_has_a_verdict_on_what_was_seen() {
 }
 
 #[test]
+fn of_a_capture_of_quic_it_says_so_and_which_verb_measures_that() {
+    let capture = |name: &str| format!("{}/../../tests/captures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let quic = capture("quic-slow-handshake.pcap.gz");
+    let (run, verdict) = why(&["-r", &quic]);
+    let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+    assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{run}");
+    assert!(verdict["sentence"].as_str().unwrap().contains("packets of UDP, QUIC's among them"), "{verdict}");
+    assert!(verdict["unseen"].to_string().contains(&format!("`dwell rtt -r {quic} --summary`")), "{verdict}");
+    let (run, verdict) = why(&["-r", &quic, ":444"]);
+    let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+    assert_eq!(verdict["sentence"], "No TCP connection of the target was seen.", "{verdict}");
+    assert!(verdict["unseen"].to_string().contains(&format!("`dwell top -r {quic} --once`")), "{verdict}");
+    // Where there are connections too, nobody is told that there are none.
+    let (_, verdict) = why(&["-r", &capture("line.pcap.gz")]);
+    assert!(!verdict.unwrap()["sentence"].as_str().unwrap().contains("UDP"));
+}
+
+#[test]
 fn of_a_target_with_udp_alone_the_drops_are_told_and_nothing_is_guessed() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = format!(":{}", socket.local_addr().unwrap().port());

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, Names, Part, PathFigures, Requests, Role, Times, Unsent, connection::ConnectionFigures,
+    Connection, Names, Part, PathFigures, Requests, Role, Times, UdpPackets, Unsent, connection::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -183,6 +183,8 @@ pub struct Evidence {
     pub layers: Option<Layers>,
     /// The target's sockets of UDP, if it has any.
     pub datagrams: Option<Datagrams>,
+    /// In a capture, packets of UDP.
+    pub udp: UdpPackets,
     /// The waits for answers, by what was asked. Empty without labels.
     pub requests: Requests,
     /// What stamps show of the path between two hosts.

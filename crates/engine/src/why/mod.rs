@@ -19,7 +19,7 @@ mod tests;
 mod unsent;
 mod verdict;
 
-pub use capture::Replay;
+pub use capture::{Replay, UdpPackets};
 pub use cause::Cause;
 pub use common::{Common, Shared};
 pub use connection::{Connection, Role};

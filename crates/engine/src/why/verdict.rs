@@ -232,6 +232,11 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                 (0, None) if evidence.source == Source::Stamps => {
                     "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
                 }
+                (0, None) if evidence.udp.count > 0 => format!(
+                    "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
+                    evidence.udp.count,
+                    if evidence.udp.opening_quic > 0 { ", QUIC's among them" } else { "" }
+                ),
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
                 _ if evidence.unanswered.count > 0 => {
