@@ -278,6 +278,11 @@ fn root_processes_units_cgroups_and_containers_are_looked_at_in_their_namespace(
     container.names(&id, "slow-service");
     container.names(&id[..40], "slow-service");
     container.names(container.cgroup.to_str().unwrap(), "slow-service");
+    let (run, verdict) = why(&[":7100", "--duration", "100ms"]);
+    let elsewhere = verdict.unwrap_or_else(|| panic!("{run}"))["unseen"].to_string();
+    assert!(elsewhere.contains("connections of it are in that of process"), "{elsewhere}");
+    let there = format!("`sudo nsenter -t {} -n dwell why :7100`", container.process.id());
+    assert!(elsewhere.contains(&there), "{elsewhere}");
     drop(container);
     let unit = format!("dwell-test-{}.service", std::process::id());
     let service = Service::start("why-unit", &unit).unwrap();
@@ -303,6 +308,30 @@ fn root_a_target_that_ends_meanwhile_has_a_verdict_on_what_was_seen() {
     service.process.wait().unwrap();
     let ended = watching.end();
     assert!(ended.stdout.contains("which then ended"), "{ended}");
+}
+
+#[test]
+fn of_a_target_without_connections_it_says_where_to_look() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!(":{}", listener.local_addr().unwrap().port());
+    let told = |target: &str| {
+        let (run, verdict) = why(&[target, "--duration", "100ms"]);
+        let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+        assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{run}");
+        verdict["unseen"].to_string()
+    };
+    let found = told(&target);
+    let own = format!("connections to process {}, which listens at port {}", std::process::id(), &target[1..]);
+    assert!(found.contains(&own) && found.contains("`dwell top` shows"), "{found}");
+    drop(listener);
+    let found = told(&target);
+    assert!(
+        found.contains(&format!("that listens at port {}", &target[1..])) && found.contains("`sudo ss -tlnp`"),
+        "{found}"
+    );
+    // What listens here is not that of another host.
+    let found = told("192.0.2.1:1");
+    assert!(!found.contains("which listens") && found.contains("`dwell top` shows"), "{found}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod fail_if;
 mod layers;
 mod look;
+mod nothing;
 mod peers;
 mod replay;
 mod stamps;
