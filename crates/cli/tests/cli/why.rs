@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use dwell_testbed::Namespace;
+use dwell_testbed::{Namespace, skip::lacks_program};
 use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 use serde_json::Value;
 
 use crate::{
     records::objects,
     support::{Cgroup, DWELL, Run, dwell, eventually, skipped, start},
+    top::Terminal,
 };
 
 fn why(arguments: &[&str]) -> (Run, Option<Value>) {
@@ -194,6 +195,30 @@ fn a_program_is_looked_at_until_it_ends_and_its_output_is_its_own() {
     let run = dwell(&["why", "--format", "jsonl", "--write", file.to_str().unwrap(), "--", "true"]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(4), ""), "{run}");
     assert_eq!(objects(&fs::read_to_string(file).unwrap()).pop().unwrap()["outcome"], "no-traffic");
+}
+
+#[test]
+fn in_a_terminal_the_bar_and_the_lines_are_as_wide_as_it_is() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let capture = format!("{}/../../tests/captures/line.pcap.gz", env!("CARGO_MANIFEST_DIR"));
+    let plain = dwell(&["why", "-r", &capture]);
+    let bar = |text: &str| {
+        let is_bar = |line: &&str| line.starts_with("  ") && line.trim().chars().all(|mark| "█▒▓░".contains(mark));
+        text.lines().filter(is_bar).map(|line| line.trim().chars().count()).find(|width| *width > 0)
+    };
+    assert_eq!(bar(&plain.stdout), Some(60), "{plain}");
+    let terminal = Terminal::start(40, 200, &format!("{DWELL} why -r {capture}"));
+    let screen = terminal.shows("status=");
+    assert_eq!(bar(&screen), Some(38), "{screen}");
+    // The last word of a line that was broken is whole, and so is the first one of the next.
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let told: Vec<String> = words(&screen);
+    let evidence = plain.stdout.split_once("Evidence").unwrap().1.split_once("What to do").unwrap().0;
+    for word in words(evidence).iter().filter(|word| word.chars().count() < 20) {
+        assert!(told.contains(word), "{word}: {screen}");
+    }
 }
 
 /// A server on port 7100 that takes 50 ms for each answer, and its client, both in one process.
