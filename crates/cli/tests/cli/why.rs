@@ -198,6 +198,39 @@ fn a_program_is_looked_at_until_it_ends_and_its_output_is_its_own() {
 }
 
 #[test]
+fn of_several_connections_the_worst_is_named_with_its_part() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut clients = Vec::new();
+    for service_ms in [5, 300, 5] {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        clients.push(client.local_addr().unwrap());
+        thread::spawn(move || {
+            while server.read_exact(&mut [0; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(service_ms));
+                if server.write_all(&[1; 100]).is_err() {
+                    return;
+                }
+            }
+        });
+        thread::spawn(move || {
+            while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+    }
+    let (address, port) = (listener.local_addr().unwrap(), clients[1].port());
+    // Other work may be why the service is slow, and for once another connection may be the worst.
+    eventually("the worst is named", || {
+        let worst = &verdict(&listener)["worst"];
+        worst["flow"]["dport"] == port && worst["part"] == "service" && worst["share"].as_f64() > Some(0.5)
+    });
+    let told = format!("of that, on the worst connection {address} → {} (service)", clients[1]);
+    let target = format!(":{}", address.port());
+    eventually("text names it too", || dwell(&["why", &target, "--duration", "2s"]).stdout.contains(&told));
+}
+
+#[test]
 fn in_a_terminal_the_bar_and_the_lines_are_as_wide_as_it_is() {
     if lacks_program("tmux") {
         return;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, Names, Part, PathFigures, Requests, Role, Times, UdpPackets, Unsent, connection::ConnectionFigures,
+    Connection, Longest, Names, Part, PathFigures, Requests, Role, Times, UdpPackets, Unsent, Worst,
+    connection::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -171,6 +172,8 @@ pub struct Evidence {
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
     pub unanswered: Silences,
+    /// The connections on which most time was spent, by part.
+    pub longest: Longest,
     /// The connections by whose they are.
     pub groups: Vec<Group>,
     /// The waits of bytes in the send buffer.
@@ -397,6 +400,9 @@ impl Evidence {
             group.times.plus(&figures.times);
             group.answer.plus(&figures.answer);
         }
+        if let Some(ends) = &figures.ends {
+            self.longest.add(ends, &figures.times);
+        }
         if counted == Counted::Upstream {
             return true;
         }
@@ -490,8 +496,20 @@ impl Evidence {
         }
         self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
         self.unsent.plus(&other.unsent);
+        self.longest.plus(&other.longest);
         self.send_buffer = self.send_buffer.plus(&other.send_buffer);
         self.receive_buffer = self.receive_buffer.plus(&other.receive_buffer);
+    }
+
+    /// Returns the connection that waited longest for these parts, of several.
+    pub(super) fn worst(&self, parts: &[Part]) -> Option<Worst> {
+        // Some that wait for messages keep nobody waiting.
+        let counts = |ends: &Ends| {
+            let ports = [ends.src.port, ends.dst.port];
+            let is_of = |key: &Key| key.peer == ends.dst.address && ports.contains(&key.port);
+            self.groups.iter().any(|group| is_of(&group.key) && group.times.sum(parts) > 0.0)
+        };
+        self.longest.of(parts, self.times.sum(parts), counts).filter(|_| self.connections > 1)
     }
 
     /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request

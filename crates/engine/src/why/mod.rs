@@ -18,6 +18,7 @@ mod requests;
 mod tests;
 mod unsent;
 mod verdict;
+mod worst;
 
 pub use capture::{Replay, UdpPackets};
 pub use cause::Cause;
@@ -32,3 +33,4 @@ pub use path::{Path, PathFigures};
 pub use requests::Requests;
 pub use unsent::Unsent;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};
+pub use worst::{Longest, Worst};

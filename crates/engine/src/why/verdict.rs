@@ -1,7 +1,7 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen,
+    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
     cause::{
         Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number, reaches_by_polls,
     },
@@ -117,6 +117,8 @@ pub struct Verdict {
     pub facts: Vec<Fact>,
     /// What the connections have in common that waited for this.
     pub common: Option<Common>,
+    /// The worst of several connections: the one that waited longest for this.
+    pub worst: Option<Worst>,
     /// The peer, the port and the process that the verdict is about: those on which most of its time was spent.
     pub about: Target,
     /// What could not be seen.
@@ -152,6 +154,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
         facts: Vec::new(),
         common: None,
+        worst: None,
         about: evidence.target.clone(),
         unseen: evidence.unseen.clone(),
         remedies: Vec::new(),
@@ -174,6 +177,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
             verdict.common = Common::of(&evidence.groups, cause.parts());
+            verdict.worst = evidence.worst(cause.parts());
             let evidence = &evidence.about(cause.parts());
             verdict.about = evidence.target.clone();
             if let Some(end) = evidence.target.seen_from {

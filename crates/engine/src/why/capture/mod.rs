@@ -184,7 +184,8 @@ impl Replay {
     }
 
     fn add(&mut self, conversation: Conversation) {
-        let (figures, ends) = conversation.finish();
+        let (mut figures, ends) = conversation.finish();
+        figures.ends = Some(ends);
         self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
         self.missed += figures.segments_missed;

@@ -1,8 +1,11 @@
 //! The answer of `dwell why`.
 
-use dwell_engine::why::{Certainty, Common, Fact, Part, Shared, Source, Unseen, Value};
+use dwell_engine::{
+    measure::Protocol,
+    why::{Certainty, Common, Fact, Part, Shared, Source, Unseen, Value, Worst},
+};
 
-use super::{Colour, Lines, UNKNOWN, put, trimmed};
+use super::{Colour, Ends, Lines, UNKNOWN, put, trimmed};
 use crate::Why;
 
 /// The width of the bar where there is room, in characters.
@@ -32,6 +35,11 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec
         let share = format!("{:.0} %", share * 100.0);
         let name = in_brackets(evidence.known.of(&what));
         entry(&share, &format!("of that, on connections {on} {what}{name}"), lines, out);
+    }
+    if let Some(Worst { ends, part, share }) = verdict.worst {
+        let share = format!("{:.0} %", share * 100.0);
+        let ends = Ends { src: &ends.src, dst: &ends.dst, protocol: Protocol(6) };
+        entry(&share, &format!("of that, on the worst connection {ends} ({})", part.name()), lines, out);
     }
     about(why, lines, out);
     for (label, waits) in evidence.requests.slowest(SLOWEST_REQUESTS) {
