@@ -13,9 +13,10 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes records of `source` to `sink` in `format`, coloured where a person looks at it.
+    /// Writes records of `source` to `sink` in `format`, coloured and broken into lines where a person looks at it.
     pub fn new(mut format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
         format.set_colour(sink.is_coloured());
+        format.set_width(sink.width());
         Output { format, sink, source, keep: None }
     }
 

@@ -56,6 +56,7 @@ pub struct Sink {
     flush: Flush,
     buffer: Vec<u8>,
     is_coloured: bool,
+    width: Option<usize>,
 }
 
 const FULL: usize = 64 * 1024;
@@ -63,14 +64,27 @@ const FULL: usize = 64 * 1024;
 impl Sink {
     /// Creates a sink in front of any writer. `name` stands for it in errors.
     pub fn new(name: impl Into<String>, write: Box<dyn Write + Send>, flush: Flush) -> Sink {
-        Sink { name: name.into(), write: Some(write), flush, buffer: Vec::with_capacity(2 * FULL), is_coloured: false }
+        Sink {
+            name: name.into(),
+            write: Some(write),
+            flush,
+            buffer: Vec::with_capacity(2 * FULL),
+            is_coloured: false,
+            width: None,
+        }
     }
 
-    /// Lets text be coloured if this stream is a terminal that can show it, and the environment does not say otherwise
-    /// (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
-    pub fn coloured_as(mut self, stream: &impl anstream::stream::RawStream) -> Sink {
+    /// Lets text be as wide as this stream if that is a terminal, and be coloured if it can show that and the environment does
+    /// not say otherwise (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
+    pub fn shown_on(mut self, stream: &(impl anstream::stream::RawStream + AsFd)) -> Sink {
         self.is_coloured = anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never;
+        self.width = terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into());
         self
+    }
+
+    /// Returns the width of the terminal in characters. `None` if it is none.
+    pub fn width(&self) -> Option<usize> {
+        self.width
     }
 
     /// Returns true if text may be coloured.
@@ -92,7 +106,7 @@ impl Sink {
         };
         let name = "standard output";
         match stdout.as_fd().try_clone_to_owned() {
-            Ok(fd) => Ok(Sink::new(name, Box::new(File::from(fd)), flush).coloured_as(&stdout)),
+            Ok(fd) => Ok(Sink::new(name, Box::new(File::from(fd)), flush).shown_on(&stdout)),
             Err(io) => Err(classify(name, io)),
         }
     }

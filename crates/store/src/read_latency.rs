@@ -117,6 +117,30 @@ impl Reader {
         })
     }
 
+    /// Calls `each` with how many rows of latencies of a time there are of each type, the one of JSON Lines, and each flow; the flow
+    /// is `None` for rows of several flows, and of those without ports.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Sqlite`] if the store cannot be read.
+    pub fn count_latencies(&self, span: Span, mut each: impl FnMut(&str, Option<Ends>, u64)) -> Result<(), StoreError> {
+        if !self.has_latencies() {
+            return Ok(());
+        }
+        self.read(|db| {
+            let sql = "SELECT src, sport, dst, dport, type, count(*) FROM latency LEFT JOIN flow USING (flow_id)
+                WHERE time_ns > ?1 AND time_ns <= ?2 GROUP BY flow_id, type";
+            let mut statement = db.prepare(sql)?;
+            let mut rows = statement.query(params![span.0, span.1])?;
+            while let Some(row) = rows.next()? {
+                let end = |column| super::read::endpoint(row, column).ok();
+                let ends = end(0).zip(end(2)).map(|(src, dst)| Ends { src, dst });
+                each(row.get_ref(4)?.as_str()?, ends, row.get::<_, i64>(5)?.cast_unsigned());
+            }
+            Ok(())
+        })
+    }
+
     /// Returns a flow.
     pub(crate) fn flow(&self, number: i64) -> Result<FlowRead, StoreError> {
         self.read(|db| {

@@ -126,7 +126,7 @@ fn standard_error() -> Result<Sink, Failure> {
     let own = stderr().as_fd().try_clone_to_owned();
     let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
     let write = Box::new(WaitingFile(File::from(own)));
-    Ok(Sink::new("standard error", write, Flush::Full).coloured_as(&stderr()))
+    Ok(Sink::new("standard error", write, Flush::Full).shown_on(&stderr()))
 }
 
 /// A file that the program shares and may have set to non-blocking: writes wait until it is ready.

@@ -10,12 +10,14 @@ use std::{
     time::Duration,
 };
 
-use dwell_testbed::Namespace;
+use dwell_testbed::{Namespace, skip::lacks_program};
+use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
 use serde_json::Value;
 
 use crate::{
     records::objects,
     support::{Cgroup, DWELL, Run, dwell, eventually, skipped, start},
+    top::Terminal,
 };
 
 fn why(arguments: &[&str]) -> (Run, Option<Value>) {
@@ -126,6 +128,20 @@ fn an_application_that_pauses_is_slow() {
     names(&listener, "slow-application");
 }
 
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u64);
+
+#[test]
+fn a_program_that_limits_the_rate_of_its_socket_is_told() {
+    let (listener, mut client, mut server) = pair();
+    setsockopt(&client, MaxPacingRate, &2_000_000).unwrap();
+    thread::spawn(move || while client.write_all(&[0; 65536]).is_ok() {});
+    thread::spawn(move || while server.read(&mut [0; 65536]).is_ok_and(|bytes| bytes > 0) {});
+    let verdict = names(&listener, "pacing");
+    assert_eq!(verdict["facts"][1]["bytes"], 2_000_000, "{verdict}");
+    let wait_ns = verdict["facts"][2]["ns"].as_u64();
+    assert!(wait_ns > Some(5_000_000), "{verdict}");
+}
+
 #[test]
 fn a_run_fails_by_the_causes_that_are_named_and_without_a_verdict() {
     let (listener, client, mut server) = pair();
@@ -179,6 +195,63 @@ fn a_program_is_looked_at_until_it_ends_and_its_output_is_its_own() {
     let run = dwell(&["why", "--format", "jsonl", "--write", file.to_str().unwrap(), "--", "true"]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(4), ""), "{run}");
     assert_eq!(objects(&fs::read_to_string(file).unwrap()).pop().unwrap()["outcome"], "no-traffic");
+}
+
+#[test]
+fn of_several_connections_the_worst_is_named_with_its_part() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut clients = Vec::new();
+    for service_ms in [5, 300, 5] {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        clients.push(client.local_addr().unwrap());
+        thread::spawn(move || {
+            while server.read_exact(&mut [0; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(service_ms));
+                if server.write_all(&[1; 100]).is_err() {
+                    return;
+                }
+            }
+        });
+        thread::spawn(move || {
+            while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+    }
+    let (address, port) = (listener.local_addr().unwrap(), clients[1].port());
+    // Other work may be why the service is slow, and for once another connection may be the worst.
+    eventually("the worst is named", || {
+        let worst = &verdict(&listener)["worst"];
+        worst["flow"]["dport"] == port && worst["part"] == "service" && worst["share"].as_f64() > Some(0.5)
+    });
+    let told = format!("of that, on the worst connection {address} → {} (service)", clients[1]);
+    let target = format!(":{}", address.port());
+    eventually("text names it too", || dwell(&["why", &target, "--duration", "2s"]).stdout.contains(&told));
+}
+
+#[test]
+fn in_a_terminal_the_bar_and_the_lines_are_as_wide_as_it_is() {
+    if lacks_program("tmux") {
+        return;
+    }
+    let capture = format!("{}/../../tests/captures/line.pcap.gz", env!("CARGO_MANIFEST_DIR"));
+    let plain = dwell(&["why", "-r", &capture]);
+    let bar = |text: &str| {
+        let is_bar = |line: &&str| line.starts_with("  ") && line.trim().chars().all(|mark| "█▒▓░".contains(mark));
+        text.lines().filter(is_bar).map(|line| line.trim().chars().count()).find(|width| *width > 0)
+    };
+    assert_eq!(bar(&plain.stdout), Some(60), "{plain}");
+    let terminal = Terminal::start(40, 200, &format!("{DWELL} why -r {capture}"));
+    let screen = terminal.shows("status=");
+    assert_eq!(bar(&screen), Some(38), "{screen}");
+    // The last word of a line that was broken is whole, and so is the first one of the next.
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let told: Vec<String> = words(&screen);
+    let evidence = plain.stdout.split_once("Evidence").unwrap().1.split_once("What to do").unwrap().0;
+    for word in words(evidence).iter().filter(|word| word.chars().count() < 20) {
+        assert!(told.contains(word), "{word}: {screen}");
+    }
 }
 
 /// A server on port 7100 that takes 50 ms for each answer, and its client, both in one process.
@@ -263,6 +336,11 @@ fn root_processes_units_cgroups_and_containers_are_looked_at_in_their_namespace(
     container.names(&id, "slow-service");
     container.names(&id[..40], "slow-service");
     container.names(container.cgroup.to_str().unwrap(), "slow-service");
+    let (run, verdict) = why(&[":7100", "--duration", "100ms"]);
+    let elsewhere = verdict.unwrap_or_else(|| panic!("{run}"))["unseen"].to_string();
+    assert!(elsewhere.contains("connections of it are in that of process"), "{elsewhere}");
+    let there = format!("`sudo nsenter -t {} -n dwell why :7100`", container.process.id());
+    assert!(elsewhere.contains(&there), "{elsewhere}");
     drop(container);
     let unit = format!("dwell-test-{}.service", std::process::id());
     let service = Service::start("why-unit", &unit).unwrap();
@@ -288,6 +366,48 @@ fn root_a_target_that_ends_meanwhile_has_a_verdict_on_what_was_seen() {
     service.process.wait().unwrap();
     let ended = watching.end();
     assert!(ended.stdout.contains("which then ended"), "{ended}");
+}
+
+#[test]
+fn of_a_target_without_connections_it_says_where_to_look() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!(":{}", listener.local_addr().unwrap().port());
+    let told = |target: &str| {
+        let (run, verdict) = why(&[target, "--duration", "100ms"]);
+        let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+        assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{run}");
+        verdict["unseen"].to_string()
+    };
+    let found = told(&target);
+    let own = format!("connections to process {}, which listens at port {}", std::process::id(), &target[1..]);
+    assert!(found.contains(&own) && found.contains("`dwell top` shows"), "{found}");
+    drop(listener);
+    let found = told(&target);
+    assert!(
+        found.contains(&format!("that listens at port {}", &target[1..])) && found.contains("`sudo ss -tlnp`"),
+        "{found}"
+    );
+    // What listens here is not that of another host.
+    let found = told("192.0.2.1:1");
+    assert!(!found.contains("which listens") && found.contains("`dwell top` shows"), "{found}");
+}
+
+#[test]
+fn of_a_capture_of_quic_it_says_so_and_which_verb_measures_that() {
+    let capture = |name: &str| format!("{}/../../tests/captures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let quic = capture("quic-slow-handshake.pcap.gz");
+    let (run, verdict) = why(&["-r", &quic]);
+    let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+    assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{run}");
+    assert!(verdict["sentence"].as_str().unwrap().contains("packets of UDP, QUIC's among them"), "{verdict}");
+    assert!(verdict["unseen"].to_string().contains(&format!("`dwell rtt -r {quic} --summary`")), "{verdict}");
+    let (run, verdict) = why(&["-r", &quic, ":444"]);
+    let verdict = verdict.unwrap_or_else(|| panic!("{run}"));
+    assert_eq!(verdict["sentence"], "No TCP connection of the target was seen.", "{verdict}");
+    assert!(verdict["unseen"].to_string().contains(&format!("`dwell top -r {quic} --once`")), "{verdict}");
+    // Where there are connections too, nobody is told that there are none.
+    let (_, verdict) = why(&["-r", &capture("line.pcap.gz")]);
+    assert!(!verdict.unwrap()["sentence"].as_str().unwrap().contains("UDP"));
 }
 
 #[test]

@@ -306,6 +306,24 @@ fn without_stamps_of_the_target_the_last_verdict_is_told() {
 }
 
 #[test]
+fn a_store_of_latencies_alone_says_what_it_has_and_which_verb_draws_it() {
+    let stored = Stored::new(|_| Ok(()));
+    let name = stored.path();
+    let name = name.to_str().unwrap();
+    dwell_reading(&["rtt", "-r", "-", "--store", name], &capture(&everyday()));
+    for (target, has) in [(&[":443"][..], true), (&[], true), (&[":444"], false)] {
+        let (run, verdict) = stored.why(target);
+        assert_eq!((run.status, &verdict["outcome"]), (Some(4), &"no-traffic".into()), "{verdict}");
+        assert!(text(&verdict, "sentence").starts_with("The store has no stamped bytes of the target"), "{verdict}");
+        let unseen = verdict["unseen"].as_array().unwrap();
+        let figures = unseen.iter().find(|unseen| text(unseen, "what").contains("of `dwell rtt` say"));
+        assert_eq!(figures.is_some(), has, "{target:?}: {verdict}");
+        let draws = |figures: &Value| text(figures, "remedy").contains(&format!("`dwell report --store {name}"));
+        assert!(figures.is_none_or(draws), "{verdict}");
+    }
+}
+
+#[test]
 fn a_time_or_a_target_that_a_store_cannot_have_is_refused() {
     let stored = Stored::new(|store| path(store, ["web", "db"], 5432, &Times { socket_tcp: (MS, 400 * MS), ..QUICK }));
     let name = stored.path();
@@ -315,6 +333,7 @@ fn a_time_or_a_target_that_a_store_cannot_have_is_refused() {
         (&["why", "-r", name, "--filter", "10.0.0.0/8"], "--filter is for captures"),
         (&["why", "-r", name, ":5432", "--since", "2027-01-01T00:00:00Z"], "widen the time"),
         (&["why", ":5432", "--since", "1h"], "--read"),
+        (&["why", "-r", "clickhouse://db:8123/dwell", ":5432"], "`dwell report --store clickhouse://db:8123/dwell`"),
     ] {
         let run = dwell(arguments);
         assert_eq!(run.status, Some(2), "{run}");

@@ -46,6 +46,12 @@ pub struct TcpInfo {
     pub cwnd: u32,
     /// The number of retransmitted segments.
     pub retransmissions: u32,
+    /// The rate at which TCP sends at most now, in bytes per second: the congestion control's, and no more than the limit
+    /// below (3.15).
+    pub pacing_rate: Option<u64>,
+    /// The limit of that rate that was set for the socket, as by SO_MAX_PACING_RATE, in bytes per second. `None` if there is
+    /// none (3.15).
+    pub max_pacing_rate: Option<u64>,
     /// The number of acknowledged bytes, plus one for the SYN (Linux 4.1).
     pub bytes_acked: Option<u64>,
     /// The number of bytes that arrived in order, plus one for the FIN (4.1).
@@ -112,6 +118,8 @@ impl TcpInfo {
             ssthresh: u32_at(76)?,
             cwnd: u32_at(80)?,
             retransmissions: u32_at(100)?,
+            pacing_rate: u64_at(104),
+            max_pacing_rate: u64_at(112).filter(|&rate| rate != u64::MAX),
             bytes_acked: u64_at(120),
             bytes_received: u64_at(128),
             segments_in: u32_at(140),

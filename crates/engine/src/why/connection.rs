@@ -3,11 +3,14 @@
 use std::cmp::Ordering;
 
 use super::{
-    Part, Times,
+    Part, Times, Unsent,
     figures::{RoundTrip, Silences},
     poll::{is_before_it_began, is_corked, is_held_back, round_trip, written},
 };
-use crate::socket::{Estimator, Meter, Reading, TcpInfo, Totals};
+use crate::{
+    layers::Ends,
+    socket::{Estimator, Meter, Reading, TcpInfo, Totals},
+};
 
 /// A pause between two parts of one transfer that is longer is idleness: nobody waits.
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
@@ -104,6 +107,8 @@ pub struct Connection {
 /// The figures of one connection over all of its polls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionFigures {
+    /// The flow from this end to the other, where it is known.
+    pub(super) ends: Option<Ends>,
     pub(super) role: Role,
     pub(super) polls: u64,
     /// Whether a capture has only the packets of one end.
@@ -120,6 +125,7 @@ pub(super) struct ConnectionFigures {
     pub(super) queued: RoundTrip,
     pub(super) busy_polls: u64,
     pub(super) closed_polls: u64,
+    pub(super) unsent: Unsent,
     pub(super) service: Silences,
     /// Of these, how long requests waited to be read.
     pub(super) unread: Silences,
@@ -189,6 +195,11 @@ impl Connection {
             asked_bytes: 0,
             shortest_asked: None,
         }
+    }
+
+    /// Tells the flow from this end to the other.
+    pub fn set_ends(&mut self, ends: Ends) {
+        self.figures.ends = Some(ends);
     }
 
     /// Adds a poll. Returns for how long a request has waited that was there at the poll before, and that was answered
@@ -292,9 +303,14 @@ impl Connection {
                 under_way.add(Part::Answer, time * (1.0 - base));
             } else {
                 let base = round_trip(&mut self.figures.transfers, info, dt_ns);
+                let is_paced = waits && self.figures.unsent.observe(info);
                 let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
-                under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
-                under_way.add(Part::RemoteQueue, time * (1.0 - base));
+                if is_paced {
+                    under_way.add(Part::Pacing, time);
+                } else {
+                    under_way.add(if is_starting { Part::SlowStart } else { Part::Transfer }, time * base);
+                    under_way.add(Part::RemoteQueue, time * (1.0 - base));
+                }
             }
         } else if last.readable.unwrap_or(0) > 0 {
             match (self.figures.role, self.speaker) {

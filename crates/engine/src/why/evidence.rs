@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, Datagrams, Layers, Names, Part, PathFigures, Process, Requests, Role, RoundTrip, Silences, Times,
-    connection::ConnectionFigures,
+    Connection, Datagrams, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role, RoundTrip, Silences,
+    Times, UdpPackets, Unsent, Worst, connection::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -133,6 +133,8 @@ pub struct Evidence {
     pub busy_polls: u64,
     /// Those of them at which the peer's window had no room for a segment.
     pub closed_polls: u64,
+    /// Why data had not left.
+    pub unsent: Unsent,
     /// From the last byte of a request to the first byte of its answer, in this host.
     pub service: Silences,
     /// Of these, how long requests waited to be read.
@@ -174,6 +176,8 @@ pub struct Evidence {
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
     pub unanswered: Silences,
+    /// The connections on which most time was spent, by part.
+    pub longest: Longest,
     /// The connections by whose they are.
     pub groups: Vec<Group>,
     /// The waits of bytes in the send buffer.
@@ -186,6 +190,8 @@ pub struct Evidence {
     pub layers: Option<Layers>,
     /// The target's sockets of UDP, if it has any.
     pub datagrams: Option<Datagrams>,
+    /// In a capture, packets of UDP.
+    pub udp: UdpPackets,
     /// The waits for answers, by what was asked. Empty without labels.
     pub requests: Requests,
     /// What stamps show of the path between two hosts.
@@ -277,6 +283,9 @@ impl Evidence {
             group.answer.plus(&figures.answer);
         }
         self.awaited_segments += if figures.role == Role::Client { figures.segments_received } else { 0 };
+        if let Some(ends) = &figures.ends {
+            self.longest.add(ends, &figures.times);
+        }
         if counted == Counted::Upstream {
             return true;
         }
@@ -300,6 +309,7 @@ impl Evidence {
         self.queued.plus(&figures.queued);
         self.busy_polls += figures.busy_polls;
         self.closed_polls += figures.closed_polls;
+        self.unsent.plus(&figures.unsent);
         self.service.plus(&figures.service);
         self.unread.plus(&figures.unread);
         self.answer.plus(&figures.answer);
@@ -373,8 +383,21 @@ impl Evidence {
             own.plus(more);
         }
         self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
+        self.unsent.plus(&other.unsent);
+        self.longest.plus(&other.longest);
         self.send_buffer = self.send_buffer.plus(&other.send_buffer);
         self.receive_buffer = self.receive_buffer.plus(&other.receive_buffer);
+    }
+
+    /// Returns the connection that waited longest for these parts, of several.
+    pub(super) fn worst(&self, parts: &[Part]) -> Option<Worst> {
+        // Some that wait for messages keep nobody waiting.
+        let counts = |ends: &Ends| {
+            let ports = [ends.src.port, ends.dst.port];
+            let is_of = |key: &Key| key.peer == ends.dst.address && ports.contains(&key.port);
+            self.groups.iter().any(|group| is_of(&group.key) && group.times.sum(parts) > 0.0)
+        };
+        self.longest.of(parts, self.times.sum(parts), counts).filter(|_| self.connections > 1)
     }
 
     /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request

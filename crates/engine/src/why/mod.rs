@@ -18,9 +18,11 @@ mod poll;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod unsent;
 mod verdict;
+mod worst;
 
-pub use capture::Replay;
+pub use capture::{Replay, UdpPackets};
 pub use cause::Cause;
 pub use common::{Common, Shared};
 pub use connection::{Connection, Role};
@@ -30,4 +32,6 @@ pub use names::Names;
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};
 pub use requests::Requests;
+pub use unsent::Unsent;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};
+pub use worst::{Longest, Worst};

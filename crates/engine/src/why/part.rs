@@ -11,6 +11,8 @@ pub enum Part {
     Reader,
     /// On the send buffer, which was too small for the window.
     SendBuffer,
+    /// On the limit of its rate that was set for the socket, although the windows have room.
+    Pacing,
     /// On TCP, which could not send as fast as the application wrote: known of stamped bytes alone.
     Backlog,
     /// On the peer's receive window.
@@ -45,13 +47,14 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they are shown: this host, the path, the peer.
-    pub const ALL: [Part; 19] = [
+    pub const ALL: [Part; 20] = [
         Part::Names,
         Part::SetUp,
         Part::Application,
         Part::Service,
         Part::Reader,
         Part::SendBuffer,
+        Part::Pacing,
         Part::Backlog,
         Part::Held,
         Part::LocalQueue,
@@ -74,6 +77,7 @@ impl Part {
             Part::Service => "service",
             Part::Reader => "reader",
             Part::SendBuffer => "send-buffer",
+            Part::Pacing => "pacing",
             Part::Backlog => "send-backlog",
             Part::ReceiverWindow => "receive-window",
             Part::LocalQueue => "local-queue",

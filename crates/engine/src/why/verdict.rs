@@ -1,8 +1,10 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen,
-    cause::{Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number},
+    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
+    cause::{
+        Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number, reaches_by_polls,
+    },
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -115,6 +117,8 @@ pub struct Verdict {
     pub facts: Vec<Fact>,
     /// What the connections have in common that waited for this.
     pub common: Option<Common>,
+    /// The worst of several connections: the one that waited longest for this.
+    pub worst: Option<Worst>,
     /// The peer, the port and the process that the verdict is about: those on which most of its time was spent.
     pub about: Target,
     /// What could not be seen.
@@ -150,6 +154,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
         facts: Vec::new(),
         common: None,
+        worst: None,
         about: evidence.target.clone(),
         unseen: evidence.unseen.clone(),
         remedies: Vec::new(),
@@ -175,6 +180,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.facts = best.facts.clone();
             verdict.facts.sort_by_key(|fact| !fact.speaks_for);
             verdict.common = Common::of(&evidence.groups, cause.parts());
+            verdict.worst = evidence.worst(cause.parts());
             let evidence = &evidence.about(cause.parts());
             verdict.about = evidence.target.clone();
             if let Some(end) = evidence.target.seen_from {
@@ -195,14 +201,19 @@ pub fn decide(evidence: &Evidence) -> Verdict {
             verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
             verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
             verdict.facts = healthy_facts(evidence);
-            if is_too_coarse(evidence) {
-                let apart_ns = evidence.poll_interval_ns();
+            if let Some(wait_ns) = long_send_wait_ns(evidence) {
                 verdict.certainty = Some(Certainty::Possible);
                 verdict.sentence = format!(
-                    "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart.",
-                    apart_ns * INTERVALS / 1e6
+                    "No cause is found, but what is written waits {:.0} ms in the send buffer before it leaves.",
+                    wait_ns / 1e6
                 );
-                verdict.unseen.insert(0, short_waits(apart_ns));
+                verdict.unseen.insert(0, window(evidence));
+                verdict.remedies = Cause::SendBacklog.remedies(evidence);
+            }
+            if is_too_coarse(evidence) {
+                verdict.certainty = Some(Certainty::Possible);
+                verdict.sentence = too_coarse(evidence);
+                verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));
             }
             if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
                 verdict.certainty = Some(Certainty::Possible);
@@ -229,6 +240,14 @@ pub fn decide(evidence: &Evidence) -> Verdict {
                 (0, None) if failed > 0 => format!(
                     "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
                      of the target may be refused."
+                ),
+                (0, None) if evidence.source == Source::Stamps => {
+                    "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
+                }
+                (0, None) if evidence.udp.count > 0 => format!(
+                    "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
+                    evidence.udp.count,
+                    if evidence.udp.opening_quic > 0 { ", QUIC's among them" } else { "" }
                 ),
                 (0, None) => "No TCP connection of the target was seen.".into(),
                 (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
@@ -285,15 +304,35 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// Whether there would be a cause if polls that are close together had found the same waits. Unlike the length of a single
-/// one, their sum is right in the mean however far apart polls are. Shared among all answers that there were at least, it is
-/// the most that these can have taken.
+/// Whether there would be a cause if polls that are close together had found the same waits, or they were so far apart that waits
+/// which people notice may have passed between them, or not all connections were looked at. Unlike the length of a single wait,
+/// their sum is right in the mean however far apart polls are. Shared among all answers that there were at least, it is the most
+/// that these can have taken.
 fn is_too_coarse(evidence: &Evidence) -> bool {
+    /// The shortest wait for a program that people notice.
+    const NOTICED_NS: f64 = 100e6;
     let mut close = Evidence { polls: u64::MAX, ..evidence.clone() };
     for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
         waits.count = waits.count.max(answers);
     }
-    evidence.source == Source::Sockets && Cause::ALL.iter().any(|cause| cause.assess(&close).holds)
+    evidence.source == Source::Sockets
+        && (evidence.poll_interval_ns() * INTERVALS >= NOTICED_NS
+            || evidence.omitted > 0
+            || Cause::ALL.iter().any(|cause| cause.assess(&close).holds))
+}
+
+/// The verdict where that is so.
+fn too_coarse(evidence: &Evidence) -> String {
+    let least_ms = evidence.poll_interval_ns() * INTERVALS / 1e6;
+    let polled = format!(
+        "Waits are not longer than {least_ms:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart"
+    );
+    match evidence.omitted {
+        0 => format!("{polled}."),
+        omitted => {
+            format!("{polled}, and {omitted} of {} connections were not looked at.", evidence.connections + omitted)
+        }
+    }
 }
 
 /// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next
@@ -381,6 +420,25 @@ fn missing(evidence: &Evidence) -> Unseen {
             what: "connections that end before they are polled, and more of a short look".into(),
             remedy: "run it longer, as with --duration 30s, or capture the packets, and run `dwell why -r FILE`".into(),
         },
+    }
+}
+
+/// The mean wait in the send buffer, if it is long.
+fn long_send_wait_ns(evidence: &Evidence) -> Option<f64> {
+    /// As of `send-backlog`.
+    const LONG_NS: f64 = 5e6;
+    let wait_ns = evidence.send_buffer.mean_ns().map(|ns| ns as f64);
+    wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, LONG_NS))
+}
+
+/// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
+fn window(evidence: &Evidence) -> Unseen {
+    Unseen {
+        what: "whether the path takes no more, or TCP keeps its congestion window small".into(),
+        remedy: format!(
+            "`ss -tin dst {}` shows cwnd, ssthresh and pacing_rate: another congestion control may have others",
+            peer_address(evidence)
+        ),
     }
 }
 
@@ -503,6 +561,7 @@ fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
         share("segments received out of order: lost on the way, or overtaken", out_of_order),
         share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
         share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
+        share("congestion window was full while data waited to leave", evidence.unsent.full()),
         time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),
         time("mean wait for an answer", evidence.answer.mean_ns(), "polls"),
         time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),

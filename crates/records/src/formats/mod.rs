@@ -23,6 +23,9 @@ pub trait Format: Send {
 
     /// Chooses whether to colour what a person should see first. Formats for programs are never coloured.
     fn set_colour(&mut self, _is_coloured: bool) {}
+
+    /// Tells the width of the terminal in characters, into which sentences are to be broken; `None` if there is none.
+    fn set_width(&mut self, _width: Option<usize>) {}
 }
 
 /// A format as a user chooses it.

@@ -44,7 +44,7 @@ pub use self::{
     cgroup::Cgroup,
     processes::{has_library, maps},
     remote::remedy,
-    survey::{Selected, Survey},
+    survey::{Elsewhere, OtherNamespace, Selected, Survey},
     trial::{TrialError, trial},
 };
 

@@ -15,7 +15,7 @@ use dwell_socket::{
     outside::{self, Selected, Survey},
 };
 
-use super::{layers::Stamping, peers::Learned};
+use super::{layers::Stamping, nothing, peers::Learned};
 use crate::{
     exit::{Exit, Failure},
     stop::Stop,
@@ -84,7 +84,9 @@ pub fn at(
         bar.advance_to(look.begun.elapsed().as_millis() as u64);
     }
     drop(bar);
-    Ok(look.end(name))
+    let mut evidence = look.end(name);
+    nothing::hint(selected, &mut evidence);
+    Ok(evidence)
 }
 
 /// Runs a program and looks at its connections. Returns the program too: it runs on when the time is over, and is to be

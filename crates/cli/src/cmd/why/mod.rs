@@ -3,6 +3,7 @@
 mod fail_if;
 mod layers;
 mod look;
+mod nothing;
 mod peers;
 mod replay;
 mod stamps;
@@ -139,6 +140,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         true => args.write.open()?,
         false => args.write.open_beside_program()?,
     };
+    if let Some(server) = args.read.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
+        return Err(Failure::usage(anyhow!(
+            "{0} is a server, and --read is for files: a capture, or the store of `dwell collect --store FILE`. \
+             `dwell report --store {0}` draws what a server has",
+            server.display()
+        )));
+    }
     // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
     let is_store = args.read.as_ref().is_some_and(|path| stamps::is_store(path));
     let store = args.store.open(DURATION, args.read.is_some())?;

@@ -5,7 +5,7 @@ use std::{cell::RefCell, path::Path};
 use dwell_engine::{
     filter::Filter,
     rtt::Counters,
-    why::{Evidence, Replay},
+    why::{Evidence, Replay, UdpPackets, Unseen},
 };
 use dwell_socket::outside::Selected;
 
@@ -46,7 +46,28 @@ pub fn read(
     let exit = capture.verdict(read, &counters);
     let mut evidence = replay.evidence(name);
     learned.name(&mut evidence);
+    evidence.unseen.extend(datagrams(path, &evidence));
     Ok((evidence, exit))
+}
+
+/// What packets of UDP waited for, and the verb that measures what can be measured of them; without any and without connections,
+/// where to look.
+fn datagrams(path: &Path, evidence: &Evidence) -> Option<Unseen> {
+    let UdpPackets { count, opening_quic } = evidence.udp;
+    let file = if path.as_os_str() == "-" { "FILE".into() } else { path.display().to_string() };
+    let what = match (count, opening_quic) {
+        (0, _) if evidence.connections > 0 => return None,
+        (0, _) => {
+            let remedy = format!("`dwell top -r {file} --once` shows which flows the capture has, if any");
+            return Some(Unseen { what: "packets of other hosts and ports".into(), remedy });
+        }
+        (_, 0) => format!("what {count} packets of UDP waited for"),
+        _ => format!(
+            "what {count} packets of UDP, {opening_quic} of which open connections of QUIC, waited for: it is encrypted"
+        ),
+    };
+    let remedy = format!("`dwell rtt -r {file} --summary` has round trips of QUIC's handshakes and spin bits");
+    Some(Unseen { what, remedy })
 }
 
 /// Returns the filter that admits the connections of a target, as of `--filter`.

@@ -13,6 +13,7 @@ use dwell_engine::{
     layers::{Direction, Ends, PathSegment},
     why::{self, Evidence, Target, Unseen},
 };
+use dwell_records::counted;
 use dwell_socket::outside::Selected;
 use dwell_store::{Place, Read, Reader};
 
@@ -71,6 +72,7 @@ pub fn read(
         Some((_, Selected::Ends { port, .. })) => *port,
         _ => None,
     };
+    let chosen_by = target;
     let target = Target { name: name.clone(), port, ..Target::default() };
     let ended_ns = span.1.max(0).cast_unsigned();
     let observed_ns = (span.1 - span.0).max(0).cast_unsigned();
@@ -85,8 +87,31 @@ pub fn read(
             },
             remedy: "let `dwell agent` or `dwell stack --flows --store` follow its connections".into(),
         });
+        let selected = chosen_by.map(|(_, selected)| selected);
+        evidence.unseen.extend(other_figures(&store, path, span, selected)?);
     }
     Ok(evidence)
+}
+
+/// What the store has of a target, or of all flows, besides stamps.
+fn other_figures(
+    store: &Reader,
+    path: &Path,
+    span: (i64, i64),
+    selected: Option<&Selected>,
+) -> Result<Option<Unseen>, Failure> {
+    let (mut verbs, mut rows) = (BTreeSet::new(), 0);
+    store.count_latencies(span, |kind, ends, count| {
+        if selected.is_none_or(|selected| ends.is_some_and(|ends| matches(selected, &ends))) {
+            rows += count;
+            verbs.insert(format!("`dwell {}`", kind.split('.').next().unwrap_or(kind)));
+        }
+    })?;
+    let verbs = verbs.into_iter().collect::<Vec<_>>().join(", ");
+    Ok((rows > 0).then(|| Unseen {
+        what: format!("what its {} of {verbs} say, which have latencies and no stamps", counted(rows, "row", "rows")),
+        remedy: format!("`dwell report --store {} --output FILE` draws them", path.display()),
+    }))
 }
 
 /// Whether an end of a flow is the target.

@@ -4,6 +4,7 @@
 //! sender can often be told at either end or between them. The decision is the same as of live connections.
 
 mod conversation;
+mod datagrams;
 mod flights;
 mod reach;
 mod scale;
@@ -13,6 +14,8 @@ mod sequence;
 mod tests;
 
 use std::collections::HashMap;
+
+pub use self::datagrams::UdpPackets;
 
 use self::conversation::Conversation;
 use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen};
@@ -43,6 +46,7 @@ pub struct Replay {
     labels: Option<Labels>,
     evidence: Evidence,
     span_ns: Option<(u64, u64)>,
+    filter: Filter,
     /// Connections of which the capture has the packets of one end.
     one_way: u64,
     /// Connections of which it lacks the handshake.
@@ -56,7 +60,7 @@ impl Replay {
     pub fn new(filter: Filter, has_labels: bool) -> Replay {
         let config =
             Config { filter: filter.clone(), methods: vec![Method::TcpSeq, Method::TcpTimestamp], ..Config::default() };
-        let names = Config { filter, methods: vec![Method::Dns], max_flows: 1024, ..Config::default() };
+        let names = Config { filter: filter.clone(), methods: vec![Method::Dns], max_flows: 1024, ..Config::default() };
         Replay {
             config: Box::new(config.to_core()),
             names: Tracker::new(&names),
@@ -64,6 +68,7 @@ impl Replay {
             labels: has_labels.then(Labels::default),
             evidence: Evidence { source: Source::Capture, ..Evidence::default() },
             span_ns: None,
+            filter,
             one_way: 0,
             began_before: 0,
             missed: 0,
@@ -81,6 +86,7 @@ impl Replay {
             }
         });
         let Some(segment) = Segment::read(packet, &self.config) else {
+            evidence.udp.observe(packet, &self.filter);
             return;
         };
         let (low, high) = match (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port) {
@@ -179,7 +185,8 @@ impl Replay {
     }
 
     fn add(&mut self, conversation: Conversation) {
-        let (figures, ends) = conversation.finish();
+        let (mut figures, ends) = conversation.finish();
+        figures.ends = Some(ends);
         self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
         self.missed += figures.segments_missed;

@@ -9,6 +9,7 @@ mod held;
 mod local_queue;
 mod loss;
 mod names;
+mod pacing;
 mod path_queue;
 mod peer;
 mod reader;
@@ -72,6 +73,8 @@ pub enum Cause {
     DatagramDrops,
     /// More is written than the path takes.
     SendBacklog,
+    /// The rate of a socket was limited by its program.
+    Pacing,
 }
 
 /// What the evidence says of one cause.
@@ -98,7 +101,7 @@ struct Rule {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 21] = [
+    pub const ALL: [Cause; 22] = [
         Cause::SlowApplication,
         Cause::SmallSendBuffer,
         Cause::ReceiverWindow,
@@ -120,6 +123,7 @@ impl Cause {
         Cause::SlowNames,
         Cause::DatagramDrops,
         Cause::SendBacklog,
+        Cause::Pacing,
     ];
 
     fn rule(self) -> &'static Rule {
@@ -145,6 +149,7 @@ impl Cause {
             Cause::SlowNames => &names::RULE,
             Cause::DatagramDrops => &datagrams::RULE,
             Cause::SendBacklog => &backlog::RULE,
+            Cause::Pacing => &pacing::RULE,
         }
     }
 
@@ -197,7 +202,7 @@ fn reaches(figure: Option<f64>, least: f64) -> bool {
 }
 
 /// The threshold of a wait that polls found: longer than they are apart, or it may be of their making.
-fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) -> bool {
+pub(super) fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) -> bool {
     reaches_between(evidence.poll_interval_ns(), wait_ns, least_ns)
 }
 

@@ -201,6 +201,36 @@ fn a_burst_that_begins_with_a_smaller_window_than_before_starts_slowly() {
     assert_eq!(cause(&evidence), Some(Cause::SlowStart), "{:?}", evidence.times);
 }
 
+/// A sender writes as much as its buffer takes; the limit is 2 MB/s.
+#[test]
+fn data_that_waits_for_the_limit_of_the_rate_and_for_no_window_is_paced() {
+    let polled = |unacked, rate, limit| {
+        let mut socket = Socket::new(Role::Server);
+        socket.polls(1_000, |info| {
+            (info.unacked, info.cwnd, info.notsent_bytes) = (unacked, 100, Some(1_700_000));
+            (info.pacing_rate, info.max_pacing_rate) = (Some(rate), limit);
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 2_000);
+            info.bytes_acked = info.bytes_acked.map(|bytes| bytes + 2_000);
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+        });
+        socket.evidence()
+    };
+    let paced = polled(2, 2_000_000, Some(2_000_000));
+    assert_eq!(cause(&paced), Some(Cause::Pacing), "{:?}", paced.times);
+    assert!(paced.times.share(Part::Pacing) > 0.99, "{:?}", paced.times);
+    assert_eq!(paced.unsent.limit, Some(2_000_000));
+    let verdict = decide(&paced);
+    assert_eq!((verdict.certainty, verdict.facts[1].value), (Some(Certainty::Sure), Some(Value::Bytes(2_000_000))));
+    // Either the window is what it waits for, or a rate that TCP has chosen by itself.
+    for (unacked, rate, limit) in
+        [(100, 2_000_000, Some(2_000_000)), (2, 1_900_000, Some(2_000_000)), (2, 2_000_000, None)]
+    {
+        let other = polled(unacked, rate, limit);
+        assert_eq!((other.times.get(Part::Pacing), other.unsent.limit), (0.0, None));
+        assert_eq!(decide(&other).certainty, Some(Certainty::Possible), "it waits all the same");
+    }
+}
+
 #[test]
 fn a_pause_in_a_transfer_is_the_applications_and_a_long_one_is_idle() {
     let mut socket = Socket::new(Role::Client);

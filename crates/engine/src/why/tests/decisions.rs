@@ -33,6 +33,7 @@ fn each_part_of_the_time_has_its_cause() {
     };
     assert_eq!(found(Part::SlowStart, start), Cause::SlowStart);
     assert_eq!(found(Part::Loss, |it| it.stalled_ns = 3_000_000_000), Cause::StalledPeer);
+    assert_eq!(found(Part::Pacing, |it| it.send_buffer = wait(800)), Cause::Pacing);
 }
 
 #[test]
@@ -75,6 +76,7 @@ fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
     healthy(Part::SlowStart, |it| it.slow_starts = silences(4, 1));
     healthy(Part::SetUp, |it| it.set_ups = silences(100, 1));
     healthy(Part::Names, |it| it.names = silences(100, 1));
+    healthy(Part::Pacing, |it| it.send_buffer = wait(1));
 }
 
 #[test]
@@ -140,6 +142,41 @@ fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
     assert!(verdict.unseen[0].what.contains("24 ms apart"), "{:?}", verdict.unseen);
     evidence.polls = 10_000;
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
+}
+
+/// 10,000 connections, of which 4096 are followed and polled every 2.5 s. What happened between two polls is unexplained, and next
+/// to nothing of the time.
+#[test]
+fn what_is_seen_of_thousands_of_connections_is_not_called_healthy_without_saying_what_is_not() {
+    let mut evidence = evidence(&[(Part::Unexplained, 1.0)]);
+    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 5_904, 5 * 4_096);
+    (evidence.polled_ns, evidence.idle_ns) = (4_096.0 * 1e10, 4_095.0 * 1e10);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    for wanted in ["5000 ms", "5904 of 10000 connections were not looked at"] {
+        assert!(verdict.sentence.contains(wanted), "{}", verdict.sentence);
+    }
+    assert!(verdict.unseen[0].what.contains("2500 ms apart"), "{:?}", verdict.unseen);
+    // The same waits of a few that are polled often.
+    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 0, 4_096 * 1_000);
+    assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
+}
+
+#[test]
+fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
+    let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
+    evidence.unsent = Unsent { polls: 4_000, full_polls: 3_000, limit: None };
+    evidence.send_buffer = wait(4);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Sure)));
+    let full = verdict.facts.iter().find(|fact| fact.what.contains("congestion window was full"));
+    assert_eq!(full.and_then(|fact| fact.value), Some(Value::Share(0.75)));
+    evidence.send_buffer = wait(863);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].what.contains("congestion window"), "{:?}", verdict.unseen);
+    assert!(verdict.remedies[0].command.contains("dwell run --minimize"), "{:?}", verdict.remedies);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Object, Objects,
-    flow::PodObject,
+    flow::{FlowObject, PodObject},
     object::{names, names_or_null},
     rounded,
 };
@@ -54,6 +54,9 @@ pub(super) struct VerdictObject<'a> {
     facts: Vec<FactObject<'a>>,
     /// What the connections have in common that waited for the cause, and not all connections share. Null if nothing.
     common: Option<CommonObject>,
+    /// The worst of several connections: the one on which most time was spent on the cause. Null if there is one alone, or the time
+    /// is that of no connection.
+    worst: Option<WorstObject>,
     /// What the verdict is about: the connections on which most time was spent on the cause, or at all.
     about: AboutObject<'a>,
     /// The requests that were waited for longest in the mean, by label, the slowest first. Empty where no request was in
@@ -123,6 +126,19 @@ struct CommonObject {
     /// `--no-names`.
     name: Option<String>,
     /// Their share of the time that was spent on the cause.
+    share: f64,
+}
+
+/// The connection on which most time was spent on the cause.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "why-worst")]
+struct WorstObject {
+    /// The flow, from this host's end to the other; of a capture, from the end that is called local.
+    flow: FlowObject,
+    /// The part on which most of that time was spent.
+    #[schemars(extend("enum" = names(Part::ALL, Part::name)))]
+    part: &'static str,
+    /// Its share of the time that was spent on the cause on all connections.
     share: f64,
 }
 
@@ -220,6 +236,11 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
             value: common.what.to_string(),
             name: evidence.known.of(&common.what),
             share: rounded(common.share),
+        }),
+        worst: verdict.worst.map(|worst| WorstObject {
+            flow: objects.tcp(&worst.ends),
+            part: worst.part.name(),
+            share: rounded(worst.share),
         }),
         about: about(why),
         requests: evidence.requests.slowest(SLOWEST_REQUESTS).into_iter().map(requests).collect(),

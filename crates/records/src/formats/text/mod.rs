@@ -1,6 +1,7 @@
 //! Lines and tables for people, and for grep and awk.
 
 mod latency;
+mod lines;
 mod number;
 mod path;
 mod rate;
@@ -27,7 +28,7 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use self::style::Colour;
+use self::{lines::Lines, style::Colour};
 use super::Format;
 use crate::{Record, Source, Timestamps, name_note};
 
@@ -45,11 +46,16 @@ pub struct Text {
     times: Timestamps,
     sockets: sockets::Lines,
     colour: Colour,
+    width: Option<usize>,
 }
 
 impl Format for Text {
     fn set_colour(&mut self, is_coloured: bool) {
         self.colour = Colour::new(is_coloured);
+    }
+
+    fn set_width(&mut self, width: Option<usize>) {
+        self.width = width;
     }
 
     fn write(&mut self, record: &Record<'_>, source: &Source, out: &mut Vec<u8>) {
@@ -100,7 +106,7 @@ impl Format for Text {
                 self.time(top.end_ns, source, out);
                 top::rows(top, out);
             }
-            Record::Why(verdict) => why::verdict(verdict, colour, out),
+            Record::Why(verdict) => why::verdict(verdict, colour, Lines::of(self.width), out),
         }
     }
 }

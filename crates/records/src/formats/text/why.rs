@@ -1,25 +1,30 @@
 //! The answer of `dwell why`.
 
-use dwell_engine::why::{Common, Fact, Part, Shared, Source, Unseen, Value};
+use dwell_engine::{
+    measure::Protocol,
+    why::{Certainty, Common, Fact, Part, Shared, Source, Unseen, Value, Worst},
+};
 
-use super::{Colour, UNKNOWN, put, trimmed};
+use super::{Colour, Ends, Lines, UNKNOWN, put, trimmed};
 use crate::Why;
 
-/// The width of the bar, in characters.
+/// The width of the bar where there is room, in characters.
 const BAR: usize = 60;
+/// Where lines of the certainty go on.
+const MARGIN: usize = 4;
 /// Labels of requests that are shown, the slowest first.
 const SLOWEST_REQUESTS: usize = 3;
 /// The characters of the parts in the bar, one after the other.
 const MARKS: [char; 4] = ['█', '▒', '▓', '░'];
 
 /// Writes the verdict, the bar, the evidence, how sure it is, and what to do.
-pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
+pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec<u8>) {
     let (evidence, verdict) = (why.evidence, why.verdict);
-    put(out, format_args!("{}\n", colour.verdict(&verdict.sentence)));
-    bar(&verdict.parts, out);
+    put(out, format_args!("{}\n", colour.verdict(lines.fit(&verdict.sentence, 0, 0))));
+    bar(&verdict.parts, lines, out);
     if !verdict.facts.is_empty() {
         put(out, format_args!("\nEvidence\n"));
-        verdict.facts.iter().for_each(|fact| line(fact, out));
+        verdict.facts.iter().for_each(|fact| line(fact, lines, out));
     }
     if let Some(Common { what, share }) = verdict.common {
         let on = match what {
@@ -29,30 +34,32 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
         };
         let share = format!("{:.0} %", share * 100.0);
         let name = in_brackets(evidence.known.of(&what));
-        put(out, format_args!("  {share:>12}  of that, on connections {on} {what}{name}\n"));
+        entry(&share, &format!("of that, on connections {on} {what}{name}"), lines, out);
     }
-    about(why, out);
+    if let Some(Worst { ends, part, share }) = verdict.worst {
+        let share = format!("{:.0} %", share * 100.0);
+        let ends = Ends { src: &ends.src, dst: &ends.dst, protocol: Protocol(6) };
+        entry(&share, &format!("of that, on the worst connection {ends} ({})", part.name()), lines, out);
+    }
+    about(why, lines, out);
     for (label, waits) in evidence.requests.slowest(SLOWEST_REQUESTS) {
         let mean = trimmed(waits.mean_ns().unwrap_or(0.0) as u64);
         let (of, longest) = (crate::counted(waits.count, "request", "requests"), trimmed(waits.longest_ns));
-        put(out, format_args!("  {mean:>12}  mean wait of {of} {label} (longest {longest})\n"));
+        entry(&mean, &format!("mean wait of {of} {label} (longest {longest})"), lines, out);
     }
     let looked = trimmed(evidence.observed_ns);
     let connections = crate::counted(evidence.connections, "connection", "connections");
     let idle = evidence.idle_ns / (evidence.idle_ns + evidence.times.total()).max(1.0) * 100.0;
     put(out, format_args!("\nCertainty\n"));
-    if let Some(certainty) = verdict.certainty {
-        put(out, format_args!("  {}: ", certainty.name()));
-    } else {
-        put(out, format_args!("  none: "));
-    }
-    match &evidence.path {
+    let certainty = verdict.certainty.map_or("none", Certainty::name);
+    let seen = match &evidence.path {
         Some(path) => {
             let bytes = crate::counted(path.bytes, "stamped byte", "stamped bytes");
-            put(out, format_args!("{bytes} of {connections} in {looked}\n"));
+            format!("{certainty}: {bytes} of {connections} in {looked}")
         }
-        None => put(out, format_args!("{connections} for {looked}, of whose time {idle:.0} % were idle\n")),
-    }
+        None => format!("{certainty}: {connections} for {looked}, of whose time {idle:.0} % were idle"),
+    };
+    put(out, format_args!("  {}\n", lines.fit(&seen, 2, MARGIN)));
     if evidence.poll_interval_ns() > 0.0 {
         put(out, format_args!("  each was polled every {}\n", trimmed(evidence.poll_interval_ns() as u64)));
     }
@@ -61,21 +68,24 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, out: &mut Vec<u8>) {
         put(out, format_args!("  dwell used {share:.1} % of a processor\n"));
     }
     for other in verdict.ranked.iter().skip(1) {
-        put(out, format_args!("  also: {} ({:.0} % of the time)\n", other.cause.name(), other.share * 100.0));
+        let also = format!("also: {} ({:.0} % of the time)", other.cause.name(), other.share * 100.0);
+        put(out, format_args!("  {}\n", lines.fit(&also, 2, MARGIN)));
     }
     for Unseen { what, remedy } in &verdict.unseen {
-        put(out, format_args!("  {} {what}: {remedy}\n", colour.worst("not seen:")));
+        let unseen = lines.fit(&format!("{what}: {remedy}"), 2 + "not seen: ".len(), MARGIN);
+        put(out, format_args!("  {} {unseen}\n", colour.worst("not seen:")));
     }
     if !verdict.remedies.is_empty() {
         put(out, format_args!("\nWhat to do\n"));
         for remedy in &verdict.remedies {
-            put(out, format_args!("  {}\n      {}\n", remedy.command, remedy.effect));
+            // A command is copied as it is.
+            put(out, format_args!("  {}\n      {}\n", remedy.command, lines.fit(remedy.effect, 6, 6)));
         }
     }
 }
 
 /// Whose the connections are on which most of the time was spent, where they have names that were not told yet.
-fn about(why: &Why<'_>, out: &mut Vec<u8>) {
+fn about(why: &Why<'_>, lines: Lines, out: &mut Vec<u8>) {
     let (names, about) = (&why.evidence.known, &why.verdict.about);
     let is_told = |shared| why.verdict.common.is_some_and(|common| common.what == shared);
     let process = about.pid.filter(|pid| !is_told(Shared::Process(*pid)));
@@ -84,7 +94,7 @@ fn about(why: &Why<'_>, out: &mut Vec<u8>) {
     let peer = peer.and_then(|peer| Some(format!(" with {peer} ({})", names.peer(peer)?)));
     if process.is_some() || peer.is_some() {
         let (process, peer) = (process.unwrap_or_default(), peer.unwrap_or_default());
-        put(out, format_args!("  {:>12}  most of it on connections{process}{peer}\n", ""));
+        entry("", &format!("most of it on connections{process}{peer}"), lines, out);
     }
 }
 
@@ -93,27 +103,28 @@ fn in_brackets(name: Option<String>) -> String {
 }
 
 /// One bar of all parts, and what its marks stand for.
-fn bar(parts: &[(Part, f64)], out: &mut Vec<u8>) {
+fn bar(parts: &[(Part, f64)], lines: Lines, out: &mut Vec<u8>) {
     let total: f64 = parts.iter().map(|(_, ns)| ns).sum();
     if total <= 0.0 {
         return;
     }
+    let width = lines.room(BAR, 2);
     let (mut spent, mut drawn) = (0.0, 0);
     let mut legend = Vec::new();
     put(out, format_args!("\n  "));
     for ((part, ns), mark) in parts.iter().zip(MARKS.iter().cycle()) {
         spent += ns;
-        let upto = (spent / total * BAR as f64).round() as usize;
+        let upto = (spent / total * width as f64).round() as usize;
         put(out, format_args!("{}", String::from(*mark).repeat(upto.saturating_sub(drawn))));
         drawn = drawn.max(upto);
         if ns / total >= 0.005 || *part == Part::Unexplained {
             legend.push(format!("{mark} {} {:.0} %", part.name(), ns / total * 100.0));
         }
     }
-    put(out, format_args!("\n  {}\n", legend.join("  ")));
+    put(out, format_args!("\n  {}\n", lines.fit_all(&legend, 2, 2)));
 }
 
-fn line(fact: &Fact, out: &mut Vec<u8>) {
+fn line(fact: &Fact, lines: Lines, out: &mut Vec<u8>) {
     let value = match fact.value {
         Some(Value::Time(ns)) => trimmed(ns as u64),
         Some(Value::Share(share)) if share > 0.0 && share < 0.01 => format!("{:.2} %", share * 100.0),
@@ -123,5 +134,11 @@ fn line(fact: &Fact, out: &mut Vec<u8>) {
         None => UNKNOWN.to_owned(),
     };
     let against = if fact.speaks_for { "" } else { ", speaks against it" };
-    put(out, format_args!("  {value:>12}  {} ({}{against})\n", fact.what, fact.method));
+    entry(&value, &format!("{} ({}{against})", fact.what, fact.method), lines, out);
+}
+
+/// A figure, and what it is of.
+fn entry(figure: &str, text: &str, lines: Lines, out: &mut Vec<u8>) {
+    const COLUMN: usize = 16;
+    put(out, format_args!("  {figure:>12}  {}\n", lines.fit(text, COLUMN, COLUMN)));
 }

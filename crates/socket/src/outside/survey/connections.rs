@@ -268,7 +268,7 @@ impl Connections {
             return;
         }
         *room -= 1;
-        let connection = match self.dumped_ns.filter(|_| is_new(&now.info)) {
+        let mut connection = match self.dumped_ns.filter(|_| is_new(&now.info)) {
             Some(dumped_ns) => {
                 let mut connection = Connection::new(role, &before_first_byte(dumped_ns));
                 connection.observe(now);
@@ -276,6 +276,7 @@ impl Connections {
             }
             None => Connection::new(role, now),
         };
+        connection.set_ends(ends);
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
         let other = other.and_then(|cookie| self.followed.get_mut(cookie));
         let counted = match (is_upstream, other.is_some()) {
@@ -317,7 +318,9 @@ impl Connections {
             }
             let others = self.followed.values_mut().filter(|it| it.role == role && it.closely.is_none());
             for new in others.filter(|it| it.is_lively(now_ns)).take(room) {
-                new.closely = Some(Connection::new(role, new.connection.last()));
+                let mut closely = Connection::new(role, new.connection.last());
+                closely.set_ends(new.ends);
+                new.closely = Some(closely);
             }
         }
     }

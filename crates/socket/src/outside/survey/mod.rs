@@ -4,6 +4,7 @@
 mod attempts;
 mod connections;
 mod datagrams;
+mod elsewhere;
 mod tally;
 mod unseen;
 
@@ -20,6 +21,8 @@ use dwell_engine::{
     names::EndNames,
     why::{Cause, Evidence, Outcome, Requests, Target, decide},
 };
+
+pub use self::elsewhere::{Elsewhere, OtherNamespace};
 
 use self::{
     connections::Connections,
