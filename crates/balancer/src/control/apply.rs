@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::{Choices, Tunnel, Vip},
-    health::{Target, Through},
+    health::{SynProbe, Target},
     plan::{Phase, Plan, State},
 };
 
@@ -315,8 +315,8 @@ fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState, tunnel: Tunnel) -
         let Some(check) = vip.check.clone().map(Arc::new) else {
             continue;
         };
-        let through = |port| Through { vip: SocketAddr::new(vip.key.address, port), forward: vip.forward, tunnel };
-        let through = vip.key.port.filter(|_| check.tunnel).map(through);
+        let probe = |port| SynProbe { vip: SocketAddr::new(vip.key.address, port), forward: vip.forward, tunnel };
+        let syn_probe = vip.key.port.filter(|_| check.tunnel).map(probe);
         // The certificates are prepared once per VIP, not per backend.
         let mut first: Option<Target> = None;
         for (backend, real) in vip.backends.iter().zip(reals) {
@@ -326,7 +326,7 @@ fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState, tunnel: Tunnel) -
             };
             first.get_or_insert_with(|| target.clone());
             let was_up = prior.were_up.get(real).copied();
-            targets.push(Target { through, was_up, ..target });
+            targets.push(Target { syn_probe, was_up, ..target });
         }
     }
     Ok(targets)

@@ -25,7 +25,7 @@ use crate::config::{Check, CheckKind};
 pub use self::{
     probe::{CheckFailure, probe},
     tls::{TlsClient, TlsError},
-    tunnel::Through,
+    tunnel::SynProbe,
 };
 
 /// A backend and its check.
@@ -39,8 +39,8 @@ pub struct Target {
     pub check: Arc<Check>,
     /// The TLS settings of an HTTPS check.
     pub client: Option<TlsClient>,
-    /// The tunnel through which a SYN to the VIP must be answered too; none if it need not.
-    pub through: Option<Through>,
+    /// The SYN to the VIP that must be answered through the tunnel too; none if it need not.
+    pub syn_probe: Option<SynProbe>,
     /// Whether it was up according to an earlier process; none if that is not known.
     pub was_up: Option<bool>,
 }
@@ -56,11 +56,11 @@ impl Target {
             CheckKind::Http { tls: Some(tls), .. } => Some(TlsClient::new(tls)?),
             _ => None,
         };
-        Ok(Target { real, address, check, client, through: None, was_up: None })
+        Ok(Target { real, address, check, client, syn_probe: None, was_up: None })
     }
 
     fn has_same_check(&self, other: &Target) -> bool {
-        self.address == other.address && self.check == other.check && self.through == other.through
+        self.address == other.address && self.check == other.check && self.syn_probe == other.syn_probe
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use dwell_socket::deadline::{DeadlineStream, time_left};
 
-use super::{Target, ping::ping, tunnel::knock};
+use super::{Target, ping::ping, tunnel::syn_probe};
 use crate::config::CheckKind;
 
 /// Why a health check failed.
@@ -77,9 +77,9 @@ pub fn probe(target: &Target) -> Result<(), CheckFailure> {
         CheckFailure::Io(io) if is_late(&io) => CheckFailure::Timeout(timeout),
         failure => failure,
     })?;
-    let Some(through) = &target.through else { return Ok(()) };
+    let Some(probe) = &target.syn_probe else { return Ok(()) };
     let left = Duration::from_millis(deadline.saturating_duration_since(Instant::now()).as_millis() as u64);
-    match knock(through, target.address, deadline) {
+    match syn_probe(probe, target.address, deadline) {
         Ok(true) => Ok(()),
         Ok(false) => Err(CheckFailure::TunnelRefused),
         Err(io) if is_late(&io) => Err(CheckFailure::TunnelSilent(left)),

@@ -1,5 +1,5 @@
-//! A SYN to the VIP through the tunnel to one backend, as packets of clients go. Its answer shows that the backend takes the
-//! outer header off, has the VIP, listens there, and that its answers come back.
+//! A TCP SYN probe of the VIP through the tunnel to one backend, as packets of clients go. Its answer shows that the backend
+//! takes the outer header off, has the VIP, listens there, and that its answers come back.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,9 +18,9 @@ use nix::sys::socket::{
 use super::raw;
 use crate::config::Tunnel;
 
-/// How packets to a VIP get to its backends.
+/// A TCP SYN to a VIP, which goes through the tunnel to one of its backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Through {
+pub struct SynProbe {
     /// The VIP's address, and the port that clients connect to.
     pub vip: SocketAddr,
     /// An encapsulation.
@@ -41,8 +41,8 @@ const GUE_SOURCE_PORT: u16 = 0xc000;
 /// # Errors
 ///
 /// If nothing comes before the deadline, or the system reports an error.
-pub(super) fn knock(through: &Through, backend: IpAddr, deadline: Instant) -> io::Result<bool> {
-    let local = SocketAddr::new(local_address(through.vip.ip(), backend)?, 0);
+pub(super) fn syn_probe(probe: &SynProbe, backend: IpAddr, deadline: Instant) -> io::Result<bool> {
+    let local = SocketAddr::new(local_address(probe.vip.ip(), backend)?, 0);
     // A port that no other socket of this host has meanwhile.
     let reserved = socket(raw::family(local.ip()), SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     bind(reserved.as_raw_fd(), &SockaddrStorage::from(local))?;
@@ -51,19 +51,19 @@ pub(super) fn knock(through: &Through, backend: IpAddr, deadline: Instant) -> io
     bind(answers.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(local.ip(), 0)))?;
     // Nobody can answer who has not seen it, so that where answers come from does not matter.
     let sequence = RandomState::new().hash_one(local) as u32;
-    send(through, backend, local, Segment { sequence, is_syn: true })?;
+    send(probe, backend, local, Segment { sequence, is_syn: true })?;
     let mut buffer = [0; 256];
     loop {
         let bytes = raw::receive(&answers, local.is_ipv4(), &mut buffer, deadline)?;
         let Ok(tcp) = TcpHeaderSlice::from_slice(bytes) else { continue };
-        let is_ours = (tcp.source_port(), tcp.destination_port()) == (through.vip.port(), local.port())
+        let is_ours = (tcp.source_port(), tcp.destination_port()) == (probe.vip.port(), local.port())
             && tcp.ack()
             && tcp.acknowledgment_number() == sequence.wrapping_add(1);
         if is_ours && tcp.rst() {
             return Ok(false);
         }
         if is_ours && tcp.syn() {
-            send(through, backend, local, Segment { sequence: sequence.wrapping_add(1), is_syn: false })?;
+            send(probe, backend, local, Segment { sequence: sequence.wrapping_add(1), is_syn: false })?;
             return Ok(true);
         }
     }
@@ -76,8 +76,8 @@ struct Segment {
     is_syn: bool,
 }
 
-fn send(through: &Through, backend: IpAddr, local: SocketAddr, segment: Segment) -> io::Result<()> {
-    let packet = outer(through, backend, &inner(through.vip, local, segment)?)?;
+fn send(probe: &SynProbe, backend: IpAddr, local: SocketAddr, segment: Segment) -> io::Result<()> {
+    let packet = outer(probe, backend, &inner(probe.vip, local, segment)?)?;
     // The kernel adds no header to what a socket of this protocol sends.
     let socket = socket(raw::family(backend), SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)?;
     sendto(socket.as_raw_fd(), &packet, &SockaddrStorage::from(SocketAddr::new(backend, 0)), MsgFlags::empty())?;
@@ -92,14 +92,14 @@ fn inner(vip: SocketAddr, local: SocketAddr, segment: Segment) -> io::Result<Vec
     Ok(packet)
 }
 
-fn outer(through: &Through, backend: IpAddr, inner: &[u8]) -> io::Result<Vec<u8>> {
+fn outer(probe: &SynProbe, backend: IpAddr, inner: &[u8]) -> io::Result<Vec<u8>> {
     let source = match backend {
-        IpAddr::V4(_) => through.tunnel.source4.into(),
-        IpAddr::V6(_) => through.tunnel.source6.into(),
+        IpAddr::V4(_) => probe.tunnel.source4.into(),
+        IpAddr::V6(_) => probe.tunnel.source6.into(),
     };
     let ip = ip(source, backend)?;
     let mut packet = Vec::new();
-    let written = match through.forward {
+    let written = match probe.forward {
         // Variant 1 of GUE has no header of its own.
         Forward::Gue(port) => ip.udp(GUE_SOURCE_PORT, port).write(&mut packet, inner),
         Forward::Ipip | Forward::L2 => {

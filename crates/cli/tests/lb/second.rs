@@ -3,6 +3,10 @@
 use std::net::TcpStream;
 
 use dwell_testbed::skip::lacks_program;
+use nix::{
+    libc::linger,
+    sys::socket::{setsockopt, sockopt},
+};
 
 use crate::{
     scene::{Scene, VIP, address, ask},
@@ -100,6 +104,41 @@ fn root_a_connection_finds_its_backend_from_another_balancer_after_weights_have_
     assert!(runs.iter().any(|run| !run.stderr.contains(" 0 sent on")), "{runs:?}");
     for run in runs {
         assert!(run.stderr.contains("were kept") && run.stderr.contains("; 0 were malformed"), "{run}");
+    }
+}
+
+#[test]
+fn root_a_port_that_a_client_uses_again_leads_to_its_new_backend() {
+    if skipped() {
+        return;
+    }
+    let (one, other) = two("again");
+    let _decaps = one.decapsulate_with(&["--from", "172.16.0.0/16", "--backend", "10.79.0.0/24"]);
+    for scene in [&one, &other] {
+        run(scene, "forward = \"ipip\"\nsecond_chance = true", false);
+    }
+    // The client has as many ports as connections.
+    let ports = || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40059");
+    one.client.enter(ports).unwrap().unwrap();
+    one.lead_to(2);
+    let mut streams = open(&one, 60);
+    // Two balancers see the beginnings of connections in turn, and ends are seen by the other one, so that it remembers
+    // connections that are over.
+    for (begins_at, goes_on_at, light) in [(OTHER, 2, 0), (2, OTHER, 1), (OTHER, 2, 2)] {
+        let ends_at = if goes_on_at == 2 { OTHER } else { 2 };
+        one.lead_to(ends_at);
+        for (stream, _) in &streams {
+            setsockopt(stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
+        }
+        drop(streams);
+        weigh([&one, &other], light, "0.01");
+        weigh([&one, &other], (light + 2) % 3, "1");
+        one.lead_to(begins_at);
+        streams = open(&one, 60);
+        one.lead_to(goes_on_at);
+        assert_eq!(broken(&mut streams), 0, "with little for server {light}");
+        one.lead_to(begins_at);
+        assert_eq!(broken(&mut streams), 0, "with little for server {light}, and back");
     }
 }
 

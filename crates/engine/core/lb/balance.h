@@ -199,8 +199,8 @@ static __always_inline __u32 dwell_balance_send_second(DWELL_FRAME *frame, void 
 {
 	struct dwell_chances others = {};
 
-	dwell_balance_chances(embedder, packet, &others);
-	return dwell_balance_send_with(frame, embedder, packet, ingress, dry_run, &others, decision);
+	return dwell_balance_send_with(frame, embedder, packet, ingress, dry_run,
+				       dwell_balance_chances(embedder, packet, &others) ? &others : 0, decision);
 }
 
 static __always_inline void dwell_balance_load(void *embedder, const struct dwell_packet *packet)

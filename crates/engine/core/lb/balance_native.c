@@ -337,6 +337,11 @@ static __always_inline dwell_selection dwell_balance_select_again(struct dwell_t
 	return dwell_select_again(table, packet, slot_index, dry_run);
 }
 
+static __always_inline int dwell_balance_select_other(void *embedder, struct dwell_packet *packet)
+{
+	return dwell_select_other(embedder, packet);
+}
+
 static __always_inline __u32 dwell_balance_kept_ways(struct dwell_table *table, __u32 index)
 {
 	return dwell_kept_ways(table, index);

@@ -106,6 +106,11 @@ static __always_inline __u64 dwell_balance_select_new(struct dwell_table *table,
 static __always_inline __u64 dwell_balance_select_again(struct dwell_table *table, struct dwell_packet *packet,
 							__u32 slot_index, int dry_run);
 
+/* dwell_select_other(): handles a packet that may be of another connection than the one that is known with its endpoints.
+ * Returns false if it goes to the real of that.
+ */
+static __always_inline int dwell_balance_select_other(void *embedder, struct dwell_packet *packet);
+
 /* dwell_kept_ways(): returns the ways of a bucket with connections that may go on, as bits. */
 static __always_inline __u32 dwell_balance_kept_ways(struct dwell_table *table, __u32 index);
 

@@ -256,14 +256,27 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
  */
 #define DWELL_SEQ_AHEAD 4
 
+/* How far behind it may be, likewise: it was sent again. */
+#define DWELL_SEQ_BEHIND 16
+
+/* Returns the upper half of the sequence number behind a packet. */
+static __always_inline __u16 dwell_seq_high(const struct dwell_packet *packet)
+{
+	__u32 flag_bytes = !!(packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
+
+	return packet->kind == DWELL_KIND_TCP ? (packet->seq + packet->payload_bytes + flag_bytes) >> 16 : 0;
+}
+
 /* Follows the client's sequence numbers. Returns true if the packet's is near the newest one. */
 static __always_inline int dwell_slot_advance(struct dwell_slot *slot, const struct dwell_packet *packet)
 {
-	__u16 high = packet->seq >> 16, ahead = high - slot->seq_high;
+	__u16 ahead = (packet->seq >> 16) - slot->seq_high, next = dwell_seq_high(packet);
 
-	if (dwell_unlikely(ahead && ahead <= DWELL_SEQ_AHEAD))
-		slot->seq_high = high;
-	return ahead <= DWELL_SEQ_AHEAD;
+	if (ahead > DWELL_SEQ_AHEAD)
+		return 0;
+	if (dwell_unlikely(next != slot->seq_high))
+		slot->seq_high = next;
+	return 1;
 }
 
 /* Different seconds (of 2^30 ns) in which a client must go on until its connection has settled. */
@@ -299,7 +312,7 @@ static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struc
 
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
 		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
-			slot->seq_high = packet->seq >> 16;
+			slot->seq_high = dwell_seq_high(packet);
 	} else if (packet->kind == DWELL_KIND_TCP) {
 		is_near = dwell_slot_advance(slot, packet);
 		next |= DWELL_HEAD_ESTABLISHED;
@@ -418,7 +431,7 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 	}
 	dwell_balance_opened(table->embedder, packet);
 	slot = (struct dwell_slot *)found.head;
-	slot->seq_high = packet->seq >> 16;
+	slot->seq_high = dwell_seq_high(packet);
 	found.head->flags |= DWELL_HEAD_YIELDS;
 	if (dwell_unlikely(reason == DWELL_REASON_FALLBACK)) {
 		found.head->flags |= DWELL_HEAD_ORPHAN;
@@ -459,6 +472,44 @@ static __always_inline int dwell_is_silent(struct dwell_table *table, const stru
 	return idle > DWELL_REOPEN_COARSE && !dwell_is_future(idle);
 }
 
+/* Returns true if a packet may be of another connection than the one that is known with its endpoints: a client may have used
+ * its port again, and the end of the one and the beginning of the other passed another balancer. Without a pause, sequence
+ * numbers may run ahead; after one, a client begins where it stopped, or has sent more elsewhere. Linux lets another
+ * connection begin as little as 64 KiB ahead (tcp_tw_reuse).
+ */
+static __always_inline int dwell_may_be_other(struct dwell_table *table, const struct dwell_slot *slot,
+					      const struct dwell_packet *packet)
+{
+	__u16 ahead = (packet->seq >> 16) - slot->seq_high, behind = -ahead;
+
+	if (dwell_likely(!ahead) || behind <= DWELL_SEQ_BEHIND || packet->kind != DWELL_KIND_TCP)
+		return 0;
+	if (dwell_is_first_syn(packet) && !(slot->head.flags & DWELL_HEAD_ESTABLISHED))
+		return 0;
+	return ahead > DWELL_SEQ_AHEAD || dwell_is_silent(table, slot);
+}
+
+/* Lets a packet that may be of another connection than the one that is known with its endpoints go on from that one's real;
+ * its beginning goes where other balancers send it. Returns true if the VIP has a second chance. The known connection stays
+ * as it is, since the packet may be forged.
+ */
+static __always_inline int dwell_select_other(void *embedder, struct dwell_packet *packet)
+{
+	const struct dwell_vip *vip =
+		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
+	struct dwell_chances chances = {};
+	__u32 known = packet->lb.real;
+
+	if (!vip || !(vip->flags & DWELL_VIP_SECOND))
+		return 0;
+	if (!dwell_is_first_syn(packet))
+		return !!dwell_balance_chances(embedder, packet, &chances);
+	dwell_balance_select(embedder, packet);
+	if (!packet->lb.real)
+		packet->lb.real = known;
+	return 1;
+}
+
 /* Returns true if a packet of this connection must not go to its real: that is gone; or nothing is established there
  * and it is down or out of reach; or the packet belongs to another connection between the same endpoints. Everything
  * else stays.
@@ -493,7 +544,7 @@ static __always_inline void dwell_slot_move(struct dwell_table *table, struct dw
 	dwell_slot_begin(slot, packet);
 	slot->packets = 0;
 	slot->trusted = 0;
-	slot->seq_high = packet->seq >> 16;
+	slot->seq_high = dwell_seq_high(packet);
 	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED |
 			      DWELL_HEAD_ORPHAN);
 	dwell_balance_opened(table->embedder, packet);
@@ -586,6 +637,9 @@ static __always_inline __u32 dwell_balance_flow(DWELL_FRAME *frame, struct dwell
 		else if (dwell_unlikely(dwell_must_reselect(table, slot, packet,
 							    dwell_real_at(table->embedder, packet->lb.real))))
 			selection = dwell_balance_select_again(table, packet, found.slot_index, dry_run);
+		else if (dwell_unlikely(dwell_may_be_other(table, slot, packet)) &&
+			 dwell_balance_select_other(table->embedder, packet))
+			selection = DWELL_SELECTION_UNMEASURED(DWELL_REASON_SECOND);
 		else if (!dry_run)
 			selection = dwell_balance_known(table, packet, slot, found.slot_index);
 	} else {

@@ -261,6 +261,16 @@ __noinline __u64 select_again(struct dwell_packet *packet, __u32 slot_index, int
 	return dwell_select_again(&table, packet, slot_index, dry_run);
 }
 
+__noinline int select_other(struct dwell_packet *packet)
+{
+	return packet && dwell_select_other(0, packet);
+}
+
+static __always_inline int dwell_balance_select_other(void *embedder, struct dwell_packet *packet)
+{
+	return select_other(packet);
+}
+
 __noinline __u32 kept_ways(__u32 index)
 {
 	struct dwell_clock clock = {};

@@ -15,24 +15,37 @@ const MS: u64 = 1_000_000;
 
 struct Scene {
     balancer: Balancer,
+    second_chance: bool,
     now_ms: u64,
 }
 
 impl Scene {
     /// All connections of the VIP go to the backend 1.
     fn new() -> Scene {
+        Scene::of(Forward::L2, false)
+    }
+
+    /// The same, where packets of unknown connections may go on to the other backend.
+    fn with_second_chance() -> Scene {
+        let mut scene = Scene::of(Forward::Ipip, true);
+        scene.balancer.set_recent(1, &[[1, 2, 0, 0]; 7]);
+        scene
+    }
+
+    fn of(forward: Forward, second_chance: bool) -> Scene {
         let mut balancer = native(Watch::default(), 64);
         for number in 1..=2 {
-            balancer.set_real(number, &real(address("10.0.0.5"), Forward::L2, 70 + number));
+            balancer.set_real(number, &real(address("10.0.0.5"), forward, 70 + number));
         }
-        let mut scene = Scene { balancer, now_ms: 1000 };
+        let mut scene = Scene { balancer, second_chance, now_ms: 1000 };
         scene.lead_to(1);
         scene
     }
 
     fn lead_to(&mut self, real: u32) {
         let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
-        self.balancer.set_vip(&key, &Vip { number: 1, ..Vip::default() }, &[real; 7]);
+        let vip = Vip { number: 1, second_chance: self.second_chance, ..Vip::default() };
+        self.balancer.set_vip(&key, &vip, &[real; 7]);
     }
 
     /// The backend of a packet that comes `after_ms` after the last one.
@@ -143,4 +156,60 @@ fn ends_are_recognized_after_any_number_of_bytes() {
     }
     scene.pass(1, &client.at(seq.wrapping_add(1460)).fin());
     assert_eq!(scene.pass(20, &client.syn()), (Some(2), Reason::New));
+}
+
+/// How far a client's sequence numbers are from those of the connection before, where it uses its port again: by the clock
+/// (RFC 6528), or Linux where the port still waits (tcp_tw_reuse: 65,537 behind the last one).
+const USED_AGAIN: [u32; 4] = [65_537 + 101, 20_000_000, 1 << 31, u32::MAX - (2 << 20)];
+
+#[test]
+fn a_packet_of_another_connection_with_the_same_ports_may_go_on() {
+    for ahead in USED_AGAIN {
+        let (mut scene, client) = (Scene::with_second_chance(), v4().at(0x1_ff00));
+        scene.connect(&client);
+        // The end of the first one and the beginning of the other passed another balancer.
+        let other = client.at(client.seq.wrapping_add(ahead));
+        for frame in [other.data(0), other.data(100), other.at(other.seq + 9).fin(), other.rst()] {
+            assert_eq!(scene.pass(1000, &frame), (Some(1), Reason::Second), "{ahead}");
+            assert_eq!(scene.pass(1, &frame), (Some(1), Reason::Second), "{ahead}");
+        }
+        // If its beginning comes here too, it goes where other balancers send it.
+        assert_eq!(scene.pass(1000, &other.syn()), (Some(2), Reason::Second), "{ahead}");
+        // Nothing has been learnt: the first one may still be there, and the others forged.
+        assert_eq!(scene.pass(1, &client.at(client.seq + 100).data(9)), (Some(1), Reason::Connection), "{ahead}");
+    }
+}
+
+#[test]
+fn a_packet_of_the_same_connection_needs_no_second_chance() {
+    let mut scene = Scene::with_second_chance();
+    let client = v4().at(u32::MAX - 1_000_000);
+    scene.connect(&client);
+    let mut seq = client.seq.wrapping_add(100);
+    for bytes in (1..1400).step_by(7) {
+        seq = seq.wrapping_add(bytes);
+        let here = client.at(seq.wrapping_sub(bytes));
+        assert_eq!(scene.pass(1000, &here.data(bytes as usize)), (Some(1), Reason::Connection));
+        // What was sent again, a keepalive, and what is ahead of packets that were lost.
+        for (after_ms, at, payload) in
+            [(1, here.seq, bytes), (1000, seq.wrapping_sub(1), 0), (1000, seq.wrapping_sub(1 << 20), 9), (1, seq, 100)]
+        {
+            let frame = client.at(at).data(payload as usize);
+            assert_eq!(scene.pass(after_ms, &frame), (Some(1), Reason::Connection), "{at}");
+        }
+        seq = seq.wrapping_add(100);
+    }
+    assert_eq!(scene.pass(1, &client.at(seq + 200_000).data(9)), (Some(1), Reason::Connection));
+}
+
+#[test]
+fn without_a_second_chance_a_known_port_leads_to_its_backend_whatever_comes() {
+    for ahead in USED_AGAIN {
+        let (mut scene, client) = (Scene::new(), v4());
+        scene.connect(&client);
+        let other = client.at(client.seq.wrapping_add(ahead));
+        for frame in [other.syn(), other.data(0), other.data(100)] {
+            assert_eq!(scene.pass(1000, &frame), (Some(1), Reason::Connection), "{ahead}");
+        }
+    }
 }
