@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Component, END_RATIO, End, Event, Finding, LONGEST_NS, Measure, Subject,
+    Component, END_RATIO, End, Event, Finding, LONGEST_NS, Measure, Roles, Subject,
     compare::{Compared, Differing, Group, Levels},
     series::{decode, steps},
 };
@@ -109,6 +109,11 @@ impl Alarm {
         self.is_of_paths
     }
 
+    /// Returns whether this figure is among those that differ.
+    pub(super) fn is_by(&self, measure: Measure) -> bool {
+        self.watched.iter().any(|watched| watched.measure == measure)
+    }
+
     pub(super) fn event(&self, end: Option<End>) -> Event {
         Event { finding: self.finding, since_ns: self.since_ns, end }
     }
@@ -119,9 +124,9 @@ impl Alarm {
         (tick, now_ns): (u64, u64),
         groups: &BTreeMap<Measure, Group>,
         levels: &mut Levels,
-        is_out: &dyn Fn(Subject) -> bool,
+        roles: Roles<'_>,
     ) -> Option<(End, Finding)> {
-        let states = self.watched.iter().map(|watched| (watched, watched.state(tick, groups, levels, is_out)));
+        let states = self.watched.iter().map(|watched| (watched, watched.state(tick, groups, levels, roles)));
         let states: Vec<_> = states.filter_map(|(watched, state)| Some((watched, state?))).collect();
         let high = states.iter().filter(|(_, state)| state.is_high).count();
         let mut finding = self.finding;
@@ -163,12 +168,12 @@ impl Watched {
         tick: u64,
         groups: &BTreeMap<Measure, Group>,
         levels: &mut Levels,
-        is_out: &dyn Fn(Subject) -> bool,
+        roles: Roles<'_>,
     ) -> Option<State> {
         let group = groups.get(&self.measure)?;
         let now = i32::from(group.of(&self.subject)?.lately(tick)?);
         // Where no peer is left, they are as they were.
-        let level = levels.of(group, tick, self.subject, is_out);
+        let level = levels.of(group, tick, self.subject, roles);
         let (level, peers) = level.map_or((self.peers, 0), |(level, peers)| (level.into(), peers));
         let expected = self.expected + level - self.peers;
         let by = decode(now).saturating_sub(decode(expected));

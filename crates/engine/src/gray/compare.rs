@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Finding, LEAST_PEERS, LEAST_RATIO, Measure, Subject,
+    Finding, LEAST_PEERS, LEAST_RATIO, Measure, Roles, Subject,
     series::{Code, SLOTS, Series, decode, middle, steps},
 };
 use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, MOST_RECENT, chance};
@@ -14,6 +14,9 @@ const SPREADS: f64 = 3.0;
 const TO_DEVIATION: f64 = 1.4826;
 /// The spreads of so many times are in their mean, each of [`MOST_RECENT`] intervals: those of an hour at 10 s.
 const SPREADS_IN_MEAN: f64 = 12.0;
+/// A change may have been so many intervals ago, at most half as many as are compared. With one split at a fixed age, an abrupt
+/// change before or after it would be within one side, where it looks like neighbours that are alike, and hides itself.
+const SPLITS: [usize; 6] = [15, 20, 30, 45, 60, 90];
 /// In groups of more subjects than this, the median of all stands for that of all others.
 const FEW: usize = 64;
 /// So many peers are looked at: with more, the median would not be much more certain.
@@ -47,7 +50,7 @@ pub(super) struct Differing {
 pub(super) struct Compared {
     /// Those that differ enough, surely or not.
     pub(super) differing: Vec<Differing>,
-    /// All subjects that were compared.
+    /// All subjects that were judged.
     pub(super) subjects: Vec<Subject>,
 }
 
@@ -57,16 +60,10 @@ pub(super) struct Levels(BTreeMap<Measure, Option<(Code, usize)>>);
 
 impl Levels {
     /// Returns the median of the last intervals of the peers of a subject, and their number.
-    pub(super) fn of(
-        &mut self,
-        group: &Group,
-        tick: u64,
-        subject: Subject,
-        is_out: &dyn Fn(Subject) -> bool,
-    ) -> Option<(Code, usize)> {
+    pub(super) fn of(&mut self, group: &Group, tick: u64, subject: Subject, roles: Roles<'_>) -> Option<(Code, usize)> {
         match group.series.len() <= FEW {
-            true => group.level(tick, Some(subject), is_out),
-            false => *self.0.entry(group.measure).or_insert_with(|| group.level(tick, None, is_out)),
+            true => group.level(tick, Some(subject), roles),
+            false => *self.0.entry(group.measure).or_insert_with(|| group.level(tick, None, roles)),
         }
     }
 }
@@ -134,7 +131,7 @@ impl Group {
 
     /// Notes how far changes are spread until this interval.
     fn note_spread(&mut self, tick: u64) {
-        let changes: Vec<Change> = self.changes(tick, usize::MAX, &|_| false).collect();
+        let changes: Vec<Change> = self.changes(tick, usize::MAX, |_| true).collect();
         if changes.len() <= LEAST_PEERS {
             return;
         }
@@ -142,16 +139,16 @@ impl Group {
         self.spread = Some(self.spread.map_or(now, |mean| mean + (now - mean) / SPREADS_IN_MEAN));
     }
 
-    /// Returns the changes of those that are judged: of all, or of every second one, third one and so on, if that is `enough`.
+    /// Returns the changes of peers: of all, or of every second one, third one and so on, if that is `enough`.
     fn changes<'a>(
         &'a self,
         tick: u64,
         enough: usize,
-        is_out: &'a dyn Fn(Subject) -> bool,
+        is_peer: impl Fn(Subject) -> bool + 'a,
     ) -> impl Iterator<Item = Change> + 'a {
         let every = self.series.len().div_ceil(enough).max(1);
-        let judged = self.series.iter().step_by(every).filter(|(subject, _)| !is_out(**subject));
-        judged.filter_map(move |(subject, series)| Change::of(tick, *subject, series))
+        let peers = self.series.iter().step_by(every).filter(move |(subject, _)| is_peer(**subject));
+        peers.filter_map(move |(subject, series)| Change::of(tick, *subject, series))
     }
 
     /// Sets the value of a subject in this interval. Returns false if it is not known yet.
@@ -179,39 +176,29 @@ impl Group {
         self.series.get_mut(subject)
     }
 
-    /// Returns the median of the last intervals of all subjects that are judged, but for one, and their number.
-    fn level(&self, tick: u64, but: Option<Subject>, is_out: &dyn Fn(Subject) -> bool) -> Option<(Code, usize)> {
-        let others = self.series.iter().filter(|(subject, _)| Some(**subject) != but && !is_out(**subject));
+    /// Returns the median of the last intervals of all peers, but for one, and their number.
+    fn level(&self, tick: u64, but: Option<Subject>, roles: Roles<'_>) -> Option<(Code, usize)> {
+        let is_peer = |subject| Some(subject) != but && roles.is_peer(subject, self.measure);
+        let others = self.series.iter().filter(|(subject, _)| is_peer(**subject));
         let mut levels: Vec<Code> = others.filter_map(|(_, series)| series.lately(tick)).collect();
         middle(&mut levels).map(|level| (level, levels.len()))
     }
 
     /// Compares all subjects. What chance makes less than `budget` times in so many comparisons is sure.
-    pub(super) fn differing(
-        &self,
-        tick: u64,
-        comparisons: f64,
-        budget: f64,
-        is_out: &dyn Fn(Subject) -> bool,
-    ) -> Compared {
+    pub(super) fn differing(&self, tick: u64, comparisons: f64, budget: f64, roles: Roles<'_>) -> Compared {
         // Before the rest, as few have.
-        let risen = self.series.iter().filter(|(subject, series)| series.has_risen() && !is_out(**subject));
+        let risen = self.series.iter().filter(|(subject, series)| series.has_risen() && roles.is_judged(**subject));
         let risen = risen.filter_map(|(subject, series)| Change::of(tick, *subject, series));
         let large: Vec<Change> = risen.filter(|change| self.is_large(change, 0)).collect();
         match large.is_empty() {
             true => Compared::default(),
-            false => self.compare(tick, &large, (comparisons, budget), is_out),
+            false => self.compare(tick, &large, (comparisons, budget), roles),
         }
     }
 
-    fn compare(
-        &self,
-        tick: u64,
-        large: &[Change],
-        (comparisons, budget): (f64, f64),
-        is_out: &dyn Fn(Subject) -> bool,
-    ) -> Compared {
-        let changes: Vec<Change> = self.changes(tick, ENOUGH, is_out).collect();
+    fn compare(&self, tick: u64, large: &[Change], (comparisons, budget): (f64, f64), roles: Roles<'_>) -> Compared {
+        let is_peer = |subject| roles.is_peer(subject, self.measure);
+        let changes: Vec<Change> = self.changes(tick, ENOUGH, is_peer).collect();
         if changes.len() <= LEAST_PEERS {
             return Compared::default();
         }
@@ -222,8 +209,9 @@ impl Group {
         if suspects.is_empty() {
             return Compared::default();
         }
-        let judged = self.series.iter().filter(|(_, series)| series.past().is_some() && series.recent(tick).is_some());
-        let subjects: Vec<Subject> = judged.map(|(subject, _)| *subject).filter(|subject| !is_out(*subject)).collect();
+        let known = self.series.iter().filter(|(_, series)| series.past().is_some() && series.recent(tick).is_some());
+        let known: Vec<Subject> = known.map(|(subject, _)| *subject).collect();
+        let peers_and_one = known.iter().filter(|subject| is_peer(**subject)).count();
         // What differs is no measure of what is usual, now or at its end.
         let is_usual = |change: &&Change| suspects.binary_search_by_key(&change.subject, |one| one.subject()).is_err();
         let usual: Vec<Change> = changes.iter().filter(is_usual).copied().collect();
@@ -237,13 +225,14 @@ impl Group {
                 past: decode(change.past.into()),
                 expected: decode(expected),
                 peers_value: decode(peers.level),
-                peers: subjects.len() - 1,
+                peers: peers_and_one - 1,
                 paths: None,
                 per_week,
             };
             Differing { finding, expected, peers: peers.level, excess, is_sure: per_week <= budget }
         });
-        Compared { differing: differing.collect(), subjects }
+        let differing = differing.collect();
+        Compared { differing, subjects: known.into_iter().filter(|subject| roles.is_judged(*subject)).collect() }
     }
 
     /// Compares one subject. `None` if it does not differ enough. A probability that exceeds `most` may be too low.
@@ -308,15 +297,20 @@ impl Group {
         (0..SLOTS).map(at).collect()
     }
 
-    /// Returns the probability that chance alone makes the recent values of a subject differ from those of its past, without what
-    /// all have in common in each interval: a fleet that wanders would hide it. `None` if too little is known.
+    /// Returns the probability that chance alone makes the last values of a subject differ from those before, without what all have
+    /// in common in each interval: a fleet that wanders would hide it. Of several moments at which it may have changed, the
+    /// clearest counts. `None` if too little is known.
     fn chance(&self, tick: u64, subject: Subject, common: &[Option<i32>]) -> Option<f64> {
         let series = self.series.get(&subject)?;
         let value = |(age, code): (usize, Code)| Some(decode(i32::from(code) - common[age]?));
-        let then: Vec<u64> = series.past_values(tick).filter_map(value).collect();
-        let now: Vec<u64> = series.recent_values(tick).filter_map(value).collect();
-        let is_enough = then.len() >= LEAST_BASELINE && now.len() >= LEAST_RECENT;
-        is_enough.then(|| chance(&then, &now))
+        let values = |ages| series.values(tick, ages).filter_map(value).collect::<Vec<u64>>();
+        let of_split = |age: usize| {
+            let (then, now) = (values(age..SLOTS), values(0..age));
+            let is_enough = then.len() >= LEAST_BASELINE && now.len() >= LEAST_RECENT;
+            is_enough.then(|| chance(&then, &now))
+        };
+        let least = SPLITS.into_iter().filter_map(of_split).min_by(f64::total_cmp)?;
+        Some((least * SPLITS.len() as f64).min(1.0))
     }
 }
 

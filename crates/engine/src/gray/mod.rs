@@ -32,8 +32,8 @@ pub const LEAST_NS: u64 = 100_000;
 /// The same in millionths, for shares.
 pub const LEAST_SHARE: u64 = 10_000;
 /// A gray failure begins when it was found in this many intervals in a row: until then it may turn out that a path that differs
-/// is one of many of a host.
-const CONFIRMED: u32 = 3;
+/// is one of many of a host, whose medians follow an abrupt change within some intervals of each other.
+const CONFIRMED: u32 = 5;
 /// A gray failure ends when less than this ratio is left of it.
 pub const END_RATIO: f64 = 1.25;
 /// A gray failure that has lasted for this long is what is usual now.
@@ -172,6 +172,28 @@ pub struct Judge {
     omitted: u64,
 }
 
+/// Who is judged, and with whom others are compared, while these gray failures last.
+#[derive(Debug, Clone, Copy)]
+struct Roles<'a>(&'a BTreeMap<Subject, Alarm>);
+
+impl Roles<'_> {
+    /// Returns whether a gray failure of a subject may begin: not while it has one, or is a path of a host whose paths differ.
+    fn is_judged(self, subject: Subject) -> bool {
+        !self.0.contains_key(&subject) && !self.is_covered(subject)
+    }
+
+    /// Returns whether others are compared with a subject. One that differs in some figures still is what is usual in the others:
+    /// among few, nobody would have enough peers otherwise.
+    fn is_peer(self, subject: Subject, measure: Measure) -> bool {
+        !self.0.get(&subject).is_some_and(|alarm| alarm.is_by(measure)) && !self.is_covered(subject)
+    }
+
+    fn is_covered(self, subject: Subject) -> bool {
+        let has_paths = |host: u32| self.0.get(&Subject::Host(host)).is_some_and(Alarm::is_of_paths);
+        matches!(subject, Subject::Path { .. }) && subject.hosts().into_iter().flatten().any(has_paths)
+    }
+}
+
 impl Judge {
     /// Creates a judge that knows nothing yet.
     pub fn new(config: Config) -> Judge {
@@ -279,19 +301,12 @@ impl Judge {
         self.series as f64 * WEEK_NS / self.config.interval_ns as f64
     }
 
-    /// Whether a subject is judged, and a peer of others: not while it differs, or a path of a host whose paths do.
-    fn is_out(&self, subject: Subject) -> bool {
-        let is_covered = |host: u32| self.alarms.get(&Subject::Host(host)).is_some_and(|alarm| alarm.is_of_paths());
-        self.alarms.contains_key(&subject)
-            || matches!(subject, Subject::Path { .. }) && subject.hosts().into_iter().flatten().any(is_covered)
-    }
-
     fn end_alarms(&mut self, now_ns: u64) -> Vec<Event> {
         let (tick, mut events, mut levels) = (self.tick, Vec::new(), Levels::default());
         let subjects: Vec<_> = self.alarms.keys().copied().collect();
         for subject in subjects {
             let Some(alarm) = self.alarms.get(&subject) else { continue };
-            let end = alarm.end((tick, now_ns), &self.groups, &mut levels, &|subject| self.is_out(subject));
+            let end = alarm.end((tick, now_ns), &self.groups, &mut levels, Roles(&self.alarms));
             let Some((end, finding)) = end else { continue };
             if let Some(alarm) = self.alarms.remove(&subject) {
                 if end == End::Recovered {
@@ -307,8 +322,7 @@ impl Judge {
         let comparisons = self.comparisons();
         let mut found: BTreeMap<Subject, Vec<Alarm>> = BTreeMap::new();
         for (measure, group) in &self.groups {
-            let differing =
-                group.differing(self.tick, comparisons, self.config.budget, &|subject| self.is_out(subject));
+            let differing = group.differing(self.tick, comparisons, self.config.budget, Roles(&self.alarms));
             for alarm in alarm::attribute(*measure, &differing, self.tick, now_ns) {
                 found.entry(alarm.finding.subject).or_default().push(alarm);
             }

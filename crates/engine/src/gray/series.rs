@@ -77,7 +77,7 @@ impl Series {
 
     fn refresh(&mut self, tick: u64) {
         let (mut codes, mut count) = ([0; PAST], 0);
-        for (_, code) in self.past_values(tick) {
+        for (_, code) in self.values(tick, MOST_RECENT..SLOTS) {
             codes[count] = code;
             count += 1;
         }
@@ -136,18 +136,9 @@ impl Series {
         Some(self.ring[slot(tick, age)]).filter(|code| *code != MISSING)
     }
 
-    fn values(&self, tick: u64, ages: std::ops::Range<usize>) -> impl Iterator<Item = (usize, Code)> + '_ {
+    /// Returns the values of these ages with them, the oldest first.
+    pub(super) fn values(&self, tick: u64, ages: std::ops::Range<usize>) -> impl Iterator<Item = (usize, Code)> + '_ {
         ages.rev().filter_map(move |age| Some((age, self.at(tick, age)?)))
-    }
-
-    /// Returns the values of the past with their ages, the oldest first.
-    pub(super) fn past_values(&self, tick: u64) -> impl Iterator<Item = (usize, Code)> + '_ {
-        self.values(tick, MOST_RECENT..SLOTS)
-    }
-
-    /// Returns the recent values with their ages, the oldest first.
-    pub(super) fn recent_values(&self, tick: u64) -> impl Iterator<Item = (usize, Code)> + '_ {
-        self.values(tick, 0..MOST_RECENT)
     }
 
     /// Returns the median of the recent values, if they are enough, and not only of the last ones: a host that has just started has

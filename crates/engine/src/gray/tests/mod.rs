@@ -105,6 +105,27 @@ fn who_becomes_slow_or_loses_is_named_within_minutes() {
     who_is_named(Noise { apart: 0.1, ..NOISE });
 }
 
+/// Among four, nobody else would have enough peers.
+#[test]
+fn who_differs_in_one_figure_is_a_peer_in_the_others() {
+    let mut fleet = Fleet::new(22, CALM, 1.0).with_hosts(4);
+    fleet.run(LEARNED);
+    let slow = |subject: Subject, measure: Measure, ns: f64| match (subject, measure.component) {
+        (Subject::Host(3), Component::Time(APPLICATION)) => ns * 5.0,
+        _ => ns,
+    };
+    let both = |subject: Subject, measure: Measure, ns: f64| match (subject, measure.component) {
+        (Subject::Host(2), Component::Time(QUEUEING)) => ns * 5.0,
+        _ => slow(subject, measure, ns),
+    };
+    let [begin] = (0..60).flat_map(|_| fleet.step(slow)).collect::<Vec<_>>()[..] else {
+        panic!("it does not begin once")
+    };
+    assert_eq!((begin.finding.subject, begin.end), (Subject::Host(3), None));
+    let [other] = (0..60).flat_map(|_| fleet.step(both)).collect::<Vec<_>>()[..] else { panic!("the other does not") };
+    assert_eq!((other.finding.subject, other.end, other.finding.peers), (Subject::Host(2), None, 3));
+}
+
 /// Prints after how many intervals 20 hosts of 1,000 are named of which all figures grow, or all paths lose more:
 /// `cargo test --release -p dwell-engine -- --ignored named_how --nocapture`.
 #[test]
@@ -170,6 +191,23 @@ fn who_is_named(noise: Noise) {
         assert_eq!((finding.subject, finding.measure), (subject, measure));
         assert!(finding.value > finding.expected && finding.per_week <= 1.0 && finding.peers >= 7, "{finding:?}");
     }
+}
+
+/// Bytes of one host of four wait for 50 ms and not for less than a microsecond, when its past is short.
+#[test]
+fn an_abrupt_change_of_one_host_of_four_is_named_as_soon_as_most_recent_intervals_show_it() {
+    let mut fleet = Fleet::new(21, CALM, 1.0).with_hosts(4);
+    let soon = |_, measure: Measure, ns: f64| if measure.component == Component::Time(QUEUEING) { 600.0 } else { ns };
+    (0..75).for_each(|_| assert_eq!(fleet.step(soon), []));
+    let late = |subject, measure: Measure, ns: f64| match (subject, measure.component) {
+        // As what it would be varies.
+        (Subject::Host(2), Component::Time(QUEUEING)) => 50e6 * ns / 200e3,
+        _ => soon(subject, measure, ns),
+    };
+    let begun = (1..=60).find_map(|interval| Some((interval, *fleet.step(late).first()?)));
+    let Some((interval, Event { finding, end: None, .. })) = begun else { panic!("it does not begin: {begun:?}") };
+    assert_eq!((finding.subject, finding.measure.component), (Subject::Host(2), Component::Time(QUEUEING)));
+    assert!(interval < 25, "after {interval} intervals");
 }
 
 #[test]
