@@ -41,8 +41,6 @@ pub enum Series {
 }
 
 impl Series {
-    pub const ALL: [Series; 3] = [Series::Tuning, Series::Reported, Series::Fresh];
-
     /// A figure of this series. The fresh ones are the geometric means of the others.
     pub fn pick(self, tuning: u64, reported: u64) -> u64 {
         match self {
