@@ -8,7 +8,6 @@ mod rate;
 mod response;
 mod rtt;
 mod shift;
-mod socket_summary;
 mod sockets;
 mod stack;
 mod style;
@@ -101,7 +100,7 @@ impl Format for Text {
                 shift::comparison(shift, colour, out);
             }
             Record::Sockets(sockets) => self.sockets.write(sockets, &mut self.times, source, out),
-            Record::SocketEnd(end) => socket_summary::write(end, source, colour, out),
+            Record::SocketEnd(end) => sockets::summary::write(end, source, colour, out),
             Record::Top(top) => {
                 self.time(top.end_ns, source, out);
                 top::rows(top, out);

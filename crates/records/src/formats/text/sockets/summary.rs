@@ -1,9 +1,8 @@
 //! The table at the end of `dwell run`.
 
 use super::{
-    Colour, UNKNOWN, counted, put,
-    sockets::{latency, rate},
-    tcp_names,
+    super::{Colour, UNKNOWN, counted, put, tcp_names},
+    latency, rate,
 };
 use crate::{SocketEnd, SocketTotal, Source, sockets::rate_bps};
 
@@ -17,7 +16,7 @@ const LATE_NS: u64 = 30_000_000;
 const FEW: u64 = 5;
 
 /// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
-pub(super) fn write(end: &SocketEnd<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
+pub fn write(end: &SocketEnd<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
     let summary = end.summary;
     let lines = summary.lines(end.order, SHOWN);
     if lines.is_empty() {

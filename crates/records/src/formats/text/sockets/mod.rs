@@ -1,5 +1,7 @@
 //! Lines of `dwell run`.
 
+pub(super) mod summary;
+
 use super::{Rate, UNKNOWN, counted, put, tcp_names, trimmed};
 use crate::{Socket, Sockets, Source, Timestamps, sockets::rate_bps};
 
@@ -89,12 +91,12 @@ fn line(socket: &Socket, length_ns: u64, source: &Source, out: &mut Vec<u8>) {
 }
 
 /// Formats a latency that may be unknown.
-pub(super) fn latency(ns: Option<u64>) -> String {
+fn latency(ns: Option<u64>) -> String {
     ns.map_or(UNKNOWN.into(), trimmed)
 }
 
 /// Formats a rate without the spaces that align it.
-pub(super) fn rate(bps: u64) -> String {
+fn rate(bps: u64) -> String {
     Rate(bps).to_string().trim().to_owned()
 }
 
