@@ -144,7 +144,7 @@ fn wrong_options_are_refused() {
         (&["--estimator", "syn-ack", "--set", "heuristics=acks"], "for --estimator pirate or gap"),
         (&["--server", "!10.0.0.1"], "without !"),
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
-        (&["--server", "nowhere"], "no IP address"),
+        (&["--server", "nowhere"], "not an IP address"),
         (&["--summary", "--prefix4", "16"], "for --metrics, --otlp and --summary=prefix"),
         (&["--estimator", "pirate", "--set", "merge-distance=near"], "a number and a unit"),
         (&["--estimator", "pirate", "--set", "heuristics=none,acks"], "acks,mtu"),

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Byte traces in one pending row of the store, at most 200 bytes each.
-const PASSAGES: usize = 1 << 14;
+const MAX_TRACES_PER_ROW: usize = 1 << 14;
 
 impl Collector {
     /// Stores batches that are not stored yet, and clock samples. When it returns, everything is on disk.
@@ -41,7 +41,8 @@ impl Collector {
         }
         let (now_ns, to_unix_ns) = (self.time.now_ns(), self.time.to_unix_ns());
         let Collector { store, time, clocks, hosts, gray, .. } = self;
-        let intake = Intake { time, clocks, hosts, gray: gray.as_mut(), now_ns, to_unix_ns, taken: Taken::default() };
+        let intake =
+            Intake { time, clocks, hosts, gray: gray.as_mut(), now_ns, to_unix_ns, taken: IntakeResult::default() };
         let taken = store.write(|to| {
             for sample in samples {
                 write_sample(to, sample, unix(intake.time.at(sample.at_ns), to_unix_ns))?;
@@ -63,7 +64,7 @@ impl Collector {
 
 /// What one transaction takes in, which counts once that is on disk.
 #[derive(Default)]
-struct Taken<'a> {
+struct IntakeResult<'a> {
     /// Byte traces by host.
     asides: Vec<(u32, Aside)>,
     estimates: Vec<Estimate>,
@@ -81,11 +82,11 @@ struct Intake<'a> {
     gray: Option<&'a mut Gray>,
     now_ns: u64,
     to_unix_ns: i64,
-    taken: Taken<'a>,
+    taken: IntakeResult<'a>,
 }
 
 impl<'a> Intake<'a> {
-    fn take(mut self, to: &mut Writing<'_>, batches: &'a [(Agent, Batch)]) -> Written<Taken<'a>> {
+    fn take(mut self, to: &mut Writing<'_>, batches: &'a [(Agent, Batch)]) -> Written<IntakeResult<'a>> {
         let now_unix_ns = unix(self.now_ns, self.to_unix_ns);
         for (agent, batch) in batches {
             let name = agent.name.as_str();
@@ -175,7 +176,7 @@ impl<'a> Intake<'a> {
             }
             known.push((*trace, (edge_ns, edge.bound_ns)));
         }
-        for some in known.chunks(PASSAGES) {
+        for some in known.chunks(MAX_TRACES_PER_ROW) {
             let (some, edges) = some.iter().copied().unzip();
             let aside: Aside = (self.now_ns, ByteTraces(some), edges);
             let body = wire::encode(Version::NEWEST, &aside).expect("so few fit into a frame");

@@ -173,7 +173,8 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		end = dwell_turn_moved(state, tick, late, waited, carried);
 		if (!(turn->flags & DWELL_TURN_UNSURE))
 			latest = end;
-		end = dwell_turn_queued(turn, tick, late, waited, end);
+		if (turn->flags & DWELL_TURN_MOVED)
+			end = dwell_turn_queued(turn, tick, late, waited, end);
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED;
 		end = dwell_turn_queued(turn, tick, late, waited, end);

@@ -199,7 +199,7 @@ fn host(word: &str) -> Result<IpNet, String> {
         _ if word.starts_with(|first: char| first.is_ascii_alphabetic()) => {
             format!("'{word}' is not understood: there are tcp, udp, icmp, icmp6, ip, ip6, host, net, port, portrange, and names are not looked up")
         }
-        _ => format!("'{word}' is no IP address or network"),
+        _ => format!("'{word}' is not an IP address or network"),
     })
 }
 

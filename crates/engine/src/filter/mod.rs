@@ -278,13 +278,13 @@ fn rule(text: &str) -> Result<Clause, String> {
     Ok(Clause { excludes, terms: vec![Term { prefix, ports, ..Term::default() }] })
 }
 
-/// Why a text is no prefix.
+/// Why a text is not a prefix.
 fn unknown_prefix(text: &str) -> String {
     let protocols = match text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-        true => ", and none of the protocols tcp, udp, icmp, icmp6, ip and ip6",
+        true => ", nor one of the protocols tcp, udp, icmp, icmp6, ip and ip6",
         false => "",
     };
-    format!("the prefix is no IP address or network{protocols}; names are not looked up")
+    format!("the prefix is not an IP address or network{protocols}; names are not looked up")
 }
 
 /// `PORT` or `PORT-PORT`.
@@ -402,7 +402,7 @@ mod tests {
         for (text, what) in [
             ("", "neither"),
             ("!", "neither"),
-            ("10.0.0.0/33", "no IP address"),
+            ("10.0.0.0/33", "not an IP address"),
             (":99999", "0 to 65535"),
             (":+80", "0 to 65535"),
             (":20-10", "backwards"),

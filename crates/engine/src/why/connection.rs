@@ -303,7 +303,7 @@ impl Connection {
                 under_way.add(Part::Answer, time * (1.0 - base));
             } else {
                 let base = round_trip(&mut self.figures.transfers, info, dt_ns);
-                let is_paced = waits && self.figures.unsent.observe(info);
+                let is_paced = waits && !is_closed && self.figures.unsent.observe(info);
                 let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
                 if is_paced {
                     under_way.add(Part::Pacing, time);
@@ -517,8 +517,10 @@ impl Connection {
         this.end_silence();
         let spent = std::mem::take(&mut this.since_progress);
         this.under_way.plus(&spent);
-        if let Some(since_ns) = this.held_since_ns {
-            this.figures.held.add(this.last.time_ns.saturating_sub(since_ns));
+        for (since_ns, waits) in
+            [(this.held_since_ns, &mut this.figures.held), (this.corked_since_ns, &mut this.figures.pause)]
+        {
+            since_ns.into_iter().for_each(|since_ns| waits.add(this.last.time_ns.saturating_sub(since_ns)));
         }
         let (first, last) = (&self.first.info, &self.last.info);
         let mut late_ns = 0.0;

@@ -91,6 +91,8 @@ pub struct Evidence {
     pub ended_ns: u64,
     /// The number of polls of sockets, or of packets in a capture.
     pub polls: u64,
+    /// Of these, the first ones of connections, before which no time has passed.
+    pub first_polls: u64,
     /// The mean time between two searches for connections: those that open and close between two are not seen. 0 for a
     /// capture.
     pub search_interval_ns: f64,
@@ -290,6 +292,7 @@ impl Evidence {
             return true;
         }
         self.polls += figures.polls;
+        self.first_polls += 1;
         self.connections += connections;
         self.accepted += if figures.role == Role::Server { connections } else { 0 };
         self.times.plus(&figures.times);
@@ -336,6 +339,7 @@ impl Evidence {
             Group { times, answer, ..*group }
         }));
         self.polls += (other.polls as f64 * weight).round() as u64;
+        self.first_polls += (other.first_polls as f64 * weight).round() as u64;
         self.times.plus(&other.times.scaled(weight));
         self.idle_ns += other.idle_ns * weight;
         self.polled_ns += other.polled_ns * weight;
@@ -422,34 +426,34 @@ impl Evidence {
         let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
         let served_ns = waited_ns.min(self.times.get(Part::Service));
         let served = served_ns / waited_ns.max(1.0);
-        // What is passed on as it comes pauses where it comes from.
-        let upstream = self.groups.iter().filter(|group| is_upstream(group));
-        let awaited_ns = upstream.map(|group| group.times.get(Part::PeerPause)).sum::<f64>() * (1.0 - served);
+        // What is passed on as it comes pauses where it comes from, but for what counts as service already.
+        let pauses_ns =
+            |group: &Group| group.times.get(Part::PeerPause) * if is_within(group) { 1.0 - served } else { 1.0 };
+        let awaited_ns: f64 = self.groups.iter().filter(|group| is_upstream(group)).map(pauses_ns).sum();
         let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
         let own_pauses_ns: f64 = of_servers.map(|group| group.times.get(Part::Application)).sum();
         let paused_ns = awaited_ns.min(own_pauses_ns).min(self.times.get(Part::Application));
-        let paused = paused_ns / awaited_ns.max(1.0) * (1.0 - served);
+        let paused = paused_ns / awaited_ns.max(1.0);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
         self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
-        let shares = [(Part::Service, served_ns), (Part::Application, paused_ns)].map(|(part, ns)| {
-            let share = ns / self.times.get(part).max(1.0);
-            self.times.take(part, ns);
-            (part, share)
-        });
+        let of_servers_ns = [self.times.get(Part::Service), own_pauses_ns];
+        let taken = [(Part::Service, served_ns), (Part::Application, paused_ns)];
+        taken.iter().for_each(|(part, ns)| self.times.take(*part, *ns));
         for group in self.groups.iter_mut().filter(|group| group.key.role == Role::Server) {
-            for (part, share) in shares {
+            for ((part, ns), all_ns) in taken.into_iter().zip(of_servers_ns) {
+                let share = ns / all_ns.max(1.0);
                 let own_ns = group.times.get(part);
                 group.times.take(part, own_ns * share);
             }
         }
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
             match (group.counted, is_within(group)) {
-                (Counted::Upstream, is_within) => {
-                    let passed_on_ns = group.times.get(Part::PeerPause) * paused;
-                    group.times = group.times.scaled(if is_within { served } else { 0.0 });
+                (Counted::Upstream, is_part) => {
+                    let passed_on_ns = pauses_ns(group) * paused;
+                    group.times = group.times.scaled(if is_part { served } else { 0.0 });
                     group.times.add(Part::PeerPause, passed_on_ns);
                     self.times.plus(&group.times);
-                    if is_within {
+                    if is_part {
                         self.answer.plus(&group.answer);
                     }
                 }
@@ -495,8 +499,7 @@ impl Evidence {
     pub fn poll_interval_ns(&self) -> f64 {
         match self.source {
             Source::Sockets if self.polls > 0 => {
-                // With the first poll of a connection no time has passed.
-                self.polled_ns / self.polls.saturating_sub(self.connections).max(1) as f64
+                self.polled_ns / self.polls.saturating_sub(self.first_polls).max(1) as f64
             }
             _ => 0.0,
         }

@@ -15,14 +15,15 @@ pub(super) fn is_held_back(reading: &Reading) -> bool {
     waiting > 0 && waiting < info.send_mss && (1..=MESSAGE_SEGMENTS).contains(&info.unacked) && has_room
 }
 
-/// Whether less than a segment waits with nothing in flight and room in the window: the application has said that more follows
-/// (MSG_MORE, TCP_CORK). No path and no queue has anything to do with that.
+/// Whether less than a segment waits with nothing in flight and room in the window, and not for the limit of the socket's rate: the
+/// application has said that more follows (MSG_MORE, TCP_CORK). No path and no queue has anything to do with that.
 pub(super) fn is_corked(info: &TcpInfo) -> bool {
     let waiting = info.notsent_bytes.unwrap_or(0);
     info.unacked == 0
         && waiting > 0
         && waiting < info.send_mss
         && info.send_window.is_none_or(|window| window >= waiting)
+        && info.max_pacing_rate.is_none_or(|limit| info.pacing_rate < Some(limit))
 }
 
 /// Whether it stands for the search that did not find the connection yet, and is of no state of the kernel.

@@ -161,132 +161,10 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     };
     verdict.parts.retain(|(_, ns)| *ns > 0.0);
     match outcome {
-        Outcome::Slow(cause) => {
-            let (_, best) = &holding[0];
-            // No packet shows a buffer: it is concluded from when data leaves.
-            let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
-            let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
-            if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
-                verdict.unseen.insert(0, own_queue(evidence));
-            }
-            verdict.certainty = Some(certainty(&verdict, is_contradicted));
-            verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
-                (Source::Stamps, Cause::Distance, _) => {
-                    format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
-                }
-                (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
-                _ => cause.sentence(best.share),
-            };
-            verdict.facts = best.facts.clone();
-            verdict.facts.sort_by_key(|fact| !fact.speaks_for);
-            verdict.common = Common::of(&evidence.groups, cause.parts());
-            verdict.worst = evidence.worst(cause.parts());
-            let evidence = &evidence.about(cause.parts());
-            verdict.about = evidence.target.clone();
-            if let Some(end) = evidence.target.seen_from {
-                verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
-            }
-            verdict.remedies = cause.remedies(evidence);
-            for other in &verdict.ranked[1..] {
-                let best = other.cause.remedies(&evidence.about(other.cause.parts())).into_iter().next();
-                verdict.remedies.extend(best.filter(|best| !verdict.remedies.contains(best)));
-            }
-            if let Some(pid) = evidence.target.namespace_of {
-                let command = format!("sudo nsenter -t {pid} -n");
-                let effect = "opens a shell in the network namespace of the target: run the other commands there";
-                verdict.remedies.insert(0, Remedy { command, effect });
-            }
-        }
-        Outcome::Healthy => {
-            verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
-            verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
-            verdict.facts = healthy_facts(evidence);
-            if let Some(wait_ns) = long_send_wait_ns(evidence) {
-                verdict.certainty = Some(Certainty::Possible);
-                verdict.sentence = format!(
-                    "No cause is found, but what is written waits {:.0} ms in the send buffer before it leaves.",
-                    wait_ns / 1e6
-                );
-                verdict.unseen.insert(0, window(evidence));
-                verdict.remedies = Cause::SendBacklog.remedies(evidence);
-            }
-            if is_too_coarse(evidence) {
-                verdict.certainty = Some(Certainty::Possible);
-                verdict.sentence = too_coarse(evidence);
-                verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));
-            }
-            if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
-                verdict.certainty = Some(Certainty::Possible);
-                verdict.sentence = match evidence.source {
-                    Source::Sockets => {
-                        "Nothing on this host slows these connections down: they wait for the peer's data."
-                    }
-                    Source::Capture | Source::Stamps => {
-                        "Nothing that a capture shows slows these connections down: they wait for one end's data."
-                    }
-                }
-                .into();
-                verdict.unseen.insert(0, sender(&evidence.about(&[Part::PeerPause])));
-            }
-        }
-        Outcome::NoTraffic => {
-            let failed = evidence.failed_attempts.unwrap_or(0);
-            verdict.sentence = match (evidence.connections, &evidence.datagrams) {
-                (0, None) if failed == 1 => {
-                    "No TCP connection of the target was seen, and an attempt to open one failed on \
-                     this host: that of the target may be refused."
-                        .into()
-                }
-                (0, None) if failed > 0 => format!(
-                    "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
-                     of the target may be refused."
-                ),
-                (0, None) if evidence.source == Source::Stamps => {
-                    "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
-                }
-                (0, None) if evidence.udp.count > 0 => format!(
-                    "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
-                    evidence.udp.count,
-                    if evidence.udp.opening_quic > 0 { ", QUIC's among them" } else { "" }
-                ),
-                (0, None) => "No TCP connection of the target was seen.".into(),
-                (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
-                (_, Some(_)) if evidence.unanswered.count == 0 => {
-                    "The TCP connections of the target were idle. It uses UDP too, and its sockets dropped nothing."
-                        .into()
-                }
-                _ if evidence.unanswered.count > 0 => {
-                    "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not."
-                        .into()
-                }
-                _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
-            };
-            verdict.facts = traffic(evidence);
-            if evidence.unanswered.count > 0 {
-                verdict.facts.extend(unanswered(evidence));
-                verdict.unseen.insert(0, owed(evidence));
-            }
-            if evidence.datagrams.is_some() {
-                if evidence.connections == 0 {
-                    verdict.facts.clear();
-                }
-                verdict.facts.extend(datagram_facts(evidence));
-                verdict.unseen.insert(0, packets());
-            }
-            if evidence.connections == 0 && failed > 0 {
-                verdict.facts.extend(failed_attempts(evidence));
-                verdict.unseen.insert(0, refusal(evidence));
-            }
-        }
-        Outcome::NotEnough => {
-            verdict.sentence = match (evidence.source, evidence.unexplained() >= MIN_SHARE) {
-                (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
-                _ => "There is not enough evidence for a verdict.",
-            }
-            .into();
-            verdict.facts = traffic(evidence);
-            verdict.unseen.insert(0, missing(evidence));
-        }
+        Outcome::Slow(cause) => slow(&mut verdict, evidence, cause, &holding[0].1),
+        Outcome::Healthy => healthy(&mut verdict, evidence),
+        Outcome::NoTraffic => no_traffic(&mut verdict, evidence),
+        Outcome::NotEnough => not_enough(&mut verdict, evidence),
     }
     if evidence.source == Source::Capture {
         // The same facts were read from packets, but for those that no packet has.
@@ -304,11 +182,144 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// Whether there would be a cause if polls that are close together had found the same waits, or they were so far apart that waits
-/// which people notice may have passed between them, or not all connections were looked at. Unlike the length of a single wait,
-/// their sum is right in the mean however far apart polls are. Shared among all answers that there were at least, it is the most
-/// that these can have taken.
-fn is_too_coarse(evidence: &Evidence) -> bool {
+/// Says which cause it is, where, and what helps.
+fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessment) {
+    // No packet shows a buffer: it is concluded from when data leaves.
+    let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
+    let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
+    if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
+        verdict.unseen.insert(0, own_queue(evidence));
+    }
+    verdict.certainty = Some(certainty(&verdict, is_contradicted));
+    verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
+        (Source::Stamps, Cause::Distance, _) => {
+            format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
+        }
+        (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
+        _ => cause.sentence(best.share),
+    };
+    verdict.facts = best.facts.clone();
+    verdict.facts.sort_by_key(|fact| !fact.speaks_for);
+    verdict.common = Common::of(&evidence.groups, cause.parts());
+    verdict.worst = evidence.worst(cause.parts());
+    let evidence = &evidence.about(cause.parts());
+    verdict.about = evidence.target.clone();
+    if let Some(end) = evidence.target.seen_from {
+        verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
+    }
+    verdict.remedies = cause.remedies(evidence);
+    for other in &verdict.ranked[1..] {
+        let best = other.cause.remedies(&evidence.about(other.cause.parts())).into_iter().next();
+        verdict.remedies.extend(best.filter(|best| !verdict.remedies.contains(best)));
+    }
+    if let Some(pid) = evidence.target.namespace_of {
+        let command = format!("sudo nsenter -t {pid} -n");
+        let effect = "opens a shell in the network namespace of the target: run the other commands there";
+        verdict.remedies.insert(0, Remedy { command, effect });
+    }
+}
+
+/// Says that nothing is slow, as far as that was seen.
+fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
+    verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
+    verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
+    verdict.facts = healthy_facts(evidence);
+    let (long_wait_ns, is_sparse) = (long_send_wait_ns(evidence), are_polls_too_far_apart(evidence));
+    if is_sparse || evidence.omitted > 0 {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = not_all_seen(evidence, is_sparse);
+    }
+    if is_sparse {
+        verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));
+    }
+    if let Some(wait_ns) = long_wait_ns {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "No cause is found, but what is written waits {:.0} ms in the send buffer before it leaves.",
+            wait_ns / 1e6
+        );
+        verdict.unseen.insert(0, window(evidence));
+        verdict.remedies = Cause::SendBacklog.remedies(evidence);
+    }
+    if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = match evidence.source {
+            Source::Sockets => "Nothing on this host slows these connections down: they wait for the peer's data.",
+            Source::Capture | Source::Stamps => {
+                "Nothing that a capture shows slows these connections down: they wait for one end's data."
+            }
+        }
+        .into();
+        verdict.unseen.insert(0, sender(&evidence.about(&[Part::PeerPause])));
+    }
+}
+
+/// Says that there was nothing to look at.
+fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
+    verdict.sentence = no_traffic_sentence(evidence);
+    verdict.facts = traffic(evidence);
+    if evidence.unanswered.count > 0 {
+        verdict.facts.extend(unanswered(evidence));
+        verdict.unseen.insert(0, owed(evidence));
+    }
+    if evidence.datagrams.is_some() {
+        if evidence.connections == 0 {
+            verdict.facts.clear();
+        }
+        verdict.facts.extend(datagram_facts(evidence));
+        verdict.unseen.insert(0, packets());
+    }
+    if evidence.connections == 0 && evidence.failed_attempts.unwrap_or(0) > 0 {
+        verdict.facts.extend(failed_attempts(evidence));
+        verdict.unseen.insert(0, refusal(evidence));
+    }
+}
+
+fn no_traffic_sentence(evidence: &Evidence) -> String {
+    let failed = evidence.failed_attempts.unwrap_or(0);
+    match (evidence.connections, &evidence.datagrams) {
+        (0, None) if failed == 1 => "No TCP connection of the target was seen, and an attempt to open one failed on \
+             this host: that of the target may be refused."
+            .into(),
+        (0, None) if failed > 0 => format!(
+            "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
+             of the target may be refused."
+        ),
+        (0, None) if evidence.source == Source::Stamps => {
+            "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
+        }
+        (0, None) if evidence.udp.count > 0 => format!(
+            "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
+            evidence.udp.count,
+            if evidence.udp.opening_quic > 0 { ", QUIC's among them" } else { "" }
+        ),
+        (0, None) => "No TCP connection of the target was seen.".into(),
+        (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
+        (_, Some(_)) if evidence.unanswered.count == 0 => {
+            "The TCP connections of the target were idle. It uses UDP too, and its sockets dropped nothing.".into()
+        }
+        _ if evidence.unanswered.count > 0 => {
+            "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not.".into()
+        }
+        _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
+    }
+}
+
+/// Says that it cannot be told.
+fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
+    verdict.sentence = match (evidence.source, evidence.unexplained() >= MIN_SHARE) {
+        (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
+        _ => "There is not enough evidence for a verdict.",
+    }
+    .into();
+    verdict.facts = traffic(evidence);
+    verdict.unseen.insert(0, missing(evidence));
+}
+
+/// Whether polls were so far apart that waits which people notice may have passed between them, or that there would be a cause
+/// if polls that are close together had found the same waits. The sum of waits is right in the mean however far apart polls are;
+/// divided by the least number of answers that there were, it is the most that an answer can have taken in the mean.
+fn are_polls_too_far_apart(evidence: &Evidence) -> bool {
     /// The shortest wait for a program that people notice.
     const NOTICED_NS: f64 = 100e6;
     let mut close = Evidence { polls: u64::MAX, ..evidence.clone() };
@@ -317,21 +328,21 @@ fn is_too_coarse(evidence: &Evidence) -> bool {
     }
     evidence.source == Source::Sockets
         && (evidence.poll_interval_ns() * INTERVALS >= NOTICED_NS
-            || evidence.omitted > 0
             || Cause::ALL.iter().any(|cause| cause.assess(&close).holds))
 }
 
-/// The verdict where that is so.
-fn too_coarse(evidence: &Evidence) -> String {
-    let least_ms = evidence.poll_interval_ns() * INTERVALS / 1e6;
-    let polled = format!(
-        "Waits are not longer than {least_ms:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart"
-    );
-    match evidence.omitted {
-        0 => format!("{polled}."),
-        omitted => {
-            format!("{polled}, and {omitted} of {} connections were not looked at.", evidence.connections + omitted)
-        }
+/// The sentence where polls were too far apart, or connections were not looked at.
+fn not_all_seen(evidence: &Evidence, is_sparse: bool) -> String {
+    let (least_ms, omitted) = (evidence.poll_interval_ns() * INTERVALS / 1e6, evidence.omitted);
+    let seen = match is_sparse {
+        true => format!(
+            "Waits are not longer than {least_ms:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart"
+        ),
+        false => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),
+    };
+    match omitted {
+        0 => format!("{seen}."),
+        _ => format!("{seen}, and {omitted} of {} connections were not looked at.", evidence.connections + omitted),
     }
 }
 
@@ -358,7 +369,7 @@ fn of_the_rest(evidence: &Evidence, held: &[Cause], first: Option<Cause>) -> Vec
 fn lacks(evidence: &Evidence) -> Option<Outcome> {
     let (active, idle) = (evidence.times.total(), evidence.idle_ns);
     let moved = evidence.sent_bytes + evidence.received_bytes;
-    if evidence.connections == 0 && evidence.datagrams.is_some_and(|it| it.dropped > 0) {
+    if moved == 0 && evidence.datagrams.is_some_and(|it| it.dropped > 0) {
         return (evidence.observed_ns < MIN_OBSERVED_NS).then_some(Outcome::NotEnough);
     }
     // Attempts that the server refused at once took no longer than a round trip.

@@ -25,18 +25,22 @@ pub struct Longest(BTreeMap<Part, Vec<(Ends, Times)>>);
 
 impl Longest {
     pub(super) fn add(&mut self, ends: &Ends, times: &Times) {
-        for part in Part::ALL.into_iter().filter(|part| times.get(*part) > 0.0) {
-            let longest = self.0.entry(part).or_default();
-            let at = longest.partition_point(|(_, other)| other.get(part) >= times.get(part));
-            if at < MOST {
-                longest.insert(at, (*ends, *times));
-                longest.truncate(MOST);
-            }
+        Part::ALL.into_iter().filter(|part| times.get(*part) > 0.0).for_each(|part| self.add_to(part, ends, times));
+    }
+
+    fn add_to(&mut self, part: Part, ends: &Ends, times: &Times) {
+        let longest = self.0.entry(part).or_default();
+        let at = longest.partition_point(|(_, other)| other.get(part) >= times.get(part));
+        if at < MOST {
+            longest.insert(at, (*ends, *times));
+            longest.truncate(MOST);
         }
     }
 
     pub(super) fn plus(&mut self, other: &Longest) {
-        other.0.values().flatten().for_each(|(ends, times)| self.add(ends, times));
+        for (part, longest) in &other.0 {
+            longest.iter().for_each(|(ends, times)| self.add_to(*part, ends, times));
+        }
     }
 
     /// Returns the connection that `counts` on which most of the time of these parts was spent, where it was `total_ns` on all.
@@ -80,5 +84,8 @@ mod tests {
         assert_eq!(of(&[Part::Answer], 250.0).unwrap().share, 1.0);
         let next = longest.of(&[Part::Loss], 60.0, |it| *it != ends(1)).unwrap();
         assert_eq!(next.ends, ends(2));
+        // Each of the three stands once in the list of a part.
+        assert_eq!(longest.of(&[Part::Transfer], 70.0, |it| *it != ends(2)).unwrap().ends, ends(3));
+        assert!(longest.0.values().all(|of_part| of_part.len() <= 3), "{longest:?}");
     }
 }

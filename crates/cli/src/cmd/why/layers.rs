@@ -76,8 +76,14 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
         Selected::Ends { .. } => {}
         // Workers have the connections of many services. Those that start later are not stamped.
         Selected::Process(pid) => {
-            options.processes = Scope::Tree(*pid).processes();
-            options.processes.truncate(MAX_PROCESSES);
+            let mut tree = Scope::Tree(*pid).processes();
+            // None would stand for all processes.
+            tree.sort_by_key(|other| other != pid);
+            tree.truncate(MAX_PROCESSES);
+            if tree.is_empty() {
+                return Err(format!("process {pid} has ended"));
+            }
+            options.processes = tree;
         }
         Selected::Cgroups(paths) => match &paths[..] {
             [path] if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),

@@ -136,10 +136,6 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let sink = match args.command.is_empty() {
-        true => args.write.open()?,
-        false => args.write.open_beside_program()?,
-    };
     if let Some(server) = args.read.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
         return Err(Failure::usage(anyhow!(
             "{0} is a server, and --read is for files: a capture, or the store of `dwell collect --store FILE`. \
@@ -147,6 +143,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             server.display()
         )));
     }
+    let sink = match args.command.is_empty() {
+        true => args.write.open()?,
+        false => args.write.open_beside_program()?,
+    };
     // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
     let is_store = args.read.as_ref().is_some_and(|path| stamps::is_store(path));
     let store = args.store.open(DURATION, args.read.is_some())?;

@@ -50,13 +50,15 @@ pub fn read(
     Ok((evidence, exit))
 }
 
-/// What packets of UDP waited for, and the verb that measures what can be measured of them; without any and without connections,
-/// where to look.
+/// Without connections: what packets of UDP waited for, and the verb that measures what can be measured of them; without any of
+/// these, where to look.
 fn datagrams(path: &Path, evidence: &Evidence) -> Option<Unseen> {
+    if evidence.connections > 0 {
+        return None;
+    }
     let UdpPackets { count, opening_quic } = evidence.udp;
     let file = if path.as_os_str() == "-" { "FILE".into() } else { path.display().to_string() };
     let what = match (count, opening_quic) {
-        (0, _) if evidence.connections > 0 => return None,
         (0, _) => {
             let remedy = format!("`dwell top -r {file} --once` shows which flows the capture has, if any");
             return Some(Unseen { what: "packets of other hosts and ports".into(), remedy });

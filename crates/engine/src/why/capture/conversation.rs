@@ -402,7 +402,7 @@ impl Conversation {
             idle_ns = 0.0;
         }
         let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
-        let base_ns = way.map_or(paths[local].base_ns - paused_ns, |(least_ns, _)| least_ns) as f64;
+        let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -500,14 +500,14 @@ impl Conversation {
 
     /// Names the times as the local end sees them.
     fn times(&self, own: Times, theirs: Times, role: Role, local: usize, idle_ns: &mut f64) -> Times {
+        /// What the way must take to matter.
+        const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
         let mut times = own;
         if role == Role::Server {
             // The client has its answer, and acknowledges it late.
             *idle_ns += times.get(Part::Answer);
             times.remove(Part::Answer);
-            /// What the way must take to matter.
-            const FAR_NS: u64 = 15_000_000;
             let way_ns = self.path(local).base_ns;
             let ns = times.get(Part::Distance) * self.pause_of_client() as f64 / way_ns.max(1) as f64;
             times.take(Part::Distance, ns);

@@ -149,7 +149,7 @@ fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
 #[test]
 fn what_is_seen_of_thousands_of_connections_is_not_called_healthy_without_saying_what_is_not() {
     let mut evidence = evidence(&[(Part::Unexplained, 1.0)]);
-    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 5_904, 5 * 4_096);
+    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 5_904, 4 * 4_096);
     (evidence.polled_ns, evidence.idle_ns) = (4_096.0 * 1e10, 4_095.0 * 1e10);
     let verdict = decide(&evidence);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
@@ -177,6 +177,31 @@ fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
     assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
     assert!(verdict.unseen[0].what.contains("congestion window"), "{:?}", verdict.unseen);
     assert!(verdict.remedies[0].command.contains("dwell run --minimize"), "{:?}", verdict.remedies);
+    // Polls that are far apart take nothing of that back.
+    (evidence.connections, evidence.omitted, evidence.polls) = (100, 50, 100);
+    let verdict = decide(&evidence);
+    assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
+}
+
+#[test]
+fn connections_that_were_not_looked_at_say_nothing_of_how_far_apart_polls_were() {
+    let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
+    evidence.omitted = 50;
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("50 of "), "{}", verdict.sentence);
+    assert!(!verdict.sentence.contains("apart"), "{}", verdict.sentence);
+}
+
+/// The panel stands for all connections, and is polled as often as it is.
+#[test]
+fn polls_of_a_panel_are_as_far_apart_whatever_it_stands_for() {
+    let mut evidence = evidence(&[(Part::Service, 1.0)]);
+    (evidence.polls, evidence.first_polls, evidence.polled_ns) = (8_008, 8, 8e10);
+    evidence.connections = 8;
+    let of_panel = evidence.poll_interval_ns();
+    evidence.connections = 10_000;
+    assert_eq!((of_panel, evidence.poll_interval_ns()), (1e7, 1e7));
 }
 
 #[test]
@@ -296,6 +321,8 @@ fn of_udp_drops_are_a_cause_and_nothing_else_is_guessed() {
     let dropping = decide(&udp);
     assert_eq!(dropping.outcome, Outcome::Slow(Cause::DatagramDrops));
     assert!(dropping.sentence.contains("90 %") && dropping.facts[1].value == Some(Value::Count(40)), "{dropping:?}");
+    udp.connections = 1;
+    assert_eq!(decide(&udp).outcome, Outcome::Slow(Cause::DatagramDrops));
 }
 
 #[test]

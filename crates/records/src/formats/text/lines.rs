@@ -19,7 +19,7 @@ impl Lines {
 
     /// Returns how much of a picture of this width there is room for behind an indentation.
     pub(super) fn room(self, wanted: usize, indent: usize) -> usize {
-        self.width.map_or(wanted, |width| wanted.min(width - indent.min(width)).max(LEAST))
+        self.width.map_or(wanted, |width| wanted.min(width - indent.min(LEAST - 1)))
     }
 
     /// Breaks a text that begins at a column between words. What does not fit goes on at the column `indent`. Only words that are

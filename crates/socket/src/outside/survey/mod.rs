@@ -362,7 +362,7 @@ impl Survey {
             }
             Some((None, None, closer)) => {
                 all.unseen.push(too_many(&all, &closer));
-                (all.service, all.answer) = (closer.service, closer.answer);
+                (all.service, all.answer, all.answered_polls) = (closer.service, closer.answer, closer.answered_polls);
                 all
             }
             _ => all,
