@@ -190,7 +190,7 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
         verdict.unseen.insert(0, own_queue(evidence));
     }
-    verdict.certainty = Some(certainty(&verdict, is_contradicted));
+    verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
         (Source::Stamps, Cause::Distance, _) => {
             format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
