@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_as_wide_as_there_is_room() {
-        for (width, room) in [(None, 60), (Some(200), 60), (Some(40), 38), (Some(10), 20), (Some(0), 20)] {
+        for (width, room) in [(None, 60), (Some(200), 60), (Some(40), 38), (Some(10), 18), (Some(0), 18)] {
             assert_eq!(Lines::of(width).room(60, 2), room);
         }
     }
