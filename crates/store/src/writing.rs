@@ -286,25 +286,11 @@ impl Writing<'_> {
     }
 
     fn host(&mut self, name: &str) -> Written<i64> {
-        if let Some(id) = self.ids.hosts.get(name) {
-            return Ok(*id);
-        }
-        let sql = "INSERT INTO host (name) VALUES (?1)
-            ON CONFLICT DO UPDATE SET name = name RETURNING host_id";
-        let id = self.db.query_row(sql, [name], |row| row.get(0))?;
-        self.ids.hosts.insert(name.to_owned(), id);
-        Ok(id)
+        number(self.db, &mut self.ids.hosts, "host", name)
     }
 
     fn hook(&mut self, name: &str) -> Written<i64> {
-        if let Some(id) = self.ids.hooks.get(name) {
-            return Ok(*id);
-        }
-        let sql = "INSERT INTO hook (name) VALUES (?1)
-            ON CONFLICT DO UPDATE SET name = name RETURNING hook_id";
-        let id = self.db.query_row(sql, [name], |row| row.get(0))?;
-        self.ids.hooks.insert(name.to_owned(), id);
-        Ok(id)
+        number(self.db, &mut self.ids.hooks, "hook", name)
     }
 
     fn flow(&mut self, ends: FlowEnds, time_ns: i64) -> Written<i64> {
@@ -336,4 +322,18 @@ impl Writing<'_> {
         self.ids.names.insert(key, Numbered { id, last_ns: time_ns });
         Ok(id)
     }
+}
+
+/// Returns the number of a name in its table, which gets one if it has none yet.
+fn number(db: &Connection, known: &mut HashMap<String, i64>, table: &str, name: &str) -> Written<i64> {
+    if let Some(id) = known.get(name) {
+        return Ok(*id);
+    }
+    let sql = format!(
+        "INSERT INTO {table} (name) VALUES (?1)
+            ON CONFLICT DO UPDATE SET name = name RETURNING {table}_id"
+    );
+    let id = db.query_row(&sql, [name], |row| row.get(0))?;
+    known.insert(name.to_owned(), id);
+    Ok(id)
 }

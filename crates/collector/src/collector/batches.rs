@@ -86,8 +86,12 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
+    fn now_unix_ns(&self) -> i64 {
+        unix(self.now_ns, self.to_unix_ns)
+    }
+
     fn take(mut self, to: &mut Writing<'_>, batches: &'a [(Agent, Batch)]) -> Written<IntakeResult<'a>> {
-        let now_unix_ns = unix(self.now_ns, self.to_unix_ns);
+        let now_unix_ns = self.now_unix_ns();
         for (agent, batch) in batches {
             let name = agent.name.as_str();
             let ends = self.ends(name, batch);
@@ -109,7 +113,7 @@ impl<'a> Intake<'a> {
 
     /// The end of each interval on the collector's time, where the agent's clock is known, and as it is stored.
     fn ends(&self, name: &str, batch: &Batch) -> Vec<(Option<u64>, Times)> {
-        let now_unix_ns = unix(self.now_ns, self.to_unix_ns);
+        let now_unix_ns = self.now_unix_ns();
         let ends = batch.content.intervals.iter().map(|interval| {
             let ended = self.clocks.convert(name, interval.end_ns).map(|ended| self.time.at(ended.ns));
             let reported_ns = ended.map_or(interval.end_unix_ns, |ended| unix(ended, self.to_unix_ns));
@@ -146,7 +150,7 @@ impl<'a> Intake<'a> {
     }
 
     fn take_counters(&mut self, to: &mut Writing<'_>, (host, name): (u32, &str), content: &Content) -> Written<()> {
-        let now_unix_ns = unix(self.now_ns, self.to_unix_ns);
+        let now_unix_ns = self.now_unix_ns();
         for (counter, value) in &content.counters {
             match self.hosts.note_counter(host, counter, *value) {
                 CounterValue::Changed => to.counter(now_unix_ns, Some(name), counter, *value)?,

@@ -19,7 +19,7 @@ pub use text::{LONGEST, harmless};
 
 use crate::{
     measure::{Endpoint, Protocol},
-    names::{Recent, asked_name},
+    names::{DOMAIN, Recent, asked_name},
     rtt::native::Payload,
 };
 
@@ -32,7 +32,6 @@ const MAX_HELLO_BYTES: usize = 8192;
 
 const TCP: Protocol = Protocol(6);
 const UDP: Protocol = Protocol(17);
-const DOMAIN: u16 = 53;
 
 /// What the beginning of a payload tells of a request.
 #[derive(Debug, PartialEq, Eq)]

@@ -68,7 +68,8 @@ pub struct EndNames {
 }
 
 const UDP: Protocol = Protocol(17);
-const DOMAIN: u16 = 53;
+/// The port of name servers.
+pub const DOMAIN: u16 = 53;
 /// Addresses whose name is remembered.
 const MAX_ADDRESSES: usize = 65_536;
 

@@ -77,14 +77,18 @@ pub(super) fn window(epoch: &Epoch) -> Window {
 /// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
 fn is_pipelined(epoch: &Epoch) -> bool {
     let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
-    epoch.extra > 0 && f64::from(epoch.runs.saturating_sub(epoch.answered)) > limit * f64::from(epoch.extra)
+    epoch.extra > 0 && more_runs(epoch) > limit * f64::from(epoch.extra)
 }
 
 /// Returns whether packets may be requests of their own or parts of one: each request came in several, none was seen alone, and
 /// there are more runs than of answers to one request each.
 pub(super) fn is_ambiguous(epoch: &Epoch) -> bool {
-    let runs = f64::from(epoch.runs.saturating_sub(epoch.answered));
-    epoch.text == 0 && epoch.usual_bytes == 0 && epoch.extra > 0 && runs > ONE * f64::from(epoch.extra)
+    epoch.text == 0 && epoch.usual_bytes == 0 && epoch.extra > 0 && more_runs(epoch) > ONE * f64::from(epoch.extra)
+}
+
+/// Returns the runs of progress of answers beyond the first of each.
+fn more_runs(epoch: &Epoch) -> f64 {
+    f64::from(epoch.runs.saturating_sub(epoch.answered))
 }
 
 /// Returns whether the packets of bursts may be requests of their own whose answers follow one another so soon that they
@@ -126,9 +130,9 @@ fn sooner(epoch: &Epoch) -> f64 {
 
 /// Returns the mean that is off by the same factor from the least and from the most that it may be.
 fn mean(epoch: &Epoch) -> Option<tracks::Mean> {
-    let (most, least) = (1.0, 1.0 - sooner(epoch));
+    let least = 1.0 - sooner(epoch);
     tracks::mean(epoch.answered_ns, epoch.answered)
-        .map(|mean| tracks::Mean { ns: mean.ns * 2.0 * least * most / (least + most), ..mean })
+        .map(|mean| tracks::Mean { ns: mean.ns * 2.0 * least / (least + 1.0), ..mean })
 }
 
 /// Returns by how much that mean may be off.

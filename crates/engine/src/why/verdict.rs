@@ -3,7 +3,8 @@
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
     cause::{
-        Assessment, INTERVALS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port_number, reaches_by_polls,
+        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port,
+        port_number, reaches_by_polls,
     },
 };
 
@@ -436,10 +437,8 @@ fn missing(evidence: &Evidence) -> Unseen {
 
 /// The mean wait in the send buffer, if it is long.
 fn long_send_wait_ns(evidence: &Evidence) -> Option<f64> {
-    /// As of `send-backlog`.
-    const LONG_NS: f64 = 5e6;
     let wait_ns = evidence.send_buffer.mean_ns().map(|ns| ns as f64);
-    wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, LONG_NS))
+    wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, MIN_SEND_WAIT_NS))
 }
 
 /// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
@@ -517,10 +516,9 @@ fn refusal(evidence: &Evidence) -> Unseen {
 
 /// The queue of the host's own device where it has one and no byte that passed it was stamped.
 fn own_queue(evidence: &Evidence) -> Unseen {
-    let port = evidence.target.port.map_or_else(String::new, |port| format!(" --port {port}"));
     Unseen {
         what: "whether the queue is that of this host's own device: no byte of the target was stamped".into(),
-        remedy: format!("`sudo dwell stack{port} --duration 10s`"),
+        remedy: format!("`sudo dwell stack{} --duration 10s`", port(evidence)),
     }
 }
 

@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Shorter waits are those of any bytes between a write and the next acknowledgement.
-const MIN_WAIT_NS: f64 = 5e6;
-
 pub(super) const RULE: Rule = Rule {
     name: "send-backlog",
     sentence: "More is written than the path takes: bytes waited in the sender's socket",
@@ -20,7 +17,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("time in the sender's socket", Some(waited), "byte stamps"),
         time("mean wait in the sender's socket", mean, "byte stamps"),
     ];
-    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_WAIT_NS), facts }
+    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_SEND_WAIT_NS), facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -27,6 +27,9 @@ use super::{Evidence, Fact, Part, Remedy, Silences, Source, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
+/// The least wait of written bytes to leave that counts: shorter ones are those of any bytes between a write and the next
+/// acknowledgement.
+pub(super) const MIN_SEND_WAIT_NS: f64 = 5e6;
 
 /// Why connections are slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -258,7 +261,7 @@ fn remedy(command: String, effect: &'static str) -> Remedy {
 }
 
 /// The port and filter arguments of other verbs for the target.
-fn port(evidence: &Evidence) -> String {
+pub(super) fn port(evidence: &Evidence) -> String {
     evidence.target.port.map_or_else(String::new, |port| format!(" --port {port}"))
 }
 

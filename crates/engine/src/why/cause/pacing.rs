@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Shorter waits are those of any bytes between a write and the next acknowledgement.
-const MIN_WAIT_NS: f64 = 5e6;
-
 pub(super) const RULE: Rule = Rule {
     name: "pacing",
     sentence: "The program has limited the rate at which its sockets send: that held written data back",
@@ -30,7 +27,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("mean wait in the send buffer", wait, "byte counts"),
         unless(evidence.loss() > Some(0.01), share("segments sent again", evidence.loss(), "tcp_info total_retrans")),
     ];
-    Assessment { share: held, holds: held >= MIN_SHARE && reaches_by_polls(evidence, wait, MIN_WAIT_NS), facts }
+    Assessment { share: held, holds: held >= MIN_SHARE && reaches_by_polls(evidence, wait, MIN_SEND_WAIT_NS), facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dwell_engine::why;
+use dwell_engine::{names::DOMAIN, why};
 
 use super::{
     super::{diag::Diag, message::SocketReport},
@@ -14,8 +14,6 @@ use crate::clock::monotonic_ns;
 const MAX_SOCKETS: usize = 1024;
 /// Questions to name servers of which the time is kept.
 const MAX_NAMES: usize = 4096;
-/// The port of name servers.
-const NAMES: u16 = 53;
 
 /// The sockets of UDP of a target.
 #[derive(Default)]
@@ -74,7 +72,7 @@ impl Datagrams {
                 }
                 continue;
             }
-            if report.key.ends().dst.port == NAMES {
+            if report.key.ends().dst.port == DOMAIN {
                 if self.asking.len() < MAX_SOCKETS {
                     let began_ns = before_ns.map(|before_ns| before_ns.midpoint(now_ns));
                     self.asking.entry((namespace, report.key.cookie())).or_insert((began_ns, now_ns)).1 = now_ns;
@@ -185,7 +183,7 @@ mod tests {
         let mut look = || datagrams.look(0, &mut diag, &mut target);
         (0..2).for_each(|_| look());
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        socket.connect(("127.0.0.1", DOMAIN)).unwrap();
         look();
         thread::sleep(Duration::from_millis(50));
         look();
@@ -204,7 +202,7 @@ mod tests {
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
         [0, 1].into_iter().for_each(&mut look);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        socket.connect(("127.0.0.1", DOMAIN)).unwrap();
         [0, 1].into_iter().for_each(&mut look);
         thread::sleep(Duration::from_millis(50));
         [0, 1].into_iter().for_each(&mut look);
@@ -224,7 +222,7 @@ mod tests {
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(("127.0.0.1", NAMES)).unwrap();
+        socket.connect(("127.0.0.1", DOMAIN)).unwrap();
         [0, 1, 0, 1].into_iter().for_each(&mut look);
         drop(socket);
         [0, 1].into_iter().for_each(&mut look);
