@@ -13,6 +13,7 @@ mod goal;
 pub mod lb;
 pub mod loads;
 mod print;
+mod problem;
 mod programs;
 pub mod quic;
 mod response;

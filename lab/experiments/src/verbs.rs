@@ -26,7 +26,7 @@ use crate::{
     fleet, lb,
     loads::{self, PartConfig, run_part},
     print::say,
-    quic, response, rtt, run, sim,
+    problem, quic, response, rtt, run, sim,
     socket::{self, End, run_end},
     stack,
     values::{rate, reorder, share},
@@ -52,6 +52,7 @@ Examples:
   sudo dwell-lab fleet                      what a hundred agents cost their collector, and whether it has all they sent
   sudo dwell-lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
   sudo dwell-lab why                        whether dwell why names the cause of known faults
+  sudo dwell-lab problem slow-api           the commands of a page by problem, on hosts that have this problem
   sudo dwell-lab lb tail                    tail latencies with and without steering by latency
   sudo dwell-lab quic policies              which balancing keeps 0-RTT
   dwell-lab sim paper                       the tables of the TrafficGrinder paper
@@ -99,6 +100,7 @@ enum Verb {
     Fleet(fleet::verb::Fleet),
     Run(run::verb::Run),
     Why(why::verb::Why),
+    Problem(problem::Problem),
     Socket(socket::verb::Socket),
     Lb(lb::verb::Lb),
     Quic(quic::verb::Quic),
@@ -193,6 +195,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
             | Verb::Fleet(_)
             | Verb::Run(_)
             | Verb::Why(_)
+            | Verb::Problem(_)
             | Verb::Socket(_)
             | Verb::Lb(_)
             | Verb::Quic(_)
@@ -223,6 +226,7 @@ fn run(verb: &Verb) -> Result<Exit, Failure> {
         Verb::Fleet(args) => fleet::verb::run(args),
         Verb::Run(args) => run::verb::run(args),
         Verb::Why(args) => why::verb::run(args),
+        Verb::Problem(args) => problem::run(args),
         Verb::Socket(socket) => socket::verb::run(socket),
         Verb::Lb(lb) => lb::verb::run(lb),
         Verb::Quic(quic) => quic::verb::run(quic),

@@ -1,0 +1,33 @@
+//! The hosts and the traffic of each page, a file per page.
+
+mod slow_api;
+
+use dwell_testbed::Result;
+
+use super::stage::Stage;
+
+/// A page by problem.
+#[derive(Debug)]
+pub struct Page {
+    /// The name of its file in docs/problems, without `.md`.
+    pub name: &'static str,
+    pub text: &'static str,
+    /// Makes the hosts and starts what always runs.
+    pub prepare: fn(&mut Stage) -> Result<()>,
+    /// What must have happened before a step, the first one being 1; returns the host of the step.
+    pub before: fn(&mut Stage, usize) -> Result<&'static str>,
+}
+
+macro_rules! page {
+    ($name:literal, $scene:ident) => {
+        Page {
+            name: $name,
+            text: include_str!(concat!("../../../../../docs/problems/", $name, ".md")),
+            prepare: $scene::prepare,
+            before: $scene::before,
+        }
+    };
+}
+
+/// The pages that can be walked.
+pub const PAGES: &[Page] = &[page!("slow-api", slow_api)];
