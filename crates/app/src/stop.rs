@@ -78,6 +78,12 @@ impl Stop {
         &self.asked
     }
 
+    /// The rest of the run's duration, if it has one; all of it before the first turn of the main loop.
+    pub fn left(&self) -> Option<Duration> {
+        let elapsed = self.started.get().map(Instant::elapsed).unwrap_or_default();
+        self.duration.map(|duration| duration.saturating_sub(elapsed))
+    }
+
     /// True once the run should end. A main loop calls this in each turn, and for the first time when all is set up:
     /// the service manager, if there is one, learns then that the service is ready.
     pub fn is_asked(&self) -> bool {

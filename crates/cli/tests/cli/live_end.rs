@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::{
     live_traffic::{GO_ON, ping, ping_pong},
     records::{counters, number, of_type},
-    support::{DWELL, Pair, eventually, filters, ip, links, prepare, programs, skipped, spawn, tool, watch},
+    support::{DWELL, Pair, eventually, filters, ip, links, prepare, programs, run, skipped, spawn, tool, watch},
 };
 
 #[test]
@@ -244,6 +244,18 @@ fn root_a_last_interval_that_cannot_be_written_leaves_the_counters() {
     assert_eq!(child.wait().unwrap().code(), Some(4), "{stderr}");
     assert_eq!(counters(&stderr)["samples"], 5);
     assert!(stderr.contains("No space left on device"), "{stderr}");
+}
+
+#[test]
+fn root_an_interval_that_ends_with_the_run_is_the_last() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("round");
+    let arguments = ["rtt", "-i", "left0", "--format", "jsonl", "--interval", "200ms", "--duration", "400ms"];
+    let run = run(pair.left.command(DWELL).args(arguments), b"");
+    let statuses = of_type(&run.stdout, "rtt.status");
+    assert!((1..=2).contains(&statuses.len()), "{run}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The hosts of a page: network namespaces with the devices and addresses that the page has.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, net::Ipv4Addr};
 
 use dwell_testbed::{
     BitsPerSecond, EmulatorConfig, EmulatorHandle, Error, LinkPair, LinkSpec, Namespace, Nanos, Probability,
@@ -17,6 +17,35 @@ pub struct Port {
 /// A port, in the order in which it is read: `port("api", "eth0", "10.0.0.10/24")`.
 pub const fn port(host: &'static str, device: &'static str, address: &'static str) -> Port {
     Port { host, device, address }
+}
+
+impl Port {
+    fn own(&self) -> Result<Ipv4Addr> {
+        self.parts().map(|(own, _)| own)
+    }
+
+    fn length(&self) -> Result<u32> {
+        self.parts().map(|(_, length)| length)
+    }
+
+    fn network(&self) -> Result<Ipv4Addr> {
+        Ok(Ipv4Addr::from_bits(self.own()?.to_bits() & self.mask()?))
+    }
+
+    /// The last address of the subnet that a host may have.
+    fn last(&self) -> Result<Ipv4Addr> {
+        Ok(Ipv4Addr::from_bits((self.own()?.to_bits() | !self.mask()?) - 1))
+    }
+
+    fn mask(&self) -> Result<u32> {
+        Ok(u32::MAX << (32 - self.length()?))
+    }
+
+    fn parts(&self) -> Result<(Ipv4Addr, u32)> {
+        let parts =
+            self.address.split_once('/').and_then(|(own, length)| Some((own.parse().ok()?, length.parse().ok()?)));
+        parts.ok_or_else(|| Error::invalid(format!("address {}", self.address), "write A.B.C.D/LENGTH"))
+    }
 }
 
 /// Hosts and what connects them. Dropping it removes them.
@@ -43,34 +72,26 @@ impl Network {
         Ok(())
     }
 
-    /// Connects two hosts of different subnets by a path whose first direction leads from the first host to the second. Each
-    /// host has a route to the other's subnet; `.254` of each subnet is the path's.
+    /// Connects two hosts of different subnets by a path whose first direction leads from the first host to the second. All
+    /// that the second host sends takes this path, and goes on from the first one. The last address of each subnet is the path's.
     pub fn path(&mut self, ends: [Port; 2], link: LinkPair) -> Result<()> {
         let router = format!("path{}", self.emulators.len());
-        let [a, b] = &ends;
-        self.pair([(a.host, a.device), (&router, "left0")])?;
-        self.pair([(b.host, b.device), (&router, "right0")])?;
-        let subnet = |port: &Port| -> (String, String) {
-            let (address, length) = port.address.split_once('/').unwrap_or((port.address, "32"));
-            let net = address.rsplit_once('.').map_or("", |(net, _)| net);
-            (format!("{net}.0/{length}"), format!("{net}.254"))
-        };
-        for (device, port, other) in [("left0", a, b), ("right0", b, a)] {
-            let ((_, gateway), (beyond, _)) = (subnet(port), subnet(other));
-            let host = self.host(port.host)?;
-            host.ip(&format!(
-                "address add {} dev {own}\nroute replace {beyond} via {gateway} dev {own} onlink\n",
-                port.address,
-                own = port.device
-            ))?;
+        let [near, far] = &ends;
+        for (end, device) in [(near, "near0"), (far, "far0")] {
+            self.pair([(end.host, end.device), (&router, device)])?;
+            self.host(end.host)?.ip(&format!("address add {} dev {}\n", end.address, end.device))?;
+            let (gateway, length) = (end.last()?, end.length()?);
+            self.host(&router)?.ip(&format!("address add {gateway}/{length} dev {device}\n"))?;
             // The link's queue counts packets, so none may be longer than the link's.
-            run(host.command("ethtool").args(["-K", port.device, "tso", "off", "gso", "on"]), "")?;
-            self.host(&router)?.ip(&format!("address add {gateway}/24 dev {device}\n"))?;
+            run(self.host(end.host)?.command("ethtool").args(["-K", end.device, "tso", "off", "gso", "on"]), "")?;
         }
+        let (beyond, length) = (far.network()?, far.length()?);
+        self.host(near.host)?.ip(&format!("route add {beyond}/{length} via {}\n", near.last()?))?;
+        self.host(&router)?.ip(&format!("route add default via {}\n", near.own()?))?;
+        self.host(far.host)?.ip(&format!("route add default via {}\n", far.last()?))?;
         let mut rules = "*mangle\n".to_owned();
         let mut queues = Vec::new();
-        for (queue, (input, link)) in
-            [("left0", link.to_vantage), ("right0", link.from_vantage)].into_iter().enumerate()
+        for (queue, (input, link)) in [("near0", link.to_vantage), ("far0", link.from_vantage)].into_iter().enumerate()
         {
             let number = u16::try_from(queue).unwrap_or_default();
             let _ = writeln!(rules, "-A FORWARD -i {input} -j NFQUEUE --queue-num {number}");
@@ -106,7 +127,13 @@ impl Network {
         }
         let host = Namespace::create("problem")?;
         host.enter(|| {
-            for (option, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/default/rp_filter", "0")] {
+            for (option, value) in [
+                ("ip_forward", "1"),
+                ("conf/all/rp_filter", "0"),
+                ("conf/default/rp_filter", "0"),
+                ("tcp_congestion_control", "cubic"),
+                ("tcp_no_metrics_save", "1"),
+            ] {
                 let file = format!("/proc/sys/net/ipv4/{option}");
                 std::fs::write(&file, value).map_err(Error::io(format!("write {value} to {file}")))?;
             }

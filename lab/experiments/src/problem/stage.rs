@@ -8,7 +8,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use dwell_testbed::{Error, Guarded, Namespace, Result, workload::collect};
+use dwell_testbed::{Error, Guarded, Namespace, Result, error::find_program, workload::collect};
 use tempfile::TempDir;
 
 use super::network::Network;
@@ -65,6 +65,14 @@ impl Stage {
 
     /// Starts a line of shell on a host, under a name by which it can be ended. It runs until the stage goes.
     pub fn start(&mut self, name: &str, host: &str, script: &str) -> Result<u32> {
+        let program = script.split(' ').next().unwrap_or_default();
+        if find_program(program).is_none() {
+            return Err(Error::Host {
+                wanted: "walk this page",
+                fact: format!("there is no program {program} on the search path"),
+                remedy: "Install the package that has it.",
+            });
+        }
         let (folder, path) = (self.folder().to_owned(), self.path.clone());
         let child = self.network.host(host)?.spawn("sh", |command| {
             command.args(["-c", &format!("exec {script}")]).current_dir(folder).env("PATH", path);

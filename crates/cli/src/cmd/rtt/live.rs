@@ -101,13 +101,15 @@ impl Live<'_> {
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
         while !stop.is_asked() {
             let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
-            thread::sleep(POLL.min(left));
+            // An interval that ends with the run is its last one: a few milliseconds more would be one of their own.
+            let end = stop.left().filter(|end| *end < POLL);
+            thread::sleep(end.unwrap_or(POLL.min(left)));
             self.drain()?;
             if self.room_made.elapsed() >= ROOM.min(self.args.interval) {
                 self.make_room()?;
             }
             self.report.flush()?;
-            if self.interval_started.elapsed() >= self.args.interval {
+            if end.is_none() && self.interval_started.elapsed() >= self.args.interval {
                 self.end_interval()?;
                 self.check_interfaces()?;
             }

@@ -1,6 +1,9 @@
 //! The hosts and the traffic of each page, a file per page.
 
 mod slow_api;
+mod slow_customers;
+mod slow_sometimes;
+mod upload_lags;
 
 use dwell_testbed::Result;
 
@@ -30,4 +33,9 @@ macro_rules! page {
 }
 
 /// The pages that can be walked.
-pub const PAGES: &[Page] = &[page!("slow-api", slow_api)];
+pub const PAGES: &[Page] = &[
+    page!("slow-api", slow_api),
+    page!("slow-customers", slow_customers),
+    page!("slow-sometimes", slow_sometimes),
+    page!("upload-lags", upload_lags),
+];
