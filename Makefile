@@ -10,7 +10,7 @@ DEMO_UNPACKED = iperf3:iperf3
 # Of the version that gcc has, as the package g++ would change what c++ is.
 CXX_PACKAGE = g++-$(shell gcc -dumpversion)
 TEST_PACKAGES = apache2-utils:ab binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool $(CXX_PACKAGE) groff-base:groff \
-	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv runc:runc tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget wireshark-common:editcap \
+	hping3:hping3 httping:httping jq:jq mandoc:mandoc openssl:openssl python3:python3 python3-venv runc:runc tcpdump:tcpdump tmux:tmux tshark:tshark wget:wget wireshark-common:editcap \
 	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
 TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
 	default-jre-headless+openjdk-*-jre-headless:java etcd-server:etcd haproxy:haproxy ipvsadm:ipvsadm \

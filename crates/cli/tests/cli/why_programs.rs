@@ -415,6 +415,8 @@ fn root_a_program_whose_name_server_answers_late_waits_for_names() {
     let said = String::from_utf8_lossy(&output.stderr);
     let verdict = objects(&said).pop().unwrap_or_else(|| panic!("{said}"));
     assert_eq!(verdict["cause"], "slow-names", "{verdict:#}");
+    // That the program ends is what it was started for.
+    assert!(!verdict["unseen"].to_string().contains("then ended"), "{verdict:#}");
 }
 
 /// A server of TLS at port 8443 that answers the first message of each handshake after 150 ms.

@@ -123,6 +123,7 @@ fn watch(child: &mut Child, name: &str, has_labels: bool, learned: Learned, stop
         }
         started => started.map_err(refused)?,
     };
+    look.survey.let_end();
     while !stop.is_asked() && !has_ended(child)? {
         look.turn()?;
     }

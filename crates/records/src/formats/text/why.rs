@@ -14,8 +14,8 @@ const BAR: usize = 60;
 const MARGIN: usize = 4;
 /// Labels of requests that are shown, the slowest first.
 const SLOWEST_REQUESTS: usize = 3;
-/// The characters of the parts in the bar, one after the other.
-const MARKS: [char; 4] = ['█', '▒', '▓', '░'];
+/// The characters of the named parts in the bar, one after the other.
+const MARKS: [char; 6] = ['█', '▒', '▓', '░', '▚', '▞'];
 
 /// Writes the verdict, the bar, the evidence, how sure it is, and what to do.
 pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec<u8>) {
@@ -112,10 +112,11 @@ fn bar(parts: &[(Part, f64)], lines: Lines, out: &mut Vec<u8>) {
     let (mut spent, mut drawn) = (0.0, 0);
     let mut legend = Vec::new();
     put(out, format_args!("\n  "));
-    for ((part, ns), mark) in parts.iter().zip(MARKS.iter().cycle()) {
+    for (part, ns) in parts {
         spent += ns;
         let upto = (spent / total * width as f64).round() as usize;
-        put(out, format_args!("{}", String::from(*mark).repeat(upto.saturating_sub(drawn))));
+        let mark = MARKS[legend.len() % MARKS.len()];
+        put(out, format_args!("{}", String::from(mark).repeat(upto.saturating_sub(drawn))));
         drawn = drawn.max(upto);
         if ns / total >= 0.005 || *part == Part::Unexplained {
             legend.push(format!("{mark} {} {:.0} %", part.name(), ns / total * 100.0));
@@ -141,4 +142,23 @@ fn line(fact: &Fact, lines: Lines, out: &mut Vec<u8>) {
 fn entry(figure: &str, text: &str, lines: Lines, out: &mut Vec<u8>) {
     const COLUMN: usize = 16;
     put(out, format_args!("  {figure:>12}  {}\n", lines.fit(text, COLUMN, COLUMN)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_named_parts_of_a_bar_have_the_same_mark() {
+        let parts = [Part::Service, Part::Reader, Part::Answer, Part::Distance, Part::Transfer, Part::RemoteQueue];
+        // As small as that, the second and the third are not named.
+        let parts: Vec<_> = parts.into_iter().zip([70.0, 0.1, 0.1, 12.0, 11.0, 6.0]).collect();
+        let mut out = Vec::new();
+        bar(&parts, Lines::of(None), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let legend = text.lines().last().unwrap();
+        let marks: Vec<&str> =
+            legend.split_whitespace().filter(|word| word.chars().all(|mark| ('▀'..='▟').contains(&mark))).collect();
+        assert_eq!(marks, ["█", "▒", "▓", "░"], "{text}");
+    }
 }

@@ -131,6 +131,8 @@ pub struct Survey {
     /// Searches for connections, after the first.
     discoveries: u64,
     has_ended: bool,
+    /// Whether the target was started to end.
+    may_end: bool,
     searches: Pace,
     polls: Pace,
     discovery: Pace,
@@ -215,6 +217,7 @@ impl Survey {
             found_ns: 0,
             discoveries: 0,
             has_ended: false,
+            may_end: false,
             searches: Pace::new(SEARCHES.0, SEARCHES.1),
             polls: Pace::new(POLLS.0, POLLS.1),
             discovery: Pace::new(DISCOVERY.0, DISCOVERY.1),
@@ -318,6 +321,12 @@ impl Survey {
         self.has_ended
     }
 
+    /// Takes the end of the target for what is wanted of it, as of a program that was started to be looked at. Otherwise the
+    /// evidence says that nothing later was seen.
+    pub fn let_end(&mut self) {
+        self.may_end = true;
+    }
+
     fn is_over(&self) -> bool {
         match &self.target.selected {
             Selected::Ends { .. } => false,
@@ -341,7 +350,7 @@ impl Survey {
         let has_ended = match &self.target.selected {
             // A cgroup may outlive its processes.
             Selected::Cgroups(paths) => namespace::members_of(paths).map_or(true, |members| members.is_empty()),
-            _ => self.is_over(),
+            _ => self.is_over() && !self.may_end,
         };
         let mut omitted = self.tally.omitted;
         for connections in self.namespaces.values_mut() {

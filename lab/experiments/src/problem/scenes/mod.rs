@@ -1,5 +1,11 @@
 //! The hosts and the traffic of each page, a file per page.
 
+mod container;
+mod dns;
+mod encrypted;
+mod not_the_network;
+mod one_slow_server;
+mod quic_0rtt;
 mod slow_api;
 mod slow_customers;
 mod slow_sometimes;
@@ -38,4 +44,10 @@ pub const PAGES: &[Page] = &[
     page!("slow-customers", slow_customers),
     page!("slow-sometimes", slow_sometimes),
     page!("upload-lags", upload_lags),
+    page!("dns", dns),
+    page!("container", container),
+    page!("one-slow-server", one_slow_server),
+    page!("not-the-network", not_the_network),
+    page!("encrypted", encrypted),
+    page!("quic-0rtt", quic_0rtt),
 ];
