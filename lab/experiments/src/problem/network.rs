@@ -88,7 +88,7 @@ impl Network {
         let (beyond, length) = (far.network()?, far.length()?);
         self.host(near.host)?.ip(&format!("route add {beyond}/{length} via {}\n", near.last()?))?;
         self.host(&router)?.ip(&format!("route add default via {}\n", near.own()?))?;
-        self.host(far.host)?.ip(&format!("route add default via {}\n", far.last()?))?;
+        self.host(far.host)?.ip(&format!("route append default via {}\n", far.last()?))?;
         let mut rules = "*mangle\n".to_owned();
         let mut queues = Vec::new();
         for (queue, (input, link)) in [("near0", link.to_vantage), ("far0", link.from_vantage)].into_iter().enumerate()
@@ -103,6 +103,18 @@ impl Network {
             &format!("{rules}COMMIT\n"),
         )?;
         self.emulators.push(EmulatorHandle::spawn_thread(EmulatorConfig { queues, ..EmulatorConfig::default() })?);
+        Ok(())
+    }
+
+    /// Connects hosts of one subnet by a switch.
+    pub fn switch(&mut self, name: &str, ports: &[Port]) -> Result<()> {
+        self.add(name)?;
+        self.host(name)?.ip("link add switch type bridge\nlink set switch up\n")?;
+        for port in ports {
+            self.pair([(port.host, port.device), (name, port.host)])?;
+            self.host(name)?.ip(&format!("link set {} master switch\n", port.host))?;
+            self.host(port.host)?.ip(&format!("address add {} dev {}\n", port.address, port.device))?;
+        }
         Ok(())
     }
 
@@ -131,7 +143,8 @@ impl Network {
                 ("ip_forward", "1"),
                 ("conf/all/rp_filter", "0"),
                 ("conf/default/rp_filter", "0"),
-                ("tcp_congestion_control", "cubic"),
+                // The one that each kernel has and lets any namespace choose, so that walks are alike.
+                ("tcp_congestion_control", "reno"),
                 ("tcp_no_metrics_save", "1"),
             ] {
                 let file = format!("/proc/sys/net/ipv4/{option}");

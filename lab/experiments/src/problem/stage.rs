@@ -53,9 +53,10 @@ impl Stage {
     }
 
     /// Writes a file that the page mentions.
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
         let file = self.folder().join(name);
-        fs::write(&file, text).map_err(Error::io(format!("write {}", file.display())))
+        let written = fs::create_dir_all(file.parent().unwrap_or(&file)).and_then(|()| fs::write(&file, content));
+        written.map_err(Error::io(format!("write {}", file.display())))
     }
 
     /// Replaces a word of the page's commands.

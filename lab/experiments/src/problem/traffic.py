@@ -6,6 +6,7 @@ ask HOST:PORT...   sends one request after the other on each connection
 
 import argparse
 import random
+import selectors
 import socket
 import ssl
 import threading
@@ -49,17 +50,38 @@ def answer(stream, options):
         if behind:
             behind.sendall(b"GET /row HTTP/1.1\r\nHost: db\r\n\r\n")
             message(behind)
-        if options.compute:
-            end = time.thread_time() + random.uniform(*options.work) / 1000
-            while time.thread_time() < end:
-                pass
-        else:
-            time.sleep(random.uniform(*options.work) / 1000)
-        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % options.bytes + bytes(options.bytes))
+        work(options)
+        stream.sendall(response(options))
+
+
+def work(options):
+    time.sleep(random.uniform(*options.work) / 1000)
+
+
+def response(options):
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % options.bytes + bytes(options.bytes)
+
+
+def answer_in_turn(listener, options):
+    ready = selectors.DefaultSelector()
+    ready.register(listener, selectors.EVENT_READ)
+    while True:
+        for key, _ in ready.select():
+            if key.fileobj is listener:
+                stream, _ = listener.accept()
+                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                ready.register(stream, selectors.EVENT_READ)
+            elif message(key.fileobj):
+                work(options)
+                key.fileobj.sendall(response(options))
+            else:
+                ready.unregister(key.fileobj)
 
 
 def serve(options):
     listener = socket.create_server(("", options.port), backlog=100)
+    if options.one_thread:
+        answer_in_turn(listener, options)
     while True:
         stream, _ = listener.accept()
         threading.Thread(target=answer, args=(stream, options), daemon=True).start()
@@ -95,7 +117,7 @@ def main():
     role = roles.add_parser("serve")
     role.add_argument("port", type=int)
     role.add_argument("--work", type=float, nargs=2, default=[0, 0], help="the least and the most, in milliseconds")
-    role.add_argument("--compute", action="store_true", help="work is time of a processor")
+    role.add_argument("--one-thread", action="store_true", help="one request at a time, of all connections")
     role.add_argument("--behind", help="ask HOST:PORT about each request")
     role.add_argument("--bytes", type=int, default=1000)
     role.add_argument("--tls", help="a file with certificate and key")

@@ -1,9 +1,11 @@
 //! The hosts and the traffic of each page, a file per page.
 
+mod one_direction;
 mod slow_api;
 mod slow_customers;
 mod slow_sometimes;
 mod upload_lags;
+mod what_changed;
 
 use dwell_testbed::Result;
 
@@ -38,4 +40,6 @@ pub const PAGES: &[Page] = &[
     page!("slow-customers", slow_customers),
     page!("slow-sometimes", slow_sometimes),
     page!("upload-lags", upload_lags),
+    page!("one-direction", one_direction),
+    page!("what-changed", what_changed),
 ];
