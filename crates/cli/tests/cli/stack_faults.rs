@@ -32,10 +32,8 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     client.write_all(&[1; BYTES]).unwrap();
     server.read_exact(&mut [0; BYTES]).unwrap();
     let run = dwell.interrupt();
-    let told = run
-        .stderr
-        .lines()
-        .find_map(|line| line.split_once(" retransmitted before they reached")?.0.split_once("dwell: "));
+    let told =
+        run.stderr.lines().find_map(|line| line.split_once(" retransmitted before reaching")?.0.split_once("dwell: "));
     let left_out: u64 =
         told.and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{run}"));
     let status = objects_of(&run, "stack.status");

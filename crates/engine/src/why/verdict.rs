@@ -1,9 +1,9 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
+    Cause, Common, Evidence, Part, RoundTrip, Source, Target, Unopened, Unseen, Worst,
     cause::{
-        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer_address, port,
+        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer, peer_address, port,
         port_number, reaches_by_polls,
     },
 };
@@ -21,6 +21,8 @@ const MIN_NEXT: f64 = 0.1;
 const MAX_UNPOLLED: f64 = 0.5;
 /// From this share of unexplained time on there is no verdict.
 const MAX_UNEXPLAINED: f64 = 0.5;
+/// By how much round trips of small messages vary on a path whose queues are empty.
+const QUIET_VARIATION: f64 = 0.25;
 
 /// A figure of a fact.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -191,12 +193,23 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
         verdict.unseen.insert(0, own_queue(evidence));
     }
+    if cause == Cause::Distance {
+        verdict.unseen.splice(0..0, others_queue(&evidence.messages));
+    }
+    let is_arrival_hidden = cause == Cause::SlowAnswer && peer::is_arrival_hidden(evidence);
+    if is_arrival_hidden {
+        verdict.unseen.insert(0, arrival());
+    }
     verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
         (Source::Stamps, Cause::Distance, _) => {
             format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
         }
         (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
+        _ if is_arrival_hidden => format!(
+            "The peer takes long to answer, or a queue on the path is full: answers were due {:.0} % of the time.",
+            best.share * 100.0
+        ),
         _ => cause.sentence(best.share),
     };
     verdict.facts = best.facts.clone();
@@ -520,6 +533,30 @@ fn own_queue(evidence: &Evidence) -> Unseen {
         what: "whether the queue is that of this host's own device: no byte of the target was stamped".into(),
         remedy: format!("`sudo dwell stack{} --duration 10s`", port(evidence)),
     }
+}
+
+/// Where the wait for an answer begins.
+fn arrival() -> Unseen {
+    Unseen {
+        what: "when requests had arrived: their acknowledgements came with the answers, so that a queue on the path looks the same"
+            .into(),
+        remedy: "ask at the peer's host; `ping` the peer shows a queue".into(),
+    }
+}
+
+/// A queue that others fill, where round trips are longer than the shortest by more than they vary on a quiet path. If it was full
+/// when the connections began, the shortest one has waited in it too.
+fn others_queue(messages: &RoundTrip) -> Option<Unseen> {
+    let longer = messages.mean_ns()? / messages.base_ns()? - 1.0;
+    (longer >= QUIET_VARIATION).then(|| Unseen {
+        what: format!(
+            "whether the path is far, or others fill a queue on it: round trips were {:.0} % longer than the shortest",
+            longer * 100.0
+        ),
+        remedy:
+            "`sudo dwell rtt -i DEVICE --aggregate` at a gateway shows it, and so does this command at a quiet time"
+                .into(),
+    })
 }
 
 /// What only packets show of UDP.

@@ -54,8 +54,12 @@ fn runs_dwell(line: &str) -> bool {
     })
 }
 
-/// The script in which durations are a quarter of what the page has, at least 2 s, and intervals not longer than that.
+/// The script in which durations are a quarter of what the page has, at least 2 s, and intervals not longer than that. A
+/// baseline needs its intervals.
 pub fn shortened(script: &str) -> String {
+    if script.contains(" --baseline ") {
+        return script.to_owned();
+    }
     let words: Vec<&str> = script.split(' ').collect();
     let mut short = Vec::new();
     for (index, word) in words.iter().enumerate() {
@@ -72,8 +76,10 @@ pub fn shortened(script: &str) -> String {
 
 /// The words of a line without what differs from run to run: figures, their units, names with digits, bars.
 fn words(line: &str) -> Vec<&str> {
-    const UNITS: [&str; 14] =
-        ["ns", "µs", "ms", "s", "%", "-", "B", "KB", "kB", "MB", "GB", "bit/s", "kbit/s", "Mbit/s"];
+    const UNITS: [&str; 16] =
+        ["ns", "µs", "ms", "s", "%", "-", "B", "KB", "kB", "MB", "GB", "bit/s", "kbit/s", "Mbit/s", "mean", "×"];
+    // Why the other epochs have no estimate differs too.
+    let line = line.split("; mostly ").next().unwrap_or_default();
     line.split_whitespace()
         .map(|word| word.trim_matches(['(', ')', ',', ';']))
         .filter(|word| !word.contains(|letter: char| letter.is_ascii_digit() || ('▀'..='▟').contains(&letter)))
@@ -81,10 +87,8 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What two lines that say the same have in common: their words, or the number of figures where there are none. The reasons of
-/// left-out epochs differ from run to run.
+/// What two lines that say the same have in common: their words, or the number of figures where there are none.
 fn gist(line: &str) -> Vec<&str> {
-    let line = line.split_once("; mostly ").map_or(line, |(before, _)| before);
     let words = words(line);
     match words.is_empty() {
         true => line.split_whitespace().map(|_| "").collect(),
@@ -108,4 +112,58 @@ pub fn differences(step: &Step, printed: &str) -> Result<()> {
         return Ok(());
     };
     bail!("line {} runs what does not print '{worst}', as it shows", step.line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+# A page
+
+    sudo dwell a --duration 10s |
+      jq .
+
+```
+The peer is late: 12 % of the time.
+  ████ bar
+...
+   12 ms  mean wait
+```
+
+    tc qdisc
+
+text
+
+    dwell b
+
+    dwell c
+";
+
+    #[test]
+    fn blocks_that_run_dwell_are_steps_with_their_output() {
+        let found = steps(PAGE);
+        let scripts: Vec<&str> = found.iter().map(|step| step.script.as_str()).collect();
+        assert_eq!(scripts, ["sudo dwell a --duration 10s |\n  jq .", "dwell b", "dwell c"]);
+        assert_eq!((found[0].line, found[0].shown.len(), found[1].shown.len()), (3, 3, 0));
+    }
+
+    #[test]
+    fn output_differs_by_its_words_and_not_by_its_figures() {
+        let step = &steps(PAGE)[0];
+        assert!(differences(step, "The peer is late: 99 % of the time.\n 1.25 s  mean wait\nmore\n").is_ok());
+        assert!(differences(step, "The path is long: 12 % of the time.\n 12 ms  mean wait\n").is_err());
+        assert!(differences(step, "The peer is late: 12 % of the time.\n").is_err());
+        assert!(differences(step, "").is_err());
+        let figures = Step { shown: vec!["10:00 10.0.0.5 12.5".to_owned()], ..step.clone() };
+        assert!(differences(&figures, "dwell: 1 packet\n11:00 10.0.0.7 1\n").is_ok());
+        assert!(differences(&figures, "dwell: 1 packet\n").is_err());
+    }
+
+    #[test]
+    fn a_walk_in_short_has_a_quarter_of_each_duration() {
+        assert_eq!(shortened("dwell a --interval 10s --duration 40s"), "dwell a --interval 2s --duration 10s");
+        assert_eq!(shortened("dwell a --duration 5s\ndwell b 10s"), "dwell a --duration 2s\ndwell b 10s");
+        assert_eq!(shortened("dwell stack --duration 10s --baseline x"), "dwell stack --duration 10s --baseline x");
+    }
 }

@@ -10,6 +10,7 @@ mod help;
 mod lab;
 mod lb;
 mod load;
+mod problem;
 mod quic;
 mod response;
 mod rtt;

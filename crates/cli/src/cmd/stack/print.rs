@@ -270,21 +270,21 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
         ),
         (
             counters.get(Counter::TxAgain),
-            "retransmitted before they reached the driver, left out (--include-retransmissions reports them \
+            "retransmitted before reaching the driver, left out (--include-retransmissions reports them \
              separately)",
         ),
         (
             counters.get(Counter::RxAgain),
-            "received again because this host had dropped them, left out (--include-retransmissions reports them \
+            "received again, as this host had dropped the first copy, left out (--include-retransmissions reports them \
              separately)",
         ),
         (
             counters.get(Counter::TxDisplaced),
-            "that lost their slot to others before they reached the driver, left out: set a larger --sample-bytes",
+            "whose slot others took before the driver, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::RxDisplaced),
-            "that lost their slot to others before they were read, left out: set a larger --sample-bytes",
+            "whose slot others took before the reader, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::TracesLost),

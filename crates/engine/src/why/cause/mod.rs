@@ -11,7 +11,7 @@ mod loss;
 mod names;
 mod pacing;
 mod path_queue;
-mod peer;
+pub(super) mod peer;
 mod reader;
 mod receiver_window;
 mod reordering;

@@ -29,6 +29,12 @@ fn assess(evidence: &Evidence) -> Assessment {
     Assessment { share: waited, holds: waited >= MIN_SHARE && is_long, facts }
 }
 
+/// Whether hardly any acknowledgement came alone, and so showed that a request had arrived before its answer was due. A peer
+/// acknowledges with the answer what it answers before its delayed ACK, some 40 ms.
+pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
+    evidence.source == Source::Sockets && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
+}
+
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let port = port_number(evidence);
     vec![

@@ -132,6 +132,34 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
     assert_eq!(cause(&evidence), None);
 }
 
+/// Others may have filled a queue before the connections began, and then the shortest round trip has it too.
+#[test]
+fn a_distance_that_varies_is_not_sure_to_be_one() {
+    let mut far = evidence(&[(Part::Distance, 0.8), (Part::Service, 0.2)]);
+    far.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS);
+    assert_eq!(decide(&far).certainty, Some(Certainty::Sure));
+    far.messages = RoundTrip::new(1e9, 61.0 * MS, 42.0 * MS);
+    let verdict = decide(&far);
+    assert_eq!((cause(&far), verdict.certainty), (Some(Cause::Distance), Some(Certainty::Likely)));
+    assert!(verdict.unseen[0].what.contains("45 % longer than the shortest"), "{:?}", verdict.unseen);
+}
+
+/// Each acknowledgement came with the answer, 33 ms beyond the shortest round trip: a queue on the path does the same.
+#[test]
+fn an_answer_whose_request_no_acknowledgement_shows_to_have_arrived_is_not_surely_the_peers() {
+    let mut late = evidence(&[(Part::Answer, 0.8), (Part::Distance, 0.2)]);
+    late.messages = RoundTrip::new(1e9, 49.0 * MS, 16.0 * MS);
+    let verdict = decide(&late);
+    assert_eq!((cause(&late), verdict.certainty), (Some(Cause::SlowAnswer), Some(Certainty::Likely)));
+    assert!(verdict.sentence.contains("or a queue on the path"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].what.contains("requests had arrived"), "{:?}", verdict.unseen);
+    // Where acknowledgements come alone, they show it.
+    late.answer = silences(100, 70);
+    let verdict = decide(&late);
+    assert_eq!(verdict.certainty, Some(Certainty::Sure));
+    assert!(verdict.sentence.contains("had arrived there"), "{}", verdict.sentence);
+}
+
 #[test]
 fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
     let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);

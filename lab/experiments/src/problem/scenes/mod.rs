@@ -4,12 +4,14 @@ mod container;
 mod dns;
 mod encrypted;
 mod not_the_network;
+mod one_direction;
 mod one_slow_server;
 mod quic_0rtt;
 mod slow_api;
 mod slow_customers;
 mod slow_sometimes;
 mod upload_lags;
+mod what_changed;
 
 use dwell_testbed::Result;
 
@@ -50,4 +52,6 @@ pub const PAGES: &[Page] = &[
     page!("not-the-network", not_the_network),
     page!("encrypted", encrypted),
     page!("quic-0rtt", quic_0rtt),
+    page!("one-direction", one_direction),
+    page!("what-changed", what_changed),
 ];
