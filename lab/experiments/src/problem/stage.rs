@@ -6,9 +6,15 @@ use std::{
     path::Path,
     process::Stdio,
     sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
 };
 
-use dwell_testbed::{Error, Guarded, Namespace, Result, error::find_program, workload::collect};
+use dwell_testbed::{
+    Error, Guarded, Namespace, Result,
+    error::{find_program, run},
+    workload::{PATIENCE, collect},
+};
 use tempfile::TempDir;
 
 use super::network::Network;
@@ -87,6 +93,27 @@ impl Stage {
     /// Starts traffic.py on a host.
     pub fn traffic(&mut self, name: &str, host: &str, arguments: &str) -> Result<u32> {
         self.start(name, host, &format!("python3 traffic.py {arguments}"))
+    }
+
+    /// Waits until a host has a connection to this port.
+    pub fn await_connection(&self, host: &str, port: u16) -> Result<()> {
+        self.await_socket(host, &["state", "established", &format!("dport = :{port}")])
+    }
+
+    /// Waits until a program of a host listens at this port.
+    pub fn await_listener(&self, host: &str, port: u16) -> Result<()> {
+        self.await_socket(host, &["state", "listening", &format!("sport = :{port}")])
+    }
+
+    fn await_socket(&self, host: &str, filter: &[&str]) -> Result<()> {
+        let start = Instant::now();
+        while run(self.network.host(host)?.command("ss").arg("-Htn").args(filter), "")?.is_empty() {
+            if start.elapsed() > PATIENCE {
+                return Err(Error::Timeout(format!("a socket of {host} with {}", filter.join(" "))));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Ends what was started under a name.
