@@ -12,7 +12,7 @@ use std::{
 
 use dwell_testbed::{
     Error, Guarded, Namespace, Result,
-    error::find_program,
+    error::{find_program, run},
     workload::{PATIENCE, collect},
 };
 use tempfile::TempDir;
@@ -142,6 +142,24 @@ impl Stage {
     /// Starts traffic.py on a host.
     pub fn traffic(&mut self, name: &str, host: &str, arguments: &str) -> Result<u32> {
         self.start(name, host, &format!("python3 traffic.py {arguments}"))
+    }
+
+    /// Waits until a host has a connection to this port.
+    pub fn await_connection(&self, host: &str, port: u16) -> Result<()> {
+        self.await_socket(host, &["state", "established", &format!("dport = :{port}")])
+    }
+
+    /// Waits until a program of a host listens at this port.
+    pub fn await_listener(&self, host: &str, port: u16) -> Result<()> {
+        self.await_socket(host, &["state", "listening", &format!("sport = :{port}")])
+    }
+
+    fn await_socket(&self, host: &str, filter: &[&str]) -> Result<()> {
+        let namespace = self.network.host(host)?;
+        let sockets = || run(namespace.command("ss").arg("-Htn").args(filter), "");
+        eventually(&format!("a socket of {host} with {}", filter.join(" ")), || {
+            sockets().is_ok_and(|sockets| !sockets.is_empty())
+        })
     }
 
     /// Ends what was started under a name.

@@ -1,7 +1,5 @@
 //! An office behind a link of 20 Mbit/s, whose queue a job fills for 3 s every 10 s.
 
-use std::{thread, time::Duration};
-
 use dwell_testbed::Result;
 
 use crate::problem::{
@@ -28,6 +26,7 @@ pub fn prepare(stage: &mut Stage) -> Result<()> {
     }
     stage.traffic("web", "center", "serve 8080 --work 2 4 --bytes 6000")?;
     stage.start("sink", "center", "iperf3 -s")?;
+    stage.await_listener("center", 5201)?;
     stage.traffic("desk", "desk", "ask 10.9.0.2:8080 --connections 2 --pause 100").map(drop)
 }
 
@@ -35,7 +34,7 @@ pub fn before(stage: &mut Stage, step: usize) -> Result<&'static str> {
     stage.end("job");
     // The first step is for while it hangs, for connections that were there before.
     if step == 1 {
-        thread::sleep(Duration::from_secs(1));
+        stage.await_connection("desk", 8080)?;
     }
     let job =
         if step == 1 { "iperf3 -c 10.9.0.2 -t 60" } else { "sh -c 'while sleep 7; do iperf3 -c 10.9.0.2 -t 3; done'" };

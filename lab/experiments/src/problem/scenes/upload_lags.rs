@@ -15,7 +15,8 @@ pub fn prepare(stage: &mut Stage) -> Result<()> {
         [port("gateway", "eth0", "198.51.100.1/24"), port("server", "eth0", "203.0.113.10/24")],
         slow(30, 10.0, 100, 0.0),
     )?;
-    stage.start("server", "server", "iperf3 -s").map(drop)
+    stage.start("server", "server", "iperf3 -s")?;
+    stage.await_listener("server", 5201)
 }
 
 pub fn before(stage: &mut Stage, step: usize) -> Result<&'static str> {
