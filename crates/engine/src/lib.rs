@@ -22,6 +22,7 @@ pub mod observe;
 pub mod quic_lb;
 pub mod replay;
 pub mod response;
+pub mod roles;
 pub mod rtt;
 pub mod socket;
 pub mod stats;

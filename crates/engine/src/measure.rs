@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
-use crate::abi;
+use crate::{abi, roles::Role};
 
 /// How a latency was measured. `docs/method/rtt.md` defines each method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -169,6 +169,8 @@ pub struct Sample {
     pub src: Endpoint,
     /// The sender of the answer.
     pub dst: Endpoint,
+    /// What `src` is, if the packets that opened the flow were seen.
+    pub src_role: Option<Role>,
     /// The transport protocol.
     pub protocol: Protocol,
     /// The source's number of the interface.
@@ -286,6 +288,8 @@ pub struct FlowEvent {
     pub src: Endpoint,
     /// The other end.
     pub dst: Endpoint,
+    /// What `src` is, if the packets that opened the flow were seen.
+    pub src_role: Option<Role>,
     /// The transport protocol.
     pub protocol: Protocol,
     /// The source's number of the interface.
@@ -344,6 +348,7 @@ impl Sample {
             handshake: u32::from(raw.flags) & abi::DWELL_SAMPLE_HANDSHAKE != 0,
             src: endpoint(raw.src, raw.src_port),
             dst: endpoint(raw.dst, raw.dst_port),
+            src_role: role(raw.flags.into()),
             protocol: Protocol(raw.proto),
             interface: raw.interface,
             tunnel: Tunnel(raw.tunnel),
@@ -382,6 +387,7 @@ impl FlowEvent {
             first_ns: raw.first_ns,
             src: endpoint(raw.src, raw.src_port),
             dst: endpoint(raw.dst, raw.dst_port),
+            src_role: role(raw.client),
             protocol: Protocol(raw.proto),
             interface: raw.interface,
             tunnel: Tunnel(raw.tunnel),
@@ -393,6 +399,14 @@ impl FlowEvent {
             late: raw.late,
             ce: raw.ce,
         })
+    }
+}
+
+fn role(flags: u32) -> Option<Role> {
+    match flags & (abi::DWELL_SAMPLE_OF_CLIENT | abi::DWELL_SAMPLE_OF_SERVER) {
+        abi::DWELL_SAMPLE_OF_CLIENT => Some(Role::Client),
+        abi::DWELL_SAMPLE_OF_SERVER => Some(Role::Server),
+        _ => None,
     }
 }
 

@@ -142,10 +142,7 @@ fn flows<'a>(
         each(LatencyLine {
             time_ns: Some(interval.map_or(flow.last_ns, |(end_ns, _)| end_ns)),
             interval_ns,
-            flow: Some(
-                FlowObject::new(&key.src, &key.dst, key.protocol, FlowObject::client_of(key.method))
-                    .named(source.names(&key.src, &key.dst, key.protocol).as_ref()),
-            ),
+            flow: Some(FlowObject::of_source(&key.src, &key.dst, key.protocol, flow.src_role, source)),
             interface: source.interfaces.label(key.interface),
             tunnel: key.tunnel.label(),
             echo_id: key.protocol.is_icmp().then_some(key.src.port),

@@ -399,6 +399,10 @@ pub enum Verb {
     Lb,
     /// `dwell top`.
     Top,
+    /// `dwell agent`.
+    Agent,
+    /// `dwell lb decap`.
+    Decap,
 }
 
 /// The processor time that dwell used since it was started.

@@ -26,10 +26,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the names and the label of a flow; `None` if there are none.
+    /// Returns the names and the label of a flow; `None` if none are to be shown.
     pub fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> Option<FlowNames> {
-        let names = self.names.as_ref()?.names(src, dst, protocol);
-        (!names.is_empty()).then_some(names)
+        Some(self.names.as_ref()?.names(src, dst, protocol))
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 use dwell_engine::{
     histogram::Figure,
     measure::{Endpoint, Method, Protocol, Sample, Tunnel},
+    roles::Role,
     rtt::Figures,
 };
 
@@ -35,6 +36,8 @@ pub struct FlowLine<'a> {
     pub key: FlowKey,
     /// The time of its last sample on the source's clock.
     pub last_ns: u64,
+    /// What `src` is, if the packets that opened the flow were seen.
+    pub src_role: Option<Role>,
     /// What its samples add up to.
     pub figures: &'a Figures,
 }
@@ -53,7 +56,16 @@ pub struct Summary {
 #[derive(Debug, Clone, Default)]
 struct Flow {
     last_ns: u64,
+    src_role: Option<Role>,
     figures: Figures,
+}
+
+impl Flow {
+    fn add(&mut self, sample: &Sample) {
+        self.last_ns = sample.time_ns;
+        self.src_role = sample.src_role;
+        self.figures.add(sample);
+    }
 }
 
 impl Summary {
@@ -80,12 +92,9 @@ impl Summary {
             tunnel: sample.tunnel,
         };
         if let Some(flow) = self.flows.get_mut(&key) {
-            flow.last_ns = sample.time_ns;
-            flow.figures.add(sample);
+            flow.add(sample);
         } else if self.flows.len() < self.limit {
-            let flow = self.flows.entry(key).or_default();
-            flow.last_ns = sample.time_ns;
-            flow.figures.add(sample);
+            self.flows.entry(key).or_default().add(sample);
         } else {
             self.other.entry(sample.method).or_default().add(sample);
         }
@@ -97,7 +106,12 @@ impl Summary {
         let mut lines: Vec<_> = self
             .flows
             .iter()
-            .map(|(key, flow)| FlowLine { key: *key, last_ns: flow.last_ns, figures: &flow.figures })
+            .map(|(key, flow)| FlowLine {
+                key: *key,
+                last_ns: flow.last_ns,
+                src_role: flow.src_role,
+                figures: &flow.figures,
+            })
             .collect();
         lines.sort_by_cached_key(|line| (Reverse(self.by.of(&line.figures.histogram)), line.key));
         lines.truncate(self.top);

@@ -222,7 +222,7 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
         ends: Ends { src, dst },
         is_src_local: is_of_socket,
         protocol,
-        names: FlowNames { src: names(10)?, dst: names(16)?, service, label: None },
+        names: FlowNames { src: names(10)?, dst: names(16)?, service, ..FlowNames::default() },
         mean_ns: row.get::<_, i64>(4)?.cast_unsigned(),
         count: row.get::<_, Option<i64>>(3)?.map_or(1, i64::cast_unsigned).max(1),
     }))

@@ -25,6 +25,9 @@ const MAX_NAMES: u32 = 65_536;
 /// Packets between two steps of the progress bar.
 const STRIDE: u64 = 4096;
 
+/// What a capture lacks, by the names of counters.
+pub type CaptureLosses = Vec<(Cow<'static, str>, u64)>;
+
 /// An open capture.
 pub struct Capture<'a> {
     path: &'a Path,
@@ -34,6 +37,8 @@ pub struct Capture<'a> {
     unknown_links: BTreeSet<LinkType>,
     /// Packets of which the capture records no time.
     untimed: u64,
+    /// Packets of which the capture has only the beginning.
+    shortened: u64,
     /// Learns names from the packets.
     names: Namer,
 }
@@ -58,6 +63,7 @@ impl<'a> Capture<'a> {
             interface: None,
             unknown_links: BTreeSet::new(),
             untimed: 0,
+            shortened: 0,
             names: Namer::default(),
         })
     }
@@ -100,11 +106,13 @@ impl<'a> Capture<'a> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         let (unknown_links, interface, names) = (&mut self.unknown_links, &mut self.interface, &self.names);
+        let shortened = &mut self.shortened;
         let mut comments = Vec::new();
         let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
                 unknown_links.insert(packet.link);
             }
+            *shortened += u64::from(packet.data.len() < packet.wire_len as usize);
             if interface.replace(packet.interface) != Some(packet.interface) {
                 change_source(&mut |source| name_interface(source, packet, distinguishes_interfaces));
             }
@@ -136,34 +144,55 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
+    /// Returns what the capture lacks, with the names that counters of a status have.
+    pub fn losses(&self, read: &Result<(), Error>, counters: &Counters) -> CaptureLosses {
+        let is_cut_off = matches!(read, Err(error) if !matches!(error, Error::Copy { .. }));
+        let losses = [
+            ("capture_untimed", self.untimed),
+            ("capture_shortened", self.shortened),
+            ("capture_cut_off", u64::from(is_cut_off)),
+            ("capture_interrupted", u64::from(self.input.is_cut())),
+            (Counter::UnknownLink.name(), counters.get(Counter::UnknownLink)),
+        ];
+        losses.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect()
+    }
+
     /// Returns the outcome of the replay, once its results are written.
     pub fn verdict(&self, read: Result<(), Error>, counters: &Counters) -> Result<Exit, Failure> {
         if self.input.is_cut() {
             return Err(interrupted(self.path, self.input.reader.packets()));
         }
         read?;
+        let faults: Vec<_> = self.faults(counters).into_iter().map(|(what, remedy)| what + "; " + &remedy).collect();
+        if faults.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let is_nothing = self.untimed + counters.get(Counter::UnknownLink) == self.input.reader.packets();
+        let exit = if is_nothing { Exit::Usage } else { Exit::Incomplete };
+        Err(Failure::new(exit, anyhow!("{}: {}", name_of(self.path), faults.join("; "))))
+    }
+
+    /// Returns why packets of a capture that was read to its end were not measured, each with the remedy.
+    pub fn faults(&self, counters: &Counters) -> Vec<(String, String)> {
         let (untimed, unknown) = (self.untimed, counters.get(Counter::UnknownLink));
         let packets = self.input.reader.packets();
         let mut faults = Vec::new();
         if untimed > 0 {
-            faults.push(format!(
-                "{untimed} of {packets} packets have no time (pcapng simple packet blocks) and were not measured; \
-                 capture again with a tool that records times, such as tcpdump"
+            faults.push((
+                format!(
+                    "{untimed} of {packets} packets have no time (pcapng simple packet blocks) and were not measured"
+                ),
+                "capture again with a tool that records times, such as tcpdump".into(),
             ));
         }
         if !self.unknown_links.is_empty() {
             let names: Vec<_> = self.unknown_links.iter().map(LinkType::to_string).collect();
-            faults.push(format!(
-                "{unknown} of {packets} packets have an unknown link type: {}; capture on another interface, or \
-                 convert it with a tool that knows it",
-                names.join(", ")
+            faults.push((
+                format!("{unknown} of {packets} packets have an unknown link type: {}", names.join(", ")),
+                "capture on another interface, or convert it with a tool that knows it".into(),
             ));
         }
-        if faults.is_empty() {
-            return Ok(Exit::Done);
-        }
-        let exit = if untimed + unknown == packets { Exit::Usage } else { Exit::Incomplete };
-        Err(Failure::new(exit, anyhow!("{}: {}", name_of(self.path), faults.join("; "))))
+        faults
     }
 }
 

@@ -10,12 +10,12 @@ mod replay_output;
 mod stack;
 mod stack_metrics;
 
-pub use capture::{Capture, interrupted};
+pub use capture::{Capture, CaptureLosses, interrupted};
 pub use cost::cost;
 pub use filter::filter;
 pub use input::NoInput;
 pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
-pub use stack::{Namespaces, StackArgs, host_name};
+pub use stack::{Namespaces, StackArgs, host_name, stack_status};
 pub use stack_metrics::StackMetrics;

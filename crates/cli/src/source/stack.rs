@@ -3,9 +3,14 @@
 use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use dwell_engine::{filter::Filter, layers::Config};
-use dwell_probes::stack::{self, Monitor, NamespaceNames, Options, PROFILES, Profile};
+use dwell_engine::{
+    filter::Filter,
+    layers::{Config, Counter},
+};
+use dwell_probes::stack::{self, Interval, Monitor, NamespaceNames, Options, PROFILES, Profile};
+use dwell_records::{Status, Verb};
 
+use super::cost;
 use crate::{
     args::positive_share,
     exit::{Exit, Failure},
@@ -109,4 +114,19 @@ fn own_namespace() -> Result<u32, Failure> {
 /// The name of this host.
 pub fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
+}
+
+/// Returns what was lost and what it cost to follow bytes, up to the end of an interval.
+pub fn stack_status(verb: Verb, interval: &Interval, last: bool) -> Status {
+    let counters = &interval.counters;
+    let lost = [Counter::TracesLost, Counter::TxDisplaced, Counter::RxDisplaced].map(|counter| counters.get(counter));
+    Status {
+        verb,
+        time_ns: Some(interval.end_ns),
+        last,
+        lost: lost.iter().sum::<u64>() + interval.unreadable_passages,
+        cost: cost(&interval.run_times),
+        counters: interval.counts(),
+        verdict: None,
+    }
 }

@@ -12,6 +12,7 @@ use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
 use crate::{
+    records::of_type,
     support::{Run, dwell, dwell_reading},
     wire::{capture, capture_as, pings},
 };
@@ -188,6 +189,33 @@ fn one_packet_of_six_without_a_time() {
     assert_eq!(run.status, Some(4));
     assert!(run.stderr.contains("1 of 6 packets have no time"), "{}", run.stderr);
     assert_eq!(run.stdout.lines().count(), 2);
+}
+
+#[test]
+fn every_replay_says_in_its_status_what_the_capture_lacks() {
+    let untimed = block(3, &[&4u32.to_le_bytes()[..], &[1, 2, 3, 4]].concat());
+    let whole = [two_links(), untimed].concat();
+    let (whole, cut) = (File::new(&whole), File::new(&whole[..whole.len() - 30]));
+    for (verb, options) in [("rtt", &[][..]), ("response", &[]), ("top", &["--once"])] {
+        let counters = |file: &File| {
+            let path = file.path();
+            let run = dwell(&[&[verb, "-r", path.to_str().unwrap(), "--format", "jsonl"], options].concat());
+            let status = of_type(&run.stdout, &format!("{verb}.status")).pop().unwrap_or_else(|| panic!("{run}"));
+            status["counters"].clone()
+        };
+        let of_whole = counters(&whole);
+        assert_eq!((&of_whole["capture_untimed"], &of_whole["unknown_link"]), (&1.into(), &1.into()), "{verb}");
+        assert!(of_whole["capture_cut_off"].is_null(), "{verb}");
+        assert_eq!(counters(&cut)["capture_cut_off"], 1, "{verb}");
+    }
+    let mut shortened = capture(&pings(1));
+    // The length on the wire of the first packet.
+    shortened[HEADER + 12] += 1;
+    let file = File::new(&shortened);
+    let run = dwell(&["rtt", "-r", file.path().to_str().unwrap(), "--format", "jsonl"]);
+    assert_eq!(of_type(&run.stdout, "rtt.status")[0]["counters"]["capture_shortened"], 1, "{run}");
+    let run = dwell(&["why", ":80", "-r", whole.path().to_str().unwrap(), "--format", "jsonl"]);
+    assert!(run.stdout.contains("1 of 6 packets have no time"), "{run}");
 }
 
 /// A pcapng file: pings on an Ethernet interface, and a packet on one of a private link type.

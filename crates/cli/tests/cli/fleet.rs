@@ -192,7 +192,7 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
     let printing = ["--format", "jsonl", "--flows", "--metrics", metrics];
     let collector = office.collect(&pair.left, &printing);
     let a = office.agent(&pair.left, "a", &["--metrics", of_a]);
-    let b = office.agent(&pair.right, "b", &[]);
+    let b = office.agent(&pair.right, "b", &["--format", "jsonl"]);
     let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
     chat.say(100);
     patiently("all is matched", || office.matched() >= 900);
@@ -210,7 +210,13 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         assert!(!text.contains("10.78."), "no flow is in a metric:\n{text}");
     }
     ended(a, 0);
-    ended(b, 0);
+    let statuses = objects(&ended(b, 0).stdout);
+    assert!(statuses.len() > 1 && statuses.iter().all(|status| status["type"] == "agent.status"), "{statuses:?}");
+    let last = statuses.last().unwrap();
+    assert_eq!(
+        (&last["last"], &last["lost"], &last["counters"]["batches_waiting"]),
+        (&true.into(), &0.into(), &0.into())
+    );
     let run = ended(collector, 0);
 
     let count = office.matched();

@@ -7,6 +7,7 @@ mod annotate;
 mod bad_input;
 mod baseline;
 mod clickhouse;
+mod dashboards;
 mod doctor;
 mod enrolment;
 mod errors;

@@ -258,6 +258,10 @@ fn root_every_verb_that_shows_flows_names_them_unless_it_is_told_not_to() {
         let flows: Vec<_> = printed(&objects).lines().filter(|line| line.contains(kind)).map(object).collect();
         let named: Vec<_> = flows.iter().filter_map(left).collect();
         assert!(!named.is_empty(), "{kind}: {objects}");
+        for flow in flows.iter().map(|object| &object["flow"]).filter(|flow| flow["proto"] == "TCP") {
+            let client = if flow["src"] == "10.78.0.1" { "src" } else { "dst" };
+            assert_eq!(flow["client"], client, "{kind}: {objects}");
+        }
         for (port, names) in named {
             let (pid, name) = &owners[&port];
             assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())), "{kind}");

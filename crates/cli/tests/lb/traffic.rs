@@ -376,8 +376,12 @@ fn root_a_tunnel_leads_to_listed_vips_from_listed_balancers_alone() {
         }
     }
     let defaults = "any address of this host (--vip names the VIPs alone), from any sender";
-    let wrong = spawn(&scene.servers[0].namespace, DWELL, &["lb", "decap", "eth0", "--duration", "100ms"]).end();
+    let arguments = ["lb", "decap", "eth0", "--duration", "100ms", "--format", "jsonl"];
+    let wrong = spawn(&scene.servers[0].namespace, DWELL, &arguments).end();
     assert!(wrong.stderr.contains(defaults), "{wrong}");
+    let status = object(wrong.stdout.trim_end());
+    assert_eq!((&status["type"], &status["last"]), (&"decap.status".into(), &true.into()));
+    assert_eq!(status["counters"]["not_vip"], 0);
 }
 
 #[test]

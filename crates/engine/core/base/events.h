@@ -83,7 +83,12 @@ struct dwell_path_counts {
 	__u32 ce;            /* of these, packets that a router has marked with CE (RFC 3168) */
 };
 
+/* Ports below this belong to servers: Linux gives clients none of them. */
+#define DWELL_EPHEMERAL_PORT 32768
+
 #define DWELL_SAMPLE_HANDSHAKE 1 /* SYN and SYN-ACK, or QUIC Initial */
+#define DWELL_SAMPLE_OF_CLIENT 2 /* `src` is the client, as the packets show that opened the flow */
+#define DWELL_SAMPLE_OF_SERVER 4 /* `src` is the server; neither bit: unknown */
 
 /* One latency: a packet of `src` passed, then the answer of `dst`. */
 struct dwell_rtt_sample {
@@ -129,7 +134,8 @@ struct dwell_flow_event {
 	__u32 late;
 	__u32 ce;
 	__u32 tunnel;
-	__u64 reserved;
+	__u32 client; /* DWELL_SAMPLE_OF_CLIENT or _SERVER; 0: unknown */
+	__u32 reserved;
 };
 
 /* What is counted: reasons for which a packet, a flow or a match was not used, and totals. */

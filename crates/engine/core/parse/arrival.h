@@ -24,9 +24,6 @@ struct dwell_esp {
 	__u32 spi;
 } DWELL_PACKED;
 
-/* Ports below this belong to servers: Linux gives clients none of them. */
-#define DWELL_EPHEMERAL_PORT 32768
-
 /* Locates the IP header that identifies the flow: the innermost that can be reached, even if no parser knows what it
  * carries; with `outer` the first. Adds what encloses it to `tunnel`.
  */

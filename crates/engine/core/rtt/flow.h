@@ -90,7 +90,8 @@ struct dwell_flow {
 	__u8 own[2];               /* DWELL_OWN_* */
 	__u8 score[2];             /* tcp_auto.h, written by the direction's packets */
 	__u8 quic;                 /* DWELL_QUIC_* */
-	__u8 reserved[3];
+	__u8 client; /* direction of the client's packets, plus 1, as the opening packets show it; 0: unknown */
+	__u8 reserved[2];
 };
 
 /* Cold state of one direction. */

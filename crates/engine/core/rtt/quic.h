@@ -70,6 +70,7 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 
 	if (packet->rtt.quic_version && type == initial && dwell_quic_begins(step)) {
 		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN | (direction ? DWELL_QUIC_CLIENT : 0);
+		flow->client = 1 + direction;
 		cold = dwell_cold_of(step);
 		if (cold)
 			cold->spin_streak = 0;

@@ -240,6 +240,26 @@ static __always_inline void dwell_rtt_found(struct dwell_step *step)
 	}
 }
 
+/* Notes who the client is, where the packet shows it: by the SYN or SYN-ACK of a connection, or by a request that opened
+ * the flow. An Initial of QUIC is noted where it is read.
+ */
+static __always_inline void dwell_rtt_client(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1, answers = packet->tcp_flags & DWELL_TCP_ACK;
+
+	if (packet->kind == DWELL_KIND_TCP) {
+		if (!(packet->tcp_flags & DWELL_TCP_SYN))
+			return;
+		/* who was seen to open the connection stays the client until it starts again */
+		if (!flow->client || (flow->head.close_reason && !answers))
+			flow->client = 1 + (answers ? !direction : direction);
+	} else if (step->opened && (packet->kind == DWELL_KIND_DNS || packet->kind == DWELL_KIND_ICMP)) {
+		flow->client = 1 + direction;
+	}
+}
+
 /* Runs the packet of step->flow through its matcher, which leaves what it completed in step->match and step->loop. */
 static __always_inline void dwell_rtt_step(struct dwell_step *step)
 {
@@ -253,6 +273,7 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 		dwell_path_ce(step);
 	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
 		flow->head.flags |= DWELL_HEAD_SETTLED;
+	dwell_rtt_client(step);
 	if (dwell_unlikely(step->opened))
 		dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 
@@ -285,6 +306,8 @@ static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, c
 	sample->method = match->method;
 	sample->proto = packet->proto;
 	sample->flags = match->flags;
+	if (flow->client) /* `src` is the end that the answer went to */
+		sample->flags |= flow->client == 1 + direction ? DWELL_SAMPLE_OF_SERVER : DWELL_SAMPLE_OF_CLIENT;
 	sample->interface = dwell_interface_in(packet->key.interface, packet->tunnel);
 	sample->tunnel = packet->tunnel;
 	sample->reserved = 0;
@@ -338,6 +361,8 @@ static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event
 	event->time_ns = now_ns;
 	event->rtt_ns = rtt_ns;
 	event->first_ns = cold->first_ns;
+	event->client =
+		flow->client ? (flow->client - 1 == opener ? DWELL_SAMPLE_OF_CLIENT : DWELL_SAMPLE_OF_SERVER) : 0;
 	event->src = opener ? flow->head.key.b : flow->head.key.a;
 	event->dst = opener ? flow->head.key.a : flow->head.key.b;
 	event->src_port = opener ? flow->head.key.b_port : flow->head.key.a_port;

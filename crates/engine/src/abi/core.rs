@@ -479,7 +479,10 @@ impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray8<[T; N]
         Self([<T as Default>::default(); N])
     }
 }
+pub const DWELL_EPHEMERAL_PORT: u32 = 32768;
 pub const DWELL_SAMPLE_HANDSHAKE: u32 = 1;
+pub const DWELL_SAMPLE_OF_CLIENT: u32 = 2;
+pub const DWELL_SAMPLE_OF_SERVER: u32 = 4;
 pub const DWELL_RULE_PORTS: u32 = 255;
 pub const DWELL_RULE_NEGATED: u32 = 1;
 pub const DWELL_RULE_JOINED: u32 = 2;
@@ -919,7 +922,8 @@ pub struct dwell_flow_event {
     pub late: __u32,
     pub ce: __u32,
     pub tunnel: __u32,
-    pub reserved: __u64,
+    pub client: __u32,
+    pub reserved: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -946,7 +950,8 @@ const _: () = {
     ["Offset of field: dwell_flow_event::late"][::std::mem::offset_of!(dwell_flow_event, late) - 100usize];
     ["Offset of field: dwell_flow_event::ce"][::std::mem::offset_of!(dwell_flow_event, ce) - 104usize];
     ["Offset of field: dwell_flow_event::tunnel"][::std::mem::offset_of!(dwell_flow_event, tunnel) - 108usize];
-    ["Offset of field: dwell_flow_event::reserved"][::std::mem::offset_of!(dwell_flow_event, reserved) - 112usize];
+    ["Offset of field: dwell_flow_event::client"][::std::mem::offset_of!(dwell_flow_event, client) - 112usize];
+    ["Offset of field: dwell_flow_event::reserved"][::std::mem::offset_of!(dwell_flow_event, reserved) - 116usize];
 };
 pub const DWELL_SEEN_PACKETS: dwell_counter = 0;
 pub const DWELL_SEEN_BYTES: dwell_counter = 1;

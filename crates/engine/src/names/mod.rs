@@ -16,6 +16,7 @@ pub use recent::Recent;
 
 use crate::{
     measure::{Endpoint, Protocol},
+    roles::Role,
     rtt::native::Payload,
 };
 
@@ -36,6 +37,8 @@ pub struct FlowNames {
     pub service: Option<Arc<str>>,
     /// What the latest request has asked for.
     pub label: Option<Arc<str>>,
+    /// What the source is, if a socket of this host listens at one of the two ends.
+    pub src_role: Option<Role>,
 }
 
 impl FlowNames {

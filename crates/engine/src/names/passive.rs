@@ -60,7 +60,7 @@ impl PassiveNames {
     /// Returns all that is known of a flow.
     pub fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> FlowNames {
         let end = |end: &Endpoint| EndNames { host: self.host(end.address), ..EndNames::default() };
-        FlowNames { src: end(src), dst: end(dst), service: None, label: self.label(src, dst, protocol) }
+        FlowNames { src: end(src), dst: end(dst), label: self.label(src, dst, protocol), ..FlowNames::default() }
     }
 
     /// Returns what was learnt, and what was forgotten.

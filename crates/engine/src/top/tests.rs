@@ -54,6 +54,7 @@ fn sample(src: Endpoint, dst: Endpoint, time_ns: u64, rtt_ns: u64, bytes: u64) -
         base_ns: rtt_ns,
         method: Method::TcpTimestamp,
         handshake: false,
+        src_role: None,
         src,
         dst,
         protocol: Protocol(6),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    Part, Times, Unsent,
+    Part, Role, Times, Unsent,
     figures::{RoundTrip, Silences},
     poll::{is_before_it_began, is_corked, is_held_back, round_trip, written},
 };
@@ -34,16 +34,6 @@ const STAMPED_READER: f64 = 0.3;
 
 /// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
 const MESSAGE_PAUSE_NS: u64 = 50_000_000;
-
-/// Which end of a connection this host is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Role {
-    /// It has opened the connection: it asks and waits for answers.
-    #[default]
-    Client,
-    /// It has accepted the connection: it answers.
-    Server,
-}
 
 /// Who sent last, or who will send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

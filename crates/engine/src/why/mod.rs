@@ -25,7 +25,7 @@ mod worst;
 pub use capture::{Replay, UdpPackets};
 pub use cause::Cause;
 pub use common::{Common, Shared};
-pub use connection::{Connection, Role};
+pub use connection::Connection;
 pub use evidence::{Counted, Evidence, Group, Key, Source, Target, Unopened, Unseen};
 pub use figures::{Datagrams, Layers, Process, RoundTrip, Silences};
 pub use names::Names;
@@ -35,3 +35,5 @@ pub use requests::Requests;
 pub use unsent::Unsent;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};
 pub use worst::{Longest, Worst};
+
+use crate::roles::Role;

@@ -2,6 +2,7 @@
 
 use dwell_engine::{
     measure::Method,
+    roles::Role,
     rtt::{Config, Counter, Tracker},
 };
 
@@ -42,6 +43,34 @@ fn the_first_packet_determines_the_source() {
     let scene = [server(0.0).data(500, 10).ack(100), client(5.0).seq(100).ack(510)];
     let run = run(&watching(), scene);
     assert_eq!((run.flows[0].src.port, run.flows[0].dst.port), (80, 40_000));
+}
+
+/// What the ends are by their ports, as samples and changes of flows show them.
+fn roles(scene: Vec<Segment>) -> Vec<(u16, Option<Role>)> {
+    let run = run(&watching(), scene);
+    let samples = run.samples.iter().map(|sample| (sample.src.port, sample.src_role));
+    samples.chain(run.flows.iter().map(|flow| (flow.src.port, flow.src_role))).collect()
+}
+
+#[test]
+fn the_client_is_the_end_that_sent_the_syn_or_got_the_answer_to_it() {
+    for seen in [0, 1] {
+        let roles = roles(connection().split_off(seen));
+        assert!(roles.len() > 2, "{roles:?}");
+        for (port, role) in roles {
+            assert_eq!(role, Some(if port == 80 { Role::Server } else { Role::Client }), "from packet {seen}");
+        }
+    }
+    assert!(roles(connection().split_off(2)).iter().all(|(_, role)| role.is_none()), "ports are judged elsewhere");
+}
+
+#[test]
+fn the_client_stays_until_the_connection_is_over_and_another_begins() {
+    let mut scene = connection();
+    scene.extend([server(50.0).syn(7), client(51.0).data(150, 50).ack(500), server(71.0).ack(200)]);
+    assert_eq!(roles(scene.clone()).iter().filter(|role| **role == (80, Some(Role::Client))).count(), 0);
+    scene.extend([client(80.0).rst().seq(200), server(5000.0).syn(9), client(5020.0).syn(80_499).ack(10)]);
+    assert!(roles(scene).contains(&(80, Some(Role::Client))));
 }
 
 #[test]

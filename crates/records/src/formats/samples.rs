@@ -3,6 +3,7 @@
 use dwell_engine::{
     layers::Ends,
     measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, PathCounts, Protocol, Sample, Tunnel},
+    roles::Role,
     socket::{Account, Delay, Delays, Estimator, Peaks, Reading, Sum, TcpInfo, Totals, Viewpoint, control::Setting},
 };
 
@@ -32,6 +33,7 @@ pub(crate) fn tcp4() -> Sample {
         handshake: false,
         src: endpoint("192.0.2.1", 44_321),
         dst: endpoint("198.51.100.7", 443),
+        src_role: None,
         protocol: Protocol(6),
         interface: 2,
         tunnel: Tunnel(0),
@@ -126,6 +128,7 @@ pub(crate) fn all() -> Vec<Sample> {
             base_ns: 0,
             path: PathCounts { received: 1, ..PathCounts::default() },
             method: Method::Icmp,
+            src_role: Some(Role::Client),
             src: endpoint("192.0.2.1", 17),
             dst: endpoint("203.0.113.255", 17),
             protocol: Protocol(1),
@@ -139,6 +142,7 @@ pub(crate) fn all() -> Vec<Sample> {
             base_ns: 999_999,
             path: PathCounts { received: 1, ce: 1, ..PathCounts::default() },
             method: Method::Icmpv6,
+            src_role: Some(Role::Client),
             src: endpoint("fe80::1", 65_535),
             dst: endpoint("fe80::2", 65_535),
             protocol: Protocol(58),
@@ -154,7 +158,7 @@ pub(crate) fn all() -> Vec<Sample> {
             packets: u64::MAX,
             ..tcp4()
         },
-        Sample { method: Method::Dns, protocol: Protocol(132), ..tcp4() },
+        Sample { method: Method::Dns, src_role: Some(Role::Client), protocol: Protocol(132), ..tcp4() },
     ]
 }
 
@@ -165,6 +169,7 @@ pub(crate) fn flows() -> Vec<FlowEvent> {
         first_ns: 10_000_000,
         src: endpoint("192.0.2.1", 44_321),
         dst: endpoint("198.51.100.7", 443),
+        src_role: None,
         protocol: Protocol(6),
         interface: 2,
         tunnel: Tunnel(0),

@@ -16,6 +16,7 @@ use dwell_engine::{
     layers::Ends,
     measure::{Endpoint, Protocol},
     names::{EndNames, FlowNames, NameFlows, PassiveCounts, PassiveNames, Recent},
+    roles::Role,
 };
 
 use super::{
@@ -46,6 +47,8 @@ const CHUNK: usize = 256;
 
 /// A socket, by its protocol and its ends, its own first.
 type SocketKey = (Protocol, Ends);
+
+const TCP: Protocol = Protocol(6);
 
 /// What looking up has cost, and what could not be named, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,7 +148,7 @@ impl LiveNames {
 
     fn end(&self, shared: &mut Shared, ends: Ends, protocol: Protocol) -> EndNames {
         let address = ends.src.address;
-        let is_own = address.is_loopback() || shared.addresses.contains(&address);
+        let is_own = shared.is_own(address);
         let host = self.files.hosts.name(address).or_else(|| shared.passive.host(address));
         let host = host.or_else(|| self.reverse.as_ref().filter(|_| !is_own)?.name(address));
         if !is_own || !protocol.has_ports() || ends.src.port == 0 {
@@ -163,8 +166,10 @@ impl LiveNames {
 impl NameFlows for LiveNames {
     fn names(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> FlowNames {
         let shared = &mut *lock(&self.shared);
+        let ends = Ends { src: *src, dst: *dst };
         FlowNames {
-            src: self.end(shared, Ends { src: *src, dst: *dst }, protocol),
+            src_role: shared.role(&ends, protocol),
+            src: self.end(shared, ends, protocol),
             dst: self.end(shared, Ends { src: *dst, dst: *src }, protocol),
             service: self.files.service(src, dst, protocol),
             label: shared.passive.label(src, dst, protocol),
@@ -179,6 +184,17 @@ impl Drop for LiveNames {
 }
 
 impl Shared {
+    /// Whether it is an address of this host.
+    fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.addresses.contains(&address)
+    }
+
+    /// Returns what the source is, if a socket listens at one of the two ends. A socket of UDP without a peer may be a client's.
+    fn role(&self, ends: &Ends, protocol: Protocol) -> Option<Role> {
+        let listens = |end: &Endpoint| self.ports.contains_key(&(protocol, end.port)) && self.is_own(end.address);
+        if protocol == TCP { Role::by_listeners(ends, listens) } else { None }
+    }
+
     /// Returns the process of a socket, and wants it to be looked up if it is not known, or was long ago.
     fn owner(&mut self, key: SocketKey) -> Option<(u32, Process)> {
         let (owner, age_ns) = match self.known.get(&key) {
@@ -308,8 +324,6 @@ mod tests {
 
     use super::*;
 
-    const TCP: Protocol = Protocol(6);
-
     fn end(address: SocketAddr) -> Endpoint {
         Endpoint { address: address.ip(), port: address.port() }
     }
@@ -349,7 +363,9 @@ mod tests {
         let gone = Endpoint { address: "127.0.0.1".parse().unwrap(), port: 1 };
         let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
         assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
-        assert_eq!(found.dst.pid, None);
+        assert_eq!((found.dst.pid, found.src_role), (None, Some(Role::Server)));
+        let back = names.names(&gone, &end(listener.local_addr().unwrap()), TCP);
+        assert_eq!(back.src_role, Some(Role::Client));
     }
 
     #[test]

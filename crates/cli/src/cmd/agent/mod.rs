@@ -19,7 +19,7 @@ use dwell_fleet::{
     wire::{AgentName, Hello, RunId},
 };
 use dwell_metrics::Shared;
-use dwell_records::counted;
+use dwell_records::{Source, counted};
 use dwell_socket::{
     clock::boot_id,
     privilege::{self, Capability},
@@ -33,7 +33,8 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::MetricsArgs,
-    source::{Namespaces, StackArgs, host_name},
+    source::{Namespaces, StackArgs, clock, host_name},
+    statuses::{StatusArgs, Statuses},
     stop::Stop,
     tell::tell,
 };
@@ -109,6 +110,9 @@ pub struct Args {
     clock_mode: ClockModeArgs,
 
     #[command(flatten)]
+    statuses: StatusArgs,
+
+    #[command(flatten)]
     metrics: MetricsArgs,
 }
 
@@ -169,7 +173,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
     let connections = served.as_ref().map(|served| served.registry.register(ConnectionMetrics::default()));
     let lanes = Lanes::start(lanes, &identity, args.on_event(reflector, connections))?;
-    let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?);
+    let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
+    let statuses = Statuses::new(args.statuses, source);
+    let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?, statuses);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);

@@ -16,13 +16,15 @@ use dwell_fleet::{
 };
 use dwell_metrics::Shared;
 use dwell_probes::stack::{Interval, Observer};
+use dwell_records::{Status, Verb};
 use dwell_socket::outside;
 
 use super::metrics::BacklogMetrics;
 use crate::{
     exit::Failure,
     served::Served,
-    source::{Namespaces, StackMetrics, clock},
+    source::{Namespaces, StackMetrics, clock, stack_status},
+    statuses::Statuses,
     tell::tell,
 };
 
@@ -40,21 +42,36 @@ pub struct Reporter {
     isns: [HashMap<(Ends, u32), Isns>; 2],
     /// The kernel reports the round-trip times of sockets in the agent's own one only.
     namespaces: Namespaces,
+    statuses: Statuses,
+    /// That of the last interval.
+    status: Option<Status>,
 }
 
 impl Reporter {
-    pub fn new(lanes: Lanes, served: Option<Served>, namespaces: Namespaces) -> Reporter {
+    pub fn new(lanes: Lanes, served: Option<Served>, namespaces: Namespaces, statuses: Statuses) -> Reporter {
         let served = served.map(|served| {
             let metrics = served.registry.register(StackMetrics::default());
             let backlog = served.registry.register(BacklogMetrics::default());
             (served, metrics, backlog)
         });
-        Reporter { batcher: Batcher::new(lanes), served, has_warned: false, isns: Default::default(), namespaces }
+        Reporter {
+            batcher: Batcher::new(lanes),
+            served,
+            has_warned: false,
+            isns: Default::default(),
+            namespaces,
+            statuses,
+            status: None,
+        }
     }
 
     /// Waits at most `timeout` until all batches are stored. Returns what is left.
-    pub fn finish(self, timeout: Duration) -> Backlog {
-        self.batcher.finish(timeout)
+    pub fn finish(mut self, timeout: Duration) -> Backlog {
+        let left = self.batcher.finish(timeout);
+        if let Some(status) = self.status {
+            self.statuses.print(&with_backlog(Status { last: true, ..status }, left));
+        }
+        left
     }
 
     /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
@@ -108,6 +125,9 @@ impl Observer for Reporter {
             metrics.lock().interval(segments, &counters, &interval.run_times);
             backlog.lock().update(self.batcher.backlog());
         }
+        let status = stack_status(Verb::Agent, interval, false);
+        self.statuses.print(&with_backlog(status.clone(), self.batcher.backlog()));
+        self.status = Some(status);
         let segments = interval.segments.iter().zip(&interval.again).zip(&interval.hooks);
         let segments = segments.map(|((first, again), hooks)| SegmentReport {
             first: first.clone(),
@@ -174,6 +194,15 @@ impl RoundTrip {
         let ns = |us: u32| u64::from(us) * 1_000;
         (info.rtt_us > 0).then(|| RoundTrip { min_ns: ns(min_us), smoothed_ns: ns(info.rtt_us) })
     }
+}
+
+/// Adds what waits for the collector, and what was given up.
+fn with_backlog(mut status: Status, backlog: Backlog) -> Status {
+    status.lost += backlog.dropped;
+    let counts =
+        [("batches_waiting", backlog.batches), ("batches_dropped", backlog.dropped), ("backlog_bytes", backlog.bytes)];
+    status.counters.extend(counts.map(|(name, count)| (name.into(), count)));
+    status
 }
 
 /// Shortens a name to what a message can hold.

@@ -18,11 +18,15 @@ use dwell_probes::{
     Interface,
     balancer::{Decap, DecapCounters, DecapOutcome, DecapRules, NextHop, Plane},
 };
+use dwell_records::{Source, Status, Verb};
+use dwell_socket::clock::realtime_ns;
 use nix::ifaddrs::getifaddrs;
 
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    source::{cost, host_name},
+    statuses::{StatusArgs, Statuses},
     stop::Stop,
     tell::tell,
 };
@@ -68,6 +72,9 @@ pub struct Args {
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
+
+    #[command(flatten)]
+    statuses: StatusArgs,
 }
 
 /// The time between two looks for backends whose path is missing: each costs system calls.
@@ -111,7 +118,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut others = (!rules.backends.is_empty()).then(|| Others::start(&rules.backends)).transpose()?;
     explain(args, &rules);
     let mut refusals = Refusals::default();
-    let (mut refreshed, mut looked) = (Instant::now(), Instant::now());
+    let mut statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() });
+    let (mut refreshed, mut looked, mut reported) = (Instant::now(), Instant::now(), Instant::now());
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
@@ -127,10 +135,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             if let (true, Ok(vips)) = (args.vip.is_empty(), vips(args)) {
                 decap.set_vips(&vips)?;
             }
-            refusals.report(&decap.counters()?);
+            let counters = decap.counters()?;
+            refusals.report(&counters);
+            if reported.elapsed() >= REPORT {
+                reported = Instant::now();
+                statuses.print(&status(&counters, false));
+            }
         }
     }
     let counters = decap.counters()?;
+    statuses.print(&status(&counters, true));
     let second = match &others {
         None => String::new(),
         Some(_) => format!(
@@ -148,6 +162,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Refusals::text(&counters).map(|text| format!("; {text}")).unwrap_or_default()
     ));
     Ok(Exit::Done)
+}
+
+/// What became of packets. None is missing here: each has an outcome.
+fn status(counters: &DecapCounters, last: bool) -> Status {
+    let named =
+        DecapOutcome::ALL.into_iter().map(|outcome| (outcome.name().replace('-', "_").into(), counters.get(outcome)));
+    Status {
+        verb: Verb::Decap,
+        time_ns: Some(realtime_ns()),
+        last,
+        lost: 0,
+        cost: cost(&[]),
+        counters: named.collect(),
+        verdict: None,
+    }
 }
 
 /// Parses a VIP.

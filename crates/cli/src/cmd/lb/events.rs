@@ -12,11 +12,14 @@ use std::{
 };
 
 use dwell_balancer::control::Event;
-use dwell_records::{Format, Jsonl, Record, Source, Status, Verb};
+use dwell_records::{Source, Status, Verb};
 use dwell_socket::clock::realtime_ns;
 
 use super::object;
-use crate::source::{cost, host_name};
+use crate::{
+    source::{cost, host_name},
+    statuses,
+};
 
 /// The number of lines that wait for a slow reader. Further ones are lost.
 const MAX_PENDING: usize = 1024;
@@ -119,10 +122,7 @@ fn line(event: &Event) -> Vec<u8> {
 fn status(lost: u64, last: bool) -> Vec<u8> {
     let (verb, time_ns, counters) = (Verb::Lb, Some(realtime_ns()), Vec::new());
     let source = Source { host: Some(host_name()), ..Source::default() };
-    let mut line = Vec::new();
-    let status = Status { verb, time_ns, last, lost, cost: cost(&[]), counters, verdict: None };
-    Jsonl::default().write(&Record::Status(&status), &source, &mut line);
-    line
+    statuses::line(&Status { verb, time_ns, last, lost, cost: cost(&[]), counters, verdict: None }, &source)
 }
 
 #[cfg(test)]

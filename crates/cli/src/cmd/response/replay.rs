@@ -38,6 +38,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         output.write(|report| report.record(&record));
     });
     let counters = tracker.counters();
+    output.report.set_losses(capture.losses(&read, &counters));
     match output.failed.take() {
         None => output.report.finish(last_ns, Some(&counters), cost(&[]))?,
         Some(error) => return Err(error.into()),

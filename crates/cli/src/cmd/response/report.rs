@@ -14,7 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
-    source::cost,
+    source::{CaptureLosses, cost},
     stored,
     tell::tell,
 };
@@ -35,6 +35,8 @@ pub struct Report {
     names: Namer,
     /// When the counters are next reported: once in an epoch.
     status_due_ns: u64,
+    /// What a capture lacks, once it was read.
+    losses: CaptureLosses,
 }
 
 impl Report {
@@ -61,6 +63,7 @@ impl Report {
             metrics,
             names,
             status_due_ns: 0,
+            losses: CaptureLosses::new(),
         })
     }
 
@@ -148,6 +151,7 @@ impl Report {
         let verdict = self.latencies.judge(|name| vec![(name.map(str::to_owned), methods(name))]).cloned();
         let status = counters.map(|counters| {
             let mut status = Status::of_packets(Verb::Response, time_ns, true, counters, cost);
+            status.counters.extend_from_slice(&self.losses);
             self.names.count(&mut status.counters);
             if let Some(output) = &self.output {
                 output.count_kept(&mut status.counters);
@@ -168,6 +172,11 @@ impl Report {
             }
         }
         written
+    }
+
+    /// Has the last status say what the capture lacks.
+    pub fn set_losses(&mut self, losses: CaptureLosses) {
+        self.losses = losses;
     }
 
     /// Returns the exit status of a run that has finished with `exit`.

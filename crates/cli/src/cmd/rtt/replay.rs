@@ -45,6 +45,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         |change| source.borrow_mut().report.set_source(change),
         |packet, comments| replay.observe(packet, comments),
     );
+    output.borrow_mut().report.set_losses(capture.losses(&read, &replay.tracker.counters()));
     let counters = replay.finish()?;
     capture.verdict(read, &counters).and_then(|exit| output.borrow_mut().report.exit(exit))
 }

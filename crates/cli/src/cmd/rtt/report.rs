@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
+    source::CaptureLosses,
     stored,
     tell::tell,
 };
@@ -40,6 +41,8 @@ pub struct Report {
     /// Whether samples are stored, in distributions.
     keeps_samples: bool,
     names: Namer,
+    /// What a capture lacks, once it was read.
+    losses: CaptureLosses,
 }
 
 impl Report {
@@ -83,6 +86,7 @@ impl Report {
             writes_samples: !args.aggregate && !args.summary && format.is_some(),
             keeps_samples,
             names,
+            losses: CaptureLosses::new(),
         })
     }
 
@@ -201,8 +205,14 @@ impl Report {
         written
     }
 
-    /// Adds what names have cost, and what could not be stored.
+    /// Has the last status say what the capture lacks.
+    pub fn set_losses(&mut self, losses: CaptureLosses) {
+        self.losses = losses;
+    }
+
+    /// Adds what names have cost, what could not be stored, and what a capture lacks.
     fn count(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
+        counters.extend_from_slice(&self.losses);
         self.names.count(counters);
         if let Some(output) = &self.output {
             output.count_kept(counters);

@@ -19,7 +19,7 @@ use crate::{
     names::Namer,
     ranking::{self, RankingArgs},
     served::Served,
-    source::{Namespaces, StackMetrics, clock, cost, host_name},
+    source::{Namespaces, StackMetrics, clock, host_name, stack_status},
     stored,
     tell::tell,
 };
@@ -213,7 +213,7 @@ impl Observer for Printer {
             self.latencies.add(one.segment, |histogram| histogram.merge(&one.histogram));
         }
         let verdict = if self.is_over { self.latencies.judge(segments).cloned() } else { None };
-        let mut status = Status { verdict, ..status(interval, self.is_over) };
+        let mut status = Status { verdict, ..stack_status(Verb::Stack, interval, self.is_over) };
         if self.flows_cut > 0 {
             status.counters.push(("flows_cut".into(), self.flows_cut));
         }
@@ -232,20 +232,6 @@ impl Observer for Printer {
 fn of_totals(segments: &[SegmentFigures], figure: Figure) -> Option<u64> {
     let totals = segments.iter().filter(|one| one.segment == one.segment.total());
     totals.map(|one| figure.of(&one.histogram)).max().flatten()
-}
-
-fn status(interval: &Interval, last: bool) -> Status {
-    let counters = &interval.counters;
-    let lost = [Counter::TracesLost, Counter::TxDisplaced, Counter::RxDisplaced].map(|counter| counters.get(counter));
-    Status {
-        verb: Verb::Stack,
-        time_ns: Some(interval.end_ns),
-        last,
-        lost: lost.iter().sum::<u64>() + interval.unreadable_passages,
-        cost: cost(&interval.run_times),
-        counters: interval.counts(),
-        verdict: None,
-    }
 }
 
 /// Returns the segments that a name in a condition stands for, and without a name the totals, each by itself.

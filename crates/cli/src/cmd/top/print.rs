@@ -132,6 +132,7 @@ fn status(shown: &Shown) -> Status {
             .into_iter()
             .chain(reverse_counters(names.reverse).into_iter().filter(|(_, count)| *count > 0))
             .map(|(name, count)| (name.into(), count))
+            .chain(shown.losses.iter().cloned())
             .collect(),
         verdict: None,
     }

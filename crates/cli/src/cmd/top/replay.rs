@@ -39,7 +39,9 @@ pub fn read(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<(S
         },
     );
     replay.finish(&mut shown);
-    let exit = capture.verdict(read, &replay.rtt.counters());
+    let counters = replay.rtt.counters();
+    shown.losses = capture.losses(&read, &counters);
+    let exit = capture.verdict(read, &counters);
     Ok((shown, exit))
 }
 

@@ -16,6 +16,7 @@ use super::{backends::Balancer, stored::StoredNames, units::Units};
 use crate::{
     exit::Failure,
     names::{NamesArgs, Tables},
+    source::CaptureLosses,
 };
 
 /// Where flows come from.
@@ -46,6 +47,8 @@ pub struct Shown {
     pub balancer: Option<Balancer>,
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
+    /// What the capture lacks.
+    pub losses: CaptureLosses,
     shows_names: bool,
     /// Whether there are labels where names are shown.
     has_labels: bool,
@@ -80,6 +83,7 @@ impl Shown {
             source,
             balancer: None,
             interval: (0, 0),
+            losses: CaptureLosses::new(),
             shows_names,
             has_labels: names.have_labels(false),
             saves_labels: names.have_labels(true),

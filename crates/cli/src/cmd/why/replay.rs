@@ -43,9 +43,14 @@ pub fn read(
     );
     let (replay, learned) = seen.into_inner();
     let counters: Counters = replay.counters();
-    let exit = capture.verdict(read, &counters);
     let mut evidence = replay.evidence(name);
     learned.name(&mut evidence);
+    evidence.unseen.extend(capture.faults(&counters).into_iter().map(|(what, remedy)| Unseen { what, remedy }));
+    if let Err(error) = &read {
+        let (what, remedy) = ("what follows in the capture".into(), error.to_string());
+        evidence.unseen.push(Unseen { what, remedy });
+    }
+    let exit = capture.verdict(read, &counters);
     evidence.unseen.extend(datagrams(path, &evidence));
     Ok((evidence, exit))
 }

@@ -12,7 +12,7 @@ use super::{
     reach::{Reach, ShownBy},
     sender::{Path, Sender},
 };
-use crate::{layers::Ends, rtt::native::Segment};
+use crate::{layers::Ends, measure::Protocol, roles::CLIENT_PORTS, rtt::native::Segment};
 
 /// Timestamps that wait for their echo, per end.
 const MAX_STAMPS: usize = 256;
@@ -93,14 +93,14 @@ struct SetUp {
 
 impl Conversation {
     pub(super) fn new(first: &Segment) -> Conversation {
-        const FIRST_OF_CLIENTS: u16 = 32768;
+        let ends = Ends { src: first.src, dst: first.dst };
         let is_syn = first.has(Segment::SYN);
         let client = match is_syn {
             true => usize::from(first.has(Segment::ACK)),
-            false => usize::from(first.src.port < FIRST_OF_CLIENTS && first.dst.port >= FIRST_OF_CLIENTS),
+            false => usize::from(Role::by_ports(&ends, Protocol(6), &CLIENT_PORTS) == Some(Role::Server)),
         };
         Conversation {
-            ends: Ends { src: first.src, dst: first.dst },
+            ends,
             senders: <[Sender; 2]>::default(),
             reach: [Reach::default(); 2],
             stamps: [VecDeque::new(), VecDeque::new()],

@@ -5,8 +5,9 @@ use std::{borrow::Cow, net::IpAddr};
 use dwell_engine::{
     flow_id,
     layers::Ends,
-    measure::{Endpoint, Method, Protocol},
+    measure::{Endpoint, Protocol},
     names::{EndNames, FlowNames, Network, Pod},
+    roles::{CLIENT_PORTS, Role},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,7 +31,9 @@ pub struct FlowObject {
     /// The Community ID of the flow, the same in both directions and in all verbs. Null where ports are left out of the
     /// flow, so that it is not known.
     pub id: Option<String>,
-    /// Which end is the client, "src" or "dst"; the other one is the server. Null where that is not known.
+    /// Which end is the client, "src" or "dst"; the other one is the server. Known by the packets that opened the flow; else by
+    /// a socket of this host that listens, unless with `--no-names`; else by the ports, if one is below 32768, where no client
+    /// gets one, and the other is not. Null where none of these tells.
     pub client: Option<End>,
     /// The names of the ends. The key is missing where neither has one, and with `--no-names`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,30 +154,54 @@ pub enum End {
     Dst,
 }
 
+impl End {
+    fn client(src_role: Role) -> End {
+        match src_role {
+            Role::Client => End::Src,
+            Role::Server => End::Dst,
+        }
+    }
+}
+
 impl FlowObject {
-    /// Creates the object of a flow whose ports or identifiers of echoes are known.
-    pub fn new(src: &Endpoint, dst: &Endpoint, protocol: Protocol, client: Option<End>) -> FlowObject {
+    /// Creates the object of a flow whose ports or identifiers of echoes are known. `src_role` is what `src` is, where better is
+    /// known than what the ports tell.
+    pub fn new(src: &Endpoint, dst: &Endpoint, protocol: Protocol, src_role: Option<Role>) -> FlowObject {
         let id = Some(flow_id(src, dst, protocol));
         let port = |end: &Endpoint| (!protocol.is_icmp()).then_some(end.port);
         let (sport, dport) = (port(src), port(dst));
         let proto = name(protocol);
+        let by_ports = || Role::by_ports(&Ends { src: *src, dst: *dst }, protocol, &CLIENT_PORTS);
+        let client = src_role.or_else(by_ports).map(End::client);
         let (src, dst) = (src.address, dst.address);
         FlowObject { src, sport, dst, dport, proto, id, client, names: None, label: None, protocol }
     }
 
+    /// Creates the object of a flow with its names. `seen` is what `src` is, if the packets that opened the flow show it.
+    pub fn of_source(
+        src: &Endpoint,
+        dst: &Endpoint,
+        protocol: Protocol,
+        seen: Option<Role>,
+        source: &Source,
+    ) -> FlowObject {
+        let names = source.names(src, dst, protocol);
+        let src_role = seen.or_else(|| names.as_ref()?.src_role);
+        FlowObject::new(src, dst, protocol, src_role).named(names.as_ref())
+    }
+
     /// Creates the object of a flow whose packets are told apart by something else than ports.
-    pub fn without_ports(src: IpAddr, dst: IpAddr, protocol: Protocol, client: Option<End>) -> FlowObject {
+    pub fn without_ports(src: IpAddr, dst: IpAddr, protocol: Protocol, src_role: Option<Role>) -> FlowObject {
         let end = |address| Endpoint { address, port: 0 };
         let is_complete = !protocol.has_ports() && !protocol.is_icmp();
         let id = is_complete.then(|| flow_id(&end(src), &end(dst), protocol));
-        let proto = name(protocol);
+        let (proto, client) = (name(protocol), src_role.map(End::client));
         FlowObject { src, sport: None, dst, dport: None, proto, id, client, names: None, label: None, protocol }
     }
 
     /// Creates the object of one direction of a TCP connection, with its names.
     pub fn of_tcp(ends: &Ends, source: &Source) -> FlowObject {
-        let names = source.names(&ends.src, &ends.dst, Protocol(6));
-        FlowObject::new(&ends.src, &ends.dst, Protocol(6), None).named(names.as_ref())
+        FlowObject::of_source(&ends.src, &ends.dst, Protocol(6), None, source)
     }
 
     /// Returns the same flow with its names and its label, if there are any.
@@ -182,11 +209,6 @@ impl FlowObject {
         let label = names.and_then(|names| names.label.as_deref().map(str::to_owned));
         let names = names.filter(|names| names.name_an_end());
         FlowObject { names: names.map(NamesObject::from), label, ..self }
-    }
-
-    /// Returns the client, where the method measures from a client's request to a server's answer.
-    pub fn client_of(method: Method) -> Option<End> {
-        matches!(method, Method::Icmp | Method::Icmpv6 | Method::Dns | Method::QuicHandshake).then_some(End::Src)
     }
 }
 

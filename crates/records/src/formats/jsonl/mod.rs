@@ -20,6 +20,7 @@ mod why;
 use dwell_engine::{
     layers::Ends,
     measure::{Endpoint, Protocol},
+    roles::Role,
 };
 
 use super::Format;
@@ -95,9 +96,8 @@ struct Objects<'a> {
 
 impl Objects<'_> {
     /// Returns the object of a flow with its names.
-    fn flow(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol, client: Option<End>) -> FlowObject {
-        let names = self.source.names(src, dst, protocol);
-        FlowObject::new(src, dst, protocol, client).named(names.as_ref())
+    fn flow(&self, src: &Endpoint, dst: &Endpoint, protocol: Protocol, seen: Option<Role>) -> FlowObject {
+        FlowObject::of_source(src, dst, protocol, seen, self.source)
     }
 
     /// Returns the object of one direction of a TCP connection with its names.
@@ -157,7 +157,7 @@ mod tests {
                 r#"{"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","#,
                 r#""host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"#,
                 r#""dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","#,
-                r#""client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"#,
+                r#""client":"src"},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"#,
                 r#""min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}"#,
                 "\n"
             )
@@ -172,11 +172,11 @@ mod tests {
             }
         });
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}
-        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":456000,"min_rtt_ns":456000,"queue_ns":0,"handshake":true,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":"src"},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":"src"},"echo_id":null,"tunnel":null,"method":"tcp-seq","rtt_ns":456000,"min_rtt_ns":456000,"queue_ns":0,"handshake":true,"packets":17,"bytes":4242}
         {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:02.000000001Z","host":"here","interface":"7","flow":{"src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":"1:KnP0mMWb/YAgmksXI4u0LVgmT+A=","client":"src"},"echo_id":17,"tunnel":null,"method":"icmp","rtt_ns":789,"min_rtt_ns":0,"queue_ns":789,"handshake":false,"packets":17,"bytes":4242}
         {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T06:09:59.999999999Z","host":"here","interface":"eth0","flow":{"src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":"1:3H+V/JVcqh/phPel5utt4dOKqOU=","client":"src"},"echo_id":65535,"tunnel":null,"method":"icmpv6","rtt_ns":12345678901,"min_rtt_ns":999999,"queue_ns":12344678902,"handshake":false,"packets":17,"bytes":4242}
-        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"UDP","id":"1:luDeOydVsxExbUhM8ZHXksj5VfM=","client":null},"echo_id":null,"tunnel":null,"method":"quic-spin-loop","rtt_ns":18446744073709551615,"min_rtt_ns":20000000,"queue_ns":18446744073689551615,"handshake":false,"packets":18446744073709551615,"bytes":4242}
+        {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"UDP","id":"1:luDeOydVsxExbUhM8ZHXksj5VfM=","client":"src"},"echo_id":null,"tunnel":null,"method":"quic-spin-loop","rtt_ns":18446744073709551615,"min_rtt_ns":20000000,"queue_ns":18446744073689551615,"handshake":false,"packets":18446744073709551615,"bytes":4242}
         {"type":"rtt.sample","schema":"dwell/2","time":"2026-11-21T05:10:00.123456789Z","host":"here","interface":"eth0","flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"132","id":"1:iMdsvxyyP1zuk/30o19v4uxGt88=","client":"src"},"echo_id":null,"tunnel":null,"method":"dns","rtt_ns":1234567,"min_rtt_ns":1100000,"queue_ns":34567,"handshake":false,"packets":17,"bytes":4242}
         "#);
         for (object, sample) in objects(&text).iter().zip(samples::all()) {
@@ -218,8 +218,8 @@ mod tests {
             }
         });
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.010000000Z","host":"here","interface":"eth0","event":"open","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
-        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.035000000Z","host":"here","interface":"eth0","event":"first-rtt","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":null},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
+        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.010000000Z","host":"here","interface":"eth0","event":"open","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":"src"},"echo_id":null,"tunnel":null,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
+        {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:10:00.035000000Z","host":"here","interface":"eth0","event":"first-rtt","reason":null,"flow":{"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","id":"1:3+1ROSajzqNleEHGBuufJMdXiQI=","client":"src"},"echo_id":null,"tunnel":null,"method":"tcp-timestamp","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"data_segments":0,"retransmitted":0,"late":0,"ce":0}
         {"type":"rtt.flow","schema":"dwell/2","time":"2026-11-21T05:11:01.500000000Z","host":"here","interface":"eth0","event":"close","reason":"idle","flow":{"src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":"1:3H+V/JVcqh/phPel5utt4dOKqOU=","client":null},"echo_id":9,"tunnel":null,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"data_segments":null,"retransmitted":null,"late":null,"ce":0}
         "#);
     }
@@ -254,7 +254,7 @@ mod tests {
         }
         let text = written(|format, out| format.write(&Record::Summary(&summary), &samples::source(), out));
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt.summary","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":null},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":2,"mean_ns":456000,"min_ns":456000,"max_ns":456000,"p50_ns":456000,"p90_ns":456000,"p95_ns":456000,"p99_ns":456000,"p99_9_ns":456000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":2,"retransmitted":0,"packets_back":2,"late":0,"ce":0}
+        {"type":"rtt.summary","schema":"dwell/2","time":"2026-11-21T05:10:01.000000000Z","host":"here","interface":"eth0","flow":{"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","id":"1:u8CNW2URs63Ms57BOIhY4Gx1LEY=","client":"src"},"echo_id":null,"tunnel":null,"latency":{"method":"tcp-seq","count":2,"mean_ns":456000,"min_ns":456000,"max_ns":456000,"p50_ns":456000,"p90_ns":456000,"p95_ns":456000,"p99_ns":456000,"p99_9_ns":456000},"queue_mean_ns":0,"queue_max_ns":0,"data_segments":2,"retransmitted":0,"packets_back":2,"late":0,"ce":0}
         {"type":"rtt.summary","schema":"dwell/2","time":"2026-11-21T05:10:02.000000001Z","host":"here","interface":"7","flow":{"src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":"1:KnP0mMWb/YAgmksXI4u0LVgmT+A=","client":"src"},"echo_id":17,"tunnel":null,"latency":{"method":"icmp","count":1,"mean_ns":789,"min_ns":789,"max_ns":789,"p50_ns":789,"p90_ns":789,"p95_ns":789,"p99_ns":789,"p99_9_ns":789},"queue_mean_ns":789,"queue_max_ns":789,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":0}
         {"type":"rtt.summary","schema":"dwell/2","time":null,"host":"here","interface":null,"flow":null,"echo_id":null,"tunnel":null,"latency":{"method":"icmpv6","count":1,"mean_ns":12345678901,"min_ns":12345678901,"max_ns":12345678901,"p50_ns":12345678901,"p90_ns":12345678901,"p95_ns":12345678901,"p99_ns":12345678901,"p99_9_ns":12345678901},"queue_mean_ns":12344678902,"queue_max_ns":12344678902,"data_segments":null,"retransmitted":null,"packets_back":1,"late":null,"ce":1}
         "#);

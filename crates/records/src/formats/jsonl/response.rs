@@ -2,12 +2,15 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use dwell_engine::response::{Key, Method, Truth};
+use dwell_engine::{
+    response::{Key, Method, Truth},
+    roles::Role,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    End, EstimateObject, FlowObject, LatencyObject, Object, Objects,
+    EstimateObject, FlowObject, LatencyObject, Object, Objects,
     object::{names, names_or_null},
 };
 use crate::{Mode, Response, ResponseSummary, ResponsesOf, Source};
@@ -111,7 +114,7 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
 impl Response<'_> {
     /// Returns the flow, from the client to the server.
     pub fn flow(&self, source: &Source) -> FlowObject {
-        let (record, client) = (self.record, Some(End::Src));
+        let (record, client) = (self.record, Some(Role::Client));
         let flow = match record.key.has_ports() {
             true => FlowObject::new(&record.src, &record.dst, record.protocol, client),
             false => FlowObject::without_ports(record.src.address, record.dst.address, record.protocol, client),

@@ -15,7 +15,7 @@ use crate::{Interval, PathObject, Summary, Timestamps};
 pub(super) fn sample(sample: &Sample, objects: &mut Objects<'_>) {
     let body = SampleObject {
         interface: objects.source.interfaces.label(sample.interface),
-        flow: objects.flow(&sample.src, &sample.dst, sample.protocol, FlowObject::client_of(sample.method)),
+        flow: objects.flow(&sample.src, &sample.dst, sample.protocol, sample.src_role),
         echo_id: sample.protocol.is_icmp().then_some(sample.src.port),
         tunnel: sample.tunnel.label(),
         method: sample.method.name(),
@@ -40,7 +40,7 @@ pub(super) fn flow(event: &FlowEvent, first_times: &mut Timestamps, objects: &mu
         interface: objects.source.interfaces.label(event.interface),
         event: event.change.name(),
         reason,
-        flow: objects.flow(&event.src, &event.dst, event.protocol, None),
+        flow: objects.flow(&event.src, &event.dst, event.protocol, event.src_role),
         echo_id: event.protocol.is_icmp().then_some(event.src.port),
         tunnel: event.tunnel.label(),
         method: first_rtt.map(|(method, _)| method.name()),
@@ -79,10 +79,9 @@ pub(super) fn interval(interval: &Interval<'_>, objects: &mut Objects<'_>) {
 pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
     for flow in summary.flows() {
         let key = flow.key;
-        let client = FlowObject::client_of(key.method);
         let body = SummaryObject {
             interface: objects.source.interfaces.label(key.interface),
-            flow: Some(objects.flow(&key.src, &key.dst, key.protocol, client)),
+            flow: Some(objects.flow(&key.src, &key.dst, key.protocol, flow.src_role)),
             echo_id: key.protocol.is_icmp().then_some(key.src.port),
             tunnel: key.tunnel.label(),
             latency: LatencyObject::new(Some(key.method.name()), &flow.figures.histogram),

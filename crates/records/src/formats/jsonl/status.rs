@@ -15,8 +15,8 @@ pub(super) struct StatusObject<'a> {
     verb: Verb,
     /// Whether the run is over and these are its final figures.
     last: bool,
-    /// The number of results that are missing because dwell could not keep up: samples, epochs, bytes, connections or
-    /// events, whichever the verb writes.
+    /// The number of results that are missing because dwell could not keep up: samples, epochs, bytes, connections,
+    /// batches or events, whichever the verb writes.
     lost: u64,
     /// What dwell itself used.
     cost: Cost,
@@ -27,8 +27,17 @@ pub(super) struct StatusObject<'a> {
 }
 
 impl Object for StatusObject<'_> {
-    const KINDS: &'static [&'static str] =
-        &["rtt.status", "response.status", "stack.status", "run.status", "collect.status", "lb.status", "top.status"];
+    const KINDS: &'static [&'static str] = &[
+        "rtt.status",
+        "response.status",
+        "stack.status",
+        "run.status",
+        "collect.status",
+        "lb.status",
+        "top.status",
+        "agent.status",
+        "decap.status",
+    ];
 
     fn kind(&self) -> &'static str {
         Self::KINDS[self.verb as usize]

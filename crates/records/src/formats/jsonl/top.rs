@@ -90,8 +90,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
     match &row.key {
         RowKey::Flow(key) => {
             let ends = &key.ends;
-            let names = (!names.is_empty()).then_some(names);
-            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None).named(names));
+            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None).named(Some(names)));
             peer = Some(ends.dst.address);
         }
         RowKey::Peer(address) => peer = Some(*address),

@@ -9,9 +9,10 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    measure::Endpoint,
+    measure::{Endpoint, Protocol},
+    roles::{CLIENT_PORTS, Role},
     socket::{Reading, TcpInfo},
-    why::{Connection, Counted, Key, Role},
+    why::{Connection, Counted, Key},
 };
 
 use super::{
@@ -298,10 +299,10 @@ impl Connections {
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
     /// the kernel gives to clients.
     fn role(&self, ends: &Ends) -> Role {
-        let is_given = |port| self.given_to_clients.contains(&port);
-        let is_server =
-            self.listening.contains(&ends.src.port) || (!is_given(ends.src.port) && is_given(ends.dst.port));
-        if is_server { Role::Server } else { Role::Client }
+        match self.listening.contains(&ends.src.port) {
+            true => Role::Server,
+            false => Role::by_ports(ends, Protocol(6), &self.given_to_clients).unwrap_or(Role::Client),
+        }
     }
 
     /// Has a panel of connections on which bytes move, as far as there are: so many that this host has accepted, and so
@@ -382,13 +383,11 @@ impl Connections {
 
 /// The local ports that the kernel gives to clients in the network namespace of the calling thread.
 fn given_to_clients() -> RangeInclusive<u16> {
-    /// As kernels are built.
-    const USUAL: RangeInclusive<u16> = 32768..=60999;
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ports = text.split_ascii_whitespace().map(|port| port.parse().ok());
     match (ports.next().flatten(), ports.next().flatten()) {
         (Some(first), Some(last)) => first..=last,
-        _ => USUAL,
+        _ => CLIENT_PORTS,
     }
 }
 

@@ -4,7 +4,8 @@ use std::mem;
 
 use dwell_engine::{
     labels::asks_for_tls,
-    why::{Connection, Counted, Evidence, Key, Role},
+    roles::Role,
+    why::{Connection, Counted, Evidence, Key},
 };
 
 use super::connections::Followed;
