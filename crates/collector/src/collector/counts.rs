@@ -76,9 +76,9 @@ impl Collector {
     }
 
     /// What agents sent and was not taken, or not as it was.
-    pub(super) fn left_out(&self) -> [(&'static str, u64); 11] {
+    pub(super) fn left_out(&self) -> [(&'static str, u64); 12] {
         let LeftOut { counters, hooks, times_clamped, clock_samples, matched_flows, hosts, .. } = self.left_out;
-        let [gray_late, gray_omitted, gray_rare] = self.gray.as_ref().map_or([0; 3], Gray::left_out);
+        let [gray_late, gray_omitted, gray_rare, gray_unwaited] = self.gray.as_ref().map_or([0; 4], Gray::left_out);
         [
             ("counters_omitted", counters),
             ("hooks_omitted", hooks),
@@ -90,6 +90,7 @@ impl Collector {
             ("gray_late", gray_late),
             ("gray_omitted", gray_omitted),
             ("gray_rare", gray_rare),
+            ("gray_unwaited", gray_unwaited),
             ("hosts_refused", hosts),
         ]
     }

@@ -16,6 +16,10 @@ use crate::{Error, hosts::Hosts};
 
 /// Intervals that are made up for at most, after a time in which nothing could be judged: all that a judge remembers.
 const MOST_INTERVALS: u64 = 400;
+/// An interval is judged without the agents that have not reported a later one so long after its end: more intervals than are
+/// between reports that come just often enough, and longer than a busy machine takes.
+const MOST_WAIT: u64 = SPARSEST + 1;
+const LEAST_WAIT_NS: u64 = 20_000_000_000;
 /// Gray failures that a metric names.
 const MOST_NAMED: usize = 100;
 
@@ -39,12 +43,12 @@ impl Collector {
         let until_ns = until_ns.min(self.time.now_ns());
         let Some(gray) = &mut self.gray else { return Vec::new() };
         gray.add_paths(windows);
-        gray.judge(until_ns)
+        gray.judge(until_ns, &self.hosts)
     }
 
     /// Reports that what has not ended is not looked at any more.
     pub(super) fn stop_gray(&mut self, now_ns: u64) -> Result<(), Error> {
-        let events = self.gray.as_mut().map(|gray| gray.stop(now_ns));
+        let events = self.gray.as_mut().map(|gray| gray.stop(now_ns, &self.hosts));
         self.report_gray(&events.unwrap_or_default())
     }
 
@@ -100,6 +104,11 @@ pub(super) struct Gray {
     gathered: BTreeMap<u64, Gathered>,
     /// The end of the last interval that was judged.
     judged_ns: u64,
+    /// The end of the last interval of each host that others wait for.
+    reported: BTreeMap<u32, u64>,
+    /// Intervals that were judged without a host that was waited for, and the hosts that have not caught up since.
+    unwaited: u64,
+    absent: BTreeSet<u32>,
     /// Figures that came too late.
     late: u64,
     /// What was left out of intervals that were judged.
@@ -130,6 +139,9 @@ impl Gray {
             judge: Judge::new(config),
             gathered: BTreeMap::new(),
             judged_ns: now_ns / config.interval_ns * config.interval_ns,
+            reported: BTreeMap::new(),
+            unwaited: 0,
+            absent: BTreeSet::new(),
             late: 0,
             omitted: 0,
             rare: 0,
@@ -167,6 +179,11 @@ impl Gray {
             }
             return;
         }
+        let reported_ns = self.reported.entry(host).or_default();
+        *reported_ns = ended_ns.max(*reported_ns);
+        if ended_ns > self.judged_ns {
+            self.absent.remove(&host);
+        }
         let Some(gathered) = self.at(ended_ns) else { return };
         for segment in &report.segments {
             let figures = &segment.first;
@@ -202,13 +219,14 @@ impl Gray {
         self.interval_ns
     }
 
-    /// Judges the intervals that have ended by this time. Returns what begins and ends, with the end of its interval.
-    pub(super) fn judge(&mut self, until_ns: u64) -> Vec<(u64, Event)> {
+    /// Judges the intervals that have ended by this time, and of which the figures of all hosts are known: busy machines report late.
+    /// Returns what begins and ends, with the end of its interval.
+    pub(super) fn judge(&mut self, until_ns: u64, hosts: &Hosts) -> Vec<(u64, Event)> {
         let forgotten = std::mem::take(&mut self.forgotten);
         let mut events: Vec<_> = forgotten.into_iter().map(|event| (self.judged_ns, event)).collect();
         let missed = (until_ns.saturating_sub(self.judged_ns) / self.interval_ns).saturating_sub(MOST_INTERVALS);
         self.judged_ns += missed * self.interval_ns;
-        while self.judged_ns + self.interval_ns <= until_ns {
+        while self.judged_ns + self.interval_ns <= until_ns && self.is_complete(until_ns, hosts) {
             self.judged_ns += self.interval_ns;
             let later = self.gathered.split_off(&(self.judged_ns + 1));
             let ended = std::mem::replace(&mut self.gathered, later);
@@ -225,15 +243,43 @@ impl Gray {
         events
     }
 
-    /// Ends all that has not ended, as the collector does.
-    pub(super) fn stop(&mut self, now_ns: u64) -> Vec<(u64, Event)> {
-        let forgotten = std::mem::take(&mut self.forgotten);
-        forgotten.into_iter().chain(self.judge.stop()).map(|event| (now_ns, event)).collect()
+    /// Returns whether all hosts have reported an interval later than the next one that is judged, or have had time to. A host that
+    /// has not is not waited for until it reports again.
+    fn is_complete(&mut self, until_ns: u64, hosts: &Hosts) -> bool {
+        let end_ns = self.judged_ns + self.interval_ns;
+        let is_missing = |reported_ns: u64| reported_ns <= end_ns;
+        if !self.reported.values().any(|reported_ns| is_missing(*reported_ns)) {
+            return true;
+        }
+        let wait_ns = (MOST_WAIT * self.interval_ns).max(LEAST_WAIT_NS);
+        if until_ns < end_ns + wait_ns {
+            return false;
+        }
+        self.unwaited += 1;
+        let (missing, others) = std::mem::take(&mut self.reported).into_iter().partition(|(_, of)| is_missing(*of));
+        self.reported = others;
+        for host in BTreeMap::into_keys(missing) {
+            if self.absent.insert(host) {
+                let (name, wait) = (hosts.name(host), seconds(wait_ns));
+                tell(format_args!("gray failures are searched for without {name}, which has not reported for {wait}"));
+            }
+        }
+        true
+    }
+
+    /// Judges what is left, and ends all that has not ended, as the collector does.
+    pub(super) fn stop(&mut self, now_ns: u64, hosts: &Hosts) -> Vec<(u64, Event)> {
+        self.reported.clear();
+        let mut events = self.judge(now_ns, hosts);
+        events.extend(self.judge.stop().into_iter().map(|event| (now_ns, event)));
+        events
     }
 
     /// Forgets a host, whose number may become that of another one.
     pub(super) fn forget_host(&mut self, host: u32) {
         self.rare_hosts.remove(&host);
+        self.reported.remove(&host);
+        self.absent.remove(&host);
         self.forgotten.extend(self.judge.forget_host(host));
     }
 
@@ -256,10 +302,10 @@ impl Gray {
         GrayFailure { time_ns, interval_ns: self.interval_ns, event, hosts: names }
     }
 
-    /// Returns how many figures came too late, how many were left out because of a limit, and how many intervals of hosts were that
-    /// report too rarely.
-    pub(super) fn left_out(&self) -> [u64; 3] {
-        [self.late, self.omitted + self.judge.omitted(), self.rare]
+    /// Returns how many figures came too late, how many were left out because of a limit, how many intervals of hosts were that
+    /// report too rarely, and how many intervals were judged without a host that was waited for.
+    pub(super) fn left_out(&self) -> [u64; 4] {
+        [self.late, self.omitted + self.judge.omitted(), self.rare, self.unwaited]
     }
 
     /// Returns what metrics show.

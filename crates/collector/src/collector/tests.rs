@@ -224,6 +224,8 @@ struct Four {
     agents: [Agent; 4],
     begin_ns: u64,
     second: u64,
+    /// By how many seconds what the third one reports comes later than what the others do.
+    lag: u64,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -231,7 +233,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 impl Four {
     fn open(path: &std::path::Path) -> Four {
         let mut collector = open(path);
-        let begin_ns = (collector.time.now_ns() / SECOND_NS - 130) * SECOND_NS;
+        let begin_ns = (collector.time.now_ns() / SECOND_NS - 180) * SECOND_NS;
         let config = dwell_engine::gray::Config { interval_ns: SECOND_NS, budget: 1.0 };
         collector.gray = Some(Gray::new(config, begin_ns));
         let address = [192, 0, 2, 9];
@@ -245,7 +247,7 @@ impl Four {
             collector.clocks.watch(agent, |_| {});
             collector.hello(agent).unwrap().unwrap();
         }
-        Four { collector, agents, begin_ns, second: 0 }
+        Four { collector, agents, begin_ns, second: 0, lag: 0 }
     }
 
     /// So many seconds, in which the third host is slower by a factor. Returns what metrics named after each.
@@ -253,26 +255,32 @@ impl Four {
         let mut named = Vec::new();
         for _ in 0..seconds {
             self.second += 1;
-            let Four { collector, agents, begin_ns, second } = self;
-            let end_ns = *begin_ns + *second * SECOND_NS;
-            let batches = agents.iter().enumerate().map(|(number, agent)| {
-                let usual_ns = 300_000 + *second * 7_919 % 97 * 100 + number as u64;
+            let Four { collector, agents, begin_ns, second, lag } = self;
+            let now_ns = *begin_ns + *second * SECOND_NS;
+            let batches = agents.iter().enumerate().filter_map(|(number, agent)| {
+                let second = second.checked_sub(if number == 2 { *lag } else { 0 }).filter(|second| *second > 0)?;
+                let end_ns = *begin_ns + second * SECOND_NS;
+                let usual_ns = 300_000 + second * 7_919 % 97 * 100 + number as u64;
                 let ns = if number == 2 { slower * usual_ns } else { usual_ns };
-                let mut batch = batch_with_hook(*second, "hook");
+                let mut batch = batch_with_hook(second, "hook");
                 let interval = &mut batch.content.intervals[0];
                 interval.end_ns = end_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
                 interval.end_unix_ns = unix(end_ns, collector.time.to_unix_ns());
                 interval.length_ns = SECOND_NS;
                 interval.segments[0].first.histogram.record_many(ns, 50);
-                (agent.clone(), batch)
+                Some((agent.clone(), batch))
             });
             let batches: Vec<_> = batches.collect();
             collector.store(&batches, &[]).unwrap();
-            collector.report_until(end_ns + GRACE_NS, end_ns).unwrap();
+            collector.report_until(now_ns + GRACE_NS, now_ns).unwrap();
             let counts = collector.gray.as_ref().unwrap().counts(&collector.hosts);
             named.extend(counts.open.into_iter().map(|(named, _)| named));
         }
         named
+    }
+
+    fn left_out(&self, name: &str) -> u64 {
+        self.collector.left_out().into_iter().find(|(of, _)| *of == name).unwrap().1
     }
 }
 
@@ -282,18 +290,27 @@ fn a_host_that_becomes_slower_than_its_peers_is_in_the_store_and_in_the_metrics_
     let path = folder.path().join("store");
     let mut four = Four::open(&path);
     let mut open = four.run(64, 1);
+    four.lag = 5;
     open.extend(four.run(40, 20));
-    open.extend(four.run(16, 1));
+    open.extend(four.run(24, 1));
+    assert_eq!(four.left_out("gray_late") + four.left_out("gray_unwaited"), 0);
+    // One that reports no more is waited for once.
+    four.lag = u64::MAX;
+    open.extend(four.run(40, 1));
+    assert_eq!((four.left_out("gray_late"), four.left_out("gray_unwaited")), (0, 1));
     let Four { mut collector, agents, begin_ns, .. } = four;
     // An interval that comes once it was judged is in no judgement, nor one of an agent that reports too rarely.
-    let mut late = batch_with_hook(121, "hook");
+    let mut late = batch_with_hook(169, "hook");
     late.content.intervals[0].end_ns = begin_ns.checked_add_signed(-collector.time.offset_ns).unwrap();
     late.content.intervals[0].length_ns = SECOND_NS;
-    let mut rare = batch_with_hook(122, "hook");
+    let mut rare = batch_with_hook(170, "hook");
     rare.content.intervals[0].length_ns = 4 * SECOND_NS;
     collector.store(&[(agents[0].clone(), late), (agents[0].clone(), rare)], &[]).unwrap();
     assert_eq!(collector.left_out()[7..10], [("gray_late", 1), ("gray_omitted", 0), ("gray_rare", 1)]);
-    assert!(open.len() > 5 && open.iter().all(|named| *named == ["host", "c", "queueing"]), "{open:?}");
+    assert!(
+        open.len() > 5 && open.len() < 70 && open.iter().all(|named| *named == ["host", "c", "queueing"]),
+        "{open:?}"
+    );
     let counts = collector.gray.as_ref().unwrap().counts(&collector.hosts);
     assert_eq!((counts.open, counts.begun), (Vec::new(), vec![("host", 1), ("path", 0), ("service", 0)]));
     let store = rusqlite::Connection::open(&path).unwrap();

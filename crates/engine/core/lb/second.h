@@ -16,8 +16,20 @@ static __always_inline int dwell_has_tunnel(const struct dwell_real *real)
 	return real && real->interface && (real->forward == DWELL_FORWARD_IPIP || real->forward == DWELL_FORWARD_GUE);
 }
 
-/* Finds the reals other than packet->lb.real that an entry had most recently, first those that are up: what is down may
- * swallow the packet. Returns how many there are.
+static __always_inline int dwell_is_chance(const struct dwell_chances *chances, __u32 number)
+{
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (int i = 0; i < DWELL_CHANCES; i++)
+		if (chances->real[i] == number)
+			return 1;
+	return 0;
+}
+
+/* Finds the reals other than packet->lb.real that may have the connection: those that its entry had most recently; then those that
+ * take its place while a balancer considers it down (dwell_candidate), which no table shows; and at last what is down of the first,
+ * which may swallow the packet. Returns how many there are.
  */
 static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwell_packet *packet,
 						struct dwell_chances *chances)
@@ -25,26 +37,35 @@ static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwe
 	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
+	const __u32 up = DWELL_RECENT + DWELL_SELECT_TRIES - 1;
 	__u32 index;
+	__u64 hash;
 
-	chances->count = chances->bytes = 0;
+	*chances = (struct dwell_chances){};
 	if (!vip || !vip->size)
 		return 0;
-	index = (dwell_selection_hash(packet, config->hash_seed, vip->flags) >> 32) * vip->size >> 32;
+	hash = dwell_selection_hash(packet, config->hash_seed, vip->flags);
+	index = (hash >> 32) * vip->size >> 32;
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 0; i < 2 * DWELL_RECENT; i++) {
-		__u32 number = dwell_entry_at(embedder, vip->number + 2 * config->max_vips,
-					      index * DWELL_RECENT + i % DWELL_RECENT);
-		__u32 count = chances->count;
-		const struct dwell_real *real = dwell_real_at(embedder, number);
+	for (__u32 i = 0; i < up + DWELL_RECENT; i++) {
+		__u32 table = vip->number + 2 * config->max_vips, at = index * DWELL_RECENT + (i < up ? i : i - up);
+		__u32 number, count = chances->count;
+		const struct dwell_real *real;
 
+		if (i >= DWELL_RECENT && i < up) {
+			hash = dwell_mix(hash, i - DWELL_RECENT + 1);
+			table = vip->number;
+			at = (hash >> 32) * vip->size >> 32;
+		}
+		number = dwell_entry_at(embedder, table, at);
+		real = dwell_real_at(embedder, number);
 		DWELL_OPAQUE(count);
 		if (count >= DWELL_CHANCES)
 			break;
-		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) ||
-		    dwell_is_up(real) != (i < DWELL_RECENT))
+		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) || dwell_is_up(real) != (i < up) ||
+		    dwell_is_chance(chances, number))
 			continue;
 		chances->real[count] = number;
 		chances->bytes += dwell_encapsulation_bytes(real);

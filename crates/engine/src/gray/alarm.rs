@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Component, END_RATIO, End, Event, Finding, LONGEST_NS, Measure, Roles, Subject,
-    compare::{Compared, Differing, Group, Levels},
+    compare::{Circle, Compared, Differing, Group, Levels},
     series::{decode, steps},
 };
 use crate::baseline::MOST_RECENT;
@@ -31,6 +31,7 @@ struct Watched {
     /// What was expected when it began, and the peers' middle then, as codes.
     expected: i32,
     peers: i32,
+    circle: Circle,
 }
 
 /// What a figure of a gray failure is now.
@@ -83,6 +84,7 @@ impl Alarm {
             measure,
             expected: one.expected,
             peers: one.peers,
+            circle: one.circle,
         });
         let is_of_paths = finding.paths.is_some();
         Alarm { finding, since: now.0, since_ns: now.1, excess, is_of_paths, watched: watched.collect() }
@@ -173,7 +175,7 @@ impl Watched {
         let group = groups.get(&self.measure)?;
         let now = i32::from(group.of(&self.subject)?.lately(tick)?);
         // Where no peer is left, they are as they were.
-        let level = levels.of(group, tick, self.subject, roles);
+        let level = levels.of((group, self.circle), tick, self.subject, roles);
         let (level, peers) = level.map_or((self.peers, 0), |(level, peers)| (level.into(), peers));
         let expected = self.expected + level - self.peers;
         let by = decode(now).saturating_sub(decode(expected));

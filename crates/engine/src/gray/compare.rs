@@ -27,8 +27,26 @@ const ENOUGH: usize = 256;
 pub(super) struct Group {
     measure: Measure,
     series: BTreeMap<Subject, Series>,
-    /// The mean spread of changes in the past, in steps: that of few peers at one time is unsure.
-    spread: Option<f64>,
+    /// The mean spread of changes in the past, in steps, by [`Circle`]: that of few peers at one time is unsure.
+    spreads: [Option<f64>; 2],
+}
+
+/// With whom a subject is compared. Of those whose past counts as the floor, only a change by orders of magnitude shows: they say
+/// nothing of what happens to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Circle {
+    /// All: of a subject whose past is at the floor, or where too few are above it.
+    All,
+    /// Those whose past is above the floor.
+    AboveFloor,
+}
+
+impl Circle {
+    const BOTH: [Circle; 2] = [Circle::All, Circle::AboveFloor];
+
+    fn has(self, series: &Series) -> bool {
+        series.past().is_some_and(|past| self == Circle::All || past > 0)
+    }
 }
 
 /// A subject whose recent figure is larger than its past and its peers explain.
@@ -39,6 +57,8 @@ pub(super) struct Differing {
     /// The codes of what was expected, and of the peers' middle.
     pub(super) expected: i32,
     pub(super) peers: i32,
+    /// With whom it was compared.
+    pub(super) circle: Circle,
     /// By how much it exceeds what was expected.
     pub(super) excess: i32,
     /// Whether chance alone hardly makes that.
@@ -56,29 +76,49 @@ pub(super) struct Compared {
 
 /// The levels of peers in an interval, each computed once where it is that of all.
 #[derive(Debug, Default)]
-pub(super) struct Levels(BTreeMap<Measure, Option<(Code, usize)>>);
+pub(super) struct Levels(BTreeMap<(Measure, Circle), Option<(Code, usize)>>);
 
 impl Levels {
     /// Returns the median of the last intervals of the peers of a subject, and their number.
-    pub(super) fn of(&mut self, group: &Group, tick: u64, subject: Subject, roles: Roles<'_>) -> Option<(Code, usize)> {
+    pub(super) fn of(
+        &mut self,
+        (group, circle): (&Group, Circle),
+        tick: u64,
+        subject: Subject,
+        roles: Roles<'_>,
+    ) -> Option<(Code, usize)> {
         match group.series.len() <= FEW {
-            true => group.level(tick, Some(subject), roles),
-            false => *self.0.entry(group.measure).or_insert_with(|| group.level(tick, None, roles)),
+            true => group.level(tick, circle, Some(subject), roles),
+            false => {
+                let known = self.0.entry((group.measure, circle));
+                *known.or_insert_with(|| group.level(tick, circle, None, roles))
+            }
         }
     }
 }
 
-/// What all subjects show, once it was asked for.
-#[derive(Default)]
-struct OfAll {
+/// The changes of those with whom subjects are compared, and what all of them show, once it was asked for.
+struct Sample {
+    circle: Circle,
+    changes: Vec<Change>,
     peers: Option<Peers>,
     common: Option<Vec<Option<i32>>>,
+}
+
+impl Sample {
+    /// Returns what all show but for those that differ, which are no measure of what is usual, now or at its end.
+    fn usual(&self, suspects: &[Suspect]) -> Peers {
+        let is_usual = |change: &&Change| suspects.binary_search_by_key(&change.subject, |one| one.subject()).is_err();
+        let usual: Vec<Change> = self.changes.iter().filter(is_usual).copied().collect();
+        Peers::of(if usual.len() >= LEAST_PEERS { &usual } else { &self.changes }, None)
+    }
 }
 
 /// A subject that differs enough.
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
     change: Change,
+    circle: Circle,
     excess: i32,
     /// The probability that chance alone makes that, in one comparison.
     chance: f64,
@@ -111,7 +151,7 @@ impl Change {
 
 impl Group {
     pub(super) fn new(measure: Measure) -> Group {
-        Group { measure, series: BTreeMap::new(), spread: None }
+        Group { measure, series: BTreeMap::new(), spreads: [None; 2] }
     }
 
     /// Begins an interval. Returns the subjects of which no value is left.
@@ -124,31 +164,29 @@ impl Group {
         }
         gone.iter().for_each(|subject| drop(self.series.remove(subject)));
         if tick.is_multiple_of(MOST_RECENT as u64) {
-            self.note_spread(tick - 1);
+            Circle::BOTH.into_iter().for_each(|circle| self.note_spread(tick - 1, circle));
         }
         gone
     }
 
     /// Notes how far changes are spread until this interval.
-    fn note_spread(&mut self, tick: u64) {
-        let changes: Vec<Change> = self.changes(tick, usize::MAX, |_| true).collect();
+    fn note_spread(&mut self, tick: u64, circle: Circle) {
+        let changes: Vec<Change> = self.changes(tick, circle, usize::MAX, |_| true);
         if changes.len() <= LEAST_PEERS {
             return;
         }
         let now = f64::from(Peers::of(&changes, None).spread);
-        self.spread = Some(self.spread.map_or(now, |mean| mean + (now - mean) / SPREADS_IN_MEAN));
+        let spread = &mut self.spreads[circle as usize];
+        *spread = Some(spread.map_or(now, |mean| mean + (now - mean) / SPREADS_IN_MEAN));
     }
 
     /// Returns the changes of peers: of all, or of every second one, third one and so on, if that is `enough`.
-    fn changes<'a>(
-        &'a self,
-        tick: u64,
-        enough: usize,
-        is_peer: impl Fn(Subject) -> bool + 'a,
-    ) -> impl Iterator<Item = Change> + 'a {
-        let every = self.series.len().div_ceil(enough).max(1);
-        let peers = self.series.iter().step_by(every).filter(move |(subject, _)| is_peer(**subject));
-        peers.filter_map(move |(subject, series)| Change::of(tick, *subject, series))
+    fn changes(&self, tick: u64, circle: Circle, enough: usize, is_peer: impl Fn(Subject) -> bool) -> Vec<Change> {
+        let peers = self.series.iter().filter(|(subject, series)| circle.has(series) && is_peer(**subject));
+        let peers: Vec<_> = peers.collect();
+        let every = peers.len().div_ceil(enough).max(1);
+        let some = peers.into_iter().step_by(every);
+        some.filter_map(|(subject, series)| Change::of(tick, *subject, series)).collect()
     }
 
     /// Sets the value of a subject in this interval. Returns false if it is not known yet.
@@ -177,9 +215,10 @@ impl Group {
     }
 
     /// Returns the median of the last intervals of all peers, but for one, and their number.
-    fn level(&self, tick: u64, but: Option<Subject>, roles: Roles<'_>) -> Option<(Code, usize)> {
+    fn level(&self, tick: u64, circle: Circle, but: Option<Subject>, roles: Roles<'_>) -> Option<(Code, usize)> {
         let is_peer = |subject| Some(subject) != but && roles.is_peer(subject, self.measure);
-        let others = self.series.iter().filter(|(subject, _)| is_peer(**subject));
+        let is_of = |series| circle == Circle::All || circle.has(series);
+        let others = self.series.iter().filter(|(subject, series)| is_of(series) && is_peer(**subject));
         let mut levels: Vec<Code> = others.filter_map(|(_, series)| series.lately(tick)).collect();
         middle(&mut levels).map(|level| (level, levels.len()))
     }
@@ -198,25 +237,31 @@ impl Group {
 
     fn compare(&self, tick: u64, large: &[Change], (comparisons, budget): (f64, f64), roles: Roles<'_>) -> Compared {
         let is_peer = |subject| roles.is_peer(subject, self.measure);
-        let changes: Vec<Change> = self.changes(tick, ENOUGH, is_peer).collect();
-        if changes.len() <= LEAST_PEERS {
+        let mut samples = Circle::BOTH.map(|circle| {
+            let changes = self.changes(tick, circle, ENOUGH, is_peer);
+            Sample { circle, changes, peers: None, common: None }
+        });
+        let [all, above] = samples.each_ref().map(|sample| sample.changes.len());
+        if all <= LEAST_PEERS {
             return Compared::default();
         }
-        let mut of_all = OfAll::default();
         let most = budget / comparisons;
-        let suspects = large.iter().filter_map(|change| self.suspect(tick, change, &changes, most, &mut of_all));
+        let suspects = large.iter().filter_map(|change| {
+            let is_above = change.past > 0 && above > LEAST_PEERS;
+            let sample = &mut samples[if is_above { Circle::AboveFloor } else { Circle::All } as usize];
+            self.suspect(tick, change, sample, most)
+        });
         let suspects: Vec<Suspect> = suspects.collect();
         if suspects.is_empty() {
             return Compared::default();
         }
         let known = self.series.iter().filter(|(_, series)| series.past().is_some() && series.recent(tick).is_some());
-        let known: Vec<Subject> = known.map(|(subject, _)| *subject).collect();
-        let peers_and_one = known.iter().filter(|subject| is_peer(**subject)).count();
-        // What differs is no measure of what is usual, now or at its end.
-        let is_usual = |change: &&Change| suspects.binary_search_by_key(&change.subject, |one| one.subject()).is_err();
-        let usual: Vec<Change> = changes.iter().filter(is_usual).copied().collect();
-        let peers = Peers::of(if usual.len() >= LEAST_PEERS { &usual } else { &changes }, None);
-        let differing = suspects.into_iter().map(|Suspect { change, excess, chance }| {
+        let known: Vec<(&Subject, &Series)> = known.collect();
+        let peers_and_one = Circle::BOTH
+            .map(|circle| known.iter().filter(|(subject, series)| circle.has(series) && is_peer(**subject)).count());
+        let usual = samples.each_ref().map(|sample| sample.usual(&suspects));
+        let differing = suspects.into_iter().map(|Suspect { change, circle, excess, chance }| {
+            let peers = usual[circle as usize];
             let (expected, per_week) = (i32::from(change.past) + peers.center, chance * comparisons);
             let finding = Finding {
                 subject: change.subject,
@@ -225,34 +270,31 @@ impl Group {
                 past: decode(change.past.into()),
                 expected: decode(expected),
                 peers_value: decode(peers.level),
-                peers: peers_and_one - 1,
+                peers: peers_and_one[circle as usize] - 1,
                 paths: None,
                 per_week,
             };
-            Differing { finding, expected, peers: peers.level, excess, is_sure: per_week <= budget }
+            Differing { finding, expected, peers: peers.level, circle, excess, is_sure: per_week <= budget }
         });
         let differing = differing.collect();
-        Compared { differing, subjects: known.into_iter().filter(|subject| roles.is_judged(*subject)).collect() }
+        let subjects = known.into_iter().map(|(subject, _)| *subject).filter(|subject| roles.is_judged(*subject));
+        Compared { differing, subjects: subjects.collect() }
     }
 
     /// Compares one subject. `None` if it does not differ enough. A probability that exceeds `most` may be too low.
-    fn suspect(
-        &self,
-        tick: u64,
-        change: &Change,
-        changes: &[Change],
-        most: f64,
-        of_all: &mut OfAll,
-    ) -> Option<Suspect> {
+    fn suspect(&self, tick: u64, change: &Change, sample: &mut Sample, most: f64) -> Option<Suspect> {
+        let Sample { circle, changes, peers, common } = sample;
         let but = (changes.len() <= FEW).then_some(change.subject);
         let peers = match but {
             Some(_) => Peers::of(changes, but),
-            None => *of_all.peers.get_or_insert_with(|| Peers::of(changes, None)),
+            None => *peers.get_or_insert_with(|| Peers::of(changes, None)),
         };
         let excess = change.steps() - peers.center;
         // Who varies more than others from interval to interval, or has fewer of them, changes by more.
         let noisier = if peers.noise > 0.0 { (change.noise / peers.noise).max(1.0) } else { 1.0 };
-        let deviation = noisier * TO_DEVIATION * f64::from(peers.spread).max(self.spread.unwrap_or(0.0)).max(1.0);
+        let deviation = noisier
+            * TO_DEVIATION
+            * f64::from(peers.spread).max(self.spreads[*circle as usize].unwrap_or(0.0)).max(1.0);
         let excess_deviations = f64::from(excess) / deviation;
         if excess_deviations <= SPREADS || !self.is_large(change, peers.center) {
             return None;
@@ -262,11 +304,11 @@ impl Group {
             _ if among_peers > most => Some(0.0),
             Some(_) => self.chance(tick, change.subject, &self.common(tick, changes, but)),
             None => {
-                let common = of_all.common.get_or_insert_with(|| self.common(tick, changes, None));
+                let common = common.get_or_insert_with(|| self.common(tick, changes, None));
                 self.chance(tick, change.subject, common)
             }
         };
-        Some(Suspect { change: *change, excess, chance: of_itself?.max(among_peers) })
+        Some(Suspect { change: *change, circle: *circle, excess, chance: of_itself?.max(among_peers) })
     }
 
     /// Returns whether an increase matters, over the past and over the past changed as by so many steps.

@@ -155,6 +155,29 @@ fn root_what_is_down_comes_last_and_what_cannot_be_reached_not_at_all() {
     assert_eq!(both.plane.dry_run(&data).unwrap().decision.reason, Reason::Fallback);
 }
 
+/// Its client's packets may come by a balancer by which that backend was never down.
+#[test]
+fn root_a_connection_that_began_while_the_backend_of_its_entry_was_down_finds_the_one_that_took_it() {
+    let Some(mut both) = both() else { return };
+    let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
+    let entries: Vec<u32> = (0..251).map(|entry| 1 + entry % 4).collect();
+    both.set_vip(&key, &Vip { number: 1, second_chance: true, ..Vip::default() }, &entries);
+    let recent: Vec<_> = entries.iter().map(|real| [*real, 0, 0, 0]).collect();
+    both.plane.set_recent_tables(&[(1, &recent)]).unwrap();
+    both.native.set_recent(1, &recent);
+    for port in 1_000..1_050 {
+        let client = Client { port, ..v4() };
+        let first = ask(&mut both, &client.syn()).0.unwrap();
+        let real = reals().swap_remove(first as usize - 1);
+        both.set_real(first, &Real { down: true, ..real });
+        let taken = ask(&mut both, &client.syn()).0.unwrap() as usize;
+        both.set_real(first, &real);
+        let order = order(&mut both, &client.data(100));
+        assert_eq!(order[0], first as usize);
+        assert!(order.contains(&taken), "{port}: {taken} took it, {order:?} are asked");
+    }
+}
+
 #[test]
 fn root_a_client_is_told_what_fits_with_all_headers() {
     let Some(mut both) = both() else { return };

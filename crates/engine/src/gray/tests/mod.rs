@@ -224,6 +224,25 @@ fn what_happens_to_all_is_nobodys_and_one_to_whom_it_happens_twice_is_named() {
     assert!(past < expected && expected * 2 < value, "{event:?}");
 }
 
+/// Most paths lose less than is told apart, and show nothing of what happens to all.
+#[test]
+fn what_happens_to_all_paths_that_lose_is_nobodys_however_many_lose_next_to_nothing() {
+    let mut fleet = Fleet::new(34, CALM, 1.0);
+    let path = |number| Subject::Path { tx_host: number, rx_host: number + 100 };
+    (0..40).for_each(|number| fleet.add(path(number), LOSS, if number < 10 { 6_000.0 } else { 100.0 }));
+    fleet.run(LEARNED);
+    let all = (0..200).flat_map(|_| fleet.step(|_, _, share| share * 4.0)).collect::<Vec<_>>();
+    assert_eq!(all, []);
+    for (number, share) in [(4, 150_000.0), (30, 50_000.0)] {
+        let worse = |subject, _, before: f64| if subject == path(number) { share } else { before * 4.0 };
+        let events: Vec<_> = (0..60).flat_map(|_| fleet.step(worse)).collect();
+        let [event] = events[..] else { panic!("{events:?}") };
+        assert_eq!((event.finding.subject, event.end), (path(number), None));
+        let well = (0..60).flat_map(|_| fleet.step(|_, _, share| share * 4.0)).collect::<Vec<_>>();
+        assert_eq!(well.iter().map(|event| event.end).collect::<Vec<_>>(), [Some(End::Recovered)]);
+    }
+}
+
 /// All others become faster: who stays as it was does not become slow.
 #[test]
 fn who_does_not_become_faster_with_the_others_does_not_differ() {
