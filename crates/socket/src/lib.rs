@@ -5,6 +5,7 @@
 //!   sockets.
 //! - `outside`: reports of netlink about the sockets of other processes.
 //! - `names`: names of processes, services and hosts for the ends of a flow.
+//! - `library`: where the libraries are that are loaded into programs.
 //! - `privilege`: capabilities that a thread gives up.
 //! - `clock`, `deadline`, `acceptor`: for every part of dwell that has sockets of its own. Of these, code that runs in
 //!   the processes of others uses only the clock.
@@ -14,6 +15,7 @@ mod api;
 pub mod clock;
 pub mod deadline;
 pub mod inside;
+mod library;
 pub mod names;
 pub mod outside;
 pub mod privilege;
@@ -23,6 +25,7 @@ pub mod table;
 use dwell_engine::socket::Account;
 
 pub use api::{Bound, Error, Info, Session, Socket};
+pub use library::{PRELOADED, library};
 
 /// A source of measurements of sockets.
 pub trait Watch {

@@ -19,10 +19,12 @@ use crate::{
 Examples:
   dwell doctor                 what is missing here
   sudo dwell doctor lb         whether `dwell lb run` will work: exit status 0 if so
+  sudo dwell doctor run cgroup minimize
+                               whether `dwell run --cgroup --minimize` will
   sudo dwell doctor -i eth0    as root, and what is attached to eth0
   dwell doctor --format jsonl | jq '.facts[] | select(.value == false)'")]
 pub struct Args {
-    /// Ask for this verb only, such as lb, or lb decap
+    /// Ask for this verb only, or for modes of it by words of their options, such as lb, lb decap, rtt xdp, or run cgroup
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
 

@@ -58,6 +58,16 @@ fn a_verb_is_answered_for_alone() {
     assert_eq!(page.status, Some(0), "{page}");
     assert!(page.stdout.contains("works: report\n"), "{page}");
     assert!(!page.stdout.contains("rtt") && !page.stdout.contains("CAP_BPF"), "{page}");
+    for (words, mode) in [
+        (&["rtt", "r"][..], "rtt -r"),
+        (&["why", "--", "-r"], "why -r"),
+        (&["top", "--", "--store"], "top -r"),
+        (&["lb", "check"], "lb check"),
+    ] {
+        let page = dwell(&[&["doctor"], words].concat());
+        assert_eq!((page.status, page.stdout.contains(&format!("works: {mode}\n"))), (Some(0), true), "{page}");
+    }
+    assert_eq!(dwell(&["doctor", "rtt", "gue"]).status, Some(2), "it is no mode of that verb");
     insta::assert_snapshot!(dwell(&["doctor", "lab"]), @r#"
     exit 2
     stderr: dwell: "lab" needs nothing to try; what does: rtt, response, stack, agent, collect, report, run, why, top, lb, sim; `dwell-lab doctor` reports on the laboratory
@@ -87,6 +97,14 @@ fn root_a_hidden_bpf_file_system_is_told_from_one_that_is_not_there() {
     let remedy =
         format!("    -> sudo nsenter --net=/run/netns/{} dwell ... instead of ip netns exec\n", pair.left.name());
     assert!(doctor.stdout.contains(&remedy), "{doctor}");
+    // So are cgroups, unless they are mounted elsewhere.
+    let follows = below("exec \"$0\" \"$@\"", &["doctor", "run", "cgroup"]);
+    let is_elsewhere = tool(&pair.left, "cat", &["/proc/self/mountinfo"])
+        .lines()
+        .any(|line| line.contains(" - cgroup2 ") && !line.contains(" /sys/"));
+    assert!(is_elsewhere || follows.stdout.contains(&remedy), "{follows}");
+    let top = below("exec unshare --net \"$0\" \"$@\"", &["doctor", "top"]);
+    assert!(top.stdout.contains("may work") && top.stdout.contains("    -> sudo ip link set lo up\n"), "{top}");
     // Others may let the kernel time programs meanwhile, by which `lb decap` is degraded.
     assert!(!doctor.stdout.contains("lb decap                    impossible"), "{doctor}");
     assert!(doctor.stdout.lines().any(|line| line.starts_with("works: ") && line.ends_with("lb check")), "{doctor}");

@@ -107,6 +107,8 @@ pub enum Fact {
     SockDiag,
     /// The kernel counts the bytes that have left a TCP socket.
     TcpCounts,
+    /// The library that `dwell run` preloads is installed.
+    Library,
     /// Users may select the congestion control bbr.
     Bbr,
     /// A fact that only one binary asks for ([`ExtraFact`](super::ExtraFact)), by its key.
@@ -166,6 +168,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::SockDiag, "sock-diag", "netlink sock_diag", "sudo modprobe -a inet_diag tcp_diag"),
     (Fact::TcpCounts, "tcp-counts", "TCP_INFO counts bytes sent", "a kernel that counts them (mainline: 4.19)"),
+    (Fact::Library, "library", "libdwell to preload", "put libdwell_preload.so beside dwell or in ../lib/dwell, or name it with --library"),
     (Fact::Bbr, "bbr", "congestion control bbr allowed", "sudo modprobe tcp_bbr"),
 ];
 

@@ -1,12 +1,12 @@
 //! What this host can do. `probe` finds out facts by trial, `plan` decides what they mean for each verb, and `explain`
 //! puts that in words, with remedies.
 
-mod bpf_filesystem;
 mod capabilities;
 mod clsact;
 mod devices;
 mod explain;
 mod facts;
+mod mounts;
 pub mod needs;
 mod plan;
 mod probe;
@@ -20,9 +20,9 @@ pub use needs::{DWELL, ExtraFact, Need, Obstacle, Otherwise, Requirements, Verb}
 pub use plan::{Reason, State, Verdict};
 pub use probe::installed;
 
-pub(crate) use bpf_filesystem::remedy as bpf_filesystem_remedy;
 pub(crate) use capabilities::{Capability, GRANT, OUTSIDE, remedy_for_missing};
 pub(crate) use devices::{native_xdp, program_by_id, xdp_mode};
+pub(crate) use mounts::bpf_filesystem_remedy;
 pub(crate) use trials::{attaches, has_loop};
 
 use facts::Facts;

@@ -22,6 +22,8 @@ pub struct Requirements {
 pub struct Verb {
     /// Its name, as it is typed.
     pub name: &'static str,
+    /// Words for other modes and settings of it that need the same.
+    pub also: &'static [&'static str],
     /// What it needs, in groups that verbs share.
     pub needs: &'static [&'static [Need]],
     /// What may make network interfaces unfit for it.
@@ -82,15 +84,17 @@ pub struct ExtraFact {
 }
 
 impl Requirements {
-    /// The same for some verbs only: those whose names begin with `words`, such as `lb`, or `lb decap`.
+    /// The same for some verbs only: those that the first of `words` names, in the modes that have all the others among their
+    /// words, in any order and with or without dashes: `lb`, `lb decap`, `rtt xdp`, `run --cgroup`.
     ///
     /// # Errors
     ///
-    /// The first words of all verbs, if none begins so.
+    /// The first words of all verbs, if there is none.
     pub fn only(&self, words: &[String]) -> Result<Requirements, Vec<&'static str>> {
         let is_asked = |verb: &&Verb| {
-            let mut own = verb.name.split(' ');
-            words.iter().all(|word| own.next() == Some(word))
+            let bare = |word: &str| word.trim_start_matches('-').to_owned();
+            let own: Vec<_> = verb.name.split(' ').chain(verb.also.iter().copied()).map(bare).collect();
+            words.first().is_none_or(|word| own[0] == *word) && words.iter().all(|word| own.contains(&bare(word)))
         };
         let verbs: Vec<Verb> = self.verbs.iter().filter(is_asked).copied().collect();
         if verbs.is_empty() {
@@ -139,33 +143,41 @@ pub(super) fn first_word(row: &'static str) -> &'static str {
 pub static DWELL: Requirements = Requirements {
     binary: "dwell",
     verbs: Cow::Borrowed(&[
-        Verb { name: "rtt -i", needs: &[RTT, NAMES], obstacles: &[] },
-        Verb { name: "rtt -i --attach clsact", needs: &[RTT, CLSACT, NAMES], obstacles: &[] },
-        Verb { name: "rtt -i --hook xdp", needs: &[RTT_AT_XDP, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RTT] },
-        Verb { name: "rtt -r", needs: &[], obstacles: &[] },
-        Verb { name: "response -i", needs: &[RESPONSE, RTT, NAMES], obstacles: &[] },
-        Verb { name: "response -i --hook xdp", needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
-        Verb { name: "response -i --tail-call", needs: &[RESPONSE, RTT, TAIL_CALL, NAMES], obstacles: &[] },
-        Verb { name: "response -r", needs: &[], obstacles: &[] },
-        Verb { name: "stack", needs: &[STACK, NAMES], obstacles: &[] },
-        Verb { name: "stack --cgroup", needs: &[STACK, CGROUP, NAMES], obstacles: &[] },
-        Verb { name: "stack --hooks fentry", needs: &[STACK, AT_FENTRY, NAMES], obstacles: &[] },
-        Verb { name: "stack --hooks kprobe", needs: &[STACK, AT_KPROBE, NAMES], obstacles: &[] },
-        Verb { name: "agent", needs: &[STACK, AGENT, CONFINED], obstacles: &[] },
-        Verb { name: "agent --cgroup", needs: &[STACK, AGENT, CGROUP, CONFINED], obstacles: &[] },
-        Verb { name: "collect", needs: &[COLLECT, CONFINED], obstacles: &[] },
-        Verb { name: "report", needs: &[], obstacles: &[] },
-        Verb { name: "run", needs: &[RUN], obstacles: &[] },
-        Verb { name: "run --pid", needs: &[FROM_OUTSIDE, RUN], obstacles: &[] },
-        Verb { name: "run --cgroup", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
-        Verb { name: "run --cgroup --minimize", needs: &[FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
-        Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
-        Verb { name: "why", needs: &[WHY, NAMES], obstacles: &[] },
-        Verb { name: "top", needs: &[TOP, NAMES], obstacles: &[] },
-        Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
-        Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
-        Verb { name: "lb check", needs: &[], obstacles: &[] },
-        Verb { name: "sim", needs: &[], obstacles: &[] },
+        Verb { name: "rtt -i", also: &["--hook", "tc"], needs: &[RTT, NAMES], obstacles: &[] },
+        Verb { name: "rtt -i --attach clsact", also: &[], needs: &[RTT, CLSACT, NAMES], obstacles: &[] },
+        Verb { name: "rtt -i --hook xdp", also: &[], needs: &[RTT_AT_XDP, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RTT] },
+        Verb { name: "rtt -r", also: &["--annotate"], needs: &[], obstacles: &[] },
+        Verb { name: "response -i", also: &["--hook", "auto"], needs: &[RESPONSE, RESPONSE_ANYWHERE, RTT, NAMES], obstacles: &[] },
+        Verb { name: "response -i --hook tc", also: &[], needs: &[RESPONSE, RTT, NAMES], obstacles: &[] },
+        Verb { name: "response -i --hook xdp", also: &[], needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
+        Verb { name: "response -i --tail-call", also: &[], needs: &[RESPONSE, RTT, TAIL_CALL, NAMES], obstacles: &[] },
+        Verb { name: "response -r", also: &[], needs: &[], obstacles: &[] },
+        Verb { name: "stack", also: &["--pid", "--flows", "--raw", "--devices"], needs: &[STACK, NAMES], obstacles: &[] },
+        Verb { name: "stack --cgroup", also: &[], needs: &[STACK, CGROUP, NAMES], obstacles: &[] },
+        Verb { name: "stack --all-namespaces", also: &[], needs: &[STACK, NAMESPACES, NAMES], obstacles: &[] },
+        Verb { name: "stack --hooks fentry", also: &[], needs: &[STACK, AT_FENTRY, NAMES], obstacles: &[] },
+        Verb { name: "stack --hooks kprobe", also: &[], needs: &[STACK, AT_KPROBE, NAMES], obstacles: &[] },
+        Verb { name: "agent", also: &["--pid"], needs: &[STACK, AGENT, CONFINED], obstacles: &[] },
+        Verb { name: "agent --cgroup", also: &[], needs: &[STACK, AGENT, CGROUP, CONFINED], obstacles: &[] },
+        Verb { name: "agent --all-namespaces", also: &[], needs: &[STACK, AGENT, NAMESPACES, CONFINED], obstacles: &[] },
+        Verb { name: "agent --clock-mode driver", also: &["driver-forced"], needs: &[STACK, AGENT, CONFINED], obstacles: &[NO_NATIVE_XDP] },
+        Verb { name: "collect", also: &[], needs: &[COLLECT, CONFINED], obstacles: &[] },
+        Verb { name: "collect --clock-mode driver", also: &["driver-forced"], needs: &[COLLECT, CONFINED], obstacles: &[NO_NATIVE_XDP] },
+        Verb { name: "report", also: &[], needs: &[], obstacles: &[] },
+        Verb { name: "run", also: &["--minimize"], needs: &[RUN, PRELOADED], obstacles: &[] },
+        Verb { name: "run --outside", also: &[], needs: &[CONNECTIONS, RUN], obstacles: &[] },
+        Verb { name: "run --pid", also: &["--minimize"], needs: &[CONNECTIONS, FROM_OUTSIDE, RUN], obstacles: &[] },
+        Verb { name: "run --cgroup", also: &[], needs: &[CONNECTIONS, FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES], obstacles: &[] },
+        Verb { name: "run --cgroup --minimize", also: &[], needs: &[CONNECTIONS, FROM_OUTSIDE, RUN, CGROUP, ALL_NAMESPACES, LIMITER], obstacles: &[] },
+        Verb { name: "run --congestion bbr", also: &[], needs: &[RUN, PRELOADED, BBR], obstacles: &[] },
+        Verb { name: "why", also: &[], needs: &[WHY, NAMES], obstacles: &[] },
+        Verb { name: "why -r", also: &[], needs: &[], obstacles: &[] },
+        Verb { name: "top", also: &[], needs: &[TOP, NAMES], obstacles: &[] },
+        Verb { name: "top -r", also: &["--store"], needs: &[], obstacles: &[] },
+        Verb { name: "lb run", also: &["l2", "ipip", "gue", "quic"], needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
+        Verb { name: "lb decap", also: &["ipip", "gue"], needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
+        Verb { name: "lb check", also: &[], needs: &[], obstacles: &[] },
+        Verb { name: "sim", also: &[], needs: &[], obstacles: &[] },
     ]),
     extra: &[],
     tries_all: true,
@@ -217,6 +229,11 @@ const CLSACT: &[Need] = &[
 #[rustfmt::skip]
 pub const RESPONSE: &[Need] = &[
     Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
+];
+
+/// Live response latency at XDP if that is possible, in addition to [`RESPONSE`].
+#[rustfmt::skip]
+const RESPONSE_ANYWHERE: &[Need] = &[
     Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Degraded("measures at tc, where packets may have been merged") },
 ];
 
@@ -263,6 +280,12 @@ const CGROUP: &[Need] = &[
     Need { any_of: &[Fact::Cgroup2], serves: "follows the processes of a cgroup", otherwise: Impossible("there is no cgroup of version 2 to follow") },
 ];
 
+/// What tells network namespaces apart for people.
+#[rustfmt::skip]
+const NAMESPACES: &[Need] = &[
+    Need { any_of: &[Fact::CapSysPtrace], serves: "names the network namespaces of processes of other users", otherwise: Degraded("network namespaces of processes of other users have numbers for names") },
+];
+
 /// An agent, in addition to [`STACK`]. The socket that stands in for XDP has a program too, which refuses strangers.
 #[rustfmt::skip]
 pub const AGENT: &[Need] = &[
@@ -290,10 +313,21 @@ pub const RUN: &[Need] = &[
     Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", otherwise: Degraded("delays are estimated from segments, as with --set estimator=paper") },
 ];
 
-/// Sockets of running programs, in addition to [`RUN`].
+/// What is loaded into a program that `dwell run` starts, in addition to [`RUN`].
+#[rustfmt::skip]
+const PRELOADED: &[Need] = &[
+    Need { any_of: &[Fact::Library], serves: "measures the program from inside", otherwise: Degraded("measures the program from outside, and sets none of its options") },
+];
+
+/// Sockets seen from outside alone, in addition to [`RUN`].
+#[rustfmt::skip]
+const CONNECTIONS: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of running programs", otherwise: Impossible("cannot see connections of running programs") },
+];
+
+/// Sockets of programs that run already, in addition to [`CONNECTIONS`].
 #[rustfmt::skip]
 const FROM_OUTSIDE: &[Need] = &[
-    Need { any_of: &[Fact::SockDiag], serves: "sees connections of running programs", otherwise: Impossible("cannot see connections of running programs") },
     Need { any_of: &[Fact::CapSysPtrace], serves: "watches processes of other users", otherwise: Degraded("watches only processes of this user") },
 ];
 
@@ -301,6 +335,7 @@ const FROM_OUTSIDE: &[Need] = &[
 #[rustfmt::skip]
 const WHY: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of the target", otherwise: Impossible("cannot see connections") },
+    Need { any_of: &[Fact::CapSysPtrace], serves: "finds the connections of processes of other users", otherwise: Degraded("finds connections of a process, unit or container only if it is of this user") },
     Need { any_of: &[Fact::StackProgram], serves: "stamps bytes at the layers of this host", otherwise: Degraded("does not see the layers of this host") },
 ];
 

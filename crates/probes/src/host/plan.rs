@@ -274,9 +274,11 @@ mod tests {
         let plan = plan(&facts);
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
-                "rtt -r" | "response -r" | "report" | "lb check" | "sim" => State::Works,
-                "run" | "run --pid" | "run --congestion bbr" | "top" => State::Works,
-                "collect" | "why" | "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
+                "rtt -r" | "response -r" | "why -r" | "top -r" | "report" | "lb check" | "sim" => State::Works,
+                "run" | "run --outside" | "run --pid" | "run --congestion bbr" | "top" => State::Works,
+                "collect" | "collect --clock-mode driver" | "why" | "run --cgroup" | "run --cgroup --minimize" => {
+                    State::Degraded
+                }
                 _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
@@ -439,7 +441,7 @@ mod tests {
         }];
         static OTHER: Requirements = Requirements {
             binary: "other",
-            verbs: Cow::Borrowed(&[Verb { name: "demo", needs: &[TRAFFIC], obstacles: &[] }]),
+            verbs: Cow::Borrowed(&[Verb { name: "demo", also: &[], needs: &[TRAFFIC], obstacles: &[] }]),
             extra: &[crate::host::ExtraFact {
                 key: "dig",
                 name: "dig(1)",

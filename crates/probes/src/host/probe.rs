@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -12,8 +13,9 @@ use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetA
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
-    Answer, Capability, Device, Fact, Facts, LayerHook, OUTSIDE, Requirements, bpf_filesystem,
+    Answer, Capability, Device, Fact, Facts, LayerHook, OUTSIDE, Requirements,
     capabilities::is_in_initial_user_namespace,
+    mounts::{self, mount_point, own_name},
     trials::{self, find_program},
 };
 use crate::{Interface, stack};
@@ -48,10 +50,14 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
     }
 }
 
-/// Gives what a user namespace refused the remedy that helps there. Three facts do not depend on privilege.
+/// Facts that do not depend on privilege.
+const ANYWHERE: [Fact; 4] = [Fact::Btf, Fact::TcpCounts, Fact::Landlock, Fact::Library];
+
+/// Gives what a user namespace refused the remedy that helps there.
 fn leave_the_namespace(answers: &mut BTreeMap<Fact, Answer>) {
     for (fact, answer) in answers {
-        if answer.holds != Some(true) && ![Fact::Btf, Fact::TcpCounts, Fact::Landlock].contains(fact) {
+        let is_about_loopback = *fact == Fact::SockDiag && answer.remedy.is_some();
+        if answer.holds != Some(true) && !ANYWHERE.contains(fact) && !is_about_loopback {
             answer.remedy = Some(OUTSIDE.into());
         }
     }
@@ -125,8 +131,9 @@ fn sockets() -> [(Fact, Answer); 3] {
             (Answer::yes(""), Answer::new(Some(counts), ""))
         }
         Err(error @ (TrialError::Connect(_) | TrialError::Missing)) => {
-            let why = error.to_string();
-            (Answer::unknown(&why), Answer::unknown(why))
+            let remedy = remedy_for_loopback(&error);
+            let answer = Answer { remedy, ..Answer::unknown(error.to_string()) };
+            (answer.clone(), answer)
         }
         Err(TrialError::Kernel(error)) => {
             let unknown = Answer::unknown("sock_diag does not answer");
@@ -134,6 +141,27 @@ fn sockets() -> [(Fact, Answer); 3] {
         }
     };
     [(Fact::SockDiag, answers), (Fact::TcpCounts, counts), (Fact::Bbr, bbr())]
+}
+
+/// What to do where the trial could not connect, as in a network namespace whose loopback device is down.
+fn remedy_for_loopback(error: &TrialError) -> Option<String> {
+    match error {
+        TrialError::Connect(io) if matches!(io.kind(), ErrorKind::NetworkUnreachable | ErrorKind::TimedOut) => {
+            // Who may do that in a user namespace is its root already.
+            let sudo = if is_in_initial_user_namespace() == Some(false) { "" } else { "sudo " };
+            let namespace = own_name().map_or_else(String::new, |name| format!("-n {name} "));
+            Some(format!("{sudo}ip {namespace}link set lo up"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether `dwell run` finds what it preloads.
+fn library() -> Answer {
+    match dwell_socket::library(dwell_socket::PRELOADED) {
+        Some(path) => Answer::yes(path.display().to_string()),
+        None => Answer::no("not beside this binary, nor in ../lib/dwell"),
+    }
 }
 
 fn bbr() -> Answer {
@@ -161,12 +189,7 @@ fn landlock() -> Answer {
 
 /// Reads the facts that files of the kernel show.
 fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
-    let mounted = |kind| match mounts {
-        None => Answer::unknown(""),
-        Some(mounts) => {
-            mount_point(mounts, kind).map_or(Answer::no("not mounted"), |path| Answer::yes(path.display().to_string()))
-        }
-    };
+    let mounted = |kind| mounts::find(kind, mounts);
     BTreeMap::from([
         (Fact::InitialUserNamespace, Answer::new(is_in_initial_user_namespace(), "")),
         (
@@ -182,11 +205,12 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
         (Fact::StatisticsOff, Answer::new(read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"), "")),
         (Fact::LockdownOff, lockdown()),
         (Fact::Landlock, landlock()),
+        (Fact::Library, library()),
         (
             Fact::UnprivilegedOff,
             Answer::new(read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"), ""),
         ),
-        (Fact::BpfFilesystem, bpf_filesystem::find(mounts)),
+        (Fact::BpfFilesystem, mounted("bpf")),
         (Fact::Cgroup2, mounted("cgroup2")),
         (Fact::Tracefs, mounted("tracefs")),
     ])
@@ -209,15 +233,6 @@ fn lockdown() -> Answer {
 fn read(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())
-}
-
-/// Finds where a filesystem of a kind is mounted (proc_pid_mountinfo(5)).
-pub(super) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let path = left.split(' ').nth(4)?;
-        (right.split(' ').next() == Some(kind)).then(|| PathBuf::from(path))
-    })
 }
 
 /// Finds the directory of this process's own cgroup, so that a trial there affects no other process; or else the root of
@@ -243,14 +258,5 @@ mod tests {
         assert_eq!(each_layer(&one_of_two).holds, Some(true));
         let none = [hook("rx-driver", false), hook("rx-driver", false)];
         assert_eq!(each_layer(&none), Answer::no("none for rx-driver"));
-    }
-
-    #[test]
-    fn finds_mount_points_with_optional_fields() {
-        let mounts = "24 30 0:22 / /proc rw,relatime shared:5 - proc proc rw\n\
-                      25 30 0:23 / /sys/fs/cgroup/unified rw,relatime shared:6 master:1 - cgroup2 cgroup2 rw\n\
-                      26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n";
-        assert_eq!(mount_point(mounts, "cgroup2"), Some("/sys/fs/cgroup/unified".into()));
-        assert_eq!(mount_point(mounts, "tracefs"), None);
     }
 }

@@ -3,11 +3,15 @@
 use std::{
     io,
     net::{Ipv4Addr, TcpListener, TcpStream},
+    time::Duration,
 };
 
 use dwell_engine::socket::TcpInfo;
 
 use super::{Error, diag::Diag};
+
+/// The longest wait for a connection on loopback, which may be down.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Why the check failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +31,7 @@ pub enum TrialError {
 pub fn trial() -> Result<TcpInfo, TrialError> {
     let connect = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let client = TcpStream::connect(listener.local_addr()?)?;
+        let client = TcpStream::connect_timeout(&listener.local_addr()?, LONGEST)?;
         let port = client.local_addr()?.port();
         Ok((listener, client, port))
     };

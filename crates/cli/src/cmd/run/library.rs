@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::anyhow;
+use dwell_socket::{PRELOADED, library};
 
 use super::Args;
 use crate::exit::Failure;
@@ -22,14 +23,14 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
     let name = match args.needs_calls() {
         true => "libdwell_calls.so",
-        false => "libdwell_preload.so",
+        false => PRELOADED,
     };
     let path = match &args.library {
         Some(path) => std::path::absolute(path).ok().filter(|path| path.is_file()).ok_or_else(|| {
             let shown = path.display();
             Failure::usage(anyhow!("--library {shown}: there is no such file"))
         })?,
-        None => match search(name) {
+        None => match library(name) {
             Some(path) => path,
             None => {
                 return Ok(Err(format!("{name} was not found (--library FILE names it)")));
@@ -41,19 +42,6 @@ pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
         return Ok(Err(format!("{shown} has a space or colon in its path, which LD_PRELOAD does not allow")));
     }
     Ok(Ok(path))
-}
-
-/// Searches where the library is built and where it is installed.
-fn search(name: &str) -> Option<PathBuf> {
-    let program = env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let candidates = [
-        // Cargo's newest build; the file above it may be older.
-        folder.join("deps").join(name),
-        folder.join(name),
-        folder.join("../lib/dwell").join(name),
-    ];
-    candidates.into_iter().find(|path| path.is_file())
 }
 
 /// Returns the program's LD_PRELOAD: its former value, followed by this library.

@@ -1,0 +1,76 @@
+//! Where a file system of the kernel is mounted, and what hides it.
+
+use std::{fs, path::PathBuf};
+
+use super::{Answer, Fact};
+use crate::stack::{named_namespace, own_namespace};
+
+const OWN_MOUNTS: &str = "/proc/thread-self/mountinfo";
+/// Below it are the file systems that a new /sys hides.
+const SYS: &str = "/sys";
+
+/// Whether this process has a file system of this kind: one that is among its mounts.
+pub(super) fn find(kind: &str, mounts: Option<&str>) -> Answer {
+    let Some(mounts) = mounts else {
+        return Answer::unknown("");
+    };
+    if let Some(path) = mount_point(mounts, kind) {
+        return Answer::yes(path.display().to_string());
+    }
+    let of_first = fs::read_to_string("/proc/1/mountinfo").ok();
+    match of_first.and_then(|mounts| mount_point(&mounts, kind)) {
+        Some(path) if path.starts_with(SYS) => {
+            let lost = match kind {
+                "bpf" => {
+                    ", and what is pinned in a BPF file system that is mounted there is lost when the process ends"
+                }
+                _ => "",
+            };
+            Answer {
+                remedy: Some(format!(
+                    "sudo nsenter --net=/run/netns/{} dwell ... instead of ip netns exec",
+                    own_name().unwrap_or_else(|| "NAME".into())
+                )),
+                ..Answer::no(format!("hidden from this process: `ip netns exec` mounts a new /sys{lost}"))
+            }
+        }
+        _ => Answer::no("not mounted"),
+    }
+}
+
+/// The name that `ip netns` gave this process's network namespace.
+pub(super) fn own_name() -> Option<String> {
+    own_namespace().ok().and_then(named_namespace)
+}
+
+/// Finds where a file system of a kind is mounted (proc_pid_mountinfo(5)).
+pub(super) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let path = left.split(' ').nth(4)?;
+        (right.split(' ').next() == Some(kind)).then(|| PathBuf::from(path))
+    })
+}
+
+/// What to do where this process has no BPF file system; `None` if it has one.
+pub(crate) fn bpf_filesystem_remedy() -> Option<String> {
+    let answer = find("bpf", fs::read_to_string(OWN_MOUNTS).ok().as_deref());
+    (answer.holds == Some(false)).then(|| {
+        let remedy = answer.remedy.unwrap_or_else(|| Fact::BpfFilesystem.remedy().to_owned());
+        format!("the BPF file system is {}: {remedy}", answer.detail)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_mount_points_with_optional_fields() {
+        let mounts = "24 30 0:22 / /proc rw,relatime shared:5 - proc proc rw\n\
+                      25 30 0:23 / /sys/fs/cgroup/unified rw,relatime shared:6 master:1 - cgroup2 cgroup2 rw\n\
+                      26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n";
+        assert_eq!(mount_point(mounts, "cgroup2"), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(mount_point(mounts, "tracefs"), None);
+    }
+}
