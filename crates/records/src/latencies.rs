@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 
-use dwell_engine::histogram::Histogram;
+use dwell_engine::{
+    histogram::Histogram,
+    top::{Metric, RowKey},
+};
 
 use crate::{
-    FlowObject, Interval, LatencyObject, Record, Response, SocketEnd, SocketOrder, Sockets, Source, Summary,
+    FlowObject, Interval, LatencyObject, Record, Response, SocketEnd, SocketOrder, Sockets, Source, Summary, Top,
     formats::{socket_latencies, total_latencies},
 };
 
@@ -81,6 +84,7 @@ pub fn latencies<'a>(record: &Record<'a>, source: &'a Source, each: &mut dyn FnM
         Record::Response(response) => each(epoch(response, source)),
         Record::Sockets(sockets) => connections(sockets, source, each),
         Record::SocketEnd(end) => run(end, source, each),
+        Record::Top(top) => rows(top, each),
         Record::Sample(_)
         | Record::Flow(_)
         | Record::Status(_)
@@ -91,7 +95,6 @@ pub fn latencies<'a>(record: &Record<'a>, source: &'a Source, each: &mut dyn FnM
         | Record::Agent(_)
         | Record::Gray(_)
         | Record::Shift(_)
-        | Record::Top(_)
         | Record::Why(_) => {}
     }
 }
@@ -104,6 +107,26 @@ pub fn sample_latencies<'a>(
     each: &mut dyn FnMut(LatencyLine<'a>),
 ) {
     flows(samples, "rtt.sample", Some((end_ns, length_ns)), source, each);
+}
+
+/// The mean times of the flows of a screen.
+fn rows<'a>(top: &Top<'a>, each: &mut dyn FnMut(LatencyLine<'a>)) {
+    let times = [("rtt_ns", Metric::Rtt), ("response_ns", Metric::Response), ("send_buffer_ns", Metric::SendBuffer)];
+    for row in top.rows {
+        let RowKey::Flow(flow) = &row.row.key else { continue };
+        let known = times.into_iter().filter_map(|(what, metric)| Some((what, row.row.figures.value(metric)?)));
+        for (what, mean_ns) in known {
+            let object = FlowObject::new(&flow.ends.src, &flow.ends.dst, flow.protocol, None);
+            let latency = LatencyObject { mean_ns: Some(mean_ns), ..LatencyObject::default() };
+            each(LatencyLine {
+                time_ns: Some(top.end_ns),
+                interval_ns: Some(top.length_ns),
+                flow: Some(object.named(Some(&row.names))),
+                pid: row.row.pid,
+                ..LatencyLine::new("top.row", what, latency)
+            });
+        }
+    }
 }
 
 fn groups<'a>(interval: &Interval<'a>, source: &'a Source, each: &mut dyn FnMut(LatencyLine<'a>)) {

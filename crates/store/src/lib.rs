@@ -17,6 +17,7 @@ mod read_last;
 mod read_latency;
 mod recorder;
 mod retain;
+mod scan;
 mod spool;
 mod sqlite;
 mod tables;

@@ -21,8 +21,8 @@ use super::{
 /// A store that is open for reading. All reads see its state at the time of the first one.
 #[derive(Debug)]
 pub struct Reader {
-    db: Connection,
-    path: PathBuf,
+    pub(crate) db: Connection,
+    pub(crate) path: PathBuf,
     /// The version of its tables.
     version: i64,
 }

@@ -72,11 +72,14 @@ pub struct LastBackend {
 }
 
 /// The objects of JSON Lines whose latencies are of one flow in an interval: with their key there.
-const KINDS: [(&str, &str, LastKind); 4] = [
+const KINDS: [(&str, &str, LastKind); 7] = [
     ("rtt.sample", "latency", LastKind::Rtt),
     ("response.epoch", "latency", LastKind::Response),
     ("run.socket", "network_rtt", LastKind::Rtt),
     ("run.socket", "sender_delay", LastKind::SendBuffer),
+    ("top.row", "rtt_ns", LastKind::Rtt),
+    ("top.row", "response_ns", LastKind::Response),
+    ("top.row", "send_buffer_ns", LastKind::SendBuffer),
 ];
 
 impl Reader {
@@ -132,13 +135,13 @@ impl Reader {
         let proto = if self.has_latencies() { "proto" } else { "'TCP'" };
         // What waits between socket and TCP waits in the send buffer.
         let mut sql = format!(
-            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, {proto}, {nulls}
+            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, {proto}, {nulls}, 1
                 FROM interval JOIN flow USING (flow_id)
                 WHERE time_ns > ?1 AND time_ns <= ?2 AND segment = 'socket-tcp' AND NOT retransmitted AND mean_ns IS NOT NULL"
         );
         if self.has_latencies() {
             sql += &format!(
-                " UNION ALL SELECT time_ns, type, what, count, mean_ns, src, sport, dst, dport, proto, {names}
+                " UNION ALL SELECT time_ns, type, what, count, mean_ns, src, sport, dst, dport, proto, {names}, host_id IS NOT NULL
                     FROM latency JOIN flow USING (flow_id) LEFT JOIN names USING (names_id)
                     WHERE time_ns > ?1 AND time_ns <= ?2 AND interval_ns IS NOT NULL AND mean_ns IS NOT NULL
                         AND ifnull(valid, 1)"
@@ -197,7 +200,8 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
     let Some((of, _, kind)) = KINDS.iter().find(|(own, key, _)| *own == kind && *key == what) else {
         return Ok(None);
     };
-    let is_of_socket = *of == "run.socket";
+    // Of a capture on the screen no end is local.
+    let is_src_local = *of == "run.socket" || (*of == "top.row" && row.get(23)?);
     let Some(protocol) = protocol(row.get_ref(9)?.as_str()?) else {
         return Ok(None);
     };
@@ -220,7 +224,7 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
         time_ns: row.get(0)?,
         kind: *kind,
         ends: Ends { src, dst },
-        is_src_local: is_of_socket,
+        is_src_local,
         protocol,
         names: FlowNames { src: names(10)?, dst: names(16)?, service, ..FlowNames::default() },
         mean_ns: row.get::<_, i64>(4)?.cast_unsigned(),

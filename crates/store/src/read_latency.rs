@@ -7,9 +7,6 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::{Reader, Span, StoreError};
 
-/// Latencies are looked up in the index of times where less than one in so many parts of the time is wanted.
-const INDEXED_PART: i64 = 4;
-
 /// A row of the table `latency`, with the numbers of its host, flow and names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LatencyRead<'a> {
@@ -75,48 +72,6 @@ pub(crate) struct VerdictRead {
 }
 
 impl Reader {
-    /// Calls `each` with the latencies of a time, in no order.
-    pub(crate) fn latencies(&self, span: Span, mut each: impl FnMut(&LatencyRead<'_>)) -> Result<(), StoreError> {
-        if !self.has_latencies() {
-            return Ok(());
-        }
-        self.read(|db| {
-            let whole = "SELECT ifnull((SELECT max(time_ns) FROM latency) - (SELECT min(time_ns) FROM latency), 0)";
-            let whole_ns: i64 = db.query_row(whole, [], |row| row.get(0))?;
-            // To go through the table is faster than to go through its index, unless most of it is of other times.
-            let index = match span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART {
-                true => "INDEXED BY latency_by_time",
-                false => "NOT INDEXED",
-            };
-            let sql = format!(
-                "SELECT time_ns, host_id, type, what, flow_id, names_id, prefix, prefix_name, method, count, mean_ns,
-                    valid, histogram FROM latency {index} WHERE time_ns > ?1 AND time_ns <= ?2"
-            );
-            let mut statement = db.prepare(&sql)?;
-            let mut rows = statement.query([span.0, span.1])?;
-            while let Some(row) = rows.next()? {
-                let number =
-                    |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned));
-                each(&LatencyRead {
-                    time_ns: row.get(0)?,
-                    host: row.get(1)?,
-                    kind: row.get_ref(2)?.as_str()?,
-                    what: row.get_ref(3)?.as_str()?,
-                    flow: row.get(4)?,
-                    names: row.get(5)?,
-                    prefix: row.get_ref(6)?.as_str_or_null()?,
-                    prefix_name: row.get_ref(7)?.as_str_or_null()?,
-                    method: row.get_ref(8)?.as_str_or_null()?,
-                    count: number(9)?,
-                    mean_ns: number(10)?,
-                    valid: row.get(11)?,
-                    histogram: row.get_ref(12)?.as_blob_or_null()?,
-                });
-            }
-            Ok(())
-        })
-    }
-
     /// Calls `each` with how many rows of latencies of a time there are of each type, the one of JSON Lines, and each flow; the flow
     /// is `None` for rows of several flows, and of those without ports.
     ///

@@ -15,7 +15,8 @@ use std::{
 
 use dwell_engine::replay::Intervals;
 use dwell_records::{
-    Interval, Keep, LatencyLine, Record, Sockets, Source, Stack, Summary, complete_bytes, latencies, sample_latencies,
+    Interval, Keep, LatencyLine, Record, Sockets, Source, Stack, Summary, Top, complete_bytes, latencies,
+    sample_latencies,
 };
 
 use crate::{
@@ -238,7 +239,9 @@ impl Keep for Recorder {
                     self.send();
                 }
             }
-            Record::Interval(Interval { end_ns, .. }) | Record::Sockets(Sockets { end_ns, .. }) => {
+            Record::Interval(Interval { end_ns, .. })
+            | Record::Sockets(Sockets { end_ns, .. })
+            | Record::Top(Top { end_ns, .. }) => {
                 self.last_ns = *end_ns;
                 self.lines(source, |each| latencies(record, source, &mut |line| each(line)));
                 self.send();
@@ -261,8 +264,7 @@ impl Keep for Recorder {
             | Record::Path(_)
             | Record::Agent(_)
             | Record::Gray(_)
-            | Record::Shift(_)
-            | Record::Top(_) => {}
+            | Record::Shift(_) => {}
         }
     }
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    records::objects,
+    records::{objects, of_type},
     support::{DWELL, dwell, eventually, skipped},
     why::Service,
 };
@@ -245,8 +245,8 @@ fn the_flows_of_a_capture_are_on_the_screen_with_the_same_keys() {
     terminal.shows("55 flows");
     terminal.tmux(&["resize-window", "-x", "40", "-y", "24"]);
     terminal.wait("a narrow screen", |screen| screen.contains("▼RTT") && !screen.contains("TREND"));
-    terminal.keys(&["Enter"]);
-    terminal.shows("In a capture");
+    terminal.keys(&["2", "Enter"]);
+    terminal.wait("what dwell why says", |screen| screen.contains("dwell why -r ") && screen.contains("Evidence"));
     terminal.keys(&["q"]);
     terminal.shows("status=0");
 }
@@ -291,12 +291,18 @@ fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
     terminal.shows("filter 'x'");
     terminal.keys(&["f", "BSpace", "BSpace", "Enter"]);
     terminal.shows("4 flows");
+    terminal.wait("figures", |screen| screen.matches(" ms ").count() + screen.matches(" µs ").count() >= 4);
     terminal.keys(&["s"]);
-    terminal.shows("4 rows are in dwell-top-flows-");
+    terminal.shows("4 flows are in dwell-top-");
     let saved = fs::read_dir(terminal.folder.path()).unwrap().flatten().map(|entry| entry.path());
-    let saved = saved.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-    let saved: Vec<_> = saved.map(|path| fs::read_to_string(path).unwrap()).collect();
-    assert_eq!((saved.len(), objects(&saved[0]).len()), (1, 5));
+    let saved: Vec<_> = saved.filter(|path| path.extension().is_some_and(|extension| extension == "db")).collect();
+    let [saved] = saved.as_slice() else { panic!("{saved:?}") };
+    let run = dwell(&["top", "--once", "--format", "jsonl", "--store", saved.to_str().unwrap()]);
+    let rows = of_type(&run.stdout, "top.row");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["process"] == own.trim()), "{run}");
+    assert!(rows.iter().any(|row| row["rtt_ns"].is_u64()), "{run}");
+    let run = dwell(&["report", "--store", saved.to_str().unwrap()]);
+    assert!(run.status == Some(0) && run.stdout.contains("\"top.row\""), "{run}");
 
     terminal.keys(&["p"]);
     terminal.shows("FROZEN");

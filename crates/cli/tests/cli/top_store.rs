@@ -276,7 +276,9 @@ fn the_screen_follows_what_another_process_writes() {
     terminal.keys(&["f", "BSpace", "BSpace", "BSpace", "BSpace", "Enter"]);
     terminal.wait("all flows again", |screen| screen.contains("nginx") && !screen.contains("of :443"));
     terminal.keys(&["Enter"]);
-    terminal.shows("In a store no socket says");
+    let screen = terminal
+        .wait("what dwell why says", |screen| screen.contains("\ndwell why -r ") && !screen.contains("reading"));
+    assert!(screen.contains("The store has no stamped bytes of the target"), "{screen}");
     terminal.keys(&["Escape", "q"]);
     terminal.shows("status=0");
 }

@@ -1,6 +1,6 @@
 //! Computes the latencies of a page: how each kind of latency was distributed over time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use dwell_engine::histogram::{Addend, HistogramSum};
 use serde::Serialize;
@@ -17,7 +17,8 @@ const BANDS_SHIFT: u32 = 2;
 const BANDS: usize = 57 << BANDS_SHIFT;
 
 /// The kinds of latencies in the order in which a reader may choose them.
-const ORDER: [&str; 6] = ["rtt.sample", "rtt.aggregate", "response.epoch", "run.socket", "rtt.summary", "run.summary"];
+const ORDER: [&str; 7] =
+    ["rtt.sample", "rtt.aggregate", "response.epoch", "run.socket", "top.row", "rtt.summary", "run.summary"];
 
 /// All latencies of a page.
 #[derive(Debug, Serialize)]
@@ -70,9 +71,8 @@ struct Set {
     are_means: bool,
     count: u64,
     invalid: u64,
-    /// Counts by band, of each time bin.
-    cells: BTreeMap<u64, Box<[u64; BANDS]>>,
-    times: BTreeMap<u64, HistogramSum>,
+    /// Of each time bin.
+    times: Vec<HistogramSum>,
     ranking: Ranking,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Latencies<'a> {
     }
 
     fn add(&mut self, store: &Reader, read: &LatencyRead<'_>) -> Result<(), StoreError> {
-        let bin = ((read.time_ns - 1 - self.span.0).max(0) / self.bin_ns).cast_unsigned();
+        let bin = ((read.time_ns - 1 - self.span.0).max(0) / self.bin_ns) as usize;
         let found = self.sets.iter().position(|set| set.kind == read.kind && set.what == read.what);
         let number = found.unwrap_or_else(|| {
             self.sets.push(Set { kind: read.kind.to_owned(), what: read.what.to_owned(), ..Set::default() });
@@ -175,7 +175,7 @@ impl Set {
         store: &Reader,
         lookups: &mut Lookups,
         read: &LatencyRead<'_>,
-        bin: u64,
+        bin: usize,
         addend: &Addend,
     ) -> Result<(), StoreError> {
         self.count += addend.count();
@@ -184,28 +184,32 @@ impl Set {
         }
         // The summary of a run is of no moment.
         if !self.kind.ends_with(".summary") {
-            let cells = self.cells.entry(bin).or_insert_with(|| Box::new([0; BANDS]));
-            for (low_ns, count) in addend.buckets() {
-                cells[band_of(low_ns)] += count;
+            if self.times.len() <= bin {
+                self.times.resize_with(bin + 1, HistogramSum::default);
             }
-            self.times.entry(bin).or_default().add(addend);
+            self.times[bin].add(addend);
         }
         self.ranking.add(store, lookups, read, addend)
     }
 
     fn finish(self, store: &Reader, hosts: &[(i64, String)], most: usize) -> Result<PageSet, StoreError> {
-        let times = self.times.into_iter().filter_map(|(bin, all)| {
+        let (mut cells, mut times) = (Vec::new(), Vec::new());
+        for (bin, all) in (0..).zip(self.times) {
             let all = all.finish();
+            let mut bands: Vec<[u64; 3]> = Vec::new();
+            for (low_ns, _, count) in all.buckets() {
+                let band = band_of(low_ns) as u64;
+                match bands.last_mut() {
+                    Some([_, last, sum]) if *last == band => *sum += count,
+                    _ => bands.push([bin, band, count]),
+                }
+            }
+            cells.extend(bands);
             let [p50, p99] = [0.5, 0.99].map(|q| all.quantile_ns(q).unwrap_or_default());
-            Some([bin, all.count(), all.mean_ns()?, p50, p99])
-        });
-        let cells = self.cells.iter().flat_map(|(bin, bands)| {
-            let filled = (0..).zip(bands.iter()).filter(|(_, count)| **count > 0);
-            filled.map(|(band, count)| [*bin, band, *count])
-        });
-        let cells = cells.collect();
+            times.extend(all.mean_ns().map(|mean| [bin, all.count(), mean, p50, p99]));
+        }
         Ok(PageSet {
-            times: times.collect(),
+            times,
             kind: self.kind,
             what: self.what,
             methods: self.methods.into_iter().collect(),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    hash::Hash,
+    hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
     rc::Rc,
 };
 
@@ -58,7 +58,7 @@ struct PageGroup {
 /// The latencies of one kind, as they are read.
 #[derive(Default)]
 pub(super) struct Ranking {
-    groups: HashMap<Key, Group>,
+    groups: HashMap<Key, Group, BuildHasherDefault<NumberHasher>>,
     /// Those of flows that are not kept apart.
     peers: HashMap<Line, Sum>,
     processes: HashMap<Line, Sum>,
@@ -72,6 +72,33 @@ type Key = (Subject, Option<i64>);
 enum Subject {
     Flow(i64),
     Prefix(String),
+}
+
+/// Hashes the numbers of flows and hosts, which the store has given out itself, for each row. There are too few keys for others to
+/// do harm.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.write_u64(number.cast_unsigned());
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Default)]
@@ -236,7 +263,7 @@ impl Ranking {
 }
 
 /// Returns the value of a key; `None` if it is new and there are too many.
-fn kept<K: Eq + Hash, V: Default>(all: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
+fn kept<K: Eq + Hash, V: Default, S: BuildHasher>(all: &mut HashMap<K, V, S>, key: K) -> Option<&mut V> {
     let is_full = all.len() >= MOST_RANKED;
     match all.entry(key) {
         Entry::Vacant(_) if is_full => None,

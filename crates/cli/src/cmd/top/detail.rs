@@ -55,7 +55,7 @@ pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
         lines.extend(bar(&limits, canvas.width().saturating_sub(2).min(60)));
     }
     lines.push(String::new());
-    lines.extend(look.text(row, &names, shown.origin, shown.shows_labels()).lines().map(str::to_owned));
+    lines.extend(look.text(row, &names, shown).lines().map(str::to_owned));
     let room = canvas.height().saturating_sub(3);
     *scroll = (*scroll).min(lines.len().saturating_sub(room));
     for (at, text) in lines.iter().skip(*scroll).take(room).enumerate() {

@@ -30,7 +30,7 @@ const KEYS: &[(&str, &str)] = &[
     ("Enter", "where the time of a row goes, and why"),
     ("f, /", "only flows of a filter, as with --filter"),
     ("p, Space", "freeze the screen, and go on"),
-    ("s", "save the rows as JSON Lines, in this directory"),
+    ("s", "save the flows as a store, in this directory"),
     ("n", "names on and off"),
     ("?, h", "this page"),
     ("q, Ctrl-C", "quit"),

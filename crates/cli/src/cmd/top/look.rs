@@ -12,7 +12,10 @@ use dwell_engine::{
     top::{Row, RowKey},
 };
 
-use super::{label::unit, shown::Origin};
+use super::{
+    label::unit,
+    shown::{Origin, Shown},
+};
 
 /// How long it looks.
 const DURATION: &str = "5s";
@@ -33,29 +36,35 @@ struct Said {
 }
 
 impl Look {
-    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call, if flows are live, for labels
-    /// too if it `has_labels`.
-    pub fn text(&mut self, row: &Row, names: &FlowNames, origin: Origin, has_labels: bool) -> String {
-        match origin {
-            Origin::Live => {}
-            Origin::Capture => return "In a capture no socket says why it waits: see dwell why -r FILE.".into(),
-            Origin::Store => {
-                return "In a store no socket says why it waits: see dwell report, and dwell why -r STORE.".into();
-            }
+    /// Returns what was said so far of a row, or why nothing can be. Asks at the first call: the sockets of this host, or the
+    /// file that is shown; for labels too where labels are shown.
+    pub fn text(&mut self, row: &Row, names: &FlowNames, shown: &Shown) -> String {
+        if shown.origin == Origin::Capture && shown.path.is_none() {
+            return "A pipe cannot be read again: ask dwell why -r FILE of a file with the capture.".into();
         }
-        let Some(target) = target(&row.key, names) else {
-            return "Choose a flow, a peer, a process or a unit to ask why it is slow.".into();
+        let Some(target) = target(&row.key, names, shown.origin) else {
+            let what = if shown.origin == Origin::Live {
+                "a flow of TCP, a peer, a process or a unit"
+            } else {
+                "a flow of TCP or a peer"
+            };
+            return format!("Choose {what} to ask why it is slow.");
+        };
+        let asked = match &shown.path {
+            None => format!("dwell why {target}"),
+            Some(path) => format!("dwell why -r {} {target}", path.display()),
         };
         if self.child.is_none() {
-            match start(&target, has_labels, &self.said) {
+            match start(&target, shown, &self.said) {
                 Ok(child) => self.child = Some(child),
-                Err(error) => return format!("cannot start dwell why {target}: {error}"),
+                Err(error) => return format!("cannot start {asked}: {error}"),
             }
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         match said.is_over {
-            true => format!("dwell why {target}\n\n{}", said.text),
-            false => format!("dwell why {target}: looking for {DURATION} ..."),
+            true => format!("{asked}\n\n{}", said.text),
+            false if shown.path.is_some() => format!("{asked}: reading ..."),
+            false => format!("{asked}: looking for {DURATION} ..."),
         }
     }
 }
@@ -70,10 +79,14 @@ impl Drop for Look {
     }
 }
 
-fn start(target: &str, has_labels: bool, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
-    let mut child = Command::new("/proc/self/exe")
-        .args(["why", "--duration", DURATION, target])
-        .args((!has_labels).then_some("--no-labels"))
+fn start(target: &str, shown: &Shown, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
+    let mut why = Command::new("/proc/self/exe");
+    match &shown.path {
+        Some(path) => why.args(["why", target, "--read"]).arg(path),
+        None => why.args(["why", "--duration", DURATION, target]),
+    };
+    let mut child = why
+        .args((!shown.shows_labels()).then_some("--no-labels"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -102,15 +115,16 @@ fn text(from: Option<impl Read>) -> String {
 }
 
 /// What to ask `dwell why` about. The client's end of a connection names this connection alone.
-fn target(key: &RowKey, names: &FlowNames) -> Option<String> {
+/// Files have no processes.
+fn target(key: &RowKey, names: &FlowNames, origin: Origin) -> Option<String> {
     match key {
         RowKey::Flow(flow) if flow.protocol.0 == 6 => {
             let ends = &flow.ends;
             Some(if ends.src.port > ends.dst.port { ends.src } else { ends.dst }.to_string())
         }
         RowKey::Peer(address) => Some(address.to_string()),
-        RowKey::Process(Some(pid)) => Some(pid.to_string()),
-        RowKey::Unit(_) => unit(&names.src),
-        RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(None) => None,
+        RowKey::Process(Some(pid)) if origin == Origin::Live => Some(pid.to_string()),
+        RowKey::Unit(_) if origin == Origin::Live => unit(&names.src),
+        RowKey::Flow(_) | RowKey::Prefix(_) | RowKey::Process(_) | RowKey::Unit(_) => None,
     }
 }

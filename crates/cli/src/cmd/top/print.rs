@@ -1,11 +1,17 @@
 //! `--once`, and what `s` saves.
 
-use std::{fs::File, io::Write, mem};
+use std::{fs::File, io::Write, mem, path::Path, time::Duration};
 
 use clap::ValueEnum;
 use dwell_balancer::api::Status as BalancerStatus;
-use dwell_engine::top::{Metric, Row, View};
-use dwell_records::{Header, Output, Record, Sink, Status, Top, TopRow, Verb, Verdict, entry, print, write_object};
+use dwell_engine::{
+    names::FlowNames,
+    top::{Figures, Metric, PAST, Row, View},
+};
+use dwell_records::{
+    Header, Keep, Output, Record, Sink, Status, Top, TopRow, Verb, Verdict, counted, entry, print, write_object,
+};
+use dwell_store::{Origin, Recorder, Recording};
 
 use super::{
     app::{App, Page},
@@ -18,6 +24,9 @@ use crate::{
     names::reverse_counters,
     source::{cost, host_name},
 };
+
+/// The longest time that the screen waits for the disk.
+const LONGEST_SAVE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -41,7 +50,7 @@ pub fn once(
     let format = entry(format).expect("a format of this name");
     let mut output = Output::new((format.new)(), Sink::stdout()?, shown.source.clone());
     let status = Status { verdict, ..status(shown) };
-    write(shown, view, by, rows, true, |record| output.write(record))?;
+    write(shown, view, by, rows, |record| output.write(record))?;
     output.write(&Record::Status(&status))?;
     Ok(output.flush()?)
 }
@@ -65,31 +74,64 @@ fn object(status: &BalancerStatus) -> Vec<u8> {
     line
 }
 
-/// Saves the rows as they are on the screen. Returns what to tell the user.
+/// Saves the flows of all intervals that rows have values of, as a store; of backends, the status. Returns what to tell the
+/// user.
 pub fn save(shown: &Shown, app: &App) -> String {
-    let (text, view, what) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
+    let time = shown.time().replace(':', "");
+    let (path, saved) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
         (Page::Backends(_), None) => return "there is no balancer to save anything of".into(),
-        (Page::Backends(_), Some(status)) => (object(status), "backends", "the status is".to_owned()),
-        _ => (rows(shown, app), app.view.name(), format!("{} rows are", app.rows.len())),
+        (Page::Backends(_), Some(status)) => {
+            let path = format!("dwell-top-backends-{time}.jsonl");
+            let written = File::create_new(&path).and_then(|mut file| file.write_all(&object(status)));
+            (path, written.map(|()| "the status is".to_owned()).map_err(|error| error.to_string()))
+        }
+        _ => {
+            let path = format!("dwell-top-{time}.db");
+            let saved = File::create_new(&path).map_err(|error| error.to_string());
+            let saved = saved.and_then(|_| store(shown, Path::new(&path)));
+            (path, saved.map(|flows| counted(flows as u64, "flow is", "flows are")))
+        }
     };
-    let path = format!("dwell-top-{view}-{}.jsonl", shown.time().replace(':', ""));
-    match File::create_new(&path).and_then(|mut file| file.write_all(&text)) {
-        Ok(()) => format!("{what} in {path}"),
+    match saved {
+        Ok(what) => format!("{what} in {path}"),
         Err(error) => format!("cannot save to {path}: {error}; start dwell where it may write"),
     }
 }
 
-/// The rows on the screen as JSON Lines.
-fn rows(shown: &Shown, app: &App) -> Vec<u8> {
-    let format = entry("jsonl").expect("a format of this name");
-    let (mut format, mut text, source) = ((format.new)(), Vec::new(), shown.source.clone());
-    let written = write(shown, app.view, app.by, (&app.rows, usize::MAX), shown.saves_labels(), |record| {
-        format.write(record, &source, &mut text);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    let Ok(()) = written;
-    format.write(&Record::Status(&status(shown)), &source, &mut text);
-    text
+/// Writes what rows of flows have into an empty file. Returns how many flows there are.
+fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
+    let recording = Recording {
+        path: path.to_owned(),
+        interval_ns: shown.interval.1,
+        retain: None,
+        // Nothing else is read meanwhile.
+        origin: Origin::Capture,
+        longest_end: LONGEST_SAVE,
+        // The screen has no room for more than how it ends.
+        tell: |_| (),
+    };
+    let mut recorder = Recorder::start(recording).map_err(|error| error.to_string())?;
+    let (view, by) = (View::Flows, Metric::Rtt);
+    let mut rows: Vec<TopRow> = shown
+        .rows(view, by)
+        .into_iter()
+        .map(|row| TopRow { row, line: String::new(), names: FlowNames { label: None, ..names_of(&row, shown) } })
+        .collect();
+    for (age, (end_ns, length_ns)) in shown.intervals().enumerate().take(PAST) {
+        for row in &mut rows {
+            let past = shown.past(&row.row.key);
+            let then = |metric| past.and_then(|past| past.of(metric).nth(PAST - 1 - age)?).map(|value| value as u64);
+            row.row.figures = Figures {
+                rtt_ns: then(Metric::Rtt),
+                response_ns: then(Metric::Response),
+                send_buffer_ns: then(Metric::SendBuffer),
+                ..Figures::default()
+            };
+        }
+        let (cut, omitted) = (0, shown.table.omitted());
+        recorder.keep(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &rows, cut, omitted }), &shown.source);
+    }
+    recorder.finish(&shown.source).map_or(Ok(rows.len()), Err)
 }
 
 fn write<E>(
@@ -97,15 +139,13 @@ fn write<E>(
     view: View,
     by: Metric,
     (rows, limit): (&[Row], usize),
-    has_labels: bool,
     mut write: impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let named: Vec<TopRow> = rows
         .iter()
         .take(limit)
         .map(|row| {
-            let mut names = names_of(row, shown);
-            names.label = names.label.filter(|_| has_labels);
+            let names = names_of(row, shown);
             TopRow { row: *row, line: line(row, &names), names }
         })
         .collect();

@@ -24,6 +24,8 @@ use crate::{
 /// Reads a capture to its end, or until a signal arrives. Returns its flows, and the exit status of the run.
 pub fn read(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<(Shown, Result<Exit, Failure>), Failure> {
     let mut shown = Shown::new(args.settings(), filter.clone(), &args.names, Source::default())?;
+    // Neither the standard input nor another pipe has anything left.
+    shown.path = path.is_file().then(|| path.to_owned());
     let mut replay = Replay::new(args, filter);
     let mut capture = match Capture::open(path, stop, || true) {
         Ok(capture) => capture,

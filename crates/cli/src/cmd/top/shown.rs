@@ -1,13 +1,13 @@
 //! What the screen shows: flows and their names, whatever they come from.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, mem, net::IpAddr, path::PathBuf, sync::Arc};
 
 use dwell_engine::{
     filter::Filter,
     layers::Ends,
     measure::Protocol,
     names::Network,
-    top::{FlowKey, Limits, Metric, Past, Row, RowKey, Settings, Table, View},
+    top::{FlowKey, Limits, Metric, PAST, Past, Row, RowKey, Settings, Table, View},
 };
 use dwell_records::Source;
 use dwell_socket::names::Names;
@@ -41,6 +41,8 @@ pub struct Shown {
     pub source: Source,
     /// Where the flows come from.
     pub origin: Origin,
+    /// The capture or the store that is shown, if it can be read again.
+    pub path: Option<PathBuf>,
     /// The names that a store has.
     pub stored_names: StoredNames,
     /// The balancer of this host, or what a store has of balancers; a capture has none.
@@ -49,11 +51,11 @@ pub struct Shown {
     pub interval: (u64, u64),
     /// What the capture lacks.
     pub losses: CaptureLosses,
+    /// The same of those before it of which rows have values, the latest last.
+    before: VecDeque<(u64, u64)>,
     shows_names: bool,
     /// Whether there are labels where names are shown.
     has_labels: bool,
-    /// Whether files have labels.
-    saves_labels: bool,
     filter_text: String,
     /// All flows of a capture, whatever filter was typed.
     capture: Option<Table>,
@@ -79,14 +81,15 @@ impl Shown {
             units: Units::default(),
             filters: [filter, Filter::default()],
             origin: if source.host.is_some() { Origin::Live } else { Origin::Capture },
+            path: None,
             stored_names: StoredNames::default(),
             source,
             balancer: None,
             interval: (0, 0),
             losses: CaptureLosses::new(),
+            before: VecDeque::new(),
             shows_names,
             has_labels: names.have_labels(false),
-            saves_labels: names.have_labels(true),
             filter_text: String::new(),
             capture: None,
         })
@@ -112,7 +115,7 @@ impl Shown {
         self.table.end_interval(now_ns);
         let (last_ns, _) = self.interval;
         let length_ns = if last_ns == 0 { 0 } else { now_ns.saturating_sub(last_ns) };
-        self.interval = (now_ns, length_ns);
+        self.note_interval((now_ns, length_ns));
         if let Some(balancer) = &mut self.balancer {
             balancer.end_interval(now_ns);
         }
@@ -121,7 +124,20 @@ impl Shown {
     /// Ends an interval of a store, from one time to another in Unix time.
     pub fn end_stored_interval(&mut self, (from_ns, to_ns): (i64, i64)) {
         self.table.end_interval(to_ns.cast_unsigned());
-        self.interval = (to_ns.cast_unsigned(), to_ns.abs_diff(from_ns));
+        self.note_interval((to_ns.cast_unsigned(), to_ns.abs_diff(from_ns)));
+    }
+
+    fn note_interval(&mut self, interval: (u64, u64)) {
+        self.before.push_back(mem::replace(&mut self.interval, interval));
+        if self.before.len() >= PAST {
+            self.before.pop_front();
+        }
+    }
+
+    /// The intervals of which rows may have values, the latest first: their ends and lengths.
+    pub fn intervals(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = [self.interval].into_iter().chain(self.before.iter().rev().copied());
+        all.filter(|(_, length_ns)| *length_ns > 0)
     }
 
     /// Keeps the flows as they are, at the end of a capture.
@@ -166,11 +182,6 @@ impl Shown {
     /// Whether labels are to be shown.
     pub fn shows_labels(&self) -> bool {
         self.shows_names && self.has_labels
-    }
-
-    /// Whether files have labels.
-    pub fn saves_labels(&self) -> bool {
-        self.saves_labels
     }
 
     /// The network of an address, if names are to be shown.

@@ -92,6 +92,7 @@ impl StoreFile {
             return Err(Failure::usage(anyhow!("--store is an SQLite file here: a ClickHouse server cannot be read")));
         }
         let mut shown = Shown::of_store(args.settings(), filter, &args.names, Source::default())?;
+        shown.path = Some(path.to_owned());
         let length_ns = args.interval.map(|interval| nanos(interval).cast_signed());
         let mut file = StoreFile { path: path.to_owned(), length_ns, shown_ns: [None; 2] };
         file.update(&mut shown)?;

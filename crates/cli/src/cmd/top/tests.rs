@@ -190,7 +190,7 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
       ████████████████████████▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
       █ network 40 %  ▒ receive window 10 %  ▓ send buffer 0 %  ░ idle 50 %
 
-    In a capture no socket says why it waits: see dwell why -r FILE.
+    A pipe cannot be read again: ask dwell why -r FILE of a file with the capture.
 
 
     Esc back  ↑↓ scroll  p freeze  q quit
@@ -210,7 +210,7 @@ fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
      Enter                where the time of a row goes, and why
      f, /                 only flows of a filter, as with --filter
      p, Space             freeze the screen, and go on
-     s                    save the rows as JSON Lines, in this directory
+     s                    save the flows as a store, in this directory
      n                    names on and off
      ?, h                 this page
      q, Ctrl-C            quit
