@@ -291,7 +291,8 @@ fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
     terminal.shows("filter 'x'");
     terminal.keys(&["f", "BSpace", "BSpace", "Enter"]);
     terminal.shows("4 flows");
-    terminal.wait("figures", |screen| screen.matches(" ms ").count() + screen.matches(" µs ").count() >= 4);
+    // There is no trend before an interval has figures.
+    terminal.wait("figures", |screen| screen.matches('█').count() >= 4);
     terminal.keys(&["s"]);
     terminal.shows("4 flows are in dwell-top-");
     let saved = fs::read_dir(terminal.folder.path()).unwrap().flatten().map(|entry| entry.path());
@@ -299,7 +300,8 @@ fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
     let [saved] = saved.as_slice() else { panic!("{saved:?}") };
     let run = dwell(&["top", "--once", "--format", "jsonl", "--store", saved.to_str().unwrap()]);
     let rows = of_type(&run.stdout, "top.row");
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["process"] == own.trim()), "{run}");
+    // Names are off.
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["pid"] == std::process::id()), "{run}");
     assert!(rows.iter().any(|row| row["rtt_ns"].is_u64()), "{run}");
     let run = dwell(&["report", "--store", saved.to_str().unwrap()]);
     assert!(run.status == Some(0) && run.stdout.contains("\"top.row\""), "{run}");
