@@ -25,7 +25,7 @@ const WAITING: usize = 4;
 type Part = (i64, i64);
 
 impl Reader {
-    /// Calls `each` with the latencies of a time, in no order, but in the same each time.
+    /// Calls `each` with the latencies of a time, in no order, but in the same each time on one machine.
     pub(crate) fn latencies(&self, span: Span, mut each: impl FnMut(&LatencyRead<'_>)) -> Result<(), StoreError> {
         if !self.has_latencies() {
             return Ok(());
@@ -36,7 +36,8 @@ impl Reader {
             db.query_row(whole, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         })?;
         // To go through the table is faster than to go through its index, unless most of it is of other times.
-        let (index, column, whole) = match span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART {
+        let is_indexed = span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART;
+        let (index, column, whole) = match is_indexed {
             true => ("INDEXED BY latency_by_time", "time_ns", span),
             false => ("NOT INDEXED", "rowid", (first.saturating_sub(1), last)),
         };
@@ -47,7 +48,7 @@ impl Reader {
         );
         // Nobody else can open a file without a name.
         let has_name = self.db.path().is_some_and(|path| !path.is_empty());
-        let threads = match has_name && last.saturating_sub(first) >= FEW_ROWS {
+        let threads = match has_name && !is_indexed && last.saturating_sub(first) >= FEW_ROWS {
             true => thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS)),
             false => 1,
         };
@@ -90,7 +91,9 @@ impl Reader {
         })
     }
 
-    /// Reads each part in a thread of its own. Batches are taken in turn, so that their order does not depend on who is faster.
+    /// Reads each part in a thread of its own, which has a connection of its own. That may see a later state of the store: rows
+    /// that this reader does not see are left out by their numbers. Batches are taken in turn, so that their order does not
+    /// depend on who is faster.
     fn parts(
         &self,
         sql: &str,
@@ -104,7 +107,7 @@ impl Reader {
             for part in parts {
                 let (sender, receiver) = sync_channel(WAITING);
                 batches.push(receiver);
-                threads.push(scope.spawn(move || send(Reader::open(path)?, sql, *part, span, &sender)));
+                threads.push(scope.spawn(move || send(&Reader::open(path)?, sql, *part, span, &sender)));
             }
             while !batches.is_empty() {
                 batches
@@ -123,7 +126,7 @@ fn split((from, to): Part, parts: usize) -> Vec<Part> {
     (0..parts).map(|part| (begin(part), begin(part + 1))).collect()
 }
 
-fn send(reader: Reader, sql: &str, part: Part, span: Span, to: &SyncSender<Batch>) -> Result<(), StoreError> {
+fn send(reader: &Reader, sql: &str, part: Part, span: Span, to: &SyncSender<Batch>) -> Result<(), StoreError> {
     let mut batch = Batch::default();
     reader.part(sql, part, span, |read| {
         batch.push(read);

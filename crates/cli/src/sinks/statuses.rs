@@ -8,8 +8,8 @@ use crate::{args::Format, tell::tell};
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[group(skip)]
 pub struct StatusArgs {
-    /// Output format of what was lost and what it cost: text, on standard error where there is something to say; or jsonl,
-    /// objects from time to time and one at the end, on standard output
+    /// Output format: text, on standard error where something was lost; or jsonl, what was lost and what it cost, from time to
+    /// time and at the end, on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

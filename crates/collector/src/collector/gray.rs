@@ -179,9 +179,10 @@ impl Gray {
             }
             return;
         }
-        let reported_ns = self.reported.entry(host).or_default();
-        *reported_ns = ended_ns.max(*reported_ns);
+        // One that lags behind what is judged holds nobody up.
         if ended_ns > self.judged_ns {
+            let reported_ns = self.reported.entry(host).or_default();
+            *reported_ns = ended_ns.max(*reported_ns);
             self.absent.remove(&host);
         }
         let Some(gathered) = self.at(ended_ns) else { return };
@@ -251,7 +252,7 @@ impl Gray {
         if !self.reported.values().any(|reported_ns| is_missing(*reported_ns)) {
             return true;
         }
-        let wait_ns = (MOST_WAIT * self.interval_ns).max(LEAST_WAIT_NS);
+        let wait_ns = (MOST_WAIT * self.interval_ns).max(LEAST_WAIT_NS).min((MOST_INTERVALS - 1) * self.interval_ns);
         if until_ns < end_ns + wait_ns {
             return false;
         }

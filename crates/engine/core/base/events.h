@@ -83,7 +83,7 @@ struct dwell_path_counts {
 	__u32 ce;            /* of these, packets that a router has marked with CE (RFC 3168) */
 };
 
-/* Ports below this belong to servers: Linux gives clients none of them. */
+/* Ports below this belong to servers: Linux gives clients none of them by default. */
 #define DWELL_EPHEMERAL_PORT 32768
 
 #define DWELL_SAMPLE_HANDSHAKE 1 /* SYN and SYN-ACK, or QUIC Initial */

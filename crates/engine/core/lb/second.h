@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A second chance for a connection that is under way and not known here: it may have begun at another balancer, when the
  * table led elsewhere. Its packets go to the real of the table as it is, and carry outer headers towards the reals that
- * the same entry had before, the one around the other. Each tunnel's end that does not have the connection takes off one
+ * the same entry had before, or that take its place while its real is considered down, the one around the other. Each tunnel's end that does not have the connection takes off one
  * header, and sends on what is inside (lb/decap.h): a packet goes on at most DWELL_CHANCES times.
  */
 #ifndef DWELL_LB_SECOND_H
@@ -38,28 +38,29 @@ static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwe
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
 	const __u32 up = DWELL_RECENT + DWELL_SELECT_TRIES - 1;
-	__u32 index;
 	__u64 hash;
 
 	*chances = (struct dwell_chances){};
 	if (!vip || !vip->size)
 		return 0;
 	hash = dwell_selection_hash(packet, config->hash_seed, vip->flags);
-	index = (hash >> 32) * vip->size >> 32;
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < up + DWELL_RECENT; i++) {
-		__u32 table = vip->number + 2 * config->max_vips, at = index * DWELL_RECENT + (i < up ? i : i - up);
-		__u32 number, count = chances->count;
+		__u32 at, number, count = chances->count, is_try = i >= DWELL_RECENT && i < up;
 		const struct dwell_real *real;
+		__u64 tried = hash;
 
-		if (i >= DWELL_RECENT && i < up) {
-			hash = dwell_mix(hash, i - DWELL_RECENT + 1);
-			table = vip->number;
-			at = (hash >> 32) * vip->size >> 32;
-		}
-		number = dwell_entry_at(embedder, table, at);
+		/* anew each time: nothing of it has to be kept on the stack, which has room for little */
+		DWELL_OPAQUE(tried);
+		for (__u32 try = 1; try < DWELL_SELECT_TRIES; try++)
+			if (is_try && try <= i - DWELL_RECENT + 1)
+				tried = dwell_mix(tried, try);
+		at = (tried >> 32) * vip->size >> 32;
+		if (!is_try)
+			at = at * DWELL_RECENT + (i < up ? i : i - up);
+		number = dwell_entry_at(embedder, vip->number + (is_try ? 0 : 2 * config->max_vips), at);
 		real = dwell_real_at(embedder, number);
 		DWELL_OPAQUE(count);
 		if (count >= DWELL_CHANCES)

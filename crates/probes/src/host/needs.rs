@@ -333,7 +333,7 @@ const FROM_OUTSIDE: &[Need] = &[
 
 /// Sockets of a target, and the layers below them where this process may stamp bytes.
 #[rustfmt::skip]
-const WHY: &[Need] = &[
+pub const WHY: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of the target", otherwise: Impossible("cannot see connections") },
     Need { any_of: &[Fact::CapSysPtrace], serves: "finds the connections of processes of other users", otherwise: Degraded("finds connections of a process, unit or container only if it is of this user") },
     Need { any_of: &[Fact::StackProgram], serves: "stamps bytes at the layers of this host", otherwise: Degraded("does not see the layers of this host") },

@@ -43,6 +43,8 @@ pub static LABORATORY: Requirements = Requirements {
         Verb { name: "socket", also: &[], needs: &[LAB, BULK, needs::STACK, needs::RUN], obstacles: &[] },
         Verb { name: "lb", also: &[], needs: &[LAB, LIMITS, needs::BALANCER, needs::XDP_PACKETS], obstacles: &[] },
         Verb { name: "quic", also: &[], needs: &[LAB, needs::BALANCER, needs::XDP_PACKETS], obstacles: &[] },
+        Verb { name: "why", also: &[], needs: &[LAB, OFFLOAD, needs::WHY], obstacles: &[] },
+        Verb { name: "problem", also: &[], needs: &[LAB, OFFLOAD, PAGES, needs::WHY, needs::RTT, needs::RESPONSE], obstacles: &[] },
         Verb { name: "cost", also: &[], needs: &[LAB, TRAFFIC, needs::RTT], obstacles: &[] },
         Verb { name: "sim", also: &[], needs: &[], obstacles: &[] },
     ]),
@@ -65,6 +67,11 @@ pub static LABORATORY: Requirements = Requirements {
         ExtraFact { key: "tcpdump", name: "tcpdump", remedy: "sudo apt-get install tcpdump", probe: installed },
         ExtraFact { key: "tshark", name: "tshark", remedy: "sudo apt-get install tshark", probe: installed },
         ExtraFact { key: "tcptrace", name: "tcptrace", remedy: "sudo apt-get install tcptrace", probe: installed },
+        ExtraFact { key: "ethtool", name: "ethtool", remedy: "sudo apt-get install ethtool", probe: installed },
+        ExtraFact { key: "python3", name: "python3", remedy: "sudo apt-get install python3", probe: installed },
+        ExtraFact { key: "jq", name: "jq", remedy: "sudo apt-get install jq", probe: installed },
+        ExtraFact { key: "curl", name: "curl", remedy: "sudo apt-get install curl", probe: installed },
+        ExtraFact { key: "openssl", name: "openssl", remedy: "sudo apt-get install openssl", probe: installed },
         ExtraFact { key: "wrk", name: "wrk", remedy: "sudo apt-get install wrk", probe: installed },
         ExtraFact { key: "nginx", name: "nginx", remedy: unpacked!("nginx:nginx"), probe: installed },
         ExtraFact { key: "redis-benchmark", name: "redis-benchmark", remedy: "sudo apt-get install redis-tools", probe: installed },
@@ -130,6 +137,24 @@ const READERS: &[Need] = &[
 #[rustfmt::skip]
 const BULK: &[Need] = &[
     Need { any_of: &[Fact::Extra("iperf3")], serves: "sends TCP bulk traffic", otherwise: Impossible("no traffic") },
+];
+
+/// Links whose queues count packets.
+#[rustfmt::skip]
+const OFFLOAD: &[Need] = &[
+    Need { any_of: &[Fact::Extra("ethtool")], serves: "keeps packets as long as the link's", otherwise: Impossible("cannot make links with queues of packets") },
+];
+
+/// The traffic of pages by problem, and what their commands use.
+#[rustfmt::skip]
+const PAGES: &[Need] = &[
+    Need { any_of: &[Fact::Extra("python3")], serves: "sends and answers requests", otherwise: Impossible("no requests") },
+    Need { any_of: &[Fact::Extra("iperf3")], serves: "sends TCP bulk traffic", otherwise: Degraded("not the pages on queues") },
+    Need { any_of: &[Fact::Extra("jq")], serves: "reads JSON Lines as pages do", otherwise: Degraded("not the pages that use jq") },
+    Need { any_of: &[Fact::Extra("dnsmasq")], serves: "answers DNS queries", otherwise: Degraded("not the page on DNS") },
+    Need { any_of: &[Fact::Extra("curl")], serves: "looks names up", otherwise: Degraded("not the page on DNS") },
+    Need { any_of: &[Fact::Extra("openssl")], serves: "makes a certificate", otherwise: Degraded("not the page on encryption") },
+    Need { any_of: &[Fact::Extra("tcpdump")], serves: "captures first packets", otherwise: Degraded("not the page on QUIC") },
 ];
 
 /// Servers with a limit of processor time, as containers have.

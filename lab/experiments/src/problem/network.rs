@@ -76,8 +76,8 @@ impl Network {
     /// that the second host sends takes this path, and goes on from the first one. The last address of each subnet is the path's.
     pub fn path(&mut self, ends: [Port; 2], link: LinkPair) -> Result<()> {
         let router = format!("path{}", self.emulators.len());
-        let [near, far] = &ends;
-        for (end, device) in [(near, "near0"), (far, "far0")] {
+        let [near, far] = ends;
+        for (end, device) in [(&near, "near0"), (&far, "far0")] {
             self.pair([(end.host, end.device), (&router, device)])?;
             self.host(end.host)?.ip(&format!("address add {} dev {}\n", end.address, end.device))?;
             let (gateway, length) = (end.last()?, end.length()?);

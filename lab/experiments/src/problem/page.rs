@@ -40,7 +40,7 @@ pub fn steps(text: &str) -> Vec<Step> {
             has_output &= text.is_empty();
         }
     }
-    steps.retain(|step| step.script.lines().any(|line| runs_dwell(line)));
+    steps.retain(|step| step.script.lines().any(runs_dwell));
     steps
 }
 

@@ -189,7 +189,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.running.clear();
         for (host, script) in mem::take(&mut self.at_end) {
-            // Of what stays, other experiments remove what names this process.
+            // Of what stays after SIGKILL, the next experiment removes namespaces and pins; a cgroup and the folder stay.
             let _ = self.run(host, &script, &AtomicBool::new(false));
         }
     }

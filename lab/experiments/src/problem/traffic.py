@@ -24,7 +24,10 @@ def message(stream):
     head, body = text.split(b"\r\n\r\n", 1)
     lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     while len(body) < int(lengths[0]) if lengths else False:
-        body += stream.recv(65536)
+        part = stream.recv(65536)
+        if not part:
+            return None
+        body += part
     return head
 
 

@@ -266,11 +266,11 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
         ),
         (
             counters.get(Counter::TxDisplaced),
-            "whose slot others took before the driver, left out: set a larger --sample-bytes",
+            "whose slot others took before they reached the driver, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::RxDisplaced),
-            "whose slot others took before the reader, left out: set a larger --sample-bytes",
+            "whose slot others took before they were read, left out: set a larger --sample-bytes",
         ),
         (
             counters.get(Counter::TracesLost),

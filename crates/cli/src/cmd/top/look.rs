@@ -1,6 +1,7 @@
 //! What `dwell why` says of a row: the verb runs as a program of its own, so that it ends with the page.
 
 use std::{
+    ffi::{OsStr, OsString},
     io::{self, Read},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -9,6 +10,7 @@ use std::{
 
 use dwell_engine::{
     names::FlowNames,
+    roles::Role,
     top::{Row, RowKey},
 };
 
@@ -82,7 +84,10 @@ impl Drop for Look {
 fn start(target: &str, shown: &Shown, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
     let mut why = Command::new("/proc/self/exe");
     match &shown.path {
-        Some(path) => why.args(["why", target, "--read"]).arg(path),
+        // In one argument, as a name may begin with a dash.
+        Some(path) => {
+            why.args(["why", target]).arg([OsStr::new("--read="), path.as_os_str()].into_iter().collect::<OsString>())
+        }
         None => why.args(["why", "--duration", DURATION, target]),
     };
     let mut child = why
@@ -120,7 +125,8 @@ fn target(key: &RowKey, names: &FlowNames, origin: Origin) -> Option<String> {
     match key {
         RowKey::Flow(flow) if flow.protocol.0 == 6 => {
             let ends = &flow.ends;
-            Some(if ends.src.port > ends.dst.port { ends.src } else { ends.dst }.to_string())
+            let is_client = names.src_role.map_or(ends.src.port > ends.dst.port, |role| role == Role::Client);
+            Some(if is_client { ends.src } else { ends.dst }.to_string())
         }
         RowKey::Peer(address) => Some(address.to_string()),
         RowKey::Process(Some(pid)) if origin == Origin::Live => Some(pid.to_string()),

@@ -1,6 +1,12 @@
 //! `--once`, and what `s` saves.
 
-use std::{fs::File, io::Write, mem, path::Path, time::Duration};
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Write},
+    mem,
+    path::Path,
+    time::Duration,
+};
 
 use clap::ValueEnum;
 use dwell_balancer::api::Status as BalancerStatus;
@@ -25,8 +31,10 @@ use crate::{
     source::{cost, host_name},
 };
 
-/// The longest time that the screen waits for the disk.
+/// The longest time that the screen waits for the end of a store, once all of it is on its way to the disk.
 const LONGEST_SAVE: Duration = Duration::from_secs(30);
+/// How many files of one time there may be.
+const MOST_SAVES: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -81,14 +89,17 @@ pub fn save(shown: &Shown, app: &App) -> String {
     let (path, saved) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
         (Page::Backends(_), None) => return "there is no balancer to save anything of".into(),
         (Page::Backends(_), Some(status)) => {
-            let path = format!("dwell-top-backends-{time}.jsonl");
-            let written = File::create_new(&path).and_then(|mut file| file.write_all(&object(status)));
+            let (path, file) = create(&format!("dwell-top-backends-{time}"), "jsonl");
+            let written = file.and_then(|mut file| file.write_all(&object(status)));
             (path, written.map(|()| "the status is".to_owned()).map_err(|error| error.to_string()))
         }
         _ => {
-            let path = format!("dwell-top-{time}.db");
-            let saved = File::create_new(&path).map_err(|error| error.to_string());
-            let saved = saved.and_then(|_| store(shown, Path::new(&path)));
+            let (path, file) = create(&format!("dwell-top-{time}"), "db");
+            let saved = file.map_err(|error| error.to_string()).and_then(|_| {
+                let saved = store(shown, Path::new(&path));
+                // What is half written would be taken for a store.
+                saved.inspect_err(|_| drop(fs::remove_file(&path)))
+            });
             (path, saved.map(|flows| counted(flows as u64, "flow is", "flows are")))
         }
     };
@@ -98,7 +109,20 @@ pub fn save(shown: &Shown, app: &App) -> String {
     }
 }
 
-/// Writes what rows of flows have into an empty file. Returns how many flows there are.
+/// Creates a file that did not exist, with a number behind its name if there was one of that name.
+fn create(stem: &str, extension: &str) -> (String, io::Result<File>) {
+    let mut path = format!("{stem}.{extension}");
+    for number in 2..=MOST_SAVES {
+        match File::create_new(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => path = format!("{stem}-{number}.{extension}"),
+            created => return (path, created),
+        }
+    }
+    let created = File::create_new(&path);
+    (path, created)
+}
+
+/// Writes what rows of flows have into an empty file. Returns how many flows have something.
 fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
     let recording = Recording {
         path: path.to_owned(),
@@ -117,8 +141,9 @@ fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
         .into_iter()
         .map(|row| TopRow { row, line: String::new(), names: FlowNames { label: None, ..names_of(&row, shown) } })
         .collect();
+    let mut are_kept = vec![false; rows.len()];
     for (age, (end_ns, length_ns)) in shown.intervals().enumerate().take(PAST) {
-        for row in &mut rows {
+        for (row, is_kept) in rows.iter_mut().zip(&mut are_kept) {
             let past = shown.past(&row.row.key);
             let then = |metric| past.and_then(|past| past.of(metric).nth(PAST - 1 - age)?).map(|value| value as u64);
             row.row.figures = Figures {
@@ -127,11 +152,13 @@ fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
                 send_buffer_ns: then(Metric::SendBuffer),
                 ..Figures::default()
             };
+            let Figures { rtt_ns, response_ns, send_buffer_ns, .. } = row.row.figures;
+            *is_kept |= rtt_ns.or(response_ns).or(send_buffer_ns).is_some();
         }
         let (cut, omitted) = (0, shown.table.omitted());
         recorder.keep(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &rows, cut, omitted }), &shown.source);
     }
-    recorder.finish(&shown.source).map_or(Ok(rows.len()), Err)
+    recorder.finish(&shown.source).map_or(Ok(are_kept.into_iter().filter(|is_kept| *is_kept).count()), Err)
 }
 
 fn write<E>(

@@ -47,7 +47,7 @@ pub fn read(
     learned.name(&mut evidence);
     evidence.unseen.extend(capture.faults(&counters).into_iter().map(|(what, remedy)| Unseen { what, remedy }));
     if let Err(error) = &read {
-        let (what, remedy) = ("what follows in the capture".into(), error.to_string());
+        let (what, remedy) = (format!("what follows in the capture: {error}"), "copy or capture it again".into());
         evidence.unseen.push(Unseen { what, remedy });
     }
     let exit = capture.verdict(read, &counters);

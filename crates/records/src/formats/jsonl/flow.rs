@@ -32,8 +32,8 @@ pub struct FlowObject {
     /// flow, so that it is not known.
     pub id: Option<String>,
     /// Which end is the client, "src" or "dst"; the other one is the server. Known by the packets that opened the flow; else by
-    /// a socket of this host that listens, unless with `--no-names`; else by the ports, if one is below 32768, where no client
-    /// gets one, and the other is not. Null where none of these tells.
+    /// a socket of this host that listens, unless with `--no-names`; else by the ports, if one is below 32768, which Linux gives
+    /// to no client by default, and the other is not. Null where none of these tells.
     pub client: Option<End>,
     /// The names of the ends. The key is missing where neither has one, and with `--no-names`.
     #[serde(skip_serializing_if = "Option::is_none")]

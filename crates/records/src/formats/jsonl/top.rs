@@ -90,7 +90,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
     match &row.key {
         RowKey::Flow(key) => {
             let ends = &key.ends;
-            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, None).named(Some(names)));
+            flow = Some(FlowObject::new(&ends.src, &ends.dst, key.protocol, names.src_role).named(Some(names)));
             peer = Some(ends.dst.address);
         }
         RowKey::Peer(address) => peer = Some(*address),

@@ -1,9 +1,14 @@
 //! `dwell lb` before four servers, and a client that opens one QUIC connection after the other. Nobody answers: what is looked at
 //! are the first packets.
 
-use std::{net::UdpSocket, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    net::UdpSocket,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use dwell_testbed::{Error, ProcessId, Result};
+use dwell_testbed::{Error, ProcessId, Result, workload::PATIENCE};
 use quinn::{ClientConfig, crypto::rustls::QuicClientConfig};
 use rustls::RootCertStore;
 
@@ -49,8 +54,12 @@ fn capture(stage: &Stage) -> Result<()> {
     let tls = rustls::ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).map_err(|why| failed(&why))?));
     let mut connections = Vec::new();
+    let begun = Instant::now();
     block_on(async {
         while capture.try_wait().map_err(Error::io("wait for tcpdump"))?.is_none() {
+            if begun.elapsed() > PATIENCE {
+                return Err(Error::Timeout("the capture of five first packets".to_owned()));
+            }
             let socket = host.enter(|| UdpSocket::bind("10.0.0.7:0"))?.map_err(Error::io("bind a socket"))?;
             let endpoint = endpoint(socket, None)?;
             let to = ([192, 0, 2, 10], 443).into();
