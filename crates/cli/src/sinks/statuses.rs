@@ -14,7 +14,7 @@ pub struct StatusArgs {
     format: Format,
 }
 
-/// Prints what was lost and what it cost, as long as somebody reads it: nothing else waits or ends for that.
+/// Prints what was lost and what it cost, until nobody reads it any more. The verb waits for a reader that is slow.
 #[derive(Debug)]
 pub struct Statuses {
     is_wanted: bool,
