@@ -1,4 +1,4 @@
-//! What a verb lost and cost whose results go elsewhere than to standard output.
+//! The status of a verb whose results go elsewhere than to standard output: what it lost, and what it cost.
 
 use dwell_records::{Format as _, Jsonl, Record, SinkError, Source, Status, print};
 

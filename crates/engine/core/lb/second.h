@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A second chance for a connection that is under way and not known here: it may have begun at another balancer, when the
  * table led elsewhere. Its packets go to the real of the table as it is, and carry outer headers towards the reals that
- * the same entry had before, or that take its place while its real is considered down, the one around the other. Each tunnel's end that does not have the connection takes off one
- * header, and sends on what is inside (lb/decap.h): a packet goes on at most DWELL_CHANCES times.
+ * the same entry had before, or that take its place while its real is considered down, the one around the other. Each
+ * tunnel's end that does not have the connection takes off one header, and sends on what is inside (lb/decap.h): a packet
+ * goes on at most DWELL_CHANCES times.
  */
 #ifndef DWELL_LB_SECOND_H
 #define DWELL_LB_SECOND_H

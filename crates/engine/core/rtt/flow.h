@@ -3,8 +3,9 @@
  *
  * One direction's packets are expected on one CPU at a time, as RSS and RPS distribute them; the two directions may be
  * on two. So each field is written by packets of one direction only, and steps need no lock. Where both write (the spin
- * bit's turns, the close reason, who the client is, a connection that starts again) they are a round trip apart; should they meet, an edge
- * is lost. Admission and the sweep take the bucket's lock, and give up rather than wait; admission counts that.
+ * bit's turns, the close reason, who the client is, a connection that starts again) they are a round trip apart; should
+ * they meet, an edge is lost. Admission and the sweep take the bucket's lock, and give up rather than wait; admission
+ * counts that.
  */
 #ifndef DWELL_RTT_FLOW_H
 #define DWELL_RTT_FLOW_H

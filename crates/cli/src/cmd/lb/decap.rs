@@ -164,7 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What became of packets. None is missing here: each has an outcome.
+/// The status: how many packets had which outcome. None is lost, as each has one.
 fn status(counters: &DecapCounters, last: bool) -> Status {
     let named =
         DecapOutcome::ALL.into_iter().map(|outcome| (outcome.name().replace('-', "_").into(), counters.get(outcome)));

@@ -35,7 +35,7 @@ pub struct Report {
     names: Namer,
     /// When the counters are next reported: once in an epoch.
     status_due_ns: u64,
-    /// What a capture lacks, once it was read.
+    /// What the capture lacks, once it has been read.
     losses: CaptureLosses,
 }
 

@@ -41,7 +41,7 @@ pub struct Report {
     /// Whether samples are stored, in distributions.
     keeps_samples: bool,
     names: Namer,
-    /// What a capture lacks, once it was read.
+    /// What the capture lacks, once it has been read.
     losses: CaptureLosses,
 }
 

@@ -51,7 +51,7 @@ pub struct Shown {
     pub interval: (u64, u64),
     /// What the capture lacks.
     pub losses: CaptureLosses,
-    /// The same of those before it of which rows have values, the latest last.
+    /// The ends and lengths of the intervals before the last one of which rows have values, the latest last.
     before: VecDeque<(u64, u64)>,
     shows_names: bool,
     /// Whether there are labels where names are shown.
