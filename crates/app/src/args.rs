@@ -34,6 +34,12 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.filter(|number| *number > 0).ok_or_else(|| "write a size in bytes, as in 500k, 100M or 2G".to_owned())
 }
 
+/// A port, which no flow has as 0.
+pub fn port(text: &str) -> Result<u16, String> {
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| "write a number from 1 to 65535, as in 443; /etc/services has those of names".to_owned())
+}
+
 /// Where to listen.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dwell_engine::{
     layers::Ends,
-    measure::{Endpoint, Protocol},
+    measure::{Endpoint, Method, Protocol},
     names::{EndNames, FlowNames, Pod, PodName},
 };
 use rusqlite::Row;
@@ -34,6 +34,8 @@ pub struct LastLatency {
     pub kind: LastKind,
     /// The flow.
     pub ends: Ends,
+    /// Whether it is a round trip from end to end, of which the two sides may have rows too.
+    pub is_around: bool,
     /// Whether `src` is known to be the end on the host that was measured.
     pub is_src_local: bool,
     /// Its transport protocol.
@@ -135,13 +137,14 @@ impl Reader {
         let proto = if self.has_latencies() { "proto" } else { "'TCP'" };
         // What waits between socket and TCP waits in the send buffer.
         let mut sql = format!(
-            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, {proto}, {nulls}, 1
+            "SELECT time_ns, 'run.socket', 'sender_delay', count, mean_ns, src, sport, dst, dport, {proto}, {nulls}, 1, NULL
                 FROM interval JOIN flow USING (flow_id)
                 WHERE time_ns > ?1 AND time_ns <= ?2 AND segment = 'socket-tcp' AND NOT retransmitted AND mean_ns IS NOT NULL"
         );
         if self.has_latencies() {
             sql += &format!(
-                " UNION ALL SELECT time_ns, type, what, count, mean_ns, src, sport, dst, dport, proto, {names}, host_id IS NOT NULL
+                " UNION ALL SELECT time_ns, type, what, count, mean_ns, src, sport, dst, dport, proto, {names}, host_id IS NOT NULL,
+                    method
                     FROM latency JOIN flow USING (flow_id) LEFT JOIN names USING (names_id)
                     WHERE time_ns > ?1 AND time_ns <= ?2 AND interval_ns IS NOT NULL AND mean_ns IS NOT NULL
                         AND ifnull(valid, 1)"
@@ -224,6 +227,7 @@ fn latency(row: &Row<'_>) -> rusqlite::Result<Option<LastLatency>> {
         time_ns: row.get(0)?,
         kind: *kind,
         ends: Ends { src, dst },
+        is_around: row.get_ref(24)?.as_str_or_null()? == Some(Method::QuicSpinLoop.name()),
         is_src_local,
         protocol,
         names: FlowNames { src: names(10)?, dst: names(16)?, service, ..FlowNames::default() },

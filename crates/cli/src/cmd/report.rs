@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Write, stdout},
+    io::{self, IsTerminal, Write, stdout},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use dwell_records::{counted, print};
 use dwell_store::{
     Address, Patience, Reader, Server, StoreError,
@@ -16,7 +16,7 @@ use dwell_store::{
 };
 
 use crate::{
-    args::{bytes, positive_duration},
+    args::{bytes, port, positive_duration},
     exit::{Exit, Failure},
     moment::Moment,
     secret::clickhouse_login,
@@ -62,7 +62,7 @@ pub struct Args {
     flow: Vec<FlowEnd>,
 
     /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
     /// Only this host; may be given several times
@@ -205,27 +205,35 @@ fn unfetched(error: StoreError) -> Failure {
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
     match &args.output {
         Some(path) => {
-            replace(path, page).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::usage)
+            let fail = |error: anyhow::Error, exit| {
+                Failure::new(exit, error.context(format!("cannot write {}", path.display())))
+            };
+            let replaced = replace(path, page).map_err(|error| fail(error, Exit::Usage))?;
+            replaced.map_err(|error| fail(error.into(), Exit::Incomplete))
         }
         None => Ok(print(page)?),
     }
 }
 
 /// Writes the page through a temporary file, so that there is never half of one. A new file is for its owner alone: the page
-/// holds names and addresses of hosts.
-fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
+/// holds names and addresses of hosts. The outer result is an error where no file can be there, the inner one where it has no
+/// room.
+fn replace(path: &Path, page: &[u8]) -> anyhow::Result<io::Result<()>> {
     if path.exists() && !path.is_file() {
         // A pipe or a device is written to and not replaced.
-        return Ok(fs::write(path, page)?);
+        return Ok(fs::write(path, page));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let before = fs::metadata(path).map(|before| before.permissions());
     let mut file = tempfile::Builder::new()
         .permissions(before.unwrap_or(fs::Permissions::from_mode(0o600)))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(page)?;
-    file.persist(path)?;
-    Ok(())
+    // The error of the file itself would name the temporary one.
+    let written = file.as_file_mut().write_all(page);
+    if written.is_ok() {
+        file.persist(path)?;
+    }
+    Ok(written)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

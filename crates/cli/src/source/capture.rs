@@ -11,7 +11,10 @@ use dwell_engine::{
 };
 use dwell_records::{Interfaces, Source, counted};
 
-use super::input::{Input, NoInput};
+use super::{
+    input::{Input, NoInput},
+    repeats::Repeats,
+};
 use crate::{
     exit::{Exit, Failure},
     names::Namer,
@@ -39,6 +42,8 @@ pub struct Capture<'a> {
     untimed: u64,
     /// Packets of which the capture has only the beginning.
     shortened: u64,
+    /// Finds packets that passed before, which are left out.
+    repeats: Repeats,
     /// Learns names from the packets.
     names: Namer,
 }
@@ -64,6 +69,7 @@ impl<'a> Capture<'a> {
             unknown_links: BTreeSet::new(),
             untimed: 0,
             shortened: 0,
+            repeats: Repeats::default(),
             names: Namer::default(),
         })
     }
@@ -106,7 +112,7 @@ impl<'a> Capture<'a> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         let (unknown_links, interface, names) = (&mut self.unknown_links, &mut self.interface, &self.names);
-        let shortened = &mut self.shortened;
+        let (shortened, repeats) = (&mut self.shortened, &mut self.repeats);
         let mut comments = Vec::new();
         let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
@@ -123,6 +129,9 @@ impl<'a> Capture<'a> {
                 data: packet.data,
                 wire_len: packet.wire_len,
             };
+            if repeats.has(&observation) {
+                return true;
+            }
             names.observe(&observation);
             observe(&observation, comments)
         };
@@ -144,15 +153,22 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
+    /// Returns the number of packets that the capture has twice. They count once.
+    pub fn repeated(&self) -> u64 {
+        self.repeats.count()
+    }
+
     /// Returns what the capture lacks, with the names that counters of a status have.
     pub fn losses(&self, read: &Result<(), Error>, counters: &Counters) -> CaptureLosses {
         let is_cut_off = matches!(read, Err(error) if !matches!(error, Error::Copy { .. }));
         let losses = [
             ("capture_untimed", self.untimed),
             ("capture_shortened", self.shortened),
+            ("capture_repeated", self.repeats.count()),
             ("capture_cut_off", u64::from(is_cut_off)),
             ("capture_interrupted", u64::from(self.input.is_cut())),
             (Counter::UnknownLink.name(), counters.get(Counter::UnknownLink)),
+            (Counter::Truncated.name(), counters.get(Counter::Truncated)),
         ];
         losses.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect()
     }

@@ -6,6 +6,7 @@ mod filter;
 mod input;
 mod live;
 mod metrics;
+mod repeats;
 mod replay_output;
 mod stack;
 mod stack_metrics;

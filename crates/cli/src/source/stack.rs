@@ -12,7 +12,7 @@ use dwell_records::{Status, Verb};
 
 use super::cost;
 use crate::{
-    args::positive_share,
+    args::{port, positive_share},
     exit::{Exit, Failure},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[group(skip)]
 pub struct StackArgs {
     /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     pub port: Option<u16>,
 
     /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; or those

@@ -3,12 +3,12 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
 use dwell_capture::LinkType;
-use flate2::{Compression, write::GzEncoder};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use tempfile::TempDir;
 
 use crate::{
@@ -216,6 +216,44 @@ fn every_replay_says_in_its_status_what_the_capture_lacks() {
     assert_eq!(of_type(&run.stdout, "rtt.status")[0]["counters"]["capture_shortened"], 1, "{run}");
     let run = dwell(&["why", ":80", "-r", whole.path().to_str().unwrap(), "--format", "jsonl"]);
     assert!(run.stdout.contains("1 of 6 packets have no time"), "{run}");
+}
+
+#[test]
+fn a_packet_that_a_capture_has_twice_counts_once() {
+    let packed = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/line.pcap.gz")).unwrap();
+    let mut once = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut once).unwrap();
+    let word = |at: usize| u32::from_le_bytes(once[at..at + 4].try_into().unwrap());
+    let (mut twice, mut at, mut packets) = (once[..HEADER].to_vec(), HEADER, 0);
+    while at < once.len() {
+        let end = at + 16 + word(at + 8) as usize;
+        // The copy comes a little later, from a router: with one hop less to live, and another checksum.
+        let mut copy = once[at..end].to_vec();
+        copy[4..8].copy_from_slice(&(word(at + 4) + 20).to_le_bytes());
+        if copy[28..30] == [8, 0] {
+            copy[38] -= 1;
+            copy[40] ^= 1;
+        } else {
+            copy[37] -= 1;
+        }
+        twice.extend_from_slice(&once[at..end]);
+        twice.extend(copy);
+        (at, packets) = (end, packets + 1);
+    }
+    let (once, twice) = (File::new(&once), File::new(&twice));
+    for options in [&["rtt", "--summary"][..], &["response"], &["top", "--once"]] {
+        let run = |file: &File| dwell(&[options, &["-r", file.path().to_str().unwrap(), "--format", "jsonl"]].concat());
+        let (of_once, of_twice) = (run(&once), run(&twice));
+        let all_but_status = |run: &Run| {
+            let lines = run.stdout.lines().filter(|line| !line.contains(".status\""));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(all_but_status(&of_once), all_but_status(&of_twice), "{options:?}");
+        let status = of_type(&of_twice.stdout, &format!("{}.status", options[0])).pop().unwrap();
+        assert_eq!(status["counters"]["capture_repeated"], packets, "{of_twice}");
+    }
+    let run = dwell(&["why", "-r", twice.path().to_str().unwrap()]);
+    assert!(run.stdout.contains(&format!("{packets} packets that the capture has twice")), "{run}");
 }
 
 /// A pcapng file: pings on an Ethernet interface, and a packet on one of a private link type.

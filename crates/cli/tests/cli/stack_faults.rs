@@ -119,7 +119,7 @@ fn options_that_make_no_sense_are_refused() {
     for (arguments, says) in [
         (&["--sample-bytes", "1000"][..], "power of two"),
         (&["--sample-bytes", "32"], "power of two"),
-        (&["--port", "0"], "1..=65535"),
+        (&["--port", "0"], "from 1 to 65535"),
         (&["--hooks", "magic"], "tracepoint"),
         (&["--interval", "0"], "longer than 0"),
         (&["--filter", "nowhere"], "filter 'nowhere'"),

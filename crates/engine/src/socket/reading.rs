@@ -20,6 +20,8 @@ pub struct Reading {
 pub struct TcpInfo {
     /// The TCP state, such as `TCP_ESTABLISHED`.
     pub state: u8,
+    /// The congestion control is BBR. False where it is another one, or was not asked for.
+    pub uses_bbr: bool,
     /// The last delivery rate was limited by the application.
     pub app_limited: bool,
     /// The state of TCP's congestion avoidance: 3 and 4 while it repairs a loss, fast or after a timeout.
@@ -105,6 +107,7 @@ impl TcpInfo {
         };
         Some(TcpInfo {
             state: *bytes.first()?,
+            uses_bbr: false,
             app_limited: bytes.get(7)? & 1 != 0,
             congestion_state: *bytes.get(1)?,
             send_mss: u32_at(16)?,

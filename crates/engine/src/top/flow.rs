@@ -3,7 +3,7 @@
 use super::{Figures, Metric, Past, figures::Mean};
 use crate::{
     layers::Ends,
-    measure::{Protocol, Sample},
+    measure::{Method, Protocol, Sample},
     socket::Reading,
 };
 
@@ -35,6 +35,8 @@ pub struct StoredLatency {
     pub pid: Option<u32>,
     /// The unit or container of that process, if known, by a number of the caller's.
     pub unit: Option<u32>,
+    /// Whether it is a round trip from end to end, of which the two sides may be stored too.
+    pub is_around: bool,
     /// Which latency it is: a round trip, a response, or a wait in the send buffer. Other metrics are not latencies, and
     /// are ignored.
     pub metric: Metric,
@@ -97,6 +99,8 @@ impl Counts {
 struct Packets {
     /// Round trips from the point where they were seen, to `dst` and to `src`.
     to: [Mean; 2],
+    /// Round trips from end to end, of which the two sides may have samples of their own.
+    around: Mean,
     sent: u64,
     again: u64,
     /// Bytes of the flow so far: at the last interval, and now.
@@ -165,7 +169,10 @@ impl Flow {
     /// Adds a round trip to `dst`, or to `src`.
     pub(super) fn sample(&mut self, sample: &Sample, to_src: bool) {
         let packets = &mut self.packets;
-        packets.to[usize::from(to_src)].add(sample.rtt_ns);
+        match sample.method {
+            Method::QuicSpinLoop => packets.around.add(sample.rtt_ns),
+            _ => packets.to[usize::from(to_src)].add(sample.rtt_ns),
+        }
         packets.sent += sample.path.sent;
         packets.again += sample.path.retransmitted;
         packets.bytes.1 = packets.bytes.1.max(sample.bytes);
@@ -182,6 +189,7 @@ impl Flow {
     /// Adds a latency of a store; a round trip was one to `dst`, or to `src`.
     pub(super) fn stored(&mut self, stored: &StoredLatency, to_src: bool) {
         let mean = match stored.metric {
+            Metric::Rtt if stored.is_around => &mut self.packets.around,
             Metric::Rtt => &mut self.packets.to[usize::from(to_src)],
             Metric::Response => &mut self.response,
             Metric::SendBuffer => &mut self.send_buffer,
@@ -250,10 +258,11 @@ impl Flow {
     fn by_packets(&self, length_ns: u64, is_capture: bool) -> Figures {
         let packets = &self.packets;
         let [there, here] = packets.to.map(|mean| mean.get());
-        let rtt_ns = match there {
-            _ if self.is_local => there,
-            Some(there) => Some(there.saturating_add(here.unwrap_or(0))),
-            None => here,
+        let around = packets.around.get();
+        let rtt_ns = match (there, here) {
+            _ if self.is_local => there.or(around),
+            (Some(there), Some(here)) => Some(there.saturating_add(here)),
+            (there, here) => around.or(there).or(here),
         };
         if packets.samples == 0 {
             return Figures { rtt_ns, ..Figures::default() };

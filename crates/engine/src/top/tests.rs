@@ -226,6 +226,7 @@ fn a_stored_flow_has_the_means_of_its_latencies_seen_from_the_host_that_was_meas
         is_src_local,
         pid: is_src_local.map(|_| 80),
         unit: None,
+        is_around: false,
         metric,
         mean_ns,
         count,
@@ -241,8 +242,14 @@ fn a_stored_flow_has_the_means_of_its_latencies_seen_from_the_host_that_was_meas
     let (one, other) = (end("10.0.0.1", 40_000), end("10.0.0.2", 22));
     table.stored(&row(one, other, None, Metric::Rtt, 100, 1));
     table.stored(&row(other, one, None, Metric::Rtt, 900, 1));
+    // From end to end, which both sides add up to.
+    let around = |src, dst| StoredLatency { is_around: true, ..row(src, dst, None, Metric::Rtt, 1_100, 1) };
+    table.stored(&around(one, other));
+    let lone = end("10.0.0.3", 443);
+    table.stored(&around(one, lone));
     table.end_interval(SECOND);
-    assert_eq!(table.flows(), 2);
+    assert_eq!(table.flows(), 3);
+    assert_eq!(figures(&table, &tcp(Ends { src: one, dst: lone })).rtt_ns, Some(1_100));
     let key = tcp(Ends { src: server, dst: client });
     let expected =
         Figures { rtt_ns: Some(40_000), response_ns: Some(5_000), send_buffer_ns: Some(4_000), ..Figures::default() };
@@ -263,6 +270,7 @@ fn both_ends_of_a_stored_flow_stay_apart_if_both_were_measured() {
         is_src_local: Some(true),
         pid: None,
         unit: None,
+        is_around: false,
         metric: Metric::Rtt,
         mean_ns,
         count: 1,

@@ -101,6 +101,7 @@ pub(super) struct ConnectionFigures {
     pub(super) ends: Option<Ends>,
     pub(super) role: Role,
     pub(super) polls: u64,
+    pub(super) uses_bbr: bool,
     /// Whether a capture has only the packets of one end.
     pub(super) is_one_way: bool,
     /// Whether a capture lacks its handshake.
@@ -538,6 +539,7 @@ impl Connection {
         let count = |of: fn(&TcpInfo) -> Option<u64>| since(of).unwrap_or(0.0) as u64;
         let totals = *self.meter.totals();
         ConnectionFigures {
+            uses_bbr: last.uses_bbr,
             times,
             idle_ns: idle_ns + late_ns,
             polled_ns: observed,

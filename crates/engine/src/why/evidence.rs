@@ -102,6 +102,8 @@ pub struct Evidence {
     pub connections: u64,
     /// The number of those that this host has accepted.
     pub accepted: u64,
+    /// The number of those whose congestion control is known to be BBR.
+    pub with_bbr: u64,
     /// Connections that were not followed because there were too many.
     pub omitted: u64,
     /// The time of all connections in which somebody waited, by what it was spent on.
@@ -215,6 +217,8 @@ pub struct Target {
     pub port: Option<u16>,
     /// In a capture, their end that is called local.
     pub seen_from: Option<IpAddr>,
+    /// Which end of them is the local one.
+    pub role: Option<Role>,
     /// The process that has them.
     pub pid: Option<u32>,
     /// That process, if it is in another network namespace than dwell: commands must be run there.
@@ -295,6 +299,7 @@ impl Evidence {
         self.first_polls += 1;
         self.connections += connections;
         self.accepted += if figures.role == Role::Server { connections } else { 0 };
+        self.with_bbr += if figures.uses_bbr { connections } else { 0 };
         self.times.plus(&figures.times);
         self.idle_ns += figures.idle_ns;
         self.polled_ns += figures.polled_ns;
@@ -354,6 +359,7 @@ impl Evidence {
         for (own, more) in [
             (&mut self.connections, other.connections),
             (&mut self.accepted, other.accepted),
+            (&mut self.with_bbr, other.with_bbr),
             (&mut self.sent_bytes, other.sent_bytes),
             (&mut self.received_bytes, other.received_bytes),
             (&mut self.segments_sent, other.segments_sent),
@@ -486,11 +492,13 @@ impl Evidence {
             about.target.peer = Some(key.peer);
             about.target.port = Some(key.port);
             about.target.seen_from = key.seen_from;
+            about.target.role = Some(key.role);
             about.target.pid = key.pid.or(self.target.pid);
         }
         if let Some(unopened) = self.unanswered_set_ups().filter(|_| parts == [Part::SetUp]) {
             about.target.peer = Some(unopened.server.address);
             about.target.port = Some(unopened.server.port);
+            about.target.role = Some(Role::Client);
         }
         about
     }

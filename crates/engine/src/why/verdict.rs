@@ -21,6 +21,9 @@ const MIN_NEXT: f64 = 0.1;
 const MAX_UNPOLLED: f64 = 0.5;
 /// From this share of unexplained time on there is no verdict.
 const MAX_UNEXPLAINED: f64 = 0.5;
+/// The share of the time from which on repairs of losses are not called healthy, though they are no cause: few waits, and long
+/// ones.
+const MIN_REPAIRED: f64 = 0.1;
 /// By how much round trips of small messages vary on a path whose queues are empty.
 const QUIET_VARIATION: f64 = 0.25;
 
@@ -189,7 +192,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
 fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessment) {
     // No packet shows a buffer: it is concluded from when data leaves.
     let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
-    let is_contradicted = is_concluded || best.facts.iter().any(|fact| !fact.speaks_for);
+    let is_contradicted = is_concluded || is_rare(evidence, cause) || best.facts.iter().any(|fact| !fact.speaks_for);
     if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
         verdict.unseen.insert(0, own_queue(evidence));
     }
@@ -233,6 +236,14 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     }
 }
 
+/// Whether so little of the time was spent at all that messages hardly follow one another: heartbeats on idle connections, for
+/// instance, keep nobody waiting.
+fn is_rare(evidence: &Evidence, cause: Cause) -> bool {
+    const RARE: f64 = 0.05;
+    let spent_ns = evidence.times.total();
+    matches!(cause, Cause::Distance | Cause::SlowApplication) && spent_ns < (spent_ns + evidence.idle_ns) * RARE
+}
+
 /// Says that nothing is slow, as far as that was seen.
 fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
@@ -242,6 +253,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     if is_sparse || evidence.omitted > 0 {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = not_all_seen(evidence, is_sparse);
+    }
+    let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
+    if repaired >= MIN_REPAIRED {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "No cause makes up most of the waits, but some were long because packets were lost: {:.0} % of the time.",
+            repaired * 100.0
+        );
+        verdict.remedies = Cause::Loss.remedies(&evidence.about(&[Part::Timeout, Part::Loss]));
     }
     if is_sparse {
         verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));

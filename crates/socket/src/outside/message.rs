@@ -23,6 +23,8 @@ const NLM_F_REQUEST: u16 = 1;
 /// NLM_F_ROOT and NLM_F_MATCH.
 const NLM_F_DUMP: u16 = 0x300;
 const INET_DIAG_INFO: u16 = 2;
+/// The name of the congestion control.
+const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
 /// Where a socket's number of dropped datagrams is among its figures of memory (SK_MEMINFO_DROPS).
 const DROPS: usize = 32;
@@ -84,14 +86,17 @@ impl SocketId {
     }
 }
 
+/// What is asked of a connection.
+const FIGURES: [u16; 2] = [INET_DIAG_INFO, INET_DIAG_CONG];
+
 /// Appends a request for all sockets of TCP in one of these states; with `info`, for their TCP_INFO too. It is of the older
 /// kind, which asks for IPv4 and IPv6 at once: the kernel goes through its table of connections, which has hundreds of
 /// thousands of rows however few there are, once and not for each family.
 pub(super) fn dump_request(states: u32, info: bool, out: &mut Vec<u8>) {
     header(TCPDIAG_GETSOCK, NLM_F_DUMP, 0, OLD_REQUEST, out);
-    let wanted = if info { INET_DIAG_INFO } else { 0 };
+    let wanted = if info { &FIGURES[..] } else { &[] };
     // The family is not looked at, and prefixes are of no address.
-    out.extend_from_slice(&[Family::V4 as u8, 0, 0, extension(wanted)]);
+    out.extend_from_slice(&[Family::V4 as u8, 0, 0, extensions(wanted)]);
     out.extend_from_slice(&[0; ID]);
     out.extend_from_slice(&states.to_ne_bytes());
     // Tables, of which there is one.
@@ -100,26 +105,26 @@ pub(super) fn dump_request(states: u32, info: bool, out: &mut Vec<u8>) {
 
 /// Appends a request for all sockets of UDP of a family, with what they dropped.
 pub(super) fn datagram_request(family: Family, out: &mut Vec<u8>) {
-    request(0, NLM_F_DUMP, (Protocol::Udp, family), &[0; ID], u32::MAX, INET_DIAG_SKMEMINFO, out);
+    request(0, NLM_F_DUMP, (Protocol::Udp, family), &[0; ID], u32::MAX, &[INET_DIAG_SKMEMINFO], out);
 }
 
 /// Appends a request for one socket and its TCP_INFO. The answer carries `number`.
 pub(super) fn socket_request(number: u32, key: &SocketId, out: &mut Vec<u8>) {
-    request(number, 0, (Protocol::Tcp, key.family), &key.id, u32::MAX, INET_DIAG_INFO, out);
+    request(number, 0, (Protocol::Tcp, key.family), &key.id, u32::MAX, &FIGURES, out);
 }
 
-/// `wanted` is the extension to report, or 0.
+/// `wanted` are the extensions to report.
 fn request(
     number: u32,
     flags: u16,
     (protocol, family): (Protocol, Family),
     id: &[u8; ID],
     states: u32,
-    wanted: u16,
+    wanted: &[u16],
     out: &mut Vec<u8>,
 ) {
     header(SOCK_DIAG_BY_FAMILY, flags, number, REQUEST, out);
-    out.extend_from_slice(&[family as u8, protocol as u8, extension(wanted), 0]);
+    out.extend_from_slice(&[family as u8, protocol as u8, extensions(wanted), 0]);
     out.extend_from_slice(&states.to_ne_bytes());
     out.extend_from_slice(id);
 }
@@ -133,9 +138,9 @@ fn header(kind: u16, flags: u16, number: u32, length: usize, out: &mut Vec<u8>) 
     out.extend_from_slice(&0u32.to_ne_bytes());
 }
 
-/// The bit that asks for an extension; none for 0.
-fn extension(wanted: u16) -> u8 {
-    if wanted > 0 { 1 << (wanted - 1) } else { 0 }
+/// The bits that ask for extensions.
+fn extensions(wanted: &[u16]) -> u8 {
+    wanted.iter().fold(0, |bits, wanted| bits | 1 << (wanted - 1))
 }
 
 /// The kernel's report of a socket.
@@ -204,7 +209,9 @@ fn socket_report(body: &[u8]) -> Option<SocketReport> {
         readable: u32_at(fixed, 56)?,
         unacknowledged: u32_at(fixed, 60)?,
         inode: u32_at(fixed, 68)?,
-        info: attribute(attributes, INET_DIAG_INFO).and_then(TcpInfo::parse),
+        info: attribute(attributes, INET_DIAG_INFO)
+            .and_then(TcpInfo::parse)
+            .map(|info| TcpInfo { uses_bbr: attribute(attributes, INET_DIAG_CONG) == Some(b"bbr\0"), ..info }),
         drops: attribute(attributes, INET_DIAG_SKMEMINFO).and_then(|memory| u32_at(memory, DROPS)),
     })
 }

@@ -23,7 +23,7 @@ use dwell_socket::clock::realtime_ns;
 use nix::ifaddrs::getifaddrs;
 
 use crate::{
-    args::positive_duration,
+    args::{port, positive_duration},
     exit::{Exit, Failure},
     source::{cost, host_name},
     statuses::{StatusArgs, Statuses},
@@ -66,7 +66,7 @@ pub struct Args {
     address: Vec<IpAddr>,
 
     /// UDP port of GUE
-    #[arg(long, value_name = "PORT", default_value_t = 6080, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = 6080, value_parser = port)]
     gue_port: u16,
 
     /// End after this time

@@ -23,7 +23,7 @@ use dwell_records::Verb;
 
 use self::{baseline::Epochs, constants::Constant};
 use crate::{
-    args::{FormatOrNone, epoch, nanos, positive_duration},
+    args::{FormatOrNone, epoch, nanos, port, positive_duration},
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
@@ -88,7 +88,7 @@ pub struct Args {
     server: Vec<String>,
 
     /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
     /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or

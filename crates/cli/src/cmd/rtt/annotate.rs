@@ -121,7 +121,11 @@ impl Write for BlockFile {
         match (&mut self.length, &written) {
             (Some(length), Ok(())) => *length += blocks.len() as u64,
             // The error that is reported is the one before.
-            (Some(length), Err(_)) => drop(self.file.set_len(*length)),
+            (Some(length), Err(_)) => {
+                let fitted = self.file.metadata().map_or(0, |file| file.len().saturating_sub(*length));
+                *length += whole(blocks, fitted);
+                let _ = self.file.set_len(*length);
+            }
             (None, _) => {}
         }
         written.map(|()| blocks.len())
@@ -130,6 +134,21 @@ impl Write for BlockFile {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Returns how many bytes of blocks are in those that a file had room for and are whole.
+fn whole(blocks: &[u8], fitted: u64) -> u64 {
+    let length = |rest: &[u8]| {
+        let bytes = <[u8; 4]>::try_from(rest.get(4..8)?).ok()?;
+        // A block has its length at its end too, which shows the order of its bytes.
+        let ends = |length: &u32| (*length as usize).checked_sub(4).and_then(|at| rest.get(at..at + 4)) == Some(&bytes);
+        [u32::from_le_bytes(bytes), u32::from_be_bytes(bytes)].into_iter().find(ends).map(u64::from)
+    };
+    let mut end = 0;
+    while let Some(next) = length(&blocks[end as usize..]).map(|length| end + length).filter(|next| *next <= fitted) {
+        end = next;
+    }
+    end
 }
 
 impl Drop for BlockFile {
@@ -143,6 +162,15 @@ impl Drop for BlockFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_that_a_file_had_room_for_are_whole_in_either_order_of_bytes() {
+        let block = |order: fn(u32) -> [u8; 4]| [&order(6)[..], &order(16), &[0; 4], &order(16)].concat();
+        for order in [u32::to_le_bytes, u32::to_be_bytes] {
+            let blocks = [block(order), block(order), block(order)].concat();
+            assert_eq!([0, 15, 16, 47, 48].map(|fitted| whole(&blocks, fitted)), [0, 0, 16, 32, 48]);
+        }
+    }
 
     #[test]
     fn times_are_exact_and_short() {

@@ -19,7 +19,7 @@ use dwell_probes::{Hook, TcHookKind};
 use dwell_records::Verb;
 
 use crate::{
-    args::{duration, nanos, positive_duration},
+    args::{duration, nanos, port, positive_duration},
     baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
@@ -85,7 +85,7 @@ pub struct Args {
     methods: Vec<Choice>,
 
     /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
     /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or

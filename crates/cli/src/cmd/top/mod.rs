@@ -39,7 +39,7 @@ use self::{
     sources::Sources,
 };
 use crate::{
-    args::positive_duration,
+    args::{port, positive_duration},
     exit::{Exit, Failure},
     fail_if::{self, Conditions},
     names::NamesArgs,
@@ -92,7 +92,7 @@ pub struct Args {
     socket: PathBuf,
 
     /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
     /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or

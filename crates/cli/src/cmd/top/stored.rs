@@ -159,6 +159,7 @@ fn add(shown: &mut Shown, latency: &LastLatency) {
             Some(pod) => shown.units.of_pod(pod),
             None => own.unit.as_ref().and_then(|unit| shown.units.number(unit)),
         },
+        is_around: latency.is_around,
         metric: match latency.kind {
             LastKind::Rtt => Metric::Rtt,
             LastKind::Response => Metric::Response,

@@ -46,6 +46,11 @@ pub fn read(
     let mut evidence = replay.evidence(name);
     learned.name(&mut evidence);
     evidence.unseen.extend(capture.faults(&counters).into_iter().map(|(what, remedy)| Unseen { what, remedy }));
+    if capture.repeated() > 0 {
+        let what = format!("the second of each of {} packets that the capture has twice", capture.repeated());
+        let remedy = "capture at one interface, where each packet passes once".into();
+        evidence.unseen.push(Unseen { what, remedy });
+    }
     if let Err(error) = &read {
         let (what, remedy) = (format!("what follows in the capture: {error}"), "copy or capture it again".into());
         evidence.unseen.push(Unseen { what, remedy });

@@ -403,6 +403,7 @@ impl Conversation {
         }
         let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
+        let (answer, messages) = self.answers(&times, base_ns);
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -417,11 +418,11 @@ impl Conversation {
             idle_ns,
             transfers: self.transfers[local],
             queued: self.queued[local],
-            messages: RoundTrip::new(times.get(Part::Distance), base_ns, base_ns),
+            messages,
             busy_polls: figures.busy_ns / 1_000_000,
             closed_polls: figures.closed_ns / 1_000_000,
-            service: if role == Role::Server { beyond.unwrap_or(self.quiet[peer][local]) } else { Silences::default() },
-            answer: if role == Role::Client { beyond.unwrap_or(self.quiet[local][peer]) } else { Silences::default() },
+            service: if role == Role::Server { beyond.unwrap_or(self.served(local)) } else { Silences::default() },
+            answer: if role == Role::Client { beyond.unwrap_or(answer) } else { Silences::default() },
             pause: self.quiet[local][local].with(&figures.pauses),
             segments_sent: figures.segments,
             segments_sent_again: figures.again,
@@ -491,6 +492,39 @@ impl Conversation {
         beyond
     }
 
+    /// Returns what answers to the client took after an acknowledgement had shown that their request was there, and the round
+    /// trips of its messages, given the shortest: an answer that carries the acknowledgement of its request makes them longer.
+    fn answers(&self, times: &Times, base_ns: f64) -> (Silences, RoundTrip) {
+        let server = 1 - self.client;
+        let (turns, shown) = (self.turns[self.client], self.quiet[self.client][server]);
+        let way_ns = self.reach[server].base();
+        // A message that was lost was no work.
+        let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
+        let carried = Silences {
+            sum_ns: turns.sum_ns.saturating_sub(turns.count * way_ns + shown.sum_ns + repaired_ns),
+            longest_ns: turns.longest_ns.saturating_sub(way_ns),
+            ..turns
+        };
+        let under_way_ns = times.get(Part::Distance);
+        if way_ns < AT_SENDER_NS {
+            // The capture itself shows that requests were there.
+            let answer = Silences { sum_ns: shown.sum_ns + carried.sum_ns, ..carried };
+            return (answer, RoundTrip::new(under_way_ns, base_ns, base_ns));
+        }
+        let mean_ns = base_ns + carried.mean_ns().unwrap_or_default();
+        (shown, RoundTrip::new(under_way_ns + carried.sum_ns as f64, mean_ns, base_ns))
+    }
+
+    /// Returns how long requests waited for the service of the local end, without the way to it and back.
+    fn served(&self, local: usize) -> Silences {
+        let (asked, way_ns) = (self.quiet[1 - local][local], self.reach[local].base());
+        Silences {
+            sum_ns: asked.sum_ns.saturating_sub(asked.count * way_ns),
+            longest_ns: asked.longest_ns.saturating_sub(way_ns),
+            ..asked
+        }
+    }
+
     /// Returns how much of the way to the client and back may have been the client's own pause. It acknowledges an answer with
     /// its next request, which it sends when it likes, or late with a packet of its own: without the handshake nothing tells.
     fn pause_of_client(&self) -> u64 {
@@ -504,6 +538,12 @@ impl Conversation {
         const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
         let mut times = own;
+        if self.senders[peer].figures.bytes == 0 {
+            // Messages to an end that sends nothing itself keep nobody waiting.
+            *idle_ns += times.sum(&[Part::Distance, Part::Answer]);
+            times.remove(Part::Distance);
+            times.remove(Part::Answer);
+        }
         if role == Role::Server {
             // The client has its answer, and acknowledges it late.
             *idle_ns += times.get(Part::Answer);
@@ -529,7 +569,9 @@ impl Conversation {
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
         match role {
             Role::Server => {
-                times.add(Part::Service, asked);
+                let served = self.served(local).sum_ns as f64;
+                times.add(Part::Service, served);
+                times.add(Part::Distance, asked - served);
                 *idle_ns += answered;
             }
             Role::Client => {

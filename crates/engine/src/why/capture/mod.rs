@@ -26,7 +26,7 @@ use crate::{
     measure::{Endpoint, Event, Method},
     observe::Observation,
     rtt::{
-        Config, Counters, Tracker,
+        Config, Counter, Counters, Tracker,
         native::{Payload, Segment},
     },
 };
@@ -129,6 +129,7 @@ impl Replay {
     pub fn evidence(mut self, name: &str) -> Evidence {
         let left: Vec<Conversation> = self.conversations.drain().map(|(_, conversation)| conversation).collect();
         left.into_iter().for_each(|conversation| self.add(conversation));
+        let truncated = self.names.counters().get(Counter::Truncated);
         let mut evidence = self.evidence;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
@@ -153,6 +154,12 @@ impl Replay {
             evidence.unseen.push(Unseen {
                 what: format!("what one end of {} connections sent", self.one_way),
                 remedy: "capture where both directions pass, without a filter on the source".into(),
+            });
+        }
+        if truncated > 0 {
+            evidence.unseen.push(Unseen {
+                what: format!("{truncated} packets whose headers were cut off"),
+                remedy: "capture more of each packet (tcpdump -s 128)".into(),
             });
         }
         if self.missed > 0 {

@@ -24,7 +24,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("mean pause between two writes", mean, "polls"),
         fact("pauses", Some(Value::Count(evidence.pause.count)), "polls"),
     ];
-    facts.extend(process_facts(evidence));
+    let is_meant = may_be_meant(evidence, mean);
+    facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     let holds = paused >= MIN_SHARE
         && reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
         && evidence.pause.count >= least_count(evidence, MIN_PAUSES);

@@ -28,7 +28,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     // Each connection that is opened takes a round trip or two before the first request.
     let are_new = evidence.set_ups.count * 2 >= evidence.connections.max(1);
-    let keep = are_new.then(|| set_up::keep_open(evidence));
+    let keep = if are_new { set_up::keep_open(evidence) } else { None };
     let others = [
         remedy(
             round_trips(evidence, ""),

@@ -24,7 +24,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     let loss = evidence.loss();
     // Between losses TCP is slow because of them.
     let explained = if is_overflow { repair } else { repair + transfer };
-    let facts = vec![
+    let mut facts = vec![
         share("segments sent again", loss, "tcp_info total_retrans"),
         share("TCP was repairing losses", Some(repair), "tcp_info ca_state"),
         unless(is_overflow, share("round trips beyond the shortest, under load", Some(queue), "tcp_info rtt, min_rtt")),
@@ -34,21 +34,25 @@ fn assess(evidence: &Evidence) -> Assessment {
         ),
         share("segments received out of order", evidence.out_of_order(), "tcp_info rcv_ooopack"),
     ];
+    facts.extend(bbr(evidence).map(|fact| unless(true, fact)));
     let holds = explained >= MIN_SHARE && reaches(loss, MIN_LOSS) && !is_overtaking(evidence);
     Assessment { share: explained, holds, facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let peer = peer_address(evidence);
-    vec![
+    let mut remedies = vec![
         remedy(format!("mtr -rwc 100 {peer}"), "shows from which hop on packets are lost"),
         remedy(
             format!("ip route get {peer}; ip -s link; ethtool -S DEVICE | grep -iE 'err|drop|crc'"),
             "shows whether this host's own device drops them: a cable, a duplex mismatch, a full ring",
         ),
-        remedy(
+    ];
+    if bbr(evidence).is_none() {
+        remedies.push(remedy(
             format!("sudo dwell run --congestion bbr --pid {}", pid(evidence)),
             "a congestion control that does not slow down for single losses, until Ctrl-C",
-        ),
-    ]
+        ));
+    }
+    remedies
 }

@@ -23,7 +23,7 @@ mod stalled_peer;
 mod starved;
 mod timeout;
 
-use super::{Evidence, Fact, Part, Remedy, Silences, Source, Value};
+use super::{Evidence, Fact, Part, Process, Remedy, Role, Silences, Source, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -251,6 +251,30 @@ fn share(what: &'static str, share: Option<f64>, method: &'static str) -> Fact {
     fact(what, share.map(Value::Share), method)
 }
 
+/// The fact that most connections use BBR, if they do: it does not slow down for single losses, and keeps queues short.
+fn bbr(evidence: &Evidence) -> Option<Fact> {
+    let what = "connections with BBR, which single losses do not slow down";
+    (evidence.with_bbr * 2 > evidence.connections)
+        .then(|| fact(what, Some(Value::Count(evidence.with_bbr)), "sock_diag cong"))
+}
+
+/// Whether a process may take its time on purpose, as for long polls, for consumers that wait for messages, and for what is sent
+/// at a pace: what it takes is long, and it neither computes nor waits for a processor or a disk.
+fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>) -> bool {
+    const LONG_NS: f64 = 50e6;
+    const LITTLE: f64 = 0.05;
+    let is_idle = |it: Process| it.busiest_thread < LITTLE && it.waiting_thread < LITTLE && it.disk < LITTLE;
+    reaches(mean_ns, LONG_NS) && evidence.process.is_some_and(is_idle)
+}
+
+/// The fact that the ends do not take turns, if they do not: what one sends is then no answer to the other.
+fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
+    const MANY: u64 = 2;
+    let what = "pauses after which the same end went on, so that not all that followed were answers";
+    let (pauses, answers) = (evidence.pause.count, answers.count);
+    (pauses > 0 && pauses * MANY >= answers).then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls")))
+}
+
 /// A fact that speaks against the cause if `is_against` holds, and for it otherwise.
 fn unless(is_against: bool, fact: Fact) -> Fact {
     Fact { speaks_for: !is_against, ..fact }
@@ -285,6 +309,15 @@ fn at_peer(evidence: &Evidence, command: &str) -> String {
     match evidence.target.peer {
         Some(peer) if peer.is_loopback() => command.to_owned(),
         _ => format!("ssh {} {command}", peer_address(evidence)),
+    }
+}
+
+/// A command at the server's host.
+fn at_server(evidence: &Evidence, command: &str) -> String {
+    match (evidence.target.role, evidence.target.seen_from) {
+        (Some(Role::Server), None) => command.to_owned(),
+        (Some(Role::Server), Some(server)) => format!("ssh {server} {command}"),
+        _ => at_peer(evidence, command),
     }
 }
 

@@ -16,12 +16,13 @@ fn assess(evidence: &Evidence) -> Assessment {
     let waited = evidence.times.share(Part::Answer);
     // An answer that carries the acknowledgement of its request makes the round trip of TCP longer by the wait.
     let carried = evidence.messages.mean_ns().zip(evidence.messages.base_ns()).map(|(mean, base)| mean - base);
-    let facts = vec![
+    let mut facts = vec![
         share("an answer was due", Some(waited), "tcp_info byte counts, polls"),
         time("mean wait after the request was acknowledged", evidence.answer.mean_ns(), "polls"),
         time("round trips of requests beyond the shortest", carried, "tcp_info rtt, min_rtt"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
+    facts.extend(both_ways(evidence, &evidence.answer));
     // The kernel's round trips are as long as they are, however far apart polls are.
     let is_long = reaches(carried, MIN_ANSWER_NS)
         || reaches_by_polls(evidence, evidence.answer.mean_ns(), MIN_ANSWER_NS)
@@ -32,7 +33,8 @@ fn assess(evidence: &Evidence) -> Assessment {
 /// Whether hardly any acknowledgement came alone, and so showed that a request had arrived before its answer was due. A peer
 /// acknowledges with the answer what it answers before its delayed ACK, some 40 ms.
 pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
-    evidence.source == Source::Sockets && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
+    matches!(evidence.source, Source::Sockets | Source::Capture)
+        && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -1,6 +1,6 @@
 //! A request has arrived and was read, and the local application takes long to write its answer.
 
-use super::{super::Process, *};
+use super::*;
 
 const MIN_SERVICE_NS: f64 = 5e6;
 
@@ -17,15 +17,6 @@ fn unread(evidence: &Evidence) -> Option<f64> {
     (evidence.unread.count > 0).then(|| evidence.unread.sum_ns as f64 / evidence.service.count.max(1) as f64)
 }
 
-/// Whether it may take its time on purpose, as for long polls and for consumers that wait for messages: answers take long,
-/// and the process neither computes nor waits for a processor or a disk.
-fn is_idle(evidence: &Evidence) -> bool {
-    const LONG_NS: f64 = 50e6;
-    const LITTLE: f64 = 0.05;
-    let is_idle = |it: Process| it.busiest_thread < LITTLE && it.waiting_thread < LITTLE && it.disk < LITTLE;
-    reaches(evidence.service.mean_ns(), LONG_NS) && evidence.process.is_some_and(is_idle)
-}
-
 fn assess(evidence: &Evidence) -> Assessment {
     let served = evidence.times.share(Part::Service);
     let mean = evidence.service.mean_ns();
@@ -38,7 +29,9 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
-    facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_idle(evidence), fact)));
+    let is_meant = may_be_meant(evidence, mean);
+    facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
+    facts.extend(both_ways(evidence, &evidence.service));
     let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS)
         || reaches_by_segments(&evidence.service, evidence.answer_segments, MIN_SERVICE_NS);
     Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }

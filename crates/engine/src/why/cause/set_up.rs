@@ -49,28 +49,31 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     }
     let (peer, port) = (peer_address(evidence), port_number(evidence));
     let full = remedy(
-        format!("ssh {peer} \"nstat -az TcpExtListenOverflows TcpExtListenDrops; ss -ltn 'sport = :{port}'\""),
-        "shows whether the server's queue of new connections overflows (Recv-Q at Send-Q): accept sooner, or listen with \
-         a longer queue and a larger net.core.somaxconn",
+        at_server(evidence, "nstat -az TcpExtListenOverflows TcpExtListenDrops"),
+        "shows whether the server's queue of new connections has overflowed: accept sooner, or listen with a longer queue \
+         and a larger net.core.somaxconn",
     );
     let reach =
         remedy(format!("mtr --tcp --port {port} -rwc 20 {peer}"), "shows where on the path packets are lost or slow");
-    let keep = keep_open(evidence);
-    match evidence.set_up_retries {
-        0 => vec![keep, full, reach],
-        _ => vec![full, reach, keep],
-    }
+    let mut remedies = vec![full, reach];
+    let at = if evidence.set_up_retries == 0 { 0 } else { remedies.len() };
+    remedies.splice(at..at, keep_open(evidence));
+    remedies
 }
 
-/// What saves the round trips of handshakes.
-pub(super) fn keep_open(evidence: &Evidence) -> Remedy {
+/// What saves the round trips of handshakes, at the client that opens them.
+pub(super) fn keep_open(evidence: &Evidence) -> Option<Remedy> {
     let (peer, port) = (peer_address(evidence), port_number(evidence));
-    remedy(
-        format!(
-            "curl -so /dev/null -w '%{{time_namelookup}} %{{time_connect}} %{{time_appconnect}}\\n' https://{peer}:{port}/"
-        ),
-        "shows the steps of one; keep connections open for several requests, which saves all of them",
-    )
+    let is_secured = evidence.secured.count > 0 || evidence.target.port == Some(443);
+    let scheme = if is_secured { "https" } else { "http" };
+    (evidence.target.role != Some(Role::Server)).then(|| {
+        remedy(
+            format!(
+                "curl -so /dev/null -w '%{{time_namelookup}} %{{time_connect}} %{{time_appconnect}}\\n' {scheme}://{peer}:{port}/"
+            ),
+            "shows the steps of one; keep connections open for several requests, which saves all of them",
+        )
+    })
 }
 
 /// What to do where nothing answers: who drops the packets, from the path to the program that should listen.

@@ -1,7 +1,7 @@
 //! What tells each cause from the others, and each threshold.
 
 use super::*;
-use crate::measure::Endpoint;
+use crate::{measure::Endpoint, why::connection::ConnectionFigures};
 
 #[test]
 fn each_part_of_the_time_has_its_cause() {
@@ -526,4 +526,79 @@ fn a_dead_name_server_is_named_and_a_socket_that_a_busy_program_keeps_may_be_non
     let mut busy = Evidence { open_names: 1, ..evidence(&[(Part::Transfer, 1.0)]) };
     busy.add_name(9_800_000_000);
     assert_eq!(decide(&busy).certainty, Some(Certainty::Possible));
+}
+
+#[test]
+fn heartbeats_on_idle_connections_are_not_surely_slowed_down_by_the_distance() {
+    let mut far = evidence(&[(Part::Distance, 0.03)]);
+    far.messages = RoundTrip::new(1e9, 36.0 * MS, 35.0 * MS);
+    assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Sure)));
+    far.idle_ns = 9.7e9;
+    assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Possible)));
+}
+
+#[test]
+fn a_program_that_sends_at_a_pace_and_does_nothing_else_may_do_so_on_purpose() {
+    let mut paced = evidence(&[(Part::Application, 0.9), (Part::Transfer, 0.1)]);
+    (paced.pause, paced.process) = (silences(20, 450), Some(Process::default()));
+    assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
+    paced.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
+    assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
+}
+
+#[test]
+fn ends_that_do_not_take_turns_may_not_answer_each_other() {
+    for (part, role) in [(Part::Answer, Role::Client), (Part::Service, Role::Server)] {
+        let mut chat = evidence(&[(part, 0.8), (Part::Transfer, 0.2)]);
+        let answers = if role == Role::Client { &mut chat.answer } else { &mut chat.service };
+        *answers = silences(100, 80);
+        assert_eq!(decide(&chat).certainty, Some(Certainty::Sure));
+        chat.pause = silences(60, 100);
+        assert_eq!(decide(&chat).certainty, Some(Certainty::Possible), "{role:?}");
+    }
+}
+
+#[test]
+fn a_few_long_waits_for_what_was_lost_are_no_cause_and_are_not_called_healthy_for_sure() {
+    let mut lossy = evidence(&[(Part::Transfer, 0.8), (Part::Timeout, 0.2)]);
+    (lossy.timeouts, lossy.segments_sent_again) = (silences(9, 200), 20);
+    let verdict = decide(&lossy);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.ends_with("packets were lost: 20 % of the time."), "{}", verdict.sentence);
+    assert!(!verdict.remedies.is_empty());
+}
+
+#[test]
+fn bbr_is_not_slowed_down_by_losses_and_nobody_is_told_to_use_it_who_does() {
+    let mut lossy = evidence(&[(Part::Loss, 0.9), (Part::Transfer, 0.1)]);
+    lossy.segments_sent_again = 140;
+    let has_bbr = |verdict: &Verdict| verdict.remedies.iter().any(|remedy| remedy.command.contains("bbr"));
+    let verdict = decide(&lossy);
+    assert!(verdict.certainty == Some(Certainty::Sure) && has_bbr(&verdict), "{verdict:?}");
+    lossy.with_bbr = 1;
+    let verdict = decide(&lossy);
+    assert!(verdict.certainty == Some(Certainty::Possible) && !has_bbr(&verdict), "{verdict:?}");
+    let mut queued = evidence(&[(Part::RemoteQueue, 0.9), (Part::Transfer, 0.1)]);
+    (queued.transfers, queued.with_bbr) = (RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS), 1);
+    assert!(!has_bbr(&decide(&queued)));
+}
+
+#[test]
+fn what_a_client_should_do_is_not_asked_of_a_server() {
+    let remedies = |role, port| {
+        let mut slow = evidence(&[(Part::SetUp, 0.9), (Part::Transfer, 0.1)]);
+        slow.set_ups = silences(5, 1_000);
+        let figures = ConnectionFigures { role, polls: 2, times: slow.times, ..ConnectionFigures::default() };
+        slow.add_figures(&figures, key(role, port), Counted::Whole);
+        decide(&slow).remedies
+    };
+    let curl = |remedies: &[Remedy]| {
+        let found = remedies.iter().find(|remedy| remedy.command.starts_with("curl"));
+        found.and_then(|remedy| remedy.command.split(' ').next_back().map(str::to_owned))
+    };
+    assert_eq!(curl(&remedies(Role::Client, 8080)).as_deref(), Some("http://192.0.2.1:8080/"));
+    assert_eq!(curl(&remedies(Role::Client, 443)).as_deref(), Some("https://192.0.2.1:443/"));
+    let at_server = remedies(Role::Server, 443);
+    assert_eq!(curl(&at_server), None);
+    assert!(at_server.iter().any(|remedy| remedy.command.starts_with("nstat")), "{at_server:?}");
 }

@@ -2,6 +2,7 @@
 
 mod incomplete;
 mod limits;
+mod requests;
 
 use etherparse::{PacketBuilder, TcpOptionElement};
 
