@@ -192,11 +192,13 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             open.push((client.local_addr().unwrap(), listener.accept().unwrap(), client));
         }
+        let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
         let mut keys = Vec::new();
         diag.dump_connected(true, &mut |_, report| {
             let src = report.key.ends().src;
             if open.iter().any(|(local, ..)| (local.ip(), local.port()) == (src.address, src.port)) {
-                assert!(report.info.is_some(), "{src}");
+                let uses_bbr = report.info.map(|info| info.uses_bbr);
+                assert_eq!(uses_bbr, Some(default.trim() == "bbr"), "{src} {default}");
                 keys.push(report.key);
             }
         })

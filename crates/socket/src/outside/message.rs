@@ -272,7 +272,7 @@ mod tests {
         for field in [0u32, 11, 22, 1000, 4242] {
             body.extend(field.to_ne_bytes());
         }
-        for (kind, value) in [(8u16, &b"\0"[..]), (INET_DIAG_INFO, info)] {
+        for (kind, value) in [(8u16, &b"\0"[..]), (INET_DIAG_INFO, info), (INET_DIAG_CONG, b"bbr\0")] {
             body.extend((4 + value.len() as u16).to_ne_bytes());
             body.extend(kind.to_ne_bytes());
             body.extend(value);
@@ -306,7 +306,7 @@ mod tests {
         };
         assert_eq!((found.readable, found.unacknowledged, found.inode), (11, 22, 4242));
         assert_eq!(found.key.cookie(), 1 << 32 | 7);
-        assert_eq!(found.info.unwrap().cwnd, 10);
+        assert_eq!((found.info.unwrap().cwnd, found.info.unwrap().uses_bbr), (10, true));
         let ends = found.key.ends();
         assert_eq!(format!("{} {}", ends.src, ends.dst), "192.0.2.1:44335 198.51.100.7:443");
     }
@@ -332,7 +332,7 @@ mod tests {
         socket_request(17, &found.key, &mut request);
         assert_eq!(request.len(), 72);
         assert_eq!(request[8..12], 17u32.to_ne_bytes());
-        assert_eq!(request[16..20], [2, 6, 2, 0]);
+        assert_eq!(request[16..20], [2, 6, 2 | 8, 0]);
         assert_eq!(request[24..72], bytes[20..68]);
     }
 
