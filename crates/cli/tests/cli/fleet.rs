@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::records::objects;
-use crate::support::{CLIENT_RTT, DWELL, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn};
+use crate::support::{CLIENT_RTT, DWELL, FullPipe, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn};
 
 const PORT: u16 = 5201;
 const COLLECTOR: u16 = 4790;
@@ -74,6 +74,11 @@ impl Office {
 
     /// The same, of other connections than those of the tests' port.
     pub fn agent_of(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
+        self.agent_by(name, more, |arguments| spawn(namespace, DWELL, arguments))
+    }
+
+    /// The same, started by a function that gets its arguments.
+    fn agent_by(&self, name: &str, more: &[&str], start: impl Fn(&[&str]) -> Process) -> Process {
         let (key, at, buffer) = (self.path("key"), self.at(), self.path("buffer"));
         let always = [
             "agent",
@@ -88,7 +93,7 @@ impl Office {
             "--sample-bytes",
             "64",
         ];
-        let mut process = spawn(namespace, DWELL, &[&always, more].concat());
+        let mut process = start(&[&always, more].concat());
         patiently("it stamps", || process.has_ended() || links(process.id()) >= 10);
         if process.has_ended() {
             panic!("it does not stamp:\n{}", process.end());
@@ -192,7 +197,10 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
     let printing = ["--format", "jsonl", "--flows", "--metrics", metrics];
     let collector = office.collect(&pair.left, &printing);
     let a = office.agent(&pair.left, "a", &["--metrics", of_a]);
-    let b = office.agent(&pair.right, "b", &["--format", "jsonl"]);
+    let mut unread = FullPipe::new(office.folder.path());
+    let port = PORT.to_string();
+    let printing = ["--port", &port, "--format", "jsonl", "--interval", "50ms"];
+    let b = office.agent_by("b", &printing, |arguments| unread.spawn(&pair.right, arguments));
     let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
     chat.say(100);
     patiently("all is matched", || office.matched() >= 900);
@@ -210,13 +218,25 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         assert!(!text.contains("10.78."), "no flow is in a metric:\n{text}");
     }
     ended(a, 0);
-    let statuses = objects(&ended(b, 0).stdout);
+    // More intervals than statuses wait for a reader.
+    let intervals = "SELECT count(DISTINCT time_ns) FROM intervals WHERE host = 'b'";
+    patiently("it measures while nobody reads", || office.number(intervals) >= Some(40));
+    let mut read = String::new();
+    patiently("statuses are written once somebody reads", || {
+        read += &unread.read();
+        read.contains('}')
+    });
+    let b = ended(b, 0);
+    assert!(b.stderr.contains("lines of output could not be written in time"), "{b}");
+    read += &unread.read();
+    let statuses = objects(read.trim_start());
     assert!(statuses.len() > 1 && statuses.iter().all(|status| status["type"] == "agent.status"), "{statuses:?}");
     let last = statuses.last().unwrap();
     assert_eq!(
         (&last["last"], &last["lost"], &last["counters"]["batches_waiting"]),
         (&true.into(), &0.into(), &0.into())
     );
+    assert!(last["counters"]["statuses_lost"].as_u64() > Some(0), "{last}");
     let run = ended(collector, 0);
 
     let count = office.matched();
