@@ -206,13 +206,6 @@ static __always_inline __u32 dwell_choose(void *embedder, const struct dwell_pac
 	return best;
 }
 
-/* The reals that a packet may go on to from the one that it is sent to. */
-struct dwell_chances {
-	__u32 real[DWELL_CHANCES];
-	__u32 count;
-	__u32 bytes; /* of their outer headers */
-};
-
 /* Selects a real by the packet's token, or by the Maglev table, and by the open connections of reals if the VIP says so.
  * Returns DWELL_REASON_TOKEN, DWELL_REASON_NEW or DWELL_REASON_FEWER, DWELL_REASON_SECOND if the packet is under way and
  * another real may have its connection, or why it led nowhere.
@@ -242,12 +235,9 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	packet->lb.real = dwell_choose(embedder, packet, vip, hash);
 	if (!packet->lb.real)
 		return DWELL_REASON_NO_BACKEND;
-	if (vip->flags & DWELL_VIP_SECOND && packet->kind == DWELL_KIND_TCP && !(packet->tcp_flags & DWELL_TCP_SYN)) {
-		struct dwell_chances chances = {};
-
-		if (dwell_balance_chances(embedder, packet, &chances))
-			return DWELL_REASON_SECOND;
-	}
+	if (vip->flags & DWELL_VIP_SECOND && packet->kind == DWELL_KIND_TCP && !(packet->tcp_flags & DWELL_TCP_SYN) &&
+	    dwell_balance_has_chance(embedder, packet))
+		return DWELL_REASON_SECOND;
 	return packet->lb.real == packet->lb.first ? DWELL_REASON_NEW : DWELL_REASON_FEWER;
 }
 
@@ -497,13 +487,12 @@ static __always_inline int dwell_select_other(void *embedder, struct dwell_packe
 {
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
-	struct dwell_chances chances = {};
 	__u32 known = packet->lb.real;
 
 	if (!vip || !(vip->flags & DWELL_VIP_SECOND))
 		return 0;
 	if (!dwell_is_first_syn(packet))
-		return !!dwell_balance_chances(embedder, packet, &chances);
+		return dwell_balance_has_chance(embedder, packet);
 	dwell_balance_select(embedder, packet);
 	if (!packet->lb.real)
 		packet->lb.real = known;
