@@ -455,16 +455,10 @@ pub(super) fn load_object(
 ) -> Result<Object, Error> {
     let (program, balance) = (options.program(), options.config());
     let mut object = open_object()?;
+    let constants = [(".rodata.program", program.as_bytes()), (".rodata.balance", balance.as_bytes())];
+    load::configure(&mut object, |name| options.entries(name), &constants)?;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if let Some(entries) = options.entries(&name) {
-            map.set_max_entries(entries).map_err(failed("size", "balancer"))?;
-        }
-        for (section, bytes) in [(".rodata.program", program.as_bytes()), (".rodata.balance", balance.as_bytes())] {
-            if name.ends_with(section) {
-                map.set_initial_value(bytes).map_err(failed("write", "configuration"))?;
-            }
-        }
         if let (Some(chain), "chain") = (&options.chain, name.as_str()) {
             map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
         }
