@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dwell_app::{args, stop, tell};
-use sinks::{statuses, stored, written};
+use sinks::{queue, statuses, stored, written};
 
 #[derive(Debug, Parser)]
 #[command(

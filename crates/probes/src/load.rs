@@ -17,6 +17,7 @@ use crate::{
     Error,
     error::{io_error, load_remedy},
     host::Capability,
+    vantage::failed,
 };
 
 /// libbpf's first message since an object was opened.
@@ -41,6 +42,24 @@ pub(crate) fn open(what: &'static str, compressed: &[u8]) -> Result<OpenObject, 
     let read = ZlibDecoder::new(compressed).read_to_end(&mut bytes);
     read.unwrap_or_else(|error| panic!("the build compressed {what}: {error}"));
     ObjectBuilder::default().open_memory(&bytes).map_err(|error| failure(what, &error))
+}
+
+/// Sizes the maps of an opened object, by their names, and writes the constants of its programs, by their sections.
+pub(crate) fn configure(
+    object: &mut OpenObject,
+    entries: impl Fn(&str) -> Option<u32>,
+    constants: &[(&str, &[u8])],
+) -> Result<(), Error> {
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(entries) = entries(&name) {
+            map.set_max_entries(entries).map_err(failed("size", "tables"))?;
+        }
+        if let Some((_, bytes)) = constants.iter().find(|(section, _)| name.ends_with(*section)) {
+            map.set_initial_value(bytes).map_err(failed("write", "configuration"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Loads an opened object into the kernel.

@@ -227,20 +227,12 @@ pub(crate) fn read_percpu(map: &dyn MapCore, name: &'static str, index: u32) -> 
 
 fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Result<Object, Error> {
     let mut object = load::open(spec.what, bytes)?;
-    for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        let entries = match name.as_str() {
-            "buckets" => Some(spec.buckets),
-            "events" => Some(spec.ring_bytes),
-            name => spec.sizes.iter().find(|(sized, _)| *sized == name).map(|(_, entries)| *entries),
-        };
-        if let Some(entries) = entries {
-            map.set_max_entries(entries).map_err(failed("size", "flow table"))?;
-        }
-        if name.ends_with(".rodata.program") {
-            map.set_initial_value(spec.program).map_err(failed("write", "configuration"))?;
-        }
-    }
+    let entries = |name: &str| match name {
+        "buckets" => Some(spec.buckets),
+        "events" => Some(spec.ring_bytes),
+        name => spec.sizes.iter().find(|(sized, _)| *sized == name).map(|(_, entries)| *entries),
+    };
+    load::configure(&mut object, entries, &[(".rodata.program", spec.program)])?;
     if let Some(mut program) = object.progs_mut().find(|program| program.name() == CHAINED) {
         program.set_autoload(spec.chain.is_some());
     }

@@ -7,45 +7,16 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod xdp;
 
-use std::{
-    fs,
-    os::fd::{AsRawFd, OwnedFd},
-    path::PathBuf,
-};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use dwell_engine::{response::Watch, rtt::Counter};
 use dwell_probes::{
     Chain, Error, Hook,
     response::{Options, Probe},
 };
-use dwell_testbed::skip::{lacks_root, skip};
-use libbpf_rs::{MapHandle, MapType, libbpf_sys};
-
-/// A program array that stays pinned until it is dropped.
-struct Slots {
-    map: MapHandle,
-    path: PathBuf,
-}
-
-impl Slots {
-    fn new() -> Option<Slots> {
-        let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{}", std::process::id()));
-        let mut map = xdp::map(MapType::ProgArray, 4);
-        match map.pin(&path) {
-            Ok(()) => Some(Slots { map, path }),
-            Err(why) => {
-                skip(format_args!("nothing can be pinned at {}: {why}", path.display()));
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
+use dwell_testbed::skip::lacks_root;
+use libbpf_rs::{MapHandle, libbpf_sys};
+use xdp::Slots;
 
 /// Loads a program that calls slot 1, and drops the packet if the slot is empty.
 fn caller(slots: &MapHandle) -> OwnedFd {
@@ -77,7 +48,7 @@ fn root_another_program_calls_and_goes_on() {
     if lacks_root() {
         return;
     }
-    let Some(slots) = Slots::new() else { return };
+    let Some(slots) = Slots::new("chain") else { return };
     let mut packet = [&[2; 12][..], &[8, 0]].concat();
     etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
         .udp(40000, 53)

@@ -1,8 +1,13 @@
-//! How many instructions the verifier walks for each program. Above a million it refuses a program, and other kernels
-//! than this one walk more.
+//! How many instructions the verifier walks for each program. Above a million it refuses a program, as above 512 bytes of
+//! stack, and other kernels than this one walk more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unsafe_code, reason = "BPF programs by their instructions")]
 #![allow(clippy::print_stdout, reason = "the counts are what one looks for here")]
+
+#[path = "support/xdp.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod xdp;
 
 use std::{collections::BTreeMap, fs};
 
@@ -12,11 +17,12 @@ use dwell_engine::{
     rtt::{self, Prefix},
 };
 use dwell_probes::{
-    Hook,
+    Chain, Hook,
     balancer::{Decap, DecapRules, Plane, PlaneOptions, Transmits},
     response, rtt as rtt_probe, stack,
 };
 use dwell_testbed::skip::lacks_root;
+use xdp::Slots;
 
 /// What leaves room for kernels that walk more.
 const MOST: u64 = 600_000;
@@ -69,6 +75,12 @@ fn root_no_program_is_near_the_limit_of_the_verifier() {
         check("stack", 5, stack::Probe::load(&stack::Options::new(config, profile)).unwrap());
     }
     check("the balancer", 3, Plane::load(&PlaneOptions::default()).unwrap());
+    if let Some(slots) = Slots::new("verifier") {
+        let chain = Some(Chain { map: slots.path.clone(), slot: 1, next: Some(2) });
+        let chained = PlaneOptions { chain, ..PlaneOptions::default() };
+        // Its stack is the nearest to that limit.
+        check("the balancer in a chain", 4, Plane::load(&chained).unwrap());
+    }
     check("refused packets", 5, Transmits::start().unwrap());
     let rules = DecapRules {
         addresses: vec!["10.0.0.1".parse().unwrap()],

@@ -2,17 +2,14 @@
 
 use jiff::Timestamp;
 
-/// A source's clock, as its offset from Unix time. Times are wrong by as much as the offset has drifted since it was
-/// read, so a source that runs for long needs a fresh one now and then.
+/// A source's clock, as its offset from Unix time: by default 0, as for captures. Times are wrong by as much as the offset has
+/// drifted since it was read, so a source that runs for long needs a fresh one now and then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Clock {
     offset_ns: i128,
 }
 
 impl Clock {
-    /// The clock of captures: it is Unix time already.
-    pub const UNIX: Clock = Clock { offset_ns: 0 };
-
     /// Creates a clock from its offset: Unix time minus source time in nanoseconds, both read at the same moment.
     pub fn with_offset(offset_ns: i128) -> Clock {
         Clock { offset_ns }
@@ -108,7 +105,7 @@ mod tests {
         let mut times = Timestamps::default();
         assert_eq!(times.rfc3339(boot.unix_ns(5_123_456_789)), Some("2026-11-21T05:10:00.123456789Z"));
         assert_eq!(times.of_line(boot.unix_ns(5_999_999_999)), Some("05:10:00.999999Z"));
-        assert_eq!(Clock::UNIX.unix_ns(17), 17);
+        assert_eq!(Clock::default().unix_ns(17), 17);
     }
 
     #[test]

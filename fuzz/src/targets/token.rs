@@ -8,7 +8,7 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, CidEvent, Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, ServerState, Vip, VipKey,
+        Balancer, CidEvent, Forward, NextHop, Protocol, Real, Reason, ServerId, ServerState, Vip, VipKey,
         ZeroServer, ZeroVip, config, successor_entry,
     },
     measure::Method,
@@ -131,15 +131,7 @@ fn new_balancer(v6: bool, layout: &Config) -> Balancer {
     for (number, ..) in SERVERS {
         let next_hop = NextHop { interface: 2, destination: [6; 6], source: [8; 6], mtu: 1500 };
         let address = Ipv4Addr::new(10, 0, 1, number as u8).into();
-        let real = Real {
-            address,
-            next_hop: Some(next_hop),
-            forward: Forward::L2,
-            down: false,
-            leaving: false,
-            capacity: 0,
-            sampling: Sampling::default(),
-        };
+        let real = Real::new(address, Some(next_hop), Forward::L2);
         balancer.set_real(number, &real);
     }
     let (_, vip) = endpoints(v6, (0, 0));

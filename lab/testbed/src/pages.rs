@@ -65,45 +65,88 @@ pub fn assert_accepted(commands: &[CommandLine], refusal: impl Fn(&[String]) -> 
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
+/// A block of commands on a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The line of the page at which it begins.
+    pub line: usize,
+    /// The commands, for a shell.
+    pub script: String,
+    /// The lines that the page shows of their output, without those that are only `...`.
+    pub shown: Vec<String>,
+}
+
+impl Block {
+    /// Returns true if it runs a program.
+    pub fn runs(&self, program: &str) -> bool {
+        self.script.lines().any(|line| !commands_of_line(program, line).is_empty())
+    }
+}
+
+/// The blocks of commands on a page. The output of one is the fenced block right after it.
+pub fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    // The language of the fenced block that a line is in.
+    let mut fence: Option<&str> = None;
+    // Whether the commands of the last block, or its output, may go on.
+    let (mut is_command, mut has_output) = (false, false);
+    for (line, text) in (1..).zip(text.lines()) {
+        if let Some(language) = text.trim_start().strip_prefix("```") {
+            has_output &= fence.map_or(language.is_empty(), |closed| closed == "sh");
+            fence = if fence.is_none() { Some(language) } else { None };
+            is_command = false;
+            continue;
+        }
+        let command = match fence {
+            None => text.strip_prefix("    "),
+            Some(language) => (language == "sh").then_some(text),
+        };
+        if let Some(command) = command {
+            match blocks.last_mut().filter(|_| is_command) {
+                Some(block) => block.script += &format!("\n{command}"),
+                None => blocks.push(Block { line, script: command.to_owned(), shown: Vec::new() }),
+            }
+            (is_command, has_output) = (true, true);
+        } else if fence == Some("") {
+            if let Some(block) = blocks.last_mut().filter(|_| has_output)
+                && text.trim() != "..."
+            {
+                block.shown.push(text.to_owned());
+            }
+        } else {
+            is_command = false;
+            has_output &= text.trim().is_empty();
+        }
+    }
+    blocks
+}
+
 /// The commands of a program on one page.
 pub fn of_text(program: &str, page: &str, text: &str) -> Vec<CommandLine> {
     let mut found: Vec<CommandLine> = Vec::new();
-    // The language of the fenced block that a line is in.
-    let mut fence: Option<&str> = None;
-    // Whether output that comes now is that of the last command.
-    let mut expects_output = false;
-    let mut continued: Option<String> = None;
-    for (index, line) in text.lines().enumerate() {
-        if let Some(language) = line.trim_start().strip_prefix("```") {
-            expects_output &= match fence {
-                None => language.is_empty(),
-                Some(closed) => closed == "sh",
-            };
-            fence = if fence.is_none() { Some(language) } else { None };
-            continue;
+    for Block { line, script, shown } in blocks(text) {
+        let mut continued = String::new();
+        // Whether the output is that of the last command.
+        let mut has_output = false;
+        for (number, text) in (line..).zip(script.lines()) {
+            continued += text.trim();
+            if continued.ends_with('\\') {
+                continued.pop();
+                continue;
+            }
+            let before = found.len();
+            let place = format!("{page}:{number}");
+            found.extend(commands_of_line(program, &continued).into_iter().map(|(words, redirected)| CommandLine {
+                place: place.clone(),
+                words,
+                redirected,
+                output: Vec::new(),
+            }));
+            has_output = found.len() > before;
+            continued.clear();
         }
-        let is_command = fence == Some("sh") || fence.is_none() && line.starts_with("    ");
-        if is_command {
-            let joined = format!("{}{}", continued.take().unwrap_or_default(), line.trim());
-            match joined.strip_suffix('\\') {
-                Some(beginning) => continued = Some(beginning.to_owned()),
-                None => {
-                    let before = found.len();
-                    let place = format!("{page}:{}", index + 1);
-                    found.extend(commands_of_line(program, &joined).into_iter().map(|(words, redirected)| {
-                        CommandLine { place: place.clone(), words, redirected, output: Vec::new() }
-                    }));
-                    expects_output = found.len() > before;
-                }
-            }
-        } else if fence == Some("") {
-            if let Some(command) = found.last_mut().filter(|_| expects_output)
-                && line.trim() != "..."
-            {
-                command.output.push(line.to_owned());
-            }
-        } else if !line.trim().is_empty() {
-            expects_output = false;
+        if let Some(command) = found.last_mut().filter(|_| has_output) {
+            command.output = shown;
         }
     }
     found

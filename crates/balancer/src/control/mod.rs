@@ -3,6 +3,7 @@
 //! and requests.
 
 mod apply;
+mod backend;
 mod devices;
 mod event;
 mod interval;

@@ -13,7 +13,7 @@ use dwell_engine::balance::VipKey;
 use dwell_probes::{Error, balancer::Plane};
 use serde::{Deserialize, Serialize};
 
-use super::vip::scaled;
+use super::backend::scaled;
 use crate::{
     config::{Limits, PolicyName, Vip},
     plan::{NumberedBackend, Phase, Plan, State},

@@ -17,7 +17,8 @@ use dwell_probes::{
 
 use super::{
     Balancer,
-    vip::{RunningBackend, RunningVip, latency_object},
+    backend::RunningBackend,
+    vip::{RunningVip, latency_object},
 };
 use crate::{
     api::{

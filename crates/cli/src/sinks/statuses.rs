@@ -1,8 +1,18 @@
 //! The status of a verb whose results go elsewhere than to standard output: what it lost, and what it cost.
 
-use dwell_records::{Format as _, Jsonl, Record, SinkError, Source, Status, print};
+use std::io;
 
-use crate::{args::Format, tell::tell};
+use dwell_records::{Format as _, Jsonl, Record, Source, Status};
+
+use crate::{
+    args::Format,
+    exit::{Exit, Failure},
+    queue::{self, Drain, Lines},
+    tell::tell,
+};
+
+/// The number of statuses that wait for a slow reader. Each has the totals so far, so that the latest tells most.
+const MAX_STATUSES: usize = 16;
 
 /// Whether it is printed.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -14,29 +24,37 @@ pub struct StatusArgs {
     format: Format,
 }
 
-/// Prints what was lost and what it cost, until nobody reads it any more. The verb waits for a reader that is slow.
+/// Prints what was lost and what it cost. A reader that is slow is not waited for, and learns how many statuses it has missed.
 #[derive(Debug)]
 pub struct Statuses {
-    is_wanted: bool,
+    /// `None` if they are not wanted.
+    queue: Option<(Lines, Drain)>,
     source: Source,
 }
 
 impl Statuses {
     /// Prints if the arguments want it.
-    pub fn new(args: StatusArgs, source: Source) -> Statuses {
-        Statuses { is_wanted: args.format == Format::Jsonl, source }
+    ///
+    /// # Errors
+    ///
+    /// If no thread can be started.
+    pub fn new(args: StatusArgs, source: Source) -> Result<Statuses, Failure> {
+        let report = |error: &io::Error| {
+            // A reader may end whenever it likes.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                tell(format_args!("cannot write to standard output: {error}; statuses are lost until that works"));
+            }
+        };
+        let start = || queue::start(io::stdout(), MAX_STATUSES, report, |_, _| None);
+        let queue = (args.format == Format::Jsonl).then(start).transpose();
+        Ok(Statuses { queue: queue.map_err(|error| Failure::new(Exit::Host, error))?, source })
     }
 
     /// Prints a status as an object.
-    pub fn print(&mut self, status: &Status) {
-        if !self.is_wanted {
-            return;
-        }
-        if let Err(error) = print(line(status, &self.source)) {
-            self.is_wanted = false;
-            if !matches!(error, SinkError::Closed { .. }) {
-                tell(format_args!("{error}; what is lost is no longer printed"));
-            }
+    pub fn print(&self, mut status: Status) {
+        if let Some((lines, _)) = &self.queue {
+            status.counters.push(("statuses_lost".into(), lines.lost()));
+            lines.put(line(&status, &self.source));
         }
     }
 }

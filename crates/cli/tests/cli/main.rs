@@ -44,6 +44,7 @@ mod report_server;
 mod response;
 mod response_live;
 mod run;
+mod run_attached;
 mod run_cgroup;
 mod run_live;
 mod schema;

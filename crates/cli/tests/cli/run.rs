@@ -455,72 +455,6 @@ fn a_static_program_that_another_starts_is_measured_from_outside_and_named() {
 }
 
 #[test]
-fn a_program_that_runs_already_is_measured_until_it_ends() {
-    let folder = TempDir::new().unwrap();
-    let (port, server) = serve(|mut stream| {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        for _ in 0..60 {
-            stream.write_all(&[0; 1000]).unwrap();
-            thread::sleep(Duration::from_millis(20));
-        }
-    });
-    let mut program = Command::new(talk(&folder, &[]));
-    program.args(["127.0.0.1", &port.to_string(), "1", "1"]);
-    let program = start(&mut program);
-    let figures = folder.path().join("figures");
-    let mut command = Command::new(DWELL);
-    command.args(["run", "--format", "jsonl", "--interval", "100ms", "--output"]);
-    command.arg(&figures).args(["--pid", &program.id().to_string()]);
-    let watcher = start(&mut command);
-    server.join().unwrap();
-    assert_eq!(program.end().status, Some(0));
-    let run = watcher.end();
-    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    let records = of_port(&figures, "run.socket", port);
-    let received = records.iter().filter_map(|record| record["receive_throughput_bps"].as_u64());
-    assert!(received.max() > Some(0), "{records:#?}");
-}
-
-#[test]
-fn a_process_that_is_not_there_cannot_be_looked_at() {
-    let process = start(&mut Command::new("true"));
-    let pid = process.id().to_string();
-    process.end();
-    let run = dwell(&["run", "--pid", &pid]);
-    assert_eq!(run.status, Some(2), "{run}");
-    assert!(run.stderr.contains(&format!("no process {pid}")), "{run}");
-}
-
-#[test]
-fn an_attached_run_ends_after_its_time() {
-    let process = start(Command::new("sleep").arg("600"));
-    let pid = process.id().to_string();
-    let run = dwell(&["run", "--pid", &pid, "--duration", "200ms"]);
-    assert_eq!(
-        (run.status, run.stderr.as_str()),
-        (Some(0), "No TCP connections were seen; those shorter than 50 ms may be missed.\n")
-    );
-    process.signal(Signal::SIGKILL);
-    process.end();
-}
-
-#[test]
-fn root_a_process_of_another_namespace_is_not_looked_at_from_here() {
-    if skipped() {
-        return;
-    }
-    let pair = Pair::start("run-there");
-    let process = spawn(&pair.left, "sleep", &["600"]);
-    let pid = child_of(process.id()).to_string();
-    let run = dwell(&["run", "--pid", &pid]);
-    assert_eq!(run.status, Some(3), "{run}");
-    assert!(run.stderr.contains(&format!("nsenter -t {pid} -n")), "{run}");
-    process.signal(Signal::SIGKILL);
-    process.end();
-}
-
-#[test]
 fn root_records_have_the_flows_of_dwell_stack() {
     if skipped() {
         return;
@@ -582,22 +516,6 @@ fn flow(record: &Value) -> Vec<String> {
     keys.map(|key| record["flow"][key].to_string()).into()
 }
 
-/// What the namespace's guard runs.
-fn child_of(guard: u32) -> u32 {
-    let mut pid = guard;
-    eventually("the program runs", || {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        if name.is_ok_and(|name| name.trim() == "sleep") {
-            return true;
-        }
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let child = children.ok().and_then(|list| list.split(' ').next()?.parse().ok());
-        pid = child.unwrap_or(pid);
-        false
-    });
-    pid
-}
-
 /// Runs the program under dwell, from outside.
 fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u64) -> Run {
     let mut command = Command::new(DWELL);
@@ -608,14 +526,14 @@ fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u
 }
 
 /// Records of this type about connections to this port.
-fn of_port(figures: &Path, kind: &str, port: u16) -> Vec<Value> {
+pub fn of_port(figures: &Path, kind: &str, port: u16) -> Vec<Value> {
     let text = fs::read_to_string(figures).unwrap();
     let records = objects(&text).into_iter();
     records.filter(|record| record["type"] == kind && record["flow"]["dport"] == port).collect()
 }
 
 /// A server of one connection on loopback.
-fn serve(talk: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
+pub fn serve(talk: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     listener.set_nonblocking(true).unwrap();
@@ -638,7 +556,7 @@ fn drain(stream: &mut TcpStream) {
 }
 
 /// A program that connects, writes and reads.
-fn talk(folder: &TempDir, options: &[&str]) -> PathBuf {
+pub fn talk(folder: &TempDir, options: &[&str]) -> PathBuf {
     let program = folder.path().join("talk");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/run/talk.c");
     compile(&source, &program, options);

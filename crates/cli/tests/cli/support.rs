@@ -1,6 +1,10 @@
 //! What the tests share: runs of the real binary, and networks for it.
 
 use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
     thread,
@@ -8,7 +12,7 @@ use std::{
 };
 
 use dwell_testbed::{Emulation, Lab, LabOptions, Namespace, Nanos, Topology, json_schema, workload::Ends};
-use nix::sys::signal::Signal;
+use nix::{libc, sys::signal::Signal};
 use serde_json::Value;
 
 #[allow(unused_imports, reason = "not each of the two test binaries uses all")]
@@ -40,6 +44,38 @@ pub fn object(line: &str) -> Value {
     let kind = object["type"].as_str().unwrap_or_else(|| panic!("no type: {line}"));
     json_schema::check_as(schema, kind, &object).unwrap_or_else(|error| panic!("{error}: {line}"));
     object
+}
+
+/// A named pipe that is full and that nobody reads: who waits for its reader waits for ever.
+pub struct FullPipe {
+    path: PathBuf,
+    pipe: File,
+}
+
+impl FullPipe {
+    pub fn new(folder: &Path) -> FullPipe {
+        let path = folder.join("full-pipe");
+        tool_here("mkfifo", &[path.to_str().unwrap()]);
+        // A pipe ends with its last reader and its last writer: this is both.
+        let both = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        let mut pipe = both.unwrap();
+        while pipe.write(&[b'\n'; 4096]).is_ok() {}
+        FullPipe { path, pipe }
+    }
+
+    /// Starts dwell in a namespace, with the pipe as its standard output.
+    pub fn spawn(&self, namespace: &Namespace, arguments: &[&str]) -> Process {
+        let through = ["-c", "exec \"$@\" >\"$0\"", self.path.to_str().unwrap(), DWELL];
+        spawn(namespace, "sh", &[&through, arguments].concat())
+    }
+
+    /// Takes what is in the pipe: empty lines, and what was written since.
+    pub fn read(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // It ends where it would have to wait.
+        let _ = self.pipe.read_to_end(&mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
 }
 
 /// Starts `dwell rtt` in a namespace and waits until it watches: from then on it sees every packet.

@@ -1,35 +1,14 @@
 //! A balancer that is called by another XDP program.
 
-use std::{net::UdpSocket, path::PathBuf, time::Duration};
+use std::{net::UdpSocket, time::Duration};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::{
     scene::{Scene, address},
     support::{eventually, skipped},
-    xdp,
+    xdp::{self, Slots},
 };
-
-/// A program array that is pinned until it is dropped.
-struct Slots {
-    map: MapHandle,
-    path: PathBuf,
-}
-
-impl Slots {
-    fn new() -> Slots {
-        let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-lb-{}", std::process::id()));
-        let mut map = xdp::map(MapType::ProgArray, 4);
-        map.pin(&path).unwrap();
-        Slots { map, path }
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
 
 /// Returns the number of packets that a program has counted.
 fn packets(counter: &MapHandle) -> u64 {
@@ -60,7 +39,7 @@ fn root_a_balancer_in_a_chain_takes_its_own_packets_and_passes_on_the_rest() {
         return;
     }
     let scene = Scene::new("chain", 2);
-    let slots = Slots::new();
+    let Some(slots) = Slots::new("lb") else { return };
     let (received, passed) = (xdp::map(MapType::Array, 8), xdp::map(MapType::Array, 8));
     // The first program calls slot 1, which the balancer enters; the balancer calls slot 2.
     let first = [&xdp::count(&received)[..], &xdp::call(&slots.map, 1), &[xdp::verdict(DROP), xdp::EXIT]];

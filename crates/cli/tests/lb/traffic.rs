@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     scene::{Scene, TABLE_SIZE, address, ask},
-    support::{DWELL, eventually, ip, object, skipped, spawn},
+    support::{DWELL, FullPipe, eventually, ip, object, skipped, spawn},
 };
 
 /// Health checks in quick succession.
@@ -382,6 +382,11 @@ fn root_a_tunnel_leads_to_listed_vips_from_listed_balancers_alone() {
     let status = object(wrong.stdout.trim_end());
     assert_eq!((&status["type"], &status["last"]), (&"decap.status".into(), &true.into()));
     assert_eq!(status["counters"]["not_vip"], 0);
+    // Nobody reads that status, and the end comes nevertheless.
+    let folder = tempfile::tempdir().unwrap();
+    let unread = FullPipe::new(folder.path()).spawn(&scene.servers[0].namespace, &arguments).end();
+    assert_eq!(unread.status, Some(0), "{unread}");
+    assert!(unread.stderr.contains("1 line of output could not be written in time"), "{unread}");
 }
 
 #[test]

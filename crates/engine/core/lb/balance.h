@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `dwell lb`, one packet: what it is (lb/parse.h), where it goes (lb/select.h, lb/zero_rtt.h), and what it becomes on
- * its way there (lb/encapsulation.h).
+/* `dwell lb`, one packet: what it is (lb/parse.h), where it goes (lb/connection.h, lb/select.h, lb/zero_rtt.h), and what
+ * it becomes on its way there (lb/encapsulation.h).
  */
 #ifndef DWELL_LB_BALANCE_H
 #define DWELL_LB_BALANCE_H
 
 #include "lb/embed.h"
 #include "lb/budget.h"
-#include "lb/select.h"
+#include "lb/connection.h"
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
 #include "lb/second.h"

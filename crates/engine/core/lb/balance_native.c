@@ -367,6 +367,11 @@ static __always_inline __u32 dwell_balance_chances(void *embedder, const struct 
 	return dwell_chances_find(embedder, packet, chances);
 }
 
+static __always_inline __u32 dwell_balance_has_chance(void *embedder, const struct dwell_packet *packet)
+{
+	return dwell_chances_find(embedder, packet, 0);
+}
+
 static __always_inline int dwell_balance_wrap(struct dwell_frame *frame, void *embedder, __u32 real,
 					      struct dwell_inner *inner)
 {

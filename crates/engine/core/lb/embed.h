@@ -128,6 +128,9 @@ static __always_inline __u32 dwell_balance_forward_second(DWELL_FRAME *frame, st
 static __always_inline __u32 dwell_balance_chances(void *embedder, const struct dwell_packet *packet,
 						   struct dwell_chances *chances);
 
+/* dwell_chances_find() without a list: returns 1 if there is one. */
+static __always_inline __u32 dwell_balance_has_chance(void *embedder, const struct dwell_packet *packet);
+
 /* dwell_wrap(): puts outer headers towards a real around a packet. Returns false if there is no room. */
 static __always_inline int dwell_balance_wrap(DWELL_FRAME *frame, void *embedder, __u32 real,
 					      struct dwell_inner *inner);

@@ -17,20 +17,36 @@ static __always_inline int dwell_has_tunnel(const struct dwell_real *real)
 	return real && real->interface && (real->forward == DWELL_FORWARD_IPIP || real->forward == DWELL_FORWARD_GUE);
 }
 
-static __always_inline int dwell_is_chance(const struct dwell_chances *chances, __u32 number)
+/* The reals that a packet may go on to from the one that it is sent to. */
+struct dwell_chances {
+	__u32 real[DWELL_CHANCES];
+	__u32 count;
+	__u32 bytes; /* of their outer headers */
+};
+
+/* Adds a real, once, whose outer header has so many bytes. Returns false if there is no room for more. */
+static __always_inline int dwell_chances_add(struct dwell_chances *chances, __u32 number, __u32 bytes)
 {
+	__u32 count = chances->count;
+
 #ifdef __bpf__
 #pragma clang loop unroll(full)
 #endif
 	for (int i = 0; i < DWELL_CHANCES; i++)
 		if (chances->real[i] == number)
 			return 1;
-	return 0;
+	DWELL_OPAQUE(count);
+	if (count >= DWELL_CHANCES)
+		return 0;
+	chances->real[count] = number;
+	chances->bytes += bytes;
+	chances->count = count + 1;
+	return count + 1 < DWELL_CHANCES;
 }
 
 /* Finds the reals other than packet->lb.real that may have the connection: those that its entry had most recently; then those that
  * take its place while a balancer considers it down (dwell_candidate), which no table shows; and at last what is down of the first,
- * which may swallow the packet. Returns how many there are.
+ * which may swallow the packet. Returns how many there are; without `chances`, 1 as soon as there is one.
  */
 static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwell_packet *packet,
 						struct dwell_chances *chances)
@@ -39,41 +55,37 @@ static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwe
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
 	const __u32 up = DWELL_RECENT + DWELL_SELECT_TRIES - 1;
-	__u64 hash;
+	__u64 hash, tried;
 
-	*chances = (struct dwell_chances){};
+	if (chances)
+		*chances = (struct dwell_chances){};
 	if (!vip || !vip->size)
 		return 0;
-	hash = dwell_selection_hash(packet, config->hash_seed, vip->flags);
+	hash = tried = dwell_selection_hash(packet, config->hash_seed, vip->flags);
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < up + DWELL_RECENT; i++) {
-		__u32 at, number, count = chances->count, is_try = i >= DWELL_RECENT && i < up;
+		__u32 number, table = vip->number + 2 * config->max_vips, at = (hash >> 32) * vip->size >> 32;
 		const struct dwell_real *real;
-		__u64 tried = hash;
 
-		/* anew each time: nothing of it has to be kept on the stack, which has room for little */
-		DWELL_OPAQUE(tried);
-		for (__u32 try = 1; try < DWELL_SELECT_TRIES; try++)
-			if (is_try && try <= i - DWELL_RECENT + 1)
-				tried = dwell_mix(tried, try);
-		at = (tried >> 32) * vip->size >> 32;
-		if (!is_try)
+		if (i >= DWELL_RECENT && i < up) {
+			tried = dwell_mix(tried, i - DWELL_RECENT + 1);
+			table = vip->number;
+			at = (tried >> 32) * vip->size >> 32;
+		} else {
 			at = at * DWELL_RECENT + (i < up ? i : i - up);
-		number = dwell_entry_at(embedder, vip->number + (is_try ? 0 : 2 * config->max_vips), at);
+		}
+		number = dwell_entry_at(embedder, table, at);
 		real = dwell_real_at(embedder, number);
-		DWELL_OPAQUE(count);
-		if (count >= DWELL_CHANCES)
-			break;
-		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) || dwell_is_up(real) != (i < up) ||
-		    dwell_is_chance(chances, number))
+		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) || dwell_is_up(real) != (i < up))
 			continue;
-		chances->real[count] = number;
-		chances->bytes += dwell_encapsulation_bytes(real);
-		chances->count = count + 1;
+		if (!chances)
+			return 1;
+		if (!dwell_chances_add(chances, number, dwell_encapsulation_bytes(real)))
+			break;
 	}
-	return chances->count;
+	return chances ? chances->count : 0;
 }
 
 /* Puts outer headers towards a real around a packet. Returns false if there is no room. */

@@ -295,6 +295,11 @@ pub struct Real {
 }
 
 impl Real {
+    /// Creates a backend that is up, and takes as many connections as others.
+    pub fn new(address: IpAddr, next_hop: Option<NextHop>, forward: Forward) -> Real {
+        Real { address, next_hop, forward, down: false, leaving: false, capacity: 1, sampling: Sampling::default() }
+    }
+
     /// Converts to the core's format.
     pub fn to_core(&self) -> abi::dwell_real {
         let hop = self.next_hop.unwrap_or(NextHop { interface: 0, destination: [0; 6], source: [0; 6], mtu: 0 });
@@ -336,16 +341,7 @@ impl Real {
 
 /// Converts the path to an address to the core's format, in which it is a backend of which nothing else is known.
 pub fn path_to_core(address: IpAddr, next_hop: Option<NextHop>) -> abi::dwell_real {
-    Real {
-        address,
-        next_hop,
-        forward: Forward::default(),
-        down: false,
-        leaving: false,
-        capacity: 0,
-        sampling: Sampling::default(),
-    }
-    .to_core()
+    Real::new(address, next_hop, Forward::default()).to_core()
 }
 
 /// Traffic to a VIP or a backend.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     Connection, Datagrams, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role, RoundTrip, Silences,
-    Times, UdpPackets, Unsent, Worst, connection::ConnectionFigures,
+    Times, UdpPackets, Unsent, Worst, figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 

@@ -1,5 +1,8 @@
 //! Figures that evidence is made of.
 
+use super::{Role, Times, Unsent};
+use crate::{layers::Ends, socket::Totals};
+
 /// Round trips of one kind, weighted by time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundTrip {
@@ -120,4 +123,58 @@ pub struct Datagrams {
     pub longest_queue_bytes: u64,
     /// The share of looks at which some waited, from 0 to 1.
     pub waiting: f64,
+}
+
+/// The figures of one connection over all of its polls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ConnectionFigures {
+    /// The flow from this end to the other, where it is known.
+    pub(super) ends: Option<Ends>,
+    pub(super) role: Role,
+    pub(super) polls: u64,
+    pub(super) uses_bbr: bool,
+    /// Whether a capture has only the packets of one end.
+    pub(super) is_one_way: bool,
+    /// Whether a capture lacks its handshake.
+    pub(super) began_before: bool,
+    pub(super) times: Times,
+    pub(super) idle_ns: f64,
+    /// From the first poll to the last; of a capture, nothing.
+    pub(super) polled_ns: f64,
+    pub(super) transfers: RoundTrip,
+    pub(super) messages: RoundTrip,
+    /// In a capture at the sender's host, how long data was in queues before it passed.
+    pub(super) queued: RoundTrip,
+    pub(super) busy_polls: u64,
+    pub(super) closed_polls: u64,
+    pub(super) unsent: Unsent,
+    pub(super) service: Silences,
+    /// Of these, how long requests waited to be read.
+    pub(super) unread: Silences,
+    pub(super) answer: Silences,
+    /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
+    pub(super) answered_polls: u64,
+    pub(super) pause: Silences,
+    pub(super) timeouts: Silences,
+    pub(super) held: Silences,
+    pub(super) slow_starts: Silences,
+    pub(super) set_ups: Silences,
+    pub(super) set_up_retries: u64,
+    /// Waits of live connections for the first answer of TLS's handshake.
+    pub(super) secured: Silences,
+    pub(super) stalled_ns: u64,
+    pub(super) totals: Totals,
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+    pub(super) segments_sent: u64,
+    pub(super) segments_sent_again: u64,
+    pub(super) segments_sent_needlessly: u64,
+    pub(super) segments_received: u64,
+    pub(super) segments_out_of_order: u64,
+    /// Segments that were acknowledged, which a capture lacks.
+    pub(super) segments_missed: u64,
+    /// How often TCP found out that packets had overtaken each other.
+    pub(super) overtaken: u64,
+    /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
+    pub(super) unanswered: Silences,
 }

@@ -18,6 +18,7 @@ mod poll;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod unsent;
 mod verdict;
 mod worst;

@@ -1,11 +1,11 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, RoundTrip, Source, Target, Unopened, Unseen, Worst,
+    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
     cause::{
-        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer, peer_address, port,
-        port_number, reaches_by_polls,
+        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer, reaches_by_polls,
     },
+    unseen,
 };
 
 /// The least time to look at a target, in nanoseconds.
@@ -24,8 +24,6 @@ const MAX_UNEXPLAINED: f64 = 0.5;
 /// The share of the time from which on repairs of losses are not called healthy, though they are no cause: few waits, and long
 /// ones.
 const MIN_REPAIRED: f64 = 0.1;
-/// By how much round trips of small messages vary on a path whose queues are empty.
-const QUIET_VARIATION: f64 = 0.25;
 
 /// A figure of a fact.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -194,14 +192,14 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     let is_concluded = evidence.source == Source::Capture && cause == Cause::SmallSendBuffer;
     let is_contradicted = is_concluded || is_rare(evidence, cause) || best.facts.iter().any(|fact| !fact.speaks_for);
     if cause == Cause::PathQueue && evidence.layers.is_some_and(|layers| layers.queueing_ns.is_none()) {
-        verdict.unseen.insert(0, own_queue(evidence));
+        verdict.unseen.insert(0, unseen::own_queue(evidence));
     }
     if cause == Cause::Distance {
-        verdict.unseen.splice(0..0, others_queue(&evidence.messages));
+        verdict.unseen.splice(0..0, unseen::others_queue(&evidence.messages));
     }
     let is_arrival_hidden = cause == Cause::SlowAnswer && peer::is_arrival_hidden(evidence);
     if is_arrival_hidden {
-        verdict.unseen.insert(0, arrival());
+        verdict.unseen.insert(0, unseen::arrival());
     }
     verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
@@ -264,7 +262,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.remedies = Cause::Loss.remedies(&evidence.about(&[Part::Timeout, Part::Loss]));
     }
     if is_sparse {
-        verdict.unseen.insert(0, short_waits(evidence.poll_interval_ns()));
+        verdict.unseen.insert(0, unseen::short_waits(evidence.poll_interval_ns()));
     }
     if let Some(wait_ns) = long_wait_ns {
         verdict.certainty = Some(Certainty::Possible);
@@ -272,7 +270,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
             "No cause is found, but what is written waits {:.0} ms in the send buffer before it leaves.",
             wait_ns / 1e6
         );
-        verdict.unseen.insert(0, window(evidence));
+        verdict.unseen.insert(0, unseen::window(evidence));
         verdict.remedies = Cause::SendBacklog.remedies(evidence);
     }
     if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
@@ -284,7 +282,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
             }
         }
         .into();
-        verdict.unseen.insert(0, sender(&evidence.about(&[Part::PeerPause])));
+        verdict.unseen.insert(0, unseen::sender(&evidence.about(&[Part::PeerPause])));
     }
 }
 
@@ -294,18 +292,18 @@ fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.facts = traffic(evidence);
     if evidence.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
-        verdict.unseen.insert(0, owed(evidence));
+        verdict.unseen.insert(0, unseen::owed(evidence));
     }
     if evidence.datagrams.is_some() {
         if evidence.connections == 0 {
             verdict.facts.clear();
         }
         verdict.facts.extend(datagram_facts(evidence));
-        verdict.unseen.insert(0, packets());
+        verdict.unseen.insert(0, unseen::packets());
     }
     if evidence.connections == 0 && evidence.failed_attempts.unwrap_or(0) > 0 {
         verdict.facts.extend(failed_attempts(evidence));
-        verdict.unseen.insert(0, refusal(evidence));
+        verdict.unseen.insert(0, unseen::refusal(evidence));
     }
 }
 
@@ -347,7 +345,7 @@ fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
     }
     .into();
     verdict.facts = traffic(evidence);
-    verdict.unseen.insert(0, missing(evidence));
+    verdict.unseen.insert(0, unseen::missing(evidence));
 }
 
 /// Whether polls were so far apart that waits which people notice may have passed between them, or that there would be a cause
@@ -435,69 +433,10 @@ fn tells(evidence: &Evidence) -> bool {
     evidence.source == Source::Capture && evidence.polls >= MIN_PACKETS
 }
 
-fn missing(evidence: &Evidence) -> Unseen {
-    let unexplained = evidence.unexplained();
-    match evidence.source {
-        Source::Capture if unexplained >= MIN_SHARE => Unseen {
-            what: format!("what {:.0} % of the time were spent on: packets alone do not show it", unexplained * 100.0),
-            remedy: {
-                let end = evidence.about(&[Part::Unexplained]).target;
-                let host = end.seen_from.map_or_else(String::new, |end| format!(" at {end}"));
-                format!("run `dwell why{}`{host}, whose kernel knows", end.port_of())
-            },
-        },
-        Source::Capture => {
-            Unseen { what: "more than a few packets".into(), remedy: "capture for longer, and all packets".into() }
-        }
-        Source::Stamps if unexplained >= MIN_SHARE => Unseen {
-            what: "most of the time is in layers of the kernel, where nothing of these hosts waits".into(),
-            remedy: "`dwell report` shows all segments".into(),
-        },
-        Source::Stamps => Unseen {
-            what: "more than a few bytes".into(),
-            remedy: "name another time with --since, or let agents stamp more with --sample-bytes".into(),
-        },
-        Source::Sockets if unexplained >= MIN_SHARE => Unseen {
-            what: "most of the time is unexplained: the connections change faster than they are polled".into(),
-            remedy: "name fewer of them, as by HOST:PORT".into(),
-        },
-        Source::Sockets => Unseen {
-            what: "connections that end before they are polled, and more of a short look".into(),
-            remedy: "run it longer, as with --duration 30s, or capture the packets, and run `dwell why -r FILE`".into(),
-        },
-    }
-}
-
 /// The mean wait in the send buffer, if it is long.
 fn long_send_wait_ns(evidence: &Evidence) -> Option<f64> {
     let wait_ns = evidence.send_buffer.mean_ns().map(|ns| ns as f64);
     wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, MIN_SEND_WAIT_NS))
-}
-
-/// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
-fn window(evidence: &Evidence) -> Unseen {
-    Unseen {
-        what: "whether the path takes no more, or TCP keeps its congestion window small".into(),
-        remedy: format!(
-            "`ss -tin dst {}` shows cwnd, ssthresh and pacing_rate: another congestion control may have others",
-            peer_address(evidence)
-        ),
-    }
-}
-
-/// What only the sender of data knows.
-fn sender(evidence: &Evidence) -> Unseen {
-    let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
-    let port = port_number(evidence);
-    Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
-}
-
-/// Waits that end before the next poll.
-fn short_waits(apart_ns: f64) -> Unseen {
-    Unseen {
-        what: format!("whether shorter waits add up: polls were {:.0} ms apart", apart_ns / 1e6),
-        remedy: "capture the packets, whose times are exact, and run `dwell why -r FILE`".into(),
-    }
 }
 
 /// Connections that may wait for an answer.
@@ -509,23 +448,6 @@ fn unanswered(evidence: &Evidence) -> [Fact; 2] {
     ]
 }
 
-/// Only the application knows whether an answer is due.
-fn owed(evidence: &Evidence) -> Unseen {
-    let pid = evidence.target.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
-    Unseen {
-        what: "whether these clients wait".into(),
-        remedy: match evidence.accepted {
-            0 => format!(
-                "run `dwell why{}` at the server, and look for what its process does",
-                evidence.target.port_of()
-            ),
-            _ => {
-                format!("`sudo cat /proc/{pid}/status /proc/{pid}/stack` shows whether the server is stopped or stuck")
-            }
-        },
-    }
-}
-
 /// The verdict where nothing answers the first packets of connections.
 fn silence(unopened: &Unopened) -> String {
     let (server, waits) = (unopened.server, unopened.waits);
@@ -535,55 +457,6 @@ fn silence(unopened: &Unopened) -> String {
         count => format!(
             "Connections to {server} cannot be opened: nothing answered the SYNs of {count} of them, for up to {longest_s:.1} s."
         ),
-    }
-}
-
-/// The kernel counts attempts that failed, and not whose they were.
-fn refusal(evidence: &Evidence) -> Unseen {
-    let (peer, port) = (peer_address(evidence), port_number(evidence));
-    Unseen {
-        what: "whose attempts to open a connection failed".into(),
-        remedy: format!("`nc -vz {peer} {port}` opens one and says whether it is refused: then nobody listens there"),
-    }
-}
-
-/// The queue of the host's own device where it has one and no byte that passed it was stamped.
-fn own_queue(evidence: &Evidence) -> Unseen {
-    Unseen {
-        what: "whether the queue is that of this host's own device: no byte of the target was stamped".into(),
-        remedy: format!("`sudo dwell stack{} --duration 10s`", port(evidence)),
-    }
-}
-
-/// Where the wait for an answer begins.
-fn arrival() -> Unseen {
-    Unseen {
-        what: "when requests had arrived: their acknowledgements came with the answers, so that a queue on the path looks the same"
-            .into(),
-        remedy: "ask at the peer's host; `ping` the peer shows a queue".into(),
-    }
-}
-
-/// A queue that others fill, where round trips are longer than the shortest by more than they vary on a quiet path. If it was full
-/// when the connections began, the shortest one has waited in it too.
-fn others_queue(messages: &RoundTrip) -> Option<Unseen> {
-    let longer = messages.mean_ns()? / messages.base_ns()? - 1.0;
-    (longer >= QUIET_VARIATION).then(|| Unseen {
-        what: format!(
-            "whether the path is far, or others fill a queue on it: round trips were {:.0} % longer than the shortest",
-            longer * 100.0
-        ),
-        remedy:
-            "`sudo dwell rtt -i DEVICE --aggregate` at a gateway shows it, and so does this command at a quiet time"
-                .into(),
-    })
-}
-
-/// What only packets show of UDP.
-fn packets() -> Unseen {
-    Unseen {
-        what: "requests and round trips over UDP".into(),
-        remedy: "`sudo dwell rtt -i DEVICE` measures those of QUIC and DNS".into(),
     }
 }
 

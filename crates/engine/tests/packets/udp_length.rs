@@ -7,7 +7,7 @@ use std::{
 };
 
 use dwell_engine::{
-    balance::{self, Balancer, Forward, NextHop, Protocol, Real, Reason, Sampling, Vip, VipKey},
+    balance::{self, Balancer, Forward, NextHop, Protocol, Real, Reason, Vip, VipKey},
     observe::Observation,
     response::{Key, Tracker, Watch},
     rtt::Counter,
@@ -50,15 +50,7 @@ fn balancer_calls_it_malformed(bytes: &[u8], address: IpAddr) -> bool {
     let watch = Watch { key: Key::FiveTuple, max_flows: 64, ..Watch::default() };
     let mut balancer = Balancer::new(&watch, config);
     let next_hop = NextHop { interface: 2, destination: [3; 6], source: [4; 6], mtu: 1500 };
-    let real = Real {
-        address,
-        next_hop: Some(next_hop),
-        forward: Forward::L2,
-        down: false,
-        leaving: false,
-        capacity: 1,
-        sampling: Sampling::default(),
-    };
+    let real = Real::new(address, Some(next_hop), Forward::L2);
     balancer.set_real(1, &real);
     let key = VipKey { address, protocol: Protocol::Udp, port: Some(PORT) };
     balancer.set_vip(&key, &Vip { number: 1, ..Vip::default() }, &[1]);

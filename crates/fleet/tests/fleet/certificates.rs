@@ -118,8 +118,10 @@ fn a_renewed_certificate_that_cannot_be_used_is_told_once_on_both_sides_until_it
         let Event::Unusable(reason) = web.event() else { panic!("it is connected") };
         assert!(reason.starts_with("cannot use ") && reason.contains("web.cert"), "{reason}");
         eventually("the collector says so", || memory.unusable.lock().unwrap().len() == times);
-        // A check later nothing is new.
-        assert_eq!(web.events.recv_timeout(Duration::from_secs(12)), Err(RecvTimeoutError::Timeout));
+        if times == 1 {
+            // A check later nothing is new.
+            assert_eq!(web.events.recv_timeout(Duration::from_secs(12)), Err(RecvTimeoutError::Timeout));
+        }
         let told = memory.unusable.lock().unwrap().clone();
         assert!(told.len() == times && told.iter().all(|told| told.contains("localhost.cert")), "{told:?}");
         ["localhost", "web"].into_iter().for_each(|name| ours.sign(folder, name));

@@ -303,6 +303,16 @@ static __always_inline __u32 dwell_balance_chances(void *embedder, const struct 
 	return find_chances(packet, chances);
 }
 
+__noinline __u32 has_chance(const struct dwell_packet *packet)
+{
+	return packet ? dwell_chances_find(0, packet, 0) : 0;
+}
+
+static __always_inline __u32 dwell_balance_has_chance(void *embedder, const struct dwell_packet *packet)
+{
+	return has_chance(packet);
+}
+
 __noinline int wrap(dwell_context *context, __u32 real, struct dwell_inner *inner)
 {
 	return inner && dwell_wrap(context, 0, real, inner);

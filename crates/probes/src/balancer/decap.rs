@@ -15,7 +15,6 @@ use crate::{
     Error, Hook, Interface, TcHookKind,
     attach::{Attachment, attach},
     load,
-    vantage::failed,
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.bpf.o.z"));
@@ -40,15 +39,8 @@ impl Decap {
     pub fn load(rules: &DecapRules) -> Result<Decap, Error> {
         let program = rules.to_core();
         let mut object = load::open("the tunnel endpoint", OBJECT)?;
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name == "own" {
-                map.set_max_entries(rules.addresses.len().max(1) as u32).map_err(failed("size", "own"))?;
-            }
-            if name.ends_with(".rodata.program") {
-                map.set_initial_value(program.as_bytes()).map_err(failed("write", "configuration"))?;
-            }
-        }
+        let entries = |name: &str| (name == "own").then(|| rules.addresses.len().max(1) as u32);
+        load::configure(&mut object, entries, &[(".rodata.program", program.as_bytes())])?;
         let mut object = load::load("the tunnel endpoint", object)?;
         let own = load::map(&mut object, "own");
         for address in &rules.addresses {

@@ -53,17 +53,6 @@ impl Plane {
         let map = MapHandle::from_pinned_path(&pin).map_err(crate::vantage::failed("open", HEARTBEAT))?;
         read(&map)
     }
-
-    /// Replaces VIPs' tables of equal weights, by the VIPs' numbers. They count while the data plane is stale, if it was
-    /// renewed with [`WhenStale::Equal`]. Each must be as long as the VIP's own table; an empty one removes it.
-    ///
-    /// # Errors
-    ///
-    /// If a number exceeds the options, or there is no memory for a table.
-    pub fn set_equal_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        self.check_reals(tables)?;
-        self.set_tables_behind(1, tables)
-    }
 }
 
 /// Reads the sign of life in a map.

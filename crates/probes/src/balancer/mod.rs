@@ -7,6 +7,7 @@ mod maps;
 mod options;
 mod pins;
 mod plane;
+mod tables;
 mod transmit;
 mod zero_rtt;
 
@@ -19,6 +20,7 @@ pub use dwell_engine::balance::{
 };
 pub use options::PlaneOptions;
 pub use pins::StartKind;
-pub use plane::{DryRun, Plane, RECENT};
+pub use plane::{DryRun, Plane};
+pub use tables::RECENT;
 pub use transmit::{Delivery, TransmitCounts, Transmits};
 pub use zero_rtt::ServerLoad;

@@ -68,11 +68,7 @@ impl Transmits {
     pub fn start() -> Result<Transmits, Error> {
         let mut object = load::open(WHAT, OBJECT)?;
         let network = this_network().map_err(|io| Error::Map { operation: "configure", map: COUNTS, io })?;
-        for mut map in object.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata.network") {
-                map.set_initial_value(&network.to_ne_bytes()).map_err(failed("write", "configuration"))?;
-            }
-        }
+        load::configure(&mut object, |_| None, &[(".rodata.network", &network.to_ne_bytes())])?;
         let object = load::load(WHAT, object)?;
         let attach = |name: &&str| {
             load::program(&object, name).attach().map_err(|error| Error::Attach {

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::{
     Error,
     error::io_error,
-    load::{load, map, open, program},
+    load::{configure, load, map, open, program},
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lowat.bpf.o.z"));
@@ -58,15 +58,7 @@ impl SendBufferLimiter {
         let unusable = |io: io::Error| Error::Cgroup { path: options.cgroup.clone(), io };
         let directory = File::open(&options.cgroup).map_err(unusable)?;
         let mut opened = open("the send buffer program", OBJECT)?;
-        for mut part in opened.maps_mut() {
-            if part.name().to_string_lossy().ends_with(".rodata.program") {
-                part.set_initial_value(configuration(options).as_bytes()).map_err(|error| Error::Map {
-                    operation: "write",
-                    map: "configuration",
-                    io: io_error(&error),
-                })?;
-            }
-        }
+        configure(&mut opened, |_| None, &[(".rodata.program", configuration(options).as_bytes())])?;
         let object = load("the send buffer program", opened)?;
         let link = program(&object, "watch")
             .attach_cgroup(directory.as_raw_fd())

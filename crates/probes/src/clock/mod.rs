@@ -19,7 +19,7 @@ use dwell_engine::{abi, clock::Experiment};
 use libbpf_rs::{MapHandle, Object};
 use zerocopy::IntoBytes;
 
-use crate::{Error, error::io_error, load, vantage::failed};
+use crate::{Error, error::io_error, load};
 
 pub use devices::{ClockMode, Mode, driver_obstacle};
 pub use prober::{Method, Prober, Round, Station};
@@ -36,15 +36,8 @@ fn load_programs(wanted: &[&str], sizes: &[(&str, u32)], program: &abi::dwell_sy
         let is_wanted = wanted.iter().any(|name| program.name() == *name);
         program.set_autoload(is_wanted);
     }
-    for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
-            map.set_max_entries(*entries).map_err(failed("size", "sessions"))?;
-        }
-        if name.ends_with(".rodata.program") {
-            map.set_initial_value(program.as_bytes()).map_err(failed("write", "configuration"))?;
-        }
-    }
+    let entries = |name: &str| sizes.iter().find(|(sized, _)| *sized == name).map(|(_, entries)| *entries);
+    load::configure(&mut object, entries, &[(".rodata.program", program.as_bytes())])?;
     load::load(WHAT, object)
 }
 

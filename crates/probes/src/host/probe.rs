@@ -53,11 +53,10 @@ pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
 /// Facts that do not depend on privilege.
 const ANYWHERE: [Fact; 4] = [Fact::Btf, Fact::TcpCounts, Fact::Landlock, Fact::Library];
 
-/// Gives what a user namespace refused the remedy that helps there.
+/// Gives what a user namespace refused the remedy that helps there, unless it has one of its own.
 fn leave_the_namespace(answers: &mut BTreeMap<Fact, Answer>) {
     for (fact, answer) in answers {
-        let is_about_loopback = *fact == Fact::SockDiag && answer.remedy.is_some();
-        if answer.holds != Some(true) && !ANYWHERE.contains(fact) && !is_about_loopback {
+        if answer.holds != Some(true) && answer.remedy.is_none() && !ANYWHERE.contains(fact) {
             answer.remedy = Some(OUTSIDE.into());
         }
     }
@@ -171,7 +170,9 @@ fn bbr() -> Answer {
     };
     match (has("allowed"), has("available")) {
         (Some(false), Some(true)) => Answer {
-            remedy: Some("sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'".into()),
+            // The setting is that of the host.
+            remedy: (is_in_initial_user_namespace() != Some(false))
+                .then(|| "sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'".into()),
             ..Answer::no("for root only")
         },
         (allowed, _) => Answer::new(allowed, ""),

@@ -48,15 +48,8 @@ impl Devices {
         let config = Config { namespace: None, rows: config.rows.min(1 << 15), ..config.clone() };
         let bytes = if Kernel::of_this_host().has_typed_reads() { TYPED_OBJECT } else { PROBED_OBJECT };
         let mut object = load::open(WHAT, bytes)?;
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name == ROWS {
-                map.set_max_entries(config.rows()).map_err(failed("size", ROWS))?;
-            }
-            if name.ends_with(".rodata.program") {
-                map.set_initial_value(config.to_core().as_bytes()).map_err(failed("write", "configuration"))?;
-            }
-        }
+        let entries = |name: &str| (name == ROWS).then(|| config.rows());
+        load::configure(&mut object, entries, &[(".rodata.program", config.to_core().as_bytes())])?;
         Ok(Devices { links: Vec::new(), object: kernel::load(WHAT, object)?, generation: 0 })
     }
 

@@ -125,23 +125,15 @@ impl Probe {
             let is_wanted = hooks.iter().any(wanted);
             program.set_autoload(is_wanted);
         }
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            let entries = match name.as_str() {
-                "rows" => Some(config.rows()),
-                FLOWS => options.max_flows,
-                "chosen" => is_picky.then_some(SELECTED),
-                "processes" => of_processes.then_some(options.processes.len() as u32),
-                PASSAGES => config.traces.then_some(PASSAGES_BYTES),
-                _ => None,
-            };
-            if let Some(entries) = entries {
-                map.set_max_entries(entries).map_err(failed("size", "flow table"))?;
-            }
-            if name.ends_with(".rodata.program") {
-                map.set_initial_value(config.to_core().as_bytes()).map_err(failed("write", "configuration"))?;
-            }
-        }
+        let entries = |name: &str| match name {
+            "rows" => Some(config.rows()),
+            FLOWS => options.max_flows,
+            "chosen" => is_picky.then_some(SELECTED),
+            "processes" => of_processes.then_some(options.processes.len() as u32),
+            PASSAGES => config.traces.then_some(PASSAGES_BYTES),
+            _ => None,
+        };
+        load::configure(&mut object, entries, &[(".rodata.program", config.to_core().as_bytes())])?;
         let mut object = kernel::load("the stack programs", object)?;
         let passages = Events::open(&load::map(&mut object, PASSAGES), decode)?;
         for process in &options.processes {

@@ -27,7 +27,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Sampling, Vip, VipKey},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
 };
 use nix::{
     sched::{CpuSet, sched_setaffinity},
@@ -65,15 +65,7 @@ fn root_a_connection_stays_while_the_table_changes() {
 
 /// Returns a server, counted from 0, that gets its packets unchanged.
 fn backend(star: &Star, server: usize) -> Real {
-    Real {
-        address: address(server + 3).into(),
-        next_hop: Some(star.hop(server)),
-        forward: Forward::L2,
-        down: false,
-        leaving: false,
-        capacity: 1,
-        sampling: Sampling::default(),
-    }
+    Real::new(address(server + 3).into(), Some(star.hop(server)), Forward::L2)
 }
 
 /// Sets the VIP and the servers, without a table.

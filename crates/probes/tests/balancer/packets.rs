@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Forward, NextHop, Real, Sampling};
+use dwell_probes::balancer::{Forward, NextHop, Real};
 use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder, TcpHeader, UdpHeader};
 
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -15,17 +15,18 @@ pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+/// Returns a generator of numbers that look random and are always the same.
+pub fn numbers() -> impl FnMut() -> usize {
+    let mut round = 1u64;
+    move || {
+        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (round >> 33) as usize
+    }
+}
+
 /// Returns a backend that is reached through an interface.
 pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
-    Real {
-        address: to,
-        next_hop: Some(NextHop { interface, destination: REAL_MAC, source: OUR_MAC, mtu: 1500 }),
-        forward,
-        down: false,
-        leaving: false,
-        capacity: 1,
-        sampling: Sampling::default(),
-    }
+    Real::new(to, Some(NextHop { interface, destination: REAL_MAC, source: OUR_MAC, mtu: 1500 }), forward)
 }
 
 /// The properties of a client's packet.

@@ -11,7 +11,7 @@ use dwell_testbed::skip::lacks_root;
 
 use crate::{
     options,
-    packets::{Client, GUE_PORT, address, real, v4, v6},
+    packets::{Client, GUE_PORT, address, numbers, real, v4, v6},
 };
 
 /// The kernel's and the native core with the same configuration.
@@ -91,17 +91,13 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 /// Damages bytes of a frame, in an order that is always the same.
-fn damaged(frame: &[u8], round: &mut u64) -> Vec<u8> {
-    let mut next = || {
-        *round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*round >> 33) as usize
-    };
+fn damaged(frame: &[u8], mut next: impl FnMut() -> usize) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let headers = frame.len().min(80) - 12;
     for _ in 0..1 + next() % 3 {
         frame[12 + next() % headers] = next() as u8;
     }
-    if next() % 4 == 0 {
+    if next().is_multiple_of(4) {
         frame.truncate(14 + next() % (frame.len() - 14));
     }
     frame
@@ -117,9 +113,9 @@ fn root_kernel_and_native_send_the_same_packets() {
         let Some(Both { mut plane, mut native }) = both(forward, to) else {
             return;
         };
-        let (mut round, mut time_ns, mut compared) = (1, 1_000_000_000_000, 0);
+        let (mut next, mut time_ns, mut compared) = (numbers(), 1_000_000_000_000, 0);
         for frame in frames() {
-            let hit = damaged(&frame, &mut round);
+            let hit = damaged(&frame, &mut next);
             for frame in [frame, hit] {
                 // The kernel refuses frames that are shorter than an Ethernet header.
                 let Ok(told) = plane.dry_run(&frame) else {

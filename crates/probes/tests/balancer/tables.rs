@@ -7,7 +7,7 @@ use std::{
 
 use dwell_engine::response::Watch;
 use dwell_probes::balancer::{
-    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Sampling, Vip, VipKey, WhenStale,
+    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, WhenStale,
 };
 use dwell_testbed::skip::lacks_root;
 
@@ -18,20 +18,9 @@ use crate::{
 };
 
 fn real(host: u8) -> Real {
-    Real {
-        address: [10, 0, 0, host].into(),
-        next_hop: Some(NextHop {
-            interface: 70,
-            destination: [2, 0, 0, 0, 0, host],
-            source: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-        }),
-        forward: Forward::L2,
-        down: false,
-        leaving: false,
-        capacity: 1,
-        sampling: Sampling::default(),
-    }
+    let (destination, source) = ([2, 0, 0, 0, 0, host], [2, 0, 0, 0, 0, 1]);
+    let next_hop = NextHop { interface: 70, destination, source, mtu: 1500 };
+    Real::new([10, 0, 0, host].into(), Some(next_hop), Forward::L2)
 }
 
 fn key(port: u16) -> VipKey {

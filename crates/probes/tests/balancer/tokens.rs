@@ -6,7 +6,7 @@ use dwell_engine::quic_lb::{Config, Stamp, TokenStamp};
 use dwell_probes::balancer::{CidEvent, HeavyScope, Reason, ServerState, Vip, ZeroVip};
 
 use crate::{
-    packets::{Client, address, v4, v6},
+    packets::{Client, address, numbers, v4, v6},
     parity::Both,
     zero_rtt::{IDS, KEY, MS, NEXT_KEY, OTHER, OWN, THIRD, from, key, now_s, of_network, short, zero_vip},
 };
@@ -318,11 +318,7 @@ fn root_kernel_and_native_agree_about_damaged_tokens() {
     let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
-    let mut round = 1u64;
-    let mut next = || {
-        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (round >> 33) as usize
-    };
+    let mut next = numbers();
     for at in 0..300 {
         let token = token(IDS[at % 3].1);
         let source = vec![3; next() % 24];

@@ -18,7 +18,7 @@ use nix::sched::sched_getcpu;
 
 use crate::{
     options,
-    packets::{Client, address, real, v4, v6},
+    packets::{Client, address, numbers, real, v4, v6},
     parity::Both,
     stay_on,
 };
@@ -563,11 +563,7 @@ fn root_kernel_and_native_agree_about_garbage() {
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
-    let mut round = 1u64;
-    let mut next = || {
-        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (round >> 33) as usize
-    };
+    let mut next = numbers();
     for at in 0..1500 {
         // Each from another network, as so many from one would not be opened.
         let client = if at % 2 == 0 {

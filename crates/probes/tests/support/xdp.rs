@@ -1,8 +1,41 @@
 //! XDP programs by their instructions.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    path::PathBuf,
+    process,
+};
 
+use dwell_testbed::skip::skip;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+/// A program array that stays pinned until it is dropped.
+pub struct Slots {
+    pub map: MapHandle,
+    pub path: PathBuf,
+}
+
+impl Slots {
+    /// Reports that the test is skipped, and returns `None`, if nothing can be pinned here.
+    pub fn new(name: &str) -> Option<Slots> {
+        let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{name}-{}", process::id()));
+        let mut map = map(MapType::ProgArray, 4);
+        match map.pin(&path) {
+            Ok(()) => Some(Slots { map, path }),
+            Err(why) => {
+                skip(format_args!("nothing can be pinned at {}: {why}", path.display()));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
 
 /// A map of 4 entries by number.
 pub fn map(kind: MapType, value_bytes: u32) -> MapHandle {

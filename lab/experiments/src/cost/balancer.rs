@@ -272,17 +272,9 @@ fn plane(row: &Row) -> Result<Plane> {
     })?;
     // Room for many VIPs, and a hundred backends.
     let to: IpAddr = row.to.unwrap_or("10.99.0.1").parse()?;
+    let next_hop = NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 };
     for number in 1..=100 {
-        let real = Real {
-            address: to,
-            next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
-            forward: row.forward,
-            down: false,
-            leaving: false,
-            capacity: 1,
-            sampling: Sampling::default(),
-        };
-        plane.set_real(number, &real)?;
+        plane.set_real(number, &Real::new(to, Some(next_hop), row.forward))?;
     }
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % 100).collect();
     let vips = [(1, VIP, Protocol::Tcp), (2, VIP_6, Protocol::Tcp), (3, VIP, Protocol::Udp)];

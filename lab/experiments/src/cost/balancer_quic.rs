@@ -13,7 +13,7 @@ use super::{
 use crate::goal::Goal;
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, ServerId, Vip, VipKey, ZeroVip},
+    balance::{Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
     quic_lb::{Config, Load, Stamp},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -127,17 +127,10 @@ fn plane() -> Result<Plane> {
         idle_timeout: Duration::from_secs(3600),
         ..PlaneOptions::default()
     })?;
+    let next_hop = NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 };
     for number in 1..=SERVERS {
-        let real = Real {
-            address: IpAddr::from([10, 99, 0, number as u8]),
-            next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
-            forward: Forward::L2,
-            down: false,
-            leaving: false,
-            capacity: 1,
-            sampling: Sampling::default(),
-        };
-        plane.set_real(number, &real)?;
+        let address = IpAddr::from([10, 99, 0, number as u8]);
+        plane.set_real(number, &Real::new(address, Some(next_hop), Forward::L2))?;
     }
     let key = VipKey { address: "198.51.100.1".parse()?, protocol: Protocol::Udp, port: Some(443) };
     let servers = (1..=SERVERS).map(|real| (real, ServerId(real.into())));

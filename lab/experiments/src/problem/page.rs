@@ -1,57 +1,13 @@
 //! What a page tells its reader to run, and what it shows of that.
 
 use anyhow::{Result, bail};
+use dwell_testbed::pages::{Block, blocks};
 
-/// A block of commands on a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// The line of the page at which it begins.
-    pub line: usize,
-    /// The commands, for a shell.
-    pub script: String,
-    /// The lines that the page shows of their output, without `...`.
-    pub shown: Vec<String>,
-}
-
-/// The blocks of a page that run dwell. A block is indented by four spaces; the fenced block right after it is its output.
-pub fn steps(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let mut is_fenced = false;
-    // Whether a command, or its output, may go on.
-    let (mut is_command, mut has_output) = (false, false);
-    for (line, text) in (1..).zip(text.lines()) {
-        if text.starts_with("```") {
-            is_fenced = !is_fenced;
-            has_output &= is_fenced;
-        } else if is_fenced {
-            if let Some(step) = steps.last_mut().filter(|_| has_output)
-                && text.trim() != "..."
-            {
-                step.shown.push(text.to_owned());
-            }
-        } else if let Some(command) = text.strip_prefix("    ") {
-            match steps.last_mut().filter(|_| is_command) {
-                Some(step) => step.script += &format!("\n{command}"),
-                None => steps.push(Step { line, script: command.to_owned(), shown: Vec::new() }),
-            }
-            (is_command, has_output) = (true, true);
-        } else {
-            is_command = false;
-            has_output &= text.is_empty();
-        }
-    }
-    steps.retain(|step| step.script.lines().any(runs_dwell));
+/// The blocks of a page that run dwell.
+pub fn steps(text: &str) -> Vec<Block> {
+    let mut steps = blocks(text);
+    steps.retain(|step| step.runs("dwell") || step.runs("dwell-lab"));
     steps
-}
-
-fn runs_dwell(line: &str) -> bool {
-    line.split(['|', ';', '&']).any(|command| {
-        command
-            .split_whitespace()
-            .find(|word| *word != "sudo")
-            .is_some_and(|word| matches!(word, "dwell" | "dwell-lab"))
-            || command.contains(" -n dwell ")
-    })
 }
 
 /// The script in which durations are a quarter of what the page has, at least 2 s, and intervals not longer than that. A
@@ -98,7 +54,7 @@ fn gist(line: &str) -> Vec<&str> {
 
 /// What the page shows and the run did not print: of the first line, of lines without figures, and of more than a third of
 /// the others.
-pub fn differences(step: &Step, printed: &str) -> Result<()> {
+pub fn differences(step: &Block, printed: &str) -> Result<()> {
     let is_bar = |line: &str| line.contains(|letter: char| ('▀'..='▟').contains(&letter));
     let printed: Vec<Vec<&str>> = printed.lines().map(gist).collect();
     let shown: Vec<&String> = step.shown.iter().filter(|line| !is_bar(line) && !line.trim().is_empty()).collect();
@@ -155,7 +111,7 @@ text
         assert!(differences(step, "The path is long: 12 % of the time.\n 12 ms  mean wait\n").is_err());
         assert!(differences(step, "The peer is late: 12 % of the time.\n").is_err());
         assert!(differences(step, "").is_err());
-        let figures = Step { shown: vec!["10:00 10.0.0.5 12.5".to_owned()], ..step.clone() };
+        let figures = Block { shown: vec!["10:00 10.0.0.5 12.5".to_owned()], ..step.clone() };
         assert!(differences(&figures, "dwell: 1 packet\n11:00 10.0.0.7 1\n").is_ok());
         assert!(differences(&figures, "dwell: 1 packet\n").is_err());
     }

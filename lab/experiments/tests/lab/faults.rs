@@ -1,17 +1,27 @@
 //! `dwell-lab fleet faults`: what is stored while something goes wrong. Times are goals of the verb, and not of these tests.
 
+use std::thread;
+
 use dwell_testbed::{error::find_program, skip::skip};
 use serde_json::Value;
 
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
+
+/// Makes faults at the same time, each in a fleet of its own: most of it is waiting.
+fn faults(names: &[&str], duration: &str) -> Vec<Value> {
+    thread::scope(|scope| {
+        let made: Vec<_> = names.iter().map(|name| scope.spawn(move || in_turn(&[*name], duration))).collect();
+        made.into_iter().flat_map(|made| made.join().unwrap()).collect()
+    })
+}
 
 /// Makes faults, one after the other, and checks what holds for all: nothing that was acknowledged is lost, nothing is there
 /// twice, a row says what is lost, and the collector's memory is bounded.
-fn faults(names: &[&str], duration: &str) -> Vec<Value> {
+fn in_turn(names: &[&str], duration: &str) -> Vec<Value> {
     let run = lab(&["fleet", "faults", "--fault", &names.join(","), "--duration", duration, "--format", "jsonl"]);
     // A busy machine may miss goals.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
-    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects = objects(&run);
     assert_eq!(objects.iter().map(|object| &object["fault"]).collect::<Vec<_>>(), names, "{run}");
     for object in &objects {
         let number = |key: &str| object[key].as_u64().unwrap_or_else(|| panic!("{key}: {object}"));
@@ -83,7 +93,7 @@ fn root_clocks_that_are_off_by_an_hour_at_agents_or_at_the_collector_lose_nothin
     if skipped() {
         return;
     }
-    let objects = faults(&["agent-clock", "collector-clock"], "24s");
+    let objects = in_turn(&["agent-clock", "collector-clock"], "24s");
     assert_nothing_is_lost(&objects);
 }
 

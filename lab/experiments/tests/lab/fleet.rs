@@ -5,7 +5,7 @@ use std::process::Command;
 use dwell_testbed::skip::skip;
 use serde_json::Value;
 
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
 
 #[test]
 fn root_all_rows_of_agents_are_in_the_store_once() {
@@ -27,7 +27,7 @@ fn root_all_rows_of_agents_are_in_the_store_once() {
     ]);
     // A busy machine may miss goals.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
-    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects = objects(&run);
     let number = |object: &Value, key: &str| object[key].as_u64().unwrap();
     // 13 sums and, of each flow, 5 segments where it is sent and 6 where it is received; a single agent sends all of its own.
     for (object, (agents, rows)) in objects.iter().zip([(1, 13 + 12 * 5), (6, 13 + 6 * 5 + 6 * 6)]) {

@@ -1,12 +1,12 @@
 //! `dwell-lab lb`: a balancer between real clients and servers.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use dwell_experiments::lb::{Options, Outcome, Policy, Scenario, Star, Work, run};
 use dwell_testbed::{CpuGroups, skip::skip};
 use serde_json::Value;
 
-use crate::support::{lab, programs, skipped};
+use crate::support::{lab, objects, programs, skipped};
 
 fn outcome(star: &Star, scenario: Scenario, policy: Policy, seconds: u64) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
@@ -31,11 +31,14 @@ fn root_a_slow_server_gets_less_by_latency_and_the_same_by_maglev() {
     if skipped() {
         return;
     }
-    let star = Star::start().unwrap();
-    let plain = outcome(&star, Scenario::Slowed, Policy::Maglev, 17);
+    let slowed = |policy| outcome(&Star::start().unwrap(), Scenario::Slowed, policy, 17);
+    let (plain, steered) = thread::scope(|scope| {
+        let plain = scope.spawn(|| slowed(Policy::Maglev));
+        let steered = slowed(Policy::Latency);
+        (plain.join().unwrap(), steered)
+    });
     assert_eq!(plain.weight_changes, []);
     assert!(plain.answered.iter().all(|answered| *answered > 0));
-    let steered = outcome(&star, Scenario::Slowed, Policy::Latency, 17);
     assert_eq!((plain.clients.broken.len(), steered.clients.broken.len()), (0, 0));
     let of_slow = |at: usize| {
         let weights = &steered.weight_changes[at].weights;
@@ -114,10 +117,10 @@ fn root_other_balancers_spread_the_same_load() {
     if skipped() {
         return;
     }
-    let run = lab(&["lb", "compare", "--duration", "12s", "--format", "jsonl"]);
-    // A busy machine may miss goals, and 12 s leave some undecided.
+    let run = lab(&["lb", "compare", "--duration", "6s", "--format", "jsonl"]);
+    // A busy machine may miss goals, and 6 s leave some undecided.
     assert!(matches!(run.status, Some(0 | 1 | 4)), "{run}");
-    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects = objects(&run);
     let found = |name: &str| objects.iter().find(|object| object["balancer"] == name);
     for name in ["dwell lb, latency", "dwell lb, maglev"] {
         assert!(found(name).is_some(), "{name}: {run}");

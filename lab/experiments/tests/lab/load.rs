@@ -19,7 +19,7 @@ use nix::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{LAB, Run, eventually, lab, prepare, skipped};
+use crate::support::{LAB, Run, eventually, lab, objects, prepare, skipped};
 
 /// A load that has ended, and what it wrote.
 struct Outcome {
@@ -237,8 +237,7 @@ fn told(arguments: &str) -> Vec<Value> {
     let words = ["response", "--format", "jsonl"];
     let run = lab(&words.into_iter().chain(arguments.split(' ')).collect::<Vec<_>>());
     assert_eq!(run.status, Some(0), "{run}");
-    let lines = run.stdout.lines();
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    objects(&run)
 }
 
 #[test]

@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
 
-fn objects(arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
+fn told(arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     let run = lab(&[&["quic"], arguments, &["--format", "jsonl"]].concat());
-    let lines = run.stdout.lines();
-    let objects = lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{run}")));
-    (run.status, objects.collect())
+    (run.status, objects(&run))
 }
 
 #[test]
@@ -21,7 +19,7 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     // The load is low and the margin high, so that no server is overloaded on any machine.
     let few = ["--clients", "60", "--rate", "90", "--duration", "4s"];
     let light = ["--work", "100us", "--margin", "30s"];
-    let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
+    let (status, runs) = told(&[&["policies", "--keep", keep], &few[..], &light].concat());
     let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["zero-rtt", "5-tuple", "source", "least-loaded"]);
     assert_eq!(status, Some(0), "{runs:?}");
@@ -48,7 +46,7 @@ fn root_tokens_keep_0rtt_where_every_connection_has_a_new_address() {
     }
     let few = ["--clients", "60", "--rate", "90", "--duration", "4s", "--new-addresses"];
     let light = ["--work", "100us", "--margin", "30s", "--policies", "zero-rtt,source"];
-    let (status, runs) = objects(&[&["policies"], &few[..], &light].concat());
+    let (status, runs) = told(&[&["policies"], &few[..], &light].concat());
     assert_eq!(status, Some(0), "{runs:?}");
     let of = |index: usize, key: &str| runs[index][key].as_u64().unwrap();
     assert!(of(0, "eligible") > 60, "{runs:?}");
@@ -64,7 +62,7 @@ fn root_connections_survive_moves_by_connection_ids_only() {
     if skipped() {
         return;
     }
-    let (status, runs) = objects(&["moves", "--connections", "10", "--moves", "5"]);
+    let (status, runs) = told(&["moves", "--connections", "10", "--moves", "5"]);
     assert_eq!(status, Some(0), "{runs:?}");
     assert_eq!(runs[0]["survived"], 50);
 }
@@ -74,7 +72,7 @@ fn root_replayed_requests_are_not_executed_again() {
     if skipped() {
         return;
     }
-    let (status, runs) = objects(&["replay", "--requests", "10", "--times", "5"]);
+    let (status, runs) = told(&["replay", "--requests", "10", "--times", "5"]);
     assert_eq!(status, Some(0), "{runs:?}");
     assert_eq!((&runs[0]["tries"], &runs[0]["repeated"]), (&50.into(), &0.into()));
     let thefts: Vec<_> =
@@ -92,7 +90,7 @@ fn root_nothing_breaks_while_keys_and_servers_change() {
         return;
     }
     let few = ["--lasting", "10", "--returning", "4", "--pause", "2s"];
-    let (status, runs) = objects(&[&["changes"], &few[..]].concat());
+    let (status, runs) = told(&[&["changes"], &few[..]].concat());
     assert_eq!(status, Some(0), "{runs:?}");
     let changes: Vec<_> = runs.iter().map(|run| run["change"].as_str().unwrap()).collect();
     assert_eq!(changes[1..4], ["key rotated", "old key gone", "server removed"]);

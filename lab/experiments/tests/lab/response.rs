@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use dwell_testbed::skip::lacks_program;
 use serde_json::Value;
 
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
 
 #[test]
 fn wrong_options_of_the_lab_are_refused_before_it_begins() {
@@ -31,7 +31,7 @@ fn root_the_papers_experiments_stand_next_to_its_words() {
     }
     let run = lab(&["response", "paper", "12", "--duration", "2s", "--format", "jsonl"]);
     assert_eq!(run.status, Some(0), "{run}");
-    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = objects(&run);
     let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
     // A run per rate: the more requests a server has to compute, the longer each waits.
     let means: Vec<f64> = of("lab.run").map(|run| run["latency"]["mean_ns"].as_f64().unwrap()).collect();
@@ -57,7 +57,7 @@ fn root_estimates_are_near_what_the_clients_know() {
         .chain(["--plot", picture.to_str().unwrap()])
         .collect::<Vec<_>>());
     assert_eq!(run.status, Some(0), "{run}");
-    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = objects(&run);
     for line in &lines {
         assert_eq!(line["schema"], "dwell-lab/2");
         assert_eq!((&line["load"], &line["connections"]), (&"web".into(), &4.into()));
@@ -178,8 +178,7 @@ fn root_behaviours_are_scored_by_what_their_clients_know() {
     let zoo = |more: &[&str]| {
         let run = lab(&[&["response", "zoo", "--format", "jsonl"], &words[..], more].concat());
         assert!(matches!(run.status, Some(0 | 1)), "{run}");
-        let lines = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect::<Vec<Value>>()
+        objects(&run)
     };
     let lines = zoo(&["--duration", "3s", "--keep", folder]);
 

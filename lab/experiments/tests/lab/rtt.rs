@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
 
 #[test]
 fn root_each_program_reads_the_round_trips_of_one_capture() {
@@ -15,7 +15,7 @@ fn root_each_program_reads_the_round_trips_of_one_capture() {
     // A busy machine may miss goals, and programs that are not installed leave some undecided.
     assert!(matches!(run.status, Some(0 | 1 | 4)), "{run}");
     assert!(folder.path().join("loss-0.02.pcap").is_file());
-    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects = objects(&run);
     let rows = |tool: &str, side: &str| {
         let of = |row: &&Value| row["type"] == "lab.rtt" && row["tool"] == tool && row["side"] == side;
         objects.iter().find(of).cloned()

@@ -1,8 +1,6 @@
 //! `dwell-lab run`: what iperf3, ss and `dwell run` report of one connection.
 
-use serde_json::Value;
-
-use crate::support::{lab, skipped};
+use crate::support::{lab, objects, skipped};
 
 #[test]
 fn root_three_programs_report_on_one_connection() {
@@ -12,7 +10,7 @@ fn root_three_programs_report_on_one_connection() {
     let run = lab(&["run", "--seconds", "4", "--format", "jsonl"]);
     // A busy machine may miss goals.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
-    let objects: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects = objects(&run);
     let tools: Vec<_> = objects.iter().map(|object| object["tool"].as_str().unwrap()).collect();
     assert_eq!(tools, ["iperf3", "ss -ti", "dwell run"]);
     for object in &objects {

@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
-
-use crate::support::lab;
+use crate::support::{lab, objects};
 
 #[test]
 fn the_papers_figures_stand_next_to_those_of_the_simulation() {
@@ -38,7 +36,7 @@ fn the_papers_figures_stand_next_to_those_of_the_simulation() {
 #[test]
 fn every_policy_has_its_tail_in_each_setting_and_missed_goals_show_in_the_exit_status() {
     let run = lab(&["sim", "tail", "half-older", "alike-0.3", "--runs", "1", "--format", "jsonl"]);
-    let tails: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let tails = objects(&run);
     assert_eq!(tails.len(), 2 * 5, "{run}");
     let p99 = |setting: &str, policy: &str| {
         let tail = tails.iter().find(|tail| tail["setting"] == setting && tail["policy"] == policy);

@@ -7,9 +7,8 @@ use dwell_testbed::{
     LinkBox,
     skip::{required, skip},
 };
-use serde_json::Value;
 
-use crate::support::{LAB, Run, lab, programs, skipped};
+use crate::support::{LAB, lab, objects, programs, skipped};
 
 const TIME: Duration = Duration::from_secs(5);
 
@@ -25,11 +24,6 @@ fn outcome(name: &str, setting: Setting, watch: Option<Watch>, time: Duration) -
         folder: folder.path().to_owned(),
     };
     dwell_experiments::socket::run(&options).unwrap()
-}
-
-fn objects(run: &Run) -> Vec<Value> {
-    let lines = run.stdout.lines();
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Whether the calling test is skipped because this host has no link box.

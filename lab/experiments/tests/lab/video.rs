@@ -1,6 +1,6 @@
 //! A video with deadlines over a bottleneck.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use dwell_experiments::socket::video::{Options, Outcome, Queue, Server, run};
 use dwell_testbed::Nanos;
@@ -28,8 +28,11 @@ fn root_frames_are_in_time_where_the_server_knows_what_waits() {
     if skipped() {
         return;
     }
-    let naive = film(Server::Naive);
-    let informed = film(Server::Informed);
+    let (naive, informed) = thread::scope(|scope| {
+        let naive = scope.spawn(|| film(Server::Naive));
+        let informed = film(Server::Informed);
+        (naive.join().unwrap(), informed)
+    });
     for outcome in [&naive, &informed] {
         assert_eq!(outcome.captured, 360);
         assert_eq!(outcome.delays.len() as u64, outcome.sent, "all arrive");

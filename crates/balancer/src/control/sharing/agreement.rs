@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dwell_engine::steer::{BackendState as PolicyInput, BackendStats, Share, ShareReason};
 use dwell_probes::balancer::ActiveConnections;
 
-use super::super::vip::{RunningBackend, RunningVip};
+use super::super::{backend::RunningBackend, vip::RunningVip};
 use crate::{
     config::PolicyName,
     shared::{

@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let connections = served.as_ref().map(|served| served.registry.register(ConnectionMetrics::default()));
     let lanes = Lanes::start(lanes, &identity, args.on_event(reflector, connections))?;
     let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
-    let statuses = Statuses::new(args.statuses, source);
+    let statuses = Statuses::new(args.statuses, source)?;
     let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?, statuses);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();

@@ -66,10 +66,10 @@ impl Reporter {
     }
 
     /// Waits at most `timeout` until all batches are stored. Returns what is left.
-    pub fn finish(mut self, timeout: Duration) -> Backlog {
+    pub fn finish(self, timeout: Duration) -> Backlog {
         let left = self.batcher.finish(timeout);
         if let Some(status) = self.status {
-            self.statuses.print(&with_backlog(Status { last: true, ..status }, left));
+            self.statuses.print(with_backlog(Status { last: true, ..status }, left));
         }
         left
     }
@@ -126,7 +126,7 @@ impl Observer for Reporter {
             backlog.lock().update(self.batcher.backlog());
         }
         let status = stack_status(Verb::Agent, interval, false);
-        self.statuses.print(&with_backlog(status.clone(), self.batcher.backlog()));
+        self.statuses.print(with_backlog(status.clone(), self.batcher.backlog()));
         self.status = Some(status);
         let segments = interval.segments.iter().zip(&interval.again).zip(&interval.hooks);
         let segments = segments.map(|((first, again), hooks)| SegmentReport {

@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut others = (!rules.backends.is_empty()).then(|| Others::start(&rules.backends)).transpose()?;
     explain(args, &rules);
     let mut refusals = Refusals::default();
-    let mut statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() });
+    let statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() })?;
     let (mut refreshed, mut looked, mut reported) = (Instant::now(), Instant::now(), Instant::now());
     while !stop.is_asked() {
         thread::sleep(POLL);
@@ -139,12 +139,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             refusals.report(&counters);
             if reported.elapsed() >= REPORT {
                 reported = Instant::now();
-                statuses.print(&status(&counters, false));
+                statuses.print(status(&counters, false));
             }
         }
     }
     let counters = decap.counters()?;
-    statuses.print(&status(&counters, true));
+    statuses.print(status(&counters, true));
     let second = match &others {
         None => String::new(),
         Some(_) => format!(

@@ -19,7 +19,7 @@ use dwell_balancer::{
 use dwell_store::StoreError;
 use signal_hook::{consts::SIGHUP, flag};
 
-use super::{events::EventWriter, stored::Backends};
+use super::{events, stored::Backends};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     };
     // Dropped after the balancer, whose events it writes.
-    let (_writer, emit) = EventWriter::start(out, report).map_err(|error| Failure::new(Exit::Host, error))?;
+    let (emit, _drain) = events::start(out, report).map_err(|error| Failure::new(Exit::Host, error))?;
     let mut balancer = Balancer::start(config, served.as_ref().map(|served| &*served.registry), emit)?;
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_requested = || reload.swap(false, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use dwell_balancer::api::Status as BalancerStatus;
 use dwell_engine::{
     names::FlowNames,
-    top::{Figures, Metric, PAST, Row, View},
+    top::{Figures, Metric, PAST, Past, Row, View},
 };
 use dwell_records::{
     Header, Keep, Output, Record, Sink, Status, Top, TopRow, Verb, Verdict, counted, entry, print, write_object,
@@ -111,19 +111,20 @@ pub fn save(shown: &Shown, app: &App) -> String {
 
 /// Creates a file that did not exist, with a number behind its name if there was one of that name.
 fn create(stem: &str, extension: &str) -> (String, io::Result<File>) {
-    let mut path = format!("{stem}.{extension}");
-    for number in 2..=MOST_SAVES {
+    let mut number = 1;
+    loop {
+        let behind = if number > 1 { format!("-{number}") } else { String::new() };
+        let path = format!("{stem}{behind}.{extension}");
         match File::create_new(&path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => path = format!("{stem}-{number}.{extension}"),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_SAVES => number += 1,
             created => return (path, created),
         }
     }
-    let created = File::create_new(&path);
-    (path, created)
 }
 
 /// Writes what rows of flows have into an empty file. Returns how many flows have something.
 fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
+    const KEPT: [Metric; 3] = [Metric::Rtt, Metric::Response, Metric::SendBuffer];
     let recording = Recording {
         path: path.to_owned(),
         interval_ns: shown.interval.1,
@@ -141,24 +142,19 @@ fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
         .into_iter()
         .map(|row| TopRow { row, line: String::new(), names: FlowNames { label: None, ..names_of(&row, shown) } })
         .collect();
-    let mut are_kept = vec![false; rows.len()];
+    let has_some = |past: &Past| KEPT.into_iter().any(|metric| past.of(metric).flatten().next().is_some());
+    let kept = rows.iter().filter(|row| shown.past(&row.row.key).is_some_and(has_some)).count();
     for (age, (end_ns, length_ns)) in shown.intervals().enumerate().take(PAST) {
-        for (row, is_kept) in rows.iter_mut().zip(&mut are_kept) {
+        for row in &mut rows {
             let past = shown.past(&row.row.key);
             let then = |metric| past.and_then(|past| past.of(metric).nth(PAST - 1 - age)?).map(|value| value as u64);
-            row.row.figures = Figures {
-                rtt_ns: then(Metric::Rtt),
-                response_ns: then(Metric::Response),
-                send_buffer_ns: then(Metric::SendBuffer),
-                ..Figures::default()
-            };
-            let Figures { rtt_ns, response_ns, send_buffer_ns, .. } = row.row.figures;
-            *is_kept |= rtt_ns.or(response_ns).or(send_buffer_ns).is_some();
+            let [rtt_ns, response_ns, send_buffer_ns] = KEPT.map(then);
+            row.row.figures = Figures { rtt_ns, response_ns, send_buffer_ns, ..Figures::default() };
         }
         let (cut, omitted) = (0, shown.table.omitted());
         recorder.keep(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &rows, cut, omitted }), &shown.source);
     }
-    recorder.finish(&shown.source).map_or(Ok(are_kept.into_iter().filter(|is_kept| *is_kept).count()), Err)
+    recorder.finish(&shown.source).map_or(Ok(kept), Err)
 }
 
 fn write<E>(

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     super::{
         Part, Role, Times,
-        connection::{ConnectionFigures, longest_pause_ns},
-        figures::{RoundTrip, Silences},
+        connection::longest_pause_ns,
+        figures::{ConnectionFigures, RoundTrip, Silences},
     },
     flights::Known,
     reach::{Reach, ShownBy},

@@ -1,7 +1,7 @@
 //! What tells each cause from the others, and each threshold.
 
 use super::*;
-use crate::{measure::Endpoint, why::connection::ConnectionFigures};
+use crate::{measure::Endpoint, why::figures::ConnectionFigures};
 
 #[test]
 fn each_part_of_the_time_has_its_cause() {

@@ -216,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn a_question_whose_socket_is_gone_since_the_last_look_is_over() {
+        let _alone = alone();
+        let mut survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", DOMAIN)).unwrap();
+        while survey.datagrams.open_names().count() == 0 {
+            survey.poll().unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(socket);
+        let evidence = survey.evidence("");
+        assert_eq!((evidence.names.count, evidence.open_names), (1, 0));
+    }
+
+    #[test]
     fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
         let _alone = alone();
         let survey = Survey::start(Selected::Process(process::id()), false).unwrap();

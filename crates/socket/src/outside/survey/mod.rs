@@ -279,14 +279,18 @@ impl Survey {
             self.ends.record(now_ns, cost_ns);
         }
         if self.datagram_looks.is_due(now_ns) {
-            for (number, connections) in &mut self.namespaces {
-                self.datagrams.look(*number, &mut connections.diag, &mut self.target);
-            }
+            self.look_at_datagrams();
             let cost_ns = self.spent_ns();
             self.datagram_looks.record(now_ns, cost_ns);
         }
         let looks_ns = self.looks.due_ns().min(self.datagram_looks.due_ns()).min(self.ends.due_ns());
         Ok(self.polls.due_ns().min(self.discovery.due_ns()).min(looks_ns))
+    }
+
+    fn look_at_datagrams(&mut self) {
+        for (number, connections) in &mut self.namespaces {
+            self.datagrams.look(*number, &mut connections.diag, &mut self.target);
+        }
     }
 
     /// Looks for connections, which polls those that are followed.
@@ -352,6 +356,10 @@ impl Survey {
             Selected::Cgroups(paths) => namespace::members_of(paths).map_or(true, |members| members.is_empty()),
             _ => self.is_over() && !self.may_end,
         };
+        // Those of a target that has ended are over.
+        if self.datagrams.open_names().next().is_some() {
+            self.look_at_datagrams();
+        }
         let mut omitted = self.tally.omitted;
         for connections in self.namespaces.values_mut() {
             omitted += connections.end_all(&self.target, &mut self.tally);

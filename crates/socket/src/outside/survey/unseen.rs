@@ -75,6 +75,11 @@ pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>,
     }
     if evidence.connections > 0 && evidence.process.is_none() {
         evidence.unseen.push(match sys::effective_user() {
+            // They are known by their process.
+            _ if evidence.is_of_processes => Unseen {
+                what: "what the process that has the connections did: it ended before a second look at it".into(),
+                remedy: "look at it while it works for longer, or several times in a row".into(),
+            },
             0 => Unseen {
                 what: "what the process that has the connections did: they ended before it was found".into(),
                 remedy: "name the process, by its ID or unit".into(),
@@ -102,6 +107,17 @@ mod tests {
                 is_told,
                 "{told:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_named_is_not_to_be_named_again() {
+        for is_of_processes in [false, true] {
+            let mut evidence = Evidence { connections: 1, is_of_processes, ..Evidence::default() };
+            unseen(&mut evidence, &BTreeMap::new(), 0, false);
+            let [Unseen { what, remedy }] = &evidence.unseen[..] else { panic!("{:?}", evidence.unseen) };
+            assert!(what.starts_with("what the process that has the connections did"), "{what}");
+            assert_eq!(remedy.contains("for longer"), is_of_processes, "{remedy}");
         }
     }
 

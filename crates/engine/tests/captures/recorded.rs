@@ -1,16 +1,14 @@
 //! Captures recorded in the laboratory, with known delays, and captures that were computed, with known samples.
 
-#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
-
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
-use dwell_capture::Reader;
 use dwell_engine::{
     histogram::Histogram,
-    measure::{Event, Method, Sample},
-    observe::Observation,
-    rtt::{Config, Tracker},
+    measure::{Method, Sample},
+    rtt::Config,
 };
+
+use crate::support::{packets, replay};
 
 const CLIENT_MS: f64 = 20.0;
 const SERVER_MS: f64 = 5.0;
@@ -37,24 +35,7 @@ fn measure(file: &str) -> Sides {
 
 fn samples(file: &str, config: &Config) -> Vec<Sample> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(file);
-    let mut reader = Reader::open(&path).unwrap();
-    let mut tracker = Tracker::new(config);
-    let mut samples = Vec::new();
-    while let Some(packet) = reader.next_packet().unwrap() {
-        let observation = Observation {
-            time_ns: packet.time_ns,
-            interface: packet.interface,
-            link: packet.link.0,
-            data: packet.data,
-            wire_len: packet.wire_len,
-        };
-        tracker.observe(&observation, |event| {
-            if let Event::Sample(sample) = event {
-                samples.push(sample);
-            }
-        });
-    }
-    samples
+    replay(config, &packets(&path)).samples
 }
 
 /// Returns the round-trip times in a computed capture, in milliseconds.

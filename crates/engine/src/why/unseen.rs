@@ -1,0 +1,135 @@
+//! What a verdict leaves open, and what would show it.
+
+use super::{
+    Evidence, Part, RoundTrip, Source, Unseen,
+    cause::{MIN_SHARE, peer_address, port, port_number},
+};
+
+/// By how much round trips of small messages vary on a path whose queues are empty.
+const QUIET_VARIATION: f64 = 0.25;
+
+/// Why there is not enough for a verdict.
+pub(super) fn missing(evidence: &Evidence) -> Unseen {
+    let unexplained = evidence.unexplained();
+    match evidence.source {
+        Source::Capture if unexplained >= MIN_SHARE => Unseen {
+            what: format!("what {:.0} % of the time were spent on: packets alone do not show it", unexplained * 100.0),
+            remedy: {
+                let end = evidence.about(&[Part::Unexplained]).target;
+                let host = end.seen_from.map_or_else(String::new, |end| format!(" at {end}"));
+                format!("run `dwell why{}`{host}, whose kernel knows", end.port_of())
+            },
+        },
+        Source::Capture => {
+            Unseen { what: "more than a few packets".into(), remedy: "capture for longer, and all packets".into() }
+        }
+        Source::Stamps if unexplained >= MIN_SHARE => Unseen {
+            what: "most of the time is in layers of the kernel, where nothing of these hosts waits".into(),
+            remedy: "`dwell report` shows all segments".into(),
+        },
+        Source::Stamps => Unseen {
+            what: "more than a few bytes".into(),
+            remedy: "name another time with --since, or let agents stamp more with --sample-bytes".into(),
+        },
+        Source::Sockets if unexplained >= MIN_SHARE => Unseen {
+            what: "most of the time is unexplained: the connections change faster than they are polled".into(),
+            remedy: "name fewer of them, as by HOST:PORT".into(),
+        },
+        Source::Sockets => Unseen {
+            what: "connections that end before they are polled, and more of a short look".into(),
+            remedy: "run it longer, as with --duration 30s, or capture the packets, and run `dwell why -r FILE`".into(),
+        },
+    }
+}
+
+/// What only the sender of data knows.
+pub(super) fn sender(evidence: &Evidence) -> Unseen {
+    let host = evidence.target.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
+    let port = port_number(evidence);
+    Unseen { what: "why the peer sends no faster".into(), remedy: format!("run `dwell why :{port}` at {host}") }
+}
+
+/// Waits that end before the next poll.
+pub(super) fn short_waits(apart_ns: f64) -> Unseen {
+    Unseen {
+        what: format!("whether shorter waits add up: polls were {:.0} ms apart", apart_ns / 1e6),
+        remedy: "capture the packets, whose times are exact, and run `dwell why -r FILE`".into(),
+    }
+}
+
+/// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
+pub(super) fn window(evidence: &Evidence) -> Unseen {
+    Unseen {
+        what: "whether the path takes no more, or TCP keeps its congestion window small".into(),
+        remedy: format!(
+            "`ss -tin dst {}` shows cwnd, ssthresh and pacing_rate: another congestion control may have others",
+            peer_address(evidence)
+        ),
+    }
+}
+
+/// Only the application knows whether an answer is due.
+pub(super) fn owed(evidence: &Evidence) -> Unseen {
+    let pid = evidence.target.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    Unseen {
+        what: "whether these clients wait".into(),
+        remedy: match evidence.accepted {
+            0 => format!(
+                "run `dwell why{}` at the server, and look for what its process does",
+                evidence.target.port_of()
+            ),
+            _ => {
+                format!("`sudo cat /proc/{pid}/status /proc/{pid}/stack` shows whether the server is stopped or stuck")
+            }
+        },
+    }
+}
+
+/// The kernel counts attempts that failed, and not whose they were.
+pub(super) fn refusal(evidence: &Evidence) -> Unseen {
+    let (peer, port) = (peer_address(evidence), port_number(evidence));
+    Unseen {
+        what: "whose attempts to open a connection failed".into(),
+        remedy: format!("`nc -vz {peer} {port}` opens one and says whether it is refused: then nobody listens there"),
+    }
+}
+
+/// The queue of the host's own device where it has one and no byte that passed it was stamped.
+pub(super) fn own_queue(evidence: &Evidence) -> Unseen {
+    Unseen {
+        what: "whether the queue is that of this host's own device: no byte of the target was stamped".into(),
+        remedy: format!("`sudo dwell stack{} --duration 10s`", port(evidence)),
+    }
+}
+
+/// Where the wait for an answer begins.
+pub(super) fn arrival() -> Unseen {
+    Unseen {
+        what: "when requests had arrived: their acknowledgements came with the answers, so that a queue on the path looks the same"
+            .into(),
+        remedy: "ask at the peer's host; `ping` the peer shows a queue".into(),
+    }
+}
+
+/// A queue that others fill, where round trips are longer than the shortest by more than they vary on a quiet path. If it was full
+/// when the connections began, the shortest one has waited in it too.
+pub(super) fn others_queue(messages: &RoundTrip) -> Option<Unseen> {
+    let longer = messages.mean_ns()? / messages.base_ns()? - 1.0;
+    (longer >= QUIET_VARIATION).then(|| Unseen {
+        what: format!(
+            "whether the path is far, or others fill a queue on it: round trips were {:.0} % longer than the shortest",
+            longer * 100.0
+        ),
+        remedy:
+            "`sudo dwell rtt -i DEVICE --aggregate` at a gateway shows it, and so does this command at a quiet time"
+                .into(),
+    })
+}
+
+/// What only packets show of UDP.
+pub(super) fn packets() -> Unseen {
+    Unseen {
+        what: "requests and round trips over UDP".into(),
+        remedy: "`sudo dwell rtt -i DEVICE` measures those of QUIC and DNS".into(),
+    }
+}
