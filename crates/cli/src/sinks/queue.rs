@@ -18,7 +18,7 @@ use crate::tell::tell;
 /// How long the end waits for lines that have not been written.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What puts lines into a queue that a thread writes.
+/// The sending end of the queue: lines that are put into it are written by a thread.
 #[derive(Debug)]
 pub struct Lines {
     sender: SyncSender<Line>,
@@ -223,7 +223,7 @@ mod tests {
         drop(drain);
     }
 
-    /// A disk that is full while it is told so.
+    /// A disk that is full while `is_full` is set.
     struct Disk {
         is_full: Arc<AtomicBool>,
         read: Arc<Mutex<Vec<u8>>>,
