@@ -68,7 +68,9 @@ fn root_no_program_is_near_the_limit_of_the_verifier() {
         let config = layers::Config { namespace, flows: true, traces: true, ..layers::Config::default() };
         check("stack", 5, stack::Probe::load(&stack::Options::new(config, profile)).unwrap());
     }
-    check("the balancer", 3, Plane::load(&PlaneOptions::default()).unwrap());
+    let mut plane = Plane::load(&PlaneOptions::default()).unwrap();
+    plane.dry_run(&[0; 64]).unwrap();
+    check("the balancer", 3, plane);
     check("refused packets", 5, Transmits::start().unwrap());
     let rules = DecapRules {
         addresses: vec!["10.0.0.1".parse().unwrap()],

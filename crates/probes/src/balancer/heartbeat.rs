@@ -61,7 +61,7 @@ impl Plane {
     ///
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_equal_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        self.check_reals(tables)?;
+        tables.iter().try_for_each(|(_, entries)| self.check_most(entries))?;
         self.set_tables_behind(1, tables)
     }
 }
