@@ -385,8 +385,9 @@ impl Plane {
         maps::remove(&map, &empty.iter().map(|(number, _)| *number).collect::<Vec<_>>())
     }
 
+    // These are not inlined where code is built to be small: tables have millions of entries.
+    #[inline(never)]
     fn check_reals(&self, reals: &[u32]) -> Result<(), Error> {
-        // This one is vectorized: there are millions of entries.
         if reals.iter().fold(u32::MAX, |least, real| least.min(*real)) == 0 {
             self.check("backend", 0, self.options.max_reals)?;
         }
@@ -394,6 +395,7 @@ impl Plane {
     }
 
     /// Checks that no number exceeds the options; 0 stands for none.
+    #[inline(never)]
     pub(super) fn check_most(&self, reals: &[u32]) -> Result<(), Error> {
         match reals.iter().fold(0, |most, real| most.max(*real)) {
             0 => Ok(()),
