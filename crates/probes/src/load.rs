@@ -4,6 +4,7 @@
 use std::{
     io::{self, Read},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    ptr,
     sync::{Mutex, Once},
     thread,
     time::Duration,
@@ -41,7 +42,10 @@ pub(crate) fn open(what: &'static str, compressed: &[u8]) -> Result<OpenObject, 
     let mut bytes = Vec::new();
     let read = ZlibDecoder::new(compressed).read_to_end(&mut bytes);
     read.unwrap_or_else(|error| panic!("the build compressed {what}: {error}"));
-    ObjectBuilder::default().open_memory(&bytes).map_err(|error| failure(what, &error))
+    // The name precedes that of its constants; without one it would be an address.
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("dwell").and_then(|builder| builder.open_memory(&bytes));
+    named.map_err(|error| failure(what, &error))
 }
 
 /// Sizes the maps of an opened object, by their names, and writes the constants of its programs, by their sections.
@@ -65,6 +69,27 @@ pub(crate) fn configure(
 /// Loads an opened object into the kernel.
 pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
     object.load().map_err(|error| failure(what, &error))
+}
+
+/// Loads another program of an object, over the maps of those that are loaded. Verifying one takes a quarter of a second, so
+/// that those which are seldom needed are loaded when they are.
+pub(crate) fn load_more(
+    what: &'static str,
+    compressed: &[u8],
+    loaded: &Object,
+    name: &'static str,
+) -> Result<Object, Error> {
+    let mut object = open(what, compressed)?;
+    for mut map in object.maps_mut() {
+        let ours = loaded.maps().find(|ours| ours.name() == map.name());
+        let ours = ours.unwrap_or_else(|| panic!("both are the same object"));
+        map.reuse_fd(ours.as_fd()).map_err(|error| failure(what, &error))?;
+    }
+    for mut program in object.progs_mut() {
+        let is_wanted = program.name() == name;
+        program.set_autoload(is_wanted);
+    }
+    load(what, object)
 }
 
 fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
@@ -122,6 +147,71 @@ pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
     })?;
     wait_for_running_programs();
     Ok(next)
+}
+
+/// Returns the size of what the kernel reads or writes for an element of a map: of an array with a value per CPU the values of
+/// all possible CPUs, each at a multiple of eight bytes.
+pub(crate) fn element_bytes(map: &dyn MapCore) -> io::Result<usize> {
+    let bytes = map.value_size() as usize;
+    match map.map_type().is_percpu() {
+        true => Ok(bytes.next_multiple_of(8) * libbpf_rs::num_possible_cpus().map_err(|error| io_error(&error))?),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads the elements of an array from index 0 on with one system call. Kernels before 5.13 refuse that for an array with a
+/// value per CPU.
+pub(crate) fn read_batch(map: &dyn MapCore, count: u32) -> io::Result<Vec<u8>> {
+    assert_eq!(map.key_size(), 4, "an array");
+    let mut values = vec![0u8; element_bytes(map)? * count as usize];
+    let mut keys = vec![0u32; count as usize];
+    let (mut last, mut found) = (0u32, count);
+    let options = batch_options();
+    // SAFETY: `keys` and `values` have room for `count` elements of the map, and `last` for a key.
+    let result = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            ptr::null_mut(),
+            ptr::from_mut(&mut last).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &mut found,
+            &options,
+        )
+    };
+    match result {
+        0 | MISSING if found == count => Ok(values),
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// What the kernel returns at the end of a map.
+const MISSING: i32 = -libc::ENOENT;
+
+/// Writes elements of an array under these indices with one system call, as [`read_batch`] reads them.
+pub(crate) fn write_batch(map: &dyn MapCore, indices: &[u32], values: &[u8]) -> io::Result<()> {
+    assert_eq!((map.key_size(), values.len()), (4, element_bytes(map)? * indices.len()), "an element per index");
+    if indices.is_empty() {
+        return Ok(());
+    }
+    let mut count = indices.len() as u32;
+    let options = batch_options();
+    // SAFETY: the kernel reads as many indices and elements as `count` says.
+    let result = unsafe {
+        libbpf_sys::bpf_map_update_batch(
+            map.as_fd().as_raw_fd(),
+            indices.as_ptr().cast(),
+            values.as_ptr().cast(),
+            &mut count,
+            &options,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-result)) }
+}
+
+fn batch_options() -> libbpf_sys::bpf_map_batch_opts {
+    libbpf_sys::bpf_map_batch_opts { sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _, ..Default::default() }
 }
 
 /// The number of runs of a program and their time in nanoseconds, if the kernel counts them.

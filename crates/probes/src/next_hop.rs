@@ -1,7 +1,11 @@
 //! The next hop of packets to an address, and the Ethernet addresses for their headers, from the routing and neighbour
 //! tables of this network namespace.
 
-use std::{io, net::IpAddr};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io,
+    net::IpAddr,
+};
 
 use dwell_engine::balance::{Mac, NextHop};
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -12,6 +16,8 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::Error;
 
 /// The route of packets to an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,25 +46,61 @@ pub struct Device {
     pub peer: Option<u32>,
 }
 
-/// Finds the next hop for frames to an address. Fails if there is no route, or if the neighbour is unknown: the kernel
-/// resolves it when this host sends something there.
-pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
-    let route = route(to, None)?;
-    let device = device(route.interface)?;
-    let destination = neighbour(&route)?.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("the MAC address of {} is unknown", route.next))
-    })?;
-    Ok(NextHop {
-        interface: route.interface,
-        destination,
-        source: device.mac,
-        mtu: route.mtu.unwrap_or(u32::MAX).min(device.mtu).try_into().unwrap_or(u16::MAX),
-    })
+/// Finds the next hops to many addresses at one moment: what the kernel has said of a device or a neighbour is not asked again.
+pub struct NextHops {
+    socket: Socket,
+    devices: HashMap<u32, Device>,
+    neighbours: HashMap<(u32, IpAddr), Option<Mac>>,
+}
+
+impl NextHops {
+    /// Opens a socket to the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If there is no descriptor for it.
+    pub fn open() -> io::Result<NextHops> {
+        Ok(NextHops { socket: open()?, devices: HashMap::new(), neighbours: HashMap::new() })
+    }
+
+    /// Returns the next hop for frames to an address.
+    ///
+    /// # Errors
+    ///
+    /// If there is no route, or the neighbour is unknown: the kernel resolves it when this host sends something there.
+    pub fn find(&mut self, to: IpAddr) -> Result<NextHop, Error> {
+        self.look_up(to).map_err(|io| Error::NextHop { to, io })
+    }
+
+    fn look_up(&mut self, to: IpAddr) -> io::Result<NextHop> {
+        let route = ask_for_route(&mut self.socket, to, None)?;
+        let device = match self.devices.entry(route.interface) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(ask_for_device(&mut self.socket, route.interface)?),
+        };
+        let neighbour = match self.neighbours.entry((route.interface, route.next)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(ask_for_neighbour(&mut self.socket, &route)?),
+        };
+        let destination = neighbour.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("the MAC address of {} is unknown", route.next))
+        })?;
+        Ok(NextHop {
+            interface: route.interface,
+            destination,
+            source: device.mac,
+            mtu: route.mtu.unwrap_or(u32::MAX).min(device.mtu).try_into().unwrap_or(u16::MAX),
+        })
+    }
 }
 
 /// Finds the route to an address for packets from an address of this host. Fails if there is none, or if the address is
 /// this host's own.
 pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
+    ask_for_route(&mut open()?, to, from)
+}
+
+fn ask_for_route(socket: &mut Socket, to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     let mut message = RouteMessage::default();
     message.header.address_family = family(to);
     message.header.destination_prefix_length = bits(to);
@@ -67,7 +109,7 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
         message.header.source_prefix_length = bits(from);
         message.attributes.push(RouteAttribute::Source(from.into()));
     }
-    let RouteNetlinkMessage::NewRoute(route) = request(RouteNetlinkMessage::GetRoute(message))? else {
+    let RouteNetlinkMessage::NewRoute(route) = request(socket, RouteNetlinkMessage::GetRoute(message))? else {
         return Err(unexpected());
     };
     if route.header.kind != RouteType::Unicast {
@@ -96,9 +138,13 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
 
 /// Reads what Ethernet frames from an interface need. Fails if it has no Ethernet frames.
 pub(crate) fn device(index: u32) -> io::Result<Device> {
+    ask_for_device(&mut open()?, index)
+}
+
+fn ask_for_device(socket: &mut Socket, index: u32) -> io::Result<Device> {
     let mut message = LinkMessage::default();
     message.header.index = index;
-    let RouteNetlinkMessage::NewLink(link) = request(RouteNetlinkMessage::GetLink(message))? else {
+    let RouteNetlinkMessage::NewLink(link) = request(socket, RouteNetlinkMessage::GetLink(message))? else {
         return Err(unexpected());
     };
     let (mut name, mut mac, mut mtu) = (String::new(), None, 0);
@@ -125,6 +171,10 @@ pub(crate) fn device(index: u32) -> io::Result<Device> {
 
 /// Reads the Ethernet address of the next hop; `None` while the kernel does not know it.
 pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
+    ask_for_neighbour(&mut open()?, route)
+}
+
+fn ask_for_neighbour(socket: &mut Socket, route: &Route) -> io::Result<Option<Mac>> {
     let mut message = NeighbourMessage::default();
     message.header.family = family(route.next);
     message.header.ifindex = route.interface;
@@ -133,7 +183,7 @@ pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
         IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
     };
     message.attributes = vec![NeighbourAttribute::Destination(address)];
-    let reply = match request(RouteNetlinkMessage::GetNeighbour(message)) {
+    let reply = match request(socket, RouteNetlinkMessage::GetNeighbour(message)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         reply => reply?,
     };
@@ -152,11 +202,15 @@ pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
     Ok(mac)
 }
 
-/// Sends a request to the kernel, and returns its reply.
-fn request(request: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Sends a request to the kernel, and returns its reply. Each request has one.
+fn request(socket: &mut Socket, request: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST;
     let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));

@@ -89,6 +89,15 @@ fn root_many_tables_are_set_at_once_whatever_their_sizes() {
     let before = backends(&mut plane, 3);
     assert!(plane.set_tables(&[(3, &[2; 7]), (4, &[99; 7])]).is_err());
     assert_eq!(backends(&mut plane, 3), before);
+
+    // Numbers of VIPs that are removed together begin with nothing.
+    let all: Vec<VipKey> = (1..=300).map(key).collect();
+    plane.remove_vips(&all).unwrap();
+    assert_eq!(plane.vips().count(), 0);
+    plane.set_vip(&key(3), &numbered(2)).unwrap();
+    assert!(backends(&mut plane, 3).is_empty());
+    plane.set_table(2, &[3; 7]).unwrap();
+    assert_eq!(backends(&mut plane, 3), [3]);
 }
 
 #[test]
