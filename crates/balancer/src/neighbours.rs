@@ -255,11 +255,18 @@ impl Lookups {
 
     fn nudge(&mut self, address: IpAddr) -> io::Result<()> {
         let socket = match address {
-            IpAddr::V4(_) => opened(&mut self.v4, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))),
-            IpAddr::V6(_) => opened(&mut self.v6, || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))),
+            IpAddr::V4(_) => opened(&mut self.v4, || discarding(Ipv4Addr::UNSPECIFIED)),
+            IpAddr::V6(_) => opened(&mut self.v6, || discarding(Ipv6Addr::UNSPECIFIED)),
         };
         socket?.send_to(&[], (address, DISCARD_PORT)).map(drop)
     }
+}
+
+/// Returns a socket that does not wait for room: datagrams to neighbours that do not answer fill it for seconds.
+fn discarding(own: impl Into<IpAddr>) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((own.into(), 0))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Returns what was opened before, or opens it.

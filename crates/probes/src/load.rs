@@ -2,16 +2,19 @@
 #![allow(unsafe_code)]
 
 use std::{
+    cell::RefCell,
     io::{self, Read},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     ptr,
-    sync::{Mutex, Once},
+    sync::Once,
     thread,
     time::Duration,
 };
 
 use flate2::read::ZlibDecoder;
-use libbpf_rs::{MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
+};
 use nix::libc;
 
 use crate::{
@@ -21,24 +24,24 @@ use crate::{
     vantage::failed,
 };
 
-/// libbpf's first message since an object was opened.
-static MESSAGE: Mutex<String> = Mutex::new(String::new());
+thread_local! {
+    /// libbpf's first message in this thread since an object was opened. Objects are loaded in several threads at once.
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Opens an object that is part of the executable, compressed (build.rs).
 pub(crate) fn open(what: &'static str, compressed: &[u8]) -> Result<OpenObject, Error> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-            if let Ok(mut first) = MESSAGE.lock()
-                && first.is_empty()
-            {
-                first.push_str(message.trim().trim_start_matches("libbpf: "));
-            }
+            MESSAGE.with_borrow_mut(|first| {
+                if first.is_empty() {
+                    first.push_str(message.trim().trim_start_matches("libbpf: "));
+                }
+            });
         })));
     });
-    if let Ok(mut first) = MESSAGE.lock() {
-        first.clear();
-    }
+    MESSAGE.with_borrow_mut(String::clear);
     let mut bytes = Vec::new();
     let read = ZlibDecoder::new(compressed).read_to_end(&mut bytes);
     read.unwrap_or_else(|error| panic!("the build compressed {what}: {error}"));
@@ -71,18 +74,22 @@ pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Err
     object.load().map_err(|error| failure(what, &error))
 }
 
+/// Returns the maps of a loaded object in their order, for [`load_more`].
+pub(crate) fn handles(object: &Object) -> Result<Vec<MapHandle>, Error> {
+    object.maps().map(|map| MapHandle::try_from(&map).map_err(failed("share", "maps"))).collect()
+}
+
 /// Loads another program of an object, over the maps of those that are loaded. Verifying one takes a quarter of a second, so
 /// that those which are seldom needed are loaded when they are.
 pub(crate) fn load_more(
     what: &'static str,
     compressed: &[u8],
-    loaded: &Object,
+    maps: &[MapHandle],
     name: &'static str,
 ) -> Result<Object, Error> {
     let mut object = open(what, compressed)?;
-    for mut map in object.maps_mut() {
-        let ours = loaded.maps().find(|ours| ours.name() == map.name());
-        let ours = ours.unwrap_or_else(|| panic!("both are the same object"));
+    // Not by their names: a map that was replaced has that of the other one.
+    for (mut map, ours) in object.maps_mut().zip(maps) {
         map.reuse_fd(ours.as_fd()).map_err(|error| failure(what, &error))?;
     }
     for mut program in object.progs_mut() {
@@ -99,9 +106,7 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     let detail = if denied && !lacking.is_empty() {
         format!("this process lacks {}", lacking.join(", "))
     } else {
-        let message = MESSAGE.lock().map(|message| message.clone());
-        let message = message.unwrap_or_default();
-        message.lines().next().unwrap_or_default().to_owned()
+        MESSAGE.with_borrow(|message| message.lines().next().unwrap_or_default().to_owned())
     };
     Error::Load {
         what,
@@ -159,55 +164,85 @@ pub(crate) fn element_bytes(map: &dyn MapCore) -> io::Result<usize> {
     }
 }
 
-/// Reads the elements of an array from index 0 on with one system call. Kernels before 5.13 refuse that for an array with a
-/// value per CPU.
-pub(crate) fn read_batch(map: &dyn MapCore, count: u32) -> io::Result<Vec<u8>> {
+/// The bytes that one system call reads or writes at most, unless a single element has more: with a value for each of hundreds of
+/// CPUs, those of all elements together may be a gigabyte.
+const BATCH_BYTES: usize = 1 << 18;
+
+/// Returns how many elements of so many bytes one system call reads or writes.
+fn batch_len(element_bytes: usize) -> usize {
+    (BATCH_BYTES / element_bytes).max(1)
+}
+
+/// Reads the elements of an array from index 0 on, as few system calls at a time as possible, and passes the bytes of some on at a
+/// time, in order. Kernels before 5.13 refuse that for an array with a value per CPU.
+pub(crate) fn read_batches(map: &dyn MapCore, count: u32, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     assert_eq!(map.key_size(), 4, "an array");
-    let mut values = vec![0u8; element_bytes(map)? * count as usize];
-    let mut keys = vec![0u32; count as usize];
-    let (mut last, mut found) = (0u32, count);
+    let bytes = element_bytes(map)?;
+    let most = batch_len(bytes).min(count as usize);
+    let (mut values, mut keys) = (vec![0u8; bytes * most], vec![0u32; most]);
+    let (mut last, mut left) = (None::<u32>, count as usize);
     let options = batch_options();
-    // SAFETY: `keys` and `values` have room for `count` elements of the map, and `last` for a key.
-    let result = unsafe {
-        libbpf_sys::bpf_map_lookup_batch(
-            map.as_fd().as_raw_fd(),
-            ptr::null_mut(),
-            ptr::from_mut(&mut last).cast(),
-            keys.as_mut_ptr().cast(),
-            values.as_mut_ptr().cast(),
-            &mut found,
-            &options,
-        )
-    };
-    match result {
-        0 | MISSING if found == count => Ok(values),
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        error => Err(io::Error::from_raw_os_error(-error)),
+    while left > 0 {
+        let wanted = most.min(left) as u32;
+        let (mut next, mut found) = (0u32, wanted);
+        // SAFETY: `keys` and `values` have room for `wanted` elements of the map, `next` has room for a key, and `last` has one
+        // or is none.
+        let result = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                last.as_mut().map_or(ptr::null_mut(), |last| ptr::from_mut(last).cast()),
+                ptr::from_mut(&mut next).cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &mut found,
+                &options,
+            )
+        };
+        match result {
+            0 | MISSING if found == wanted => each(&values[..bytes * wanted as usize]),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            error => return Err(io::Error::from_raw_os_error(-error)),
+        }
+        last = Some(next);
+        left -= wanted as usize;
     }
+    Ok(())
 }
 
 /// What the kernel returns at the end of a map.
 const MISSING: i32 = -libc::ENOENT;
 
-/// Writes elements of an array under these indices with one system call, as [`read_batch`] reads them.
+/// Writes elements of an array under these indices, as [`read_batches`] reads them. After an error, some may have been written.
 pub(crate) fn write_batch(map: &dyn MapCore, indices: &[u32], values: &[u8]) -> io::Result<()> {
-    assert_eq!((map.key_size(), values.len()), (4, element_bytes(map)? * indices.len()), "an element per index");
-    if indices.is_empty() {
-        return Ok(());
-    }
-    let mut count = indices.len() as u32;
+    let bytes = element_bytes(map)?;
+    assert_eq!((map.key_size(), values.len()), (4, bytes * indices.len()), "an element per index");
+    let most = batch_len(bytes);
     let options = batch_options();
-    // SAFETY: the kernel reads as many indices and elements as `count` says.
-    let result = unsafe {
-        libbpf_sys::bpf_map_update_batch(
-            map.as_fd().as_raw_fd(),
-            indices.as_ptr().cast(),
-            values.as_ptr().cast(),
-            &mut count,
-            &options,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-result)) }
+    for (indices, values) in indices.chunks(most).zip(values.chunks(most * bytes)) {
+        let mut count = indices.len() as u32;
+        // SAFETY: the kernel reads as many indices and elements as `count` says.
+        let result = unsafe {
+            libbpf_sys::bpf_map_update_batch(
+                map.as_fd().as_raw_fd(),
+                indices.as_ptr().cast(),
+                values.as_ptr().cast(),
+                &mut count,
+                &options,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros to elements of an array, as [`write_batch`] writes.
+pub(crate) fn write_zeros(map: &dyn MapCore, indices: &[u32]) -> io::Result<()> {
+    let bytes = element_bytes(map)?;
+    let most = batch_len(bytes);
+    let zeros = vec![0u8; bytes * most.min(indices.len())];
+    indices.chunks(most).try_for_each(|some| write_batch(map, some, &zeros[..bytes * some.len()]))
 }
 
 fn batch_options() -> libbpf_sys::bpf_map_batch_opts {

@@ -110,7 +110,7 @@ impl<E: 'static, X> Vantage<E, X> {
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
         let is_raw = !interface.has_link_header();
         if is_raw && self.raw.is_none() {
-            self.raw = Some(load::load_more(self.what, self.tc_bytes, &self.tc, RAW)?);
+            self.raw = Some(load::load_more(self.what, self.tc_bytes, &load::handles(&self.tc)?, RAW)?);
         }
         let (object, name) = match &self.raw {
             Some(raw) if is_raw => (raw, RAW),

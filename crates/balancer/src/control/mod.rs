@@ -307,6 +307,7 @@ impl Balancer {
         self.config = config;
         self.renew()?;
         self.save();
+        self.plane.prepare_dry_run();
         Ok(())
     }
 

@@ -80,7 +80,7 @@ impl Recent {
         }
     }
 
-    /// Forgets backends: others may get their numbers, which are in ascending order.
+    /// Forgets backends, as others may get their numbers. `reals` must be in ascending order.
     pub(super) fn forget(&mut self, reals: &[u32]) {
         self.rename(|had| if reals.binary_search(&had).is_ok() { 0 } else { had });
     }

@@ -38,17 +38,21 @@ pub(super) fn write<V: IntoBytes + Immutable>(
     map.update(key, value.as_bytes(), MapFlags::ANY).map_err(failed("write", name))
 }
 
-/// Reads the first values of an array, with one system call for all.
+/// Reads the first values of an array, with few system calls.
 pub(super) fn read_array<V: FromBytes + KnownLayout + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
     count: u32,
 ) -> Result<Vec<V>, Error> {
-    let bytes = load::read_batch(map, count).map_err(|io| Error::Map { operation: "read", map: name, io })?;
-    Ok(bytes.chunks_exact(size_of::<V>()).filter_map(|value| V::read_from_bytes(value).ok()).collect())
+    let mut values = Vec::with_capacity(count as usize);
+    let read = load::read_batches(map, count, |bytes| {
+        values.extend(bytes.chunks_exact(size_of::<V>()).filter_map(|value| V::read_from_bytes(value).ok()));
+    });
+    read.map_err(|io| Error::Map { operation: "read", map: name, io })?;
+    Ok(values)
 }
 
-/// Writes values of an array under these indices, with one system call for all.
+/// Writes values of an array under these indices, with few system calls.
 pub(super) fn write_array<V: IntoBytes + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
@@ -70,9 +74,7 @@ pub(super) fn delete(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Resul
 
 /// Resets the counts under these indices on all CPUs.
 pub(super) fn reset_counts(map: &dyn MapCore, name: &'static str, indices: &[u32]) -> Result<(), Error> {
-    let bytes = load::element_bytes(map).map_err(|io| Error::Map { operation: "write", map: name, io })?;
-    let zeros = vec![0u8; bytes * indices.len()];
-    if load::write_batch(map, indices, &zeros).is_ok() {
+    if load::write_zeros(map, indices).is_ok() {
         return Ok(());
     }
     // Kernels before 5.13 have no batches of values per CPU.
@@ -95,14 +97,18 @@ pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
 
 /// Reads the traffic under the first indices, summed over all CPUs.
 pub(super) fn read_loads(map: &dyn MapCore, name: &'static str, count: u32) -> Result<Vec<Load>, Error> {
-    let Ok(bytes) = load::read_batch(map, count) else {
-        // Kernels before 5.13 have no batches of values per CPU.
-        return (0..count).map(|index| Ok(Load::sum(read_cpus(map, name, index)?))).collect();
+    const CPU_BYTES: usize = size_of::<abi::dwell_load>();
+    const { assert!(CPU_BYTES.is_multiple_of(8), "there is nothing between the values of two CPUs") }
+    let bytes = load::element_bytes(map).map_err(|io| Error::Map { operation: "read", map: name, io })?;
+    let mut loads = Vec::with_capacity(count as usize);
+    let sum = |cpus: &[u8]| {
+        Load::sum(cpus.chunks_exact(CPU_BYTES).filter_map(|cpu| abi::dwell_load::read_from_bytes(cpu).ok()))
     };
-    let cpus =
-        bytes.chunks_exact(size_of::<abi::dwell_load>()).filter_map(|cpu| abi::dwell_load::read_from_bytes(cpu).ok());
-    let cpus: Vec<abi::dwell_load> = cpus.collect();
-    Ok(cpus.chunks(cpus.len() / count as usize).map(|cpus| Load::sum(cpus.iter().copied())).collect())
+    if load::read_batches(map, count, |some| loads.extend(some.chunks_exact(bytes).map(sum))).is_ok() {
+        return Ok(loads);
+    }
+    // Kernels before 5.13 have no batches of values per CPU.
+    (0..count).map(|index| Ok(Load::sum(read_cpus(map, name, index)?))).collect()
 }
 
 /// Reads the keys and values of the map of VIPs, including the entries for ICMP.
@@ -124,7 +130,7 @@ const MAX_THREADS: usize = 8;
 /// Fewer tables are not worth a thread.
 const TABLES_PER_THREAD: usize = 16;
 
-/// Makes the maps of tables, on all processors if there are many. They are not used before they are swapped in.
+/// Makes the maps of tables, on up to eight processors if there are many. They are not used before they are swapped in.
 pub(super) fn maglevs(tables: &[(u32, &[u32])]) -> Result<Vec<(u32, MapHandle)>, Error> {
     let make = |tables: &[(u32, &[u32])]| -> Result<Vec<(u32, MapHandle)>, Error> {
         tables.iter().map(|(number, entries)| Ok((*number, maglev(entries)?))).collect()
@@ -195,21 +201,31 @@ pub(super) fn swap(tables: &dyn MapCore, new: &[(u32, &MapHandle)]) -> Result<()
     numbers.iter().zip(&fds).try_for_each(|(number, fd)| write(tables, "tables", &number.to_ne_bytes(), fd))
 }
 
-/// Removes tables. As each removal waits until no CPU uses the table, one of zeros takes the place of several.
-pub(super) fn remove(tables: &dyn MapCore, numbers: &[u32]) -> Result<(), Error> {
+/// Removes tables. As each removal waits until no CPU uses the table, a table of zeros takes the place of several, which is `zeros`
+/// once it was needed: [`read_maglev`] finds zeros there.
+pub(super) fn remove(tables: &dyn MapCore, numbers: &[u32], zeros: &mut Option<MapHandle>) -> Result<(), Error> {
+    let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
+    let gone = zeros.as_ref().and_then(id);
     let mut there = Vec::new();
     for number in numbers {
-        there.extend(read::<u32>(tables, "tables", &number.to_ne_bytes())?.map(|_| *number));
+        let table: Option<u32> = read(tables, "tables", &number.to_ne_bytes())?;
+        there.extend(table.filter(|table| Some(*table) != gone).map(|_| *number));
     }
-    match there[..] {
-        [] => Ok(()),
-        [number] => delete(tables, "tables", &number.to_ne_bytes()),
-        _ => {
-            let zeros = maglev(&[])?;
-            let zeros: Vec<(u32, &MapHandle)> = there.into_iter().map(|number| (number, &zeros)).collect();
-            zeros.chunks(SWAP_BATCH).try_for_each(|some| swap(tables, some))
+    if there.len() > 1 {
+        if zeros.is_none() {
+            *zeros = maglev(&[]).ok();
+        }
+        let replace = |zeros: &MapHandle| {
+            let fds = vec![zeros.as_fd().as_raw_fd(); SWAP_BATCH.min(there.len())];
+            let mut parts = there.chunks(SWAP_BATCH);
+            parts.all(|some| load::write_batch(tables, some, fds[..some.len()].as_bytes()).is_ok())
+        };
+        if zeros.as_ref().is_some_and(replace) {
+            return Ok(());
         }
     }
+    // Kernels before 5.19 do not support batches of tables.
+    there.iter().try_for_each(|number| delete(tables, "tables", &number.to_ne_bytes()))
 }
 
 /// The XDP verdict of a packet that is passed on (linux/bpf.h).

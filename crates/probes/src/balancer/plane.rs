@@ -9,13 +9,14 @@ use std::{
 
 use dwell_engine::{
     abi,
-    balance::{self, ActiveConnections, Counters, Heartbeat, Load, NextHop, Real, Vip, VipKey},
+    balance::{self, ActiveConnections, Counters, Heartbeat, Load, Real, Vip, VipKey},
     response::Record,
 };
-use libbpf_rs::{MapMut, Object, OpenObject, Program};
+use libbpf_rs::{MapHandle, MapMut, Object, OpenObject, Program};
 use zerocopy::IntoBytes;
 
 use super::{
+    dry_run::{self, Ask},
     maps,
     options::{PlaneOptions, TABLES_PER_VIP},
     pins::Folder,
@@ -27,7 +28,7 @@ use crate::{
     events::{self, Events},
     host::xdp_mode,
     load,
-    next_hop::{self, Device, NextHops},
+    next_hop::{self, Device},
     vantage::failed,
 };
 
@@ -36,14 +37,14 @@ pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bala
 pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
 pub(super) const CHAINED: &str = "balance_xdp_chained";
-/// The program that decides about a packet without changing anything.
-pub(super) const ASK: &str = "ask";
 
 /// The entry of a VIP in the kernel's map.
 pub(super) struct VipEntry {
     pub(super) vip: Vip,
     /// The size of the table in the entry: never greater than the table itself.
     pub(super) size: u32,
+    /// Whether this process has written it, with all that belongs to it.
+    is_written: bool,
 }
 
 /// The loaded program. Dropping it detaches and unloads everything that is not pinned.
@@ -51,8 +52,10 @@ pub struct Plane {
     pub(super) attachment: Option<Attachment>,
     pub(super) slot: Option<Slot>,
     pub(super) object: Object,
-    /// The program of [`Plane::dry_run`], once it was needed.
-    pub(super) ask: Option<Object>,
+    /// The program of [`Plane::dry_run`].
+    pub(super) ask: Ask,
+    /// The table that takes the place of those that are removed, once there was one.
+    pub(super) zeros: Option<MapHandle>,
     events: Events<Record>,
     options: PlaneOptions,
     pub(super) vips: BTreeMap<VipKey, VipEntry>,
@@ -61,8 +64,8 @@ pub struct Plane {
     /// The sizes of the tables, by the number of their VIP.
     pub(super) sizes: BTreeMap<u32, u32>,
     reals: BTreeMap<u32, Real>,
-    /// The numbers of backends under which the last sweep has left something, and that below which all others are; none
-    /// before the first.
+    /// The numbers below the second figure under which the last sweep has left something, and the first number that it did not
+    /// reach. `None` before the first sweep.
     swept: Option<(Vec<u32>, u32)>,
     /// The number of the interface that receives packets.
     pub(super) ingress: u32,
@@ -97,7 +100,8 @@ impl Plane {
             attachment: None,
             slot: None,
             object,
-            ask: None,
+            ask: Ask::default(),
+            zeros: None,
             events,
             options: options.clone(),
             vips: BTreeMap::new(),
@@ -115,7 +119,7 @@ impl Plane {
                 // If a process ended between two keys, the smaller size fits.
                 let size = plane.sizes.entry(vip.number).or_insert(vip.size);
                 *size = vip.size.min(*size);
-                let entry = VipEntry { vip: Vip::from_core(&vip), size: vip.size };
+                let entry = VipEntry { vip: Vip::from_core(&vip), size: vip.size, is_written: false };
                 plane.vips.insert(key, entry);
                 *plane.keys.entry(vip.number).or_default() += 1;
             }
@@ -177,9 +181,15 @@ impl Plane {
         maps::reset_counts(&self.map("real_counts"), "real_counts", &new)?;
         maps::write_array(&self.map("open"), "open", &new, &vec![0i64; new.len()])?;
         let values: Vec<abi::dwell_real> = reals.iter().map(|(_, real)| real.to_core()).collect();
-        maps::write_array(&self.map("reals"), "reals", &numbers, &values)?;
-        self.reals.extend(reals.iter().copied());
-        Ok(())
+        let written = maps::write_array(&self.map("reals"), "reals", &numbers, &values);
+        for (number, real) in reals {
+            match written {
+                Ok(()) => self.reals.insert(*number, *real),
+                // Which of them the kernel has is unknown, so that they are to be written again.
+                Err(_) => self.reals.remove(number),
+            };
+        }
+        written
     }
 
     /// Removes a backend and its counts. Its connections go elsewhere.
@@ -215,10 +225,11 @@ impl Plane {
     pub fn set_vip(&mut self, key: &VipKey, vip: &Vip) -> Result<(), Error> {
         self.check("VIP", vip.number, self.options.max_vips)?;
         let size = self.sizes.get(&vip.number).copied().unwrap_or(0);
-        if self.vips.get(key).is_some_and(|entry| (entry.vip, entry.size) == (*vip, size)) {
+        let is_same = |entry: &VipEntry| entry.is_written && (entry.vip, entry.size) == (*vip, size);
+        if self.vips.get(key).is_some_and(is_same) {
             return Ok(());
         }
-        if !self.keys.contains_key(&vip.number) {
+        if self.keys.get(&vip.number).is_none_or(|keys| *keys == 0) {
             // Connections may have been counted after their VIP was removed.
             maps::reset_counts(&self.map("vip_counts"), "vip_counts", &[vip.number])?;
         }
@@ -234,11 +245,13 @@ impl Plane {
         let icmp = key.to_core_icmp();
         maps::write(&map, "vips", icmp.as_bytes(), &abi::dwell_vip::default())?;
         maps::write(&map, "vips", key.to_core().as_bytes(), &vip.to_core(size))?;
-        *self.keys.entry(vip.number).or_default() += 1;
-        match self.vips.insert(*key, VipEntry { vip: *vip, size }) {
-            Some(before) => self.drop_keys(&[before.vip.number]),
-            None => Ok(()),
+        let before = self.vips.insert(*key, VipEntry { vip: *vip, size, is_written: true });
+        let before = before.map(|entry| entry.vip.number);
+        if before == Some(vip.number) {
+            return Ok(());
         }
+        *self.keys.entry(vip.number).or_default() += 1;
+        self.drop_keys(before.as_slice())
     }
 
     /// Removes a VIP: new connections to it are no longer balanced, and known ones continue until they end. The table
@@ -252,41 +265,51 @@ impl Plane {
     }
 
     /// Removes several VIPs, as [`Plane::remove_vip`] does. The kernel waits for its CPUs once for hundreds of tables, not for
-    /// each.
+    /// each. What cannot be removed does not keep the others.
     ///
     /// # Errors
     ///
-    /// If a map cannot be written.
+    /// The first one, if a map cannot be written.
     pub fn remove_vips(&mut self, keys: &[VipKey]) -> Result<(), Error> {
-        let mut numbers = Vec::new();
-        for key in keys {
-            let Some(entry) = self.vips.remove(key) else { continue };
-            numbers.push(entry.vip.number);
-            let map = self.map("vips");
-            maps::delete(&map, "vips", key.to_core().as_bytes())?;
+        // A process that ends meanwhile leaves the tables of a few.
+        keys.chunks(maps::SWAP_BATCH / TABLES_PER_VIP as usize)
+            .fold(Ok(()), |done, some| done.and(self.remove_some(some)))
+    }
+
+    fn remove_some(&mut self, keys: &[VipKey]) -> Result<(), Error> {
+        let (mut done, mut numbers) = (Ok(()), Vec::new());
+        for key in keys.iter().filter(|key| self.vips.contains_key(key)).copied().collect::<Vec<_>>() {
+            match maps::delete(&self.map("vips"), "vips", key.to_core().as_bytes()) {
+                Ok(()) => numbers.extend(self.vips.remove(&key).map(|entry| entry.vip.number)),
+                Err(why) => done = done.and(Err(why)),
+            }
         }
         let addresses: BTreeSet<IpAddr> = self.vips.keys().map(|key| key.address).collect();
         for key in keys.iter().filter(|key| !addresses.contains(&key.address)) {
-            maps::delete(&self.map("vips"), "vips", key.to_core_icmp().as_bytes())?;
+            done = done.and(maps::delete(&self.map("vips"), "vips", key.to_core_icmp().as_bytes()));
         }
-        self.drop_keys(&numbers)
+        done.and(self.drop_keys(&numbers))
     }
 
-    /// Removes the tables and the counts of numbers that no key uses any more; each occurs once per key that is gone.
+    /// Removes the tables and the counts of numbers that no key uses any more; each occurs once per key that is gone. What cannot
+    /// be removed is tried again with the next.
     fn drop_keys(&mut self, gone: &[u32]) -> Result<(), Error> {
         for number in gone {
             self.keys.entry(*number).and_modify(|keys| *keys -= 1);
         }
         let free = self.keys.iter().filter(|(_, keys)| **keys == 0);
         let free: Vec<u32> = free.map(|(number, _)| *number).collect();
-        self.keys.retain(|_, keys| *keys > 0);
-        let had_tables = free.iter().copied().filter(|number| self.sizes.remove(number).is_some());
-        let kinds = 0..TABLES_PER_VIP;
+        let had_tables = free.iter().copied().filter(|number| self.sizes.contains_key(number));
         let most = self.options.max_vips;
         let tables: Vec<u32> =
-            had_tables.flat_map(|number| kinds.clone().map(move |kind| number + kind * most)).collect();
-        maps::remove(&self.map("tables"), &tables)?;
-        maps::reset_counts(&self.map("vip_counts"), "vip_counts", &free)
+            had_tables.flat_map(|number| (0..TABLES_PER_VIP).map(move |kind| number + kind * most)).collect();
+        self.remove_tables(&tables)?;
+        maps::reset_counts(&self.map("vip_counts"), "vip_counts", &free)?;
+        for number in free {
+            self.sizes.remove(&number);
+            self.keys.remove(&number);
+        }
+        Ok(())
     }
 
     /// Returns all VIPs.
@@ -417,16 +440,6 @@ impl Plane {
         next_hop::device(index)
     }
 
-    /// Returns the next hop to an address from the routing and neighbour tables.
-    ///
-    /// # Errors
-    ///
-    /// If there is no route, or the MAC address of the next hop is not known. It becomes known when this host sends a
-    /// packet there.
-    pub fn next_hop(to: IpAddr) -> Result<NextHop, Error> {
-        NextHops::open().map_err(|io| Error::NextHop { to, io })?.find(to)
-    }
-
     pub(super) fn check(&self, what: &'static str, number: u32, most: u32) -> Result<(), Error> {
         match (1..=most).contains(&number) {
             true => Ok(()),
@@ -488,7 +501,7 @@ pub(super) fn load_object(
         match program.name().to_str() {
             Some(CHAINED) => program.set_autoload(options.chain.is_some()),
             Some(PROGRAM) => program.set_autoload(options.chain.is_none()),
-            Some(ASK) => program.set_autoload(false),
+            Some(dry_run::ASK) => program.set_autoload(false),
             _ => {}
         }
     }

@@ -108,12 +108,17 @@ impl Plane {
         let distance = kind * self.options().max_vips;
         let at = tables.iter().map(|(vip, entries)| (vip + distance, *entries));
         let (filled, empty): (Vec<_>, Vec<_>) = at.partition(|(_, entries)| !entries.is_empty());
-        let map = self.map("tables");
         for some in filled.chunks(maps::SWAP_BATCH) {
             let made = maps::maglevs(some)?;
-            maps::swap(&map, &made.iter().map(|(number, table)| (*number, table)).collect::<Vec<_>>())?;
+            let made: Vec<_> = made.iter().map(|(number, table)| (*number, table)).collect();
+            maps::swap(&self.map("tables"), &made)?;
         }
-        maps::remove(&map, &empty.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+        self.remove_tables(&empty.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+    }
+
+    /// Removes tables by the numbers that they have in the map of tables.
+    pub(super) fn remove_tables(&mut self, numbers: &[u32]) -> Result<(), Error> {
+        maps::remove(&load::map(&mut self.object, "tables"), numbers, &mut self.zeros)
     }
 
     // These are not inlined where code is built to be small: tables have millions of entries.
@@ -132,15 +137,6 @@ impl Plane {
             0 => Ok(()),
             most => self.check("backend", most, self.options().max_reals),
         }
-    }
-
-    /// Empties the table of a VIP: packets of new connections are dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the map cannot be written.
-    pub fn clear_table(&mut self, vip: u32) -> Result<(), Error> {
-        self.set_table(vip, &[])
     }
 
     /// Writes the sizes of tables to the keys of their VIPs, where `is_due` for the old and the new size.
