@@ -92,6 +92,8 @@ pub struct Connection {
     asked_bytes: u64,
     /// The shortest request that was answered.
     shortest_asked: Option<u64>,
+    /// Whether the client has gone on by itself after a silence, as one that ships messages.
+    goes_on: bool,
 }
 
 impl Connection {
@@ -131,6 +133,7 @@ impl Connection {
             burst_bytes: 0,
             asked_bytes: 0,
             shortest_asked: None,
+            goes_on: false,
         }
     }
 
@@ -183,6 +186,27 @@ impl Connection {
         self.figures.polls += 1;
         self.last = *now;
         answered_ns
+    }
+
+    /// Tells that the connection was over when it was to be polled again. A request that had waited until then was answered
+    /// meanwhile, or given up. Messages of a client that goes on by itself ask for nothing.
+    pub fn end(&mut self) {
+        let (info, client) = (&self.last.info, self.client());
+        let server_bytes = if client == Side::Local { info.bytes_received } else { info.bytes_sent };
+        let has_asked = match self.shortest_asked {
+            Some(_) => self.is_asked(),
+            None => server_bytes == Some(0) && !self.goes_on,
+        };
+        if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
+            self.break_silence(client.other());
+        }
+    }
+
+    fn client(&self) -> Side {
+        match self.figures.role {
+            Role::Client => Side::Local,
+            Role::Server => Side::Peer,
+        }
     }
 
     fn answered_ns(&self, now: &Reading, wrote: bool, got: bool) -> Option<u64> {
@@ -368,6 +392,7 @@ impl Connection {
         if ns == 0 {
             return;
         }
+        self.goes_on |= self.asked_bytes > 0 && next == self.client();
         let burst_bytes = std::mem::take(&mut self.burst_bytes);
         let is_pause = whole_ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
         let part = match (self.speaker, next, self.figures.role) {
@@ -502,11 +527,16 @@ impl Connection {
         }
     }
 
+    /// Whether the client has sent at least half as much as the shortest request that was answered, since it was.
+    fn is_asked(&self) -> bool {
+        self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest)
+    }
+
     /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. It adds to the length
     /// of waits and not to their number: the first of a look may have been cut, too, and has been counted. What is far shorter
     /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
-        let is_asked = self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest);
+        let is_asked = self.is_asked();
         let (served, answered) = (self.figures.service.count, self.figures.answer.count);
         match (self.speaker, self.figures.role) {
             (Side::Peer, Role::Server) if is_asked && served > 0 => self.break_silence(Side::Local),

@@ -113,3 +113,54 @@ fn a_request_that_was_sent_before_its_connection_was_found_has_waited_since() {
     let evidence = socket.evidence();
     assert_eq!((evidence.times.get(Part::Answer), evidence.answer.count), (71.0 * MS, 1), "{:?}", evidence.times);
 }
+
+/// As of a proxy that opens a connection for each question: the answer, and the end, come between two polls.
+#[test]
+fn a_request_on_a_connection_that_is_over_was_answered() {
+    for role in [Role::Client, Role::Server] {
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+        for _ in 0..20 {
+            let mut socket = Socket::new(role);
+            if role == Role::Client {
+                socket.answer()
+            } else {
+                socket.request()
+            };
+            socket.polls(300, |_| {});
+            socket.connection.end();
+            evidence.add(&socket.connection, key(role, 80), Counted::Whole);
+        }
+        let (waits, slow) = match role {
+            Role::Client => (evidence.answer, Cause::SlowAnswer),
+            Role::Server => (evidence.service, Cause::SlowService),
+        };
+        assert_eq!((waits.count, waits.mean_ns()), (20, Some(300.0 * MS)), "{role:?}");
+        assert_eq!(cause(&evidence), Some(slow), "{role:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_after_messages_or_a_last_frame_was_owed_nothing() {
+    let waits = |socket: &mut Socket| {
+        socket.connection.end();
+        let evidence = socket.evidence();
+        (evidence.answer.count, evidence.times.get(Part::Answer))
+    };
+    let mut ships = Socket::new(Role::Client);
+    for _ in 0..10 {
+        ships.answer();
+        ships.polls(100, |_| {});
+    }
+    assert_eq!(waits(&mut ships), (0, 0.0), "its peer says nothing, and it goes on");
+    let mut framed = Socket::new(Role::Client);
+    framed.turns(1, 20);
+    framed.polls(1, |info| info.bytes_sent = info.bytes_sent.map(|sent| sent + 30));
+    framed.polls(500, |_| {});
+    assert_eq!(waits(&mut framed).0, 1, "it was answered before");
+    let mut untold = found(100, 44, 0);
+    untold.polls(500, |_| {});
+    assert_eq!(waits(&mut untold), (0, 0.0), "it was answered, and nothing tells when it asked");
+    let mut silent = Socket::new(Role::Client);
+    silent.polls(500, |_| {});
+    assert_eq!(waits(&mut silent), (0, 0.0), "it has asked for nothing");
+}
