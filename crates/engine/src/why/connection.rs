@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     Part, Role, Times,
     figures::{ConnectionFigures, Silences},
-    poll::{is_before_it_began, is_corked, is_held_back, round_trip, written},
+    poll::{has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, written},
 };
 use crate::{
     layers::Ends,
@@ -37,7 +37,7 @@ const MESSAGE_PAUSE_NS: u64 = 50_000_000;
 
 /// Who sent last, or who will send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Local,
     Peer,
 }
@@ -63,6 +63,8 @@ pub struct Connection {
     speaker: Side,
     /// Whether both have sent since the poll before, and nothing tells who did so last.
     is_unsure: bool,
+    /// Whether this host has acknowledged what it received last, without an answer.
+    is_acknowledged: bool,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
     /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
@@ -117,6 +119,7 @@ impl Connection {
             figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
             speaker,
             is_unsure: false,
+            is_acknowledged: false,
             silence_ns: 0,
             unread_ns: 0,
             first_wait_ns: None,
@@ -164,16 +167,13 @@ impl Connection {
                 (true, false) => Some(Side::Local),
                 (false, _) => Some(Side::Peer),
             };
+            let known = alone.or_else(|| last_of_both(&self.last.info, &now.info));
+            let first = alone.or_else(|| self.first_of_both(&now.info, known));
             // They take turns, unless it is known that they did not.
-            if let Some(next) = alone.filter(|_| self.is_unsure) {
+            if let Some(next) = first.filter(|_| self.is_unsure) {
                 self.speaker = next.other();
             }
-            let known = alone.or_else(|| self.last_of_both(&now.info));
-            let next = match known == Some(self.speaker.other()) && self.spoke_on(&now.info) {
-                true => self.speaker,
-                false => self.speaker.other(),
-            };
-            self.break_silence(alone.unwrap_or(next));
+            self.break_silence(first.unwrap_or(self.speaker.other()));
             self.burst_bytes += written;
             self.follow_turns(written, received);
             self.is_unsure = known.is_none();
@@ -182,6 +182,7 @@ impl Connection {
                 self.begin_silence(now, dt_ns);
             }
         }
+        self.is_acknowledged = !wrote && (has_acknowledged(&self.last.info, &now.info) || self.is_acknowledged && !got);
         self.meter.observe(now);
         self.figures.polls += 1;
         self.last = *now;
@@ -446,30 +447,24 @@ impl Connection {
         self.figures.secured.add(ns);
     }
 
-    /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
-    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
-    fn last_of_both(&self, info: &TcpInfo) -> Option<Side> {
-        let before = &self.last.info;
-        let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
-        let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
-            all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
-        });
-        match info.last_data_sent_ms.cmp(&info.last_data_received_ms) {
-            _ if info.unacked > 0 => Some(Side::Local),
-            _ if pure == Some(0) => Some(Side::Peer),
-            Ordering::Less => Some(Side::Local),
-            Ordering::Greater => Some(Side::Peer),
-            Ordering::Equal => None,
-        }
-    }
-
-    /// Whether, of both that have sent since the last poll, the speaker before was the first, as with the rest of a request that
-    /// came in two pieces. Where the other one was the last, it has sent one segment more if it was also the first.
-    fn spoke_on(&self, info: &TcpInfo) -> bool {
+    /// Who was the first of both that have sent since the last poll, where it was not the one whose turn it is: one that has
+    /// spoken on, as with the rest of a request that came in two pieces. If the other one was the last, it has sent one segment
+    /// more if it was also the first. If the client asks again at once, so that it was the last, too, this host has acknowledged
+    /// the first piece only just before, when its delayed acknowledgement was due and not when its answer was.
+    fn first_of_both(&self, info: &TcpInfo, last: Option<Side>) -> Option<Side> {
+        let (client, last) = (self.client(), last?);
         let sent = |of: fn(&TcpInfo) -> Option<u32>| Some(of(info)?.wrapping_sub(of(&self.last.info)?));
-        let (out, into) = (sent(|info| info.data_segments_out), sent(|info| info.data_segments_in));
+        let (out, into) = (sent(|info| info.data_segments_out)?, sent(|info| info.data_segments_in)?);
         let is_later = info.last_data_received_ms < info.last_data_sent_ms;
-        !self.is_unsure && !is_later && out == into && out.is_some_and(|segments| segments > 0)
+        let is_answer = if self.is_unsure { last != client } else { last != self.speaker };
+        if out > 0 && out == into && !is_later && is_answer {
+            return Some(last.other());
+        }
+        let is_rest = client == Side::Peer
+            && (self.speaker, last) == (client, client)
+            && (1..into).contains(&out)
+            && has_acknowledged(&self.last.info, info);
+        (is_rest && !self.is_unsure && !self.is_acknowledged).then_some(client)
     }
 
     /// Returns the figures so far. The kernel's own times of what was under way, and what limited it, are exact but for
