@@ -120,11 +120,13 @@ fn options_that_mean_nothing_together_are_refused() {
         (&["run", "--poll", "1us", "true"], "at least 1ms"),
         (&["run", "-p", "443", "--", "true"], "`dwell run` has no option -p"),
         (&["run", "--library", "/no/such/library", "true"], "no such file"),
+        (&["run", "--congestion", "renoo", "true"], "no congestion control 'renoo': it has "),
     ] {
         let run = dwell(arguments);
         assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
         assert!(run.stderr.contains(said), "{arguments:?}: {run}");
     }
+    assert_eq!(dwell(&["run", "--congestion", "reno", "true"]).status, Some(0));
 }
 
 #[test]

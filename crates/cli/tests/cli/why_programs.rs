@@ -23,13 +23,13 @@ use crate::{
     support::{DWELL, eventually, skipped},
 };
 
-/// An HTTP server at port 8090 that takes 60 ms for each answer, on connections that it keeps.
+/// An HTTP server at port 8090 that takes 60 ms for each answer, or 300 ms, on connections that it keeps.
 const SLOW: &str = "\
 import http.server, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     def do_GET(self):
-        time.sleep(0.06)
+        time.sleep(0.3 if self.path == '/long' else 0.06)
         self.send_response(200)
         self.send_header('Content-Length', '2')
         self.end_headers()
@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-/// Starts nginx before a slow server, to which it keeps connections.
+/// Starts nginx before a slow server, to which it keeps connections of port 8080, and opens one for each request of port 8081.
 fn start_proxy(host: &mut Host, folder: &Path) -> u32 {
     host.serve("python3", &["-c", SLOW], 8090);
     let here = folder.display();
@@ -110,7 +110,8 @@ fn start_proxy(host: &mut Host, folder: &Path) -> u32 {
          http {{ access_log off; {temporary}\n\
          upstream slow {{ server 127.0.0.1:8090; keepalive 8; }}\n\
          server {{ listen 127.0.0.1:8080; location / {{ proxy_pass http://slow;\n\
-         proxy_http_version 1.1; proxy_set_header Connection ''; }} }} }}\n"
+         proxy_http_version 1.1; proxy_set_header Connection ''; }} }}\n\
+         server {{ listen 127.0.0.1:8081; location / {{ proxy_pass http://127.0.0.1:8090; }} }} }}\n"
     );
     let file = folder.join("nginx.conf");
     fs::write(&file, config).unwrap();
@@ -125,13 +126,13 @@ fn root_a_proxy_before_a_slow_service_is_not_called_slow_itself() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = Host::new("why-proxy");
     let pid = start_proxy(&mut host, folder.path());
-    for _ in 0..3 {
-        host.ask(8080, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", Duration::from_millis(10));
-    }
+    let ask = |port, request| (0..3).for_each(|_| host.ask(port, request, Duration::from_millis(10)));
     let is_upstream = |verdict: &Value| {
         verdict["cause"] == "slow-answer" && verdict["remedies"].to_string().contains("dwell why :8090")
     };
+    ask(8081, b"GET /long HTTP/1.1\r\nHost: test\r\n\r\n");
     host.why(&pid.to_string(), is_upstream);
+    ask(8080, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     // The user asks about the port; whom the proxy asks is found.
     host.why(":8080", is_upstream);
     // It also writes its header and its body apart, which Nagle's algorithm holds back.

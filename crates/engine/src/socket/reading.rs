@@ -58,6 +58,8 @@ pub struct TcpInfo {
     pub bytes_acked: Option<u64>,
     /// The number of bytes that arrived in order, plus one for the FIN (4.1).
     pub bytes_received: Option<u64>,
+    /// The number of sent segments, with and without data (4.2).
+    pub segments_out: Option<u32>,
     /// The number of received segments, with and without data (4.2).
     pub segments_in: Option<u32>,
     /// The number of bytes that were written and have not left (4.6).
@@ -125,6 +127,7 @@ impl TcpInfo {
             max_pacing_rate: u64_at(112).filter(|&rate| rate != u64::MAX),
             bytes_acked: u64_at(120),
             bytes_received: u64_at(128),
+            segments_out: u32_at(136),
             segments_in: u32_at(140),
             notsent_bytes: u32_at(144),
             min_rtt_us: u32_at(148).filter(|&rtt| rtt != u32::MAX),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     Part, Role, Times,
     figures::{ConnectionFigures, Silences},
-    poll::{is_before_it_began, is_corked, is_held_back, round_trip, written},
+    poll::{has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, written},
 };
 use crate::{
     layers::Ends,
@@ -37,7 +37,7 @@ const MESSAGE_PAUSE_NS: u64 = 50_000_000;
 
 /// Who sent last, or who will send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Local,
     Peer,
 }
@@ -63,6 +63,8 @@ pub struct Connection {
     speaker: Side,
     /// Whether both have sent since the poll before, and nothing tells who did so last.
     is_unsure: bool,
+    /// Whether this host has acknowledged what it received last, without an answer.
+    is_acknowledged: bool,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
     /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
@@ -92,6 +94,8 @@ pub struct Connection {
     asked_bytes: u64,
     /// The shortest request that was answered.
     shortest_asked: Option<u64>,
+    /// Whether the client has gone on by itself after a silence, as one that ships messages.
+    goes_on: bool,
 }
 
 impl Connection {
@@ -115,6 +119,7 @@ impl Connection {
             figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
             speaker,
             is_unsure: false,
+            is_acknowledged: false,
             silence_ns: 0,
             unread_ns: 0,
             first_wait_ns: None,
@@ -131,6 +136,7 @@ impl Connection {
             burst_bytes: 0,
             asked_bytes: 0,
             shortest_asked: None,
+            goes_on: false,
         }
     }
 
@@ -161,16 +167,13 @@ impl Connection {
                 (true, false) => Some(Side::Local),
                 (false, _) => Some(Side::Peer),
             };
+            let known = alone.or_else(|| last_of_both(&self.last.info, &now.info));
+            let first = alone.or_else(|| self.first_of_both(&now.info, known));
             // They take turns, unless it is known that they did not.
-            if let Some(next) = alone.filter(|_| self.is_unsure) {
+            if let Some(next) = first.filter(|_| self.is_unsure) {
                 self.speaker = next.other();
             }
-            let known = alone.or_else(|| self.last_of_both(&now.info));
-            let next = match known == Some(self.speaker.other()) && self.spoke_on(&now.info) {
-                true => self.speaker,
-                false => self.speaker.other(),
-            };
-            self.break_silence(alone.unwrap_or(next));
+            self.break_silence(first.unwrap_or(self.speaker.other()));
             self.burst_bytes += written;
             self.follow_turns(written, received);
             self.is_unsure = known.is_none();
@@ -179,10 +182,32 @@ impl Connection {
                 self.begin_silence(now, dt_ns);
             }
         }
+        self.is_acknowledged = !wrote && (has_acknowledged(&self.last.info, &now.info) || self.is_acknowledged && !got);
         self.meter.observe(now);
         self.figures.polls += 1;
         self.last = *now;
         answered_ns
+    }
+
+    /// Tells that the connection was over when it was to be polled again. A request that had waited until then was answered
+    /// meanwhile, or given up. Messages of a client that goes on by itself ask for nothing.
+    pub fn end(&mut self) {
+        let (info, client) = (&self.last.info, self.client());
+        let server_bytes = if client == Side::Local { info.bytes_received } else { info.bytes_sent };
+        let has_asked = match self.shortest_asked {
+            Some(_) => self.is_asked(),
+            None => server_bytes == Some(0) && !self.goes_on,
+        };
+        if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
+            self.break_silence(client.other());
+        }
+    }
+
+    fn client(&self) -> Side {
+        match self.figures.role {
+            Role::Client => Side::Local,
+            Role::Server => Side::Peer,
+        }
     }
 
     fn answered_ns(&self, now: &Reading, wrote: bool, got: bool) -> Option<u64> {
@@ -368,6 +393,7 @@ impl Connection {
         if ns == 0 {
             return;
         }
+        self.goes_on |= self.asked_bytes > 0 && next == self.client();
         let burst_bytes = std::mem::take(&mut self.burst_bytes);
         let is_pause = whole_ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
         let part = match (self.speaker, next, self.figures.role) {
@@ -421,30 +447,24 @@ impl Connection {
         self.figures.secured.add(ns);
     }
 
-    /// Who sent last where both have since the last poll. Data of this host that is not acknowledged is the last there was;
-    /// what was acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
-    fn last_of_both(&self, info: &TcpInfo) -> Option<Side> {
-        let before = &self.last.info;
-        let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
-        let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
-            all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
-        });
-        match info.last_data_sent_ms.cmp(&info.last_data_received_ms) {
-            _ if info.unacked > 0 => Some(Side::Local),
-            _ if pure == Some(0) => Some(Side::Peer),
-            Ordering::Less => Some(Side::Local),
-            Ordering::Greater => Some(Side::Peer),
-            Ordering::Equal => None,
-        }
-    }
-
-    /// Whether, of both that have sent since the last poll, the speaker before was the first, as with the rest of a request that
-    /// came in two pieces. Where the other one was the last, it has sent one segment more if it was also the first.
-    fn spoke_on(&self, info: &TcpInfo) -> bool {
+    /// Who was the first of both that have sent since the last poll, where it was not the one whose turn it is: one that has
+    /// spoken on, as with the rest of a request that came in two pieces. If the other one was the last, it has sent one segment
+    /// more if it was also the first. If the client asks again at once, so that it was the last, too, this host has acknowledged
+    /// the first piece only just before, when its delayed acknowledgement was due and not when its answer was.
+    fn first_of_both(&self, info: &TcpInfo, last: Option<Side>) -> Option<Side> {
+        let (client, last) = (self.client(), last?);
         let sent = |of: fn(&TcpInfo) -> Option<u32>| Some(of(info)?.wrapping_sub(of(&self.last.info)?));
-        let (out, into) = (sent(|info| info.data_segments_out), sent(|info| info.data_segments_in));
+        let (out, into) = (sent(|info| info.data_segments_out)?, sent(|info| info.data_segments_in)?);
         let is_later = info.last_data_received_ms < info.last_data_sent_ms;
-        !self.is_unsure && !is_later && out == into && out.is_some_and(|segments| segments > 0)
+        let is_answer = if self.is_unsure { last != client } else { last != self.speaker };
+        if out > 0 && out == into && !is_later && is_answer {
+            return Some(last.other());
+        }
+        let is_rest = client == Side::Peer
+            && (self.speaker, last) == (client, client)
+            && (1..into).contains(&out)
+            && has_acknowledged(&self.last.info, info);
+        (is_rest && !self.is_unsure && !self.is_acknowledged).then_some(client)
     }
 
     /// Returns the figures so far. The kernel's own times of what was under way, and what limited it, are exact but for
@@ -502,11 +522,16 @@ impl Connection {
         }
     }
 
+    /// Whether the client has sent at least half as much as the shortest request that was answered, since it was.
+    fn is_asked(&self) -> bool {
+        self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest)
+    }
+
     /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. It adds to the length
     /// of waits and not to their number: the first of a look may have been cut, too, and has been counted. What is far shorter
     /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
-        let is_asked = self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest);
+        let is_asked = self.is_asked();
         let (served, answered) = (self.figures.service.count, self.figures.answer.count);
         match (self.speaker, self.figures.role) {
             (Side::Peer, Role::Server) if is_asked && served > 0 => self.break_silence(Side::Local),

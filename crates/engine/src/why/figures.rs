@@ -97,6 +97,8 @@ pub struct Process {
     pub waiting_thread: f64,
     /// The share in which the thread that waited longest for a disk did, from looks at its state.
     pub disk: f64,
+    /// The share of looks that found the thread stopped that was so most often, as by SIGSTOP or a debugger.
+    pub stopped: f64,
     /// The mean time between two looks at its threads.
     pub look_interval_ns: f64,
 }

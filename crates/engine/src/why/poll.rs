@@ -1,6 +1,11 @@
-//! What one poll of a socket says.
+//! What one poll of a socket says, and two in a row.
 
-use super::{connection::MESSAGE_SEGMENTS, figures::RoundTrip};
+use std::cmp::Ordering;
+
+use super::{
+    connection::{MESSAGE_SEGMENTS, Side},
+    figures::RoundTrip,
+};
 use crate::socket::{Reading, TcpInfo};
 
 /// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
@@ -46,4 +51,26 @@ pub(super) fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
     }
     sum.observe(ns, rtt * 1e3, base.min(rtt) * 1e3);
     base.min(rtt) / rtt
+}
+
+/// Who sent last where both have between two polls. Data of this host that is not acknowledged is the last there was; what was
+/// acknowledged by data alone was followed by that data. Else the kernel's times tell if they are a tick apart.
+pub(super) fn last_of_both(before: &TcpInfo, info: &TcpInfo) -> Option<Side> {
+    let received = |of: &TcpInfo| Some((of.segments_in?, of.data_segments_in?));
+    let pure = received(info).zip(received(before)).map(|((all, data), (all_before, data_before))| {
+        all.wrapping_sub(all_before).saturating_sub(data.wrapping_sub(data_before))
+    });
+    match info.last_data_sent_ms.cmp(&info.last_data_received_ms) {
+        _ if info.unacked > 0 => Some(Side::Local),
+        _ if pure == Some(0) => Some(Side::Peer),
+        Ordering::Less => Some(Side::Local),
+        Ordering::Greater => Some(Side::Peer),
+        Ordering::Equal => None,
+    }
+}
+
+/// Whether this host has acknowledged something between two polls with a segment that had no data.
+pub(super) fn has_acknowledged(before: &TcpInfo, info: &TcpInfo) -> bool {
+    let without_data = |of: &TcpInfo| Some(of.segments_out?.wrapping_sub(of.data_segments_out?));
+    without_data(info).zip(without_data(before)).is_some_and(|(now, before)| now != before)
 }

@@ -57,6 +57,31 @@ pub(super) fn short_waits(apart_ns: f64) -> Unseen {
     }
 }
 
+/// Connections that ended before a search found them; `None` of a capture, which has them all.
+pub(super) fn short_lived(evidence: &Evidence) -> Option<Unseen> {
+    let port = evidence.target.port.map_or_else(String::new, |port| format!(" port {port}"));
+    (evidence.source == Source::Sockets).then(|| Unseen {
+        what: match evidence.search_interval_ns {
+            apart_ns if apart_ns > 0.0 => {
+                format!("connections that were over between two searches for them, {:.0} ms apart", apart_ns / 1e6)
+            }
+            _ => "connections that were over before they were found".into(),
+        },
+        remedy: format!(
+            "capture their packets: `sudo tcpdump -i any -s 128 -w FILE tcp{port}`, and `dwell why -r FILE`"
+        ),
+    })
+}
+
+/// Only the peer knows why it is silent.
+pub(super) fn purpose() -> Unseen {
+    Unseen {
+        what: "whether the peer takes its time on purpose, as for long polls and consumers that wait for messages"
+            .into(),
+        remedy: "ask for the connections of other requests, as by port, or look at the peer's host".into(),
+    }
+}
+
 /// Whether the rate is the path's or TCP's, where written data waits and neither queues nor losses show.
 pub(super) fn window(evidence: &Evidence) -> Unseen {
     Unseen {

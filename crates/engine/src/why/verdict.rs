@@ -3,7 +3,8 @@
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
     cause::{
-        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, peer, reaches_by_polls,
+        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, names, peer,
+        reaches_by_polls, set_up,
     },
     unseen,
 };
@@ -201,6 +202,9 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     if is_arrival_hidden {
         verdict.unseen.insert(0, unseen::arrival());
     }
+    if cause == Cause::SlowAnswer && peer::may_take_its_time(evidence) {
+        verdict.unseen.insert(0, unseen::purpose());
+    }
     verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
         (Source::Stamps, Cause::Distance, _) => {
@@ -247,10 +251,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
     verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
     verdict.facts = healthy_facts(evidence);
-    let (long_wait_ns, is_sparse) = (long_send_wait_ns(evidence), are_polls_too_far_apart(evidence));
-    if is_sparse || evidence.omitted > 0 {
+    let (long_wait_ns, sparse_ns) = (long_send_wait_ns(evidence), sparse_ns(evidence));
+    if evidence.connections == 0 {
         verdict.certainty = Some(Certainty::Possible);
-        verdict.sentence = not_all_seen(evidence, is_sparse);
+        verdict.sentence = "No TCP connection of the target was seen, and name servers answered soon.".into();
+        verdict.unseen.extend(unseen::short_lived(evidence));
+    }
+    if sparse_ns.is_some() || evidence.omitted > 0 {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = not_all_seen(evidence, sparse_ns);
     }
     let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
     if repaired >= MIN_REPAIRED {
@@ -261,9 +270,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         );
         verdict.remedies = Cause::Loss.remedies(&evidence.about(&[Part::Timeout, Part::Loss]));
     }
-    if is_sparse {
-        verdict.unseen.insert(0, unseen::short_waits(evidence.poll_interval_ns()));
-    }
+    verdict.unseen.splice(0..0, sparse_ns.map(unseen::short_waits));
     if let Some(wait_ns) = long_wait_ns {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = format!(
@@ -300,6 +307,9 @@ fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
         }
         verdict.facts.extend(datagram_facts(evidence));
         verdict.unseen.insert(0, unseen::packets());
+    }
+    if evidence.connections == 0 && evidence.datagrams.is_none() {
+        verdict.unseen.extend(unseen::short_lived(evidence));
     }
     if evidence.connections == 0 && evidence.failed_attempts.unwrap_or(0) > 0 {
         verdict.facts.extend(failed_attempts(evidence));
@@ -348,29 +358,38 @@ fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.unseen.insert(0, unseen::missing(evidence));
 }
 
-/// Whether polls were so far apart that waits which people notice may have passed between them, or that there would be a cause
-/// if polls that are close together had found the same waits. The sum of waits is right in the mean however far apart polls are;
-/// divided by the least number of answers that there were, it is the most that an answer can have taken in the mean.
-fn are_polls_too_far_apart(evidence: &Evidence) -> bool {
+/// The time between two polls, looks at sockets of UDP or searches for connections, if they were so far apart that waits which
+/// people notice may have passed between them, or that there would be a cause if such that are close together had found the same
+/// waits. The sum of waits is right in the mean however far apart polls are; divided by the least number of answers that there
+/// were, it is the most that an answer can have taken in the mean.
+fn sparse_ns(evidence: &Evidence) -> Option<f64> {
     /// The shortest wait for a program that people notice.
     const NOTICED_NS: f64 = 100e6;
-    let mut close = Evidence { polls: u64::MAX, ..evidence.clone() };
+    if evidence.source != Source::Sockets {
+        return None;
+    }
+    let polls_ns = evidence.poll_interval_ns();
+    let mut close = Evidence { polls: u64::MAX, look_interval_ns: 0.0, search_interval_ns: 0.0, ..evidence.clone() };
     for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
         waits.count = waits.count.max(answers);
     }
-    evidence.source == Source::Sockets
-        && (evidence.poll_interval_ns() * INTERVALS >= NOTICED_NS
-            || Cause::ALL.iter().any(|cause| cause.assess(&close).holds))
+    let of_causes = Cause::ALL.into_iter().filter(|cause| cause.assess(&close).holds).map(|cause| match cause {
+        Cause::SlowNames => evidence.look_interval_ns,
+        Cause::SlowSetUp => evidence.search_interval_ns.max(polls_ns),
+        _ => polls_ns,
+    });
+    of_causes.chain(Some(polls_ns).filter(|ns| ns * INTERVALS >= NOTICED_NS)).reduce(f64::max)
 }
 
-/// The sentence where polls were too far apart, or connections were not looked at.
-fn not_all_seen(evidence: &Evidence, is_sparse: bool) -> String {
-    let (least_ms, omitted) = (evidence.poll_interval_ns() * INTERVALS / 1e6, evidence.omitted);
-    let seen = match is_sparse {
-        true => format!(
-            "Waits are not longer than {least_ms:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart"
+/// The sentence where polls were so far apart that they may have missed waits, or connections were not looked at.
+fn not_all_seen(evidence: &Evidence, sparse_ns: Option<f64>) -> String {
+    let omitted = evidence.omitted;
+    let seen = match sparse_ns {
+        Some(apart_ns) => format!(
+            "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart",
+            apart_ns * INTERVALS / 1e6
         ),
-        false => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),
+        None => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),
     };
     match omitted {
         0 => format!("{seen}."),
@@ -506,6 +525,8 @@ fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
         time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
         time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
     ]);
+    facts.extend((evidence.names.count > 0).then(|| names::waits(evidence)).into_iter().flatten());
+    facts.extend((evidence.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
     facts.retain(|fact| fact.value.is_some());
     facts
 }

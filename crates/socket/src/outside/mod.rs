@@ -542,6 +542,7 @@ fn before_first_byte(time_ns: u64) -> Reading {
         // The SYN counts.
         bytes_acked: Some(1),
         bytes_received: Some(0),
+        segments_out: Some(0),
         segments_in: Some(0),
         notsent_bytes: Some(0),
         data_segments_in: Some(0),

@@ -27,6 +27,8 @@ struct Thread {
     /// Looks at which it waited for a disk, and those at which it slept otherwise.
     disk: u64,
     asleep: u64,
+    /// Looks at which it was stopped.
+    stopped: u64,
     /// Looks that found it.
     looks: u64,
 }
@@ -84,6 +86,7 @@ impl Tasks {
                 thread.looks += 1;
                 thread.disk += u64::from(state == Some('D'));
                 thread.asleep += u64::from(state == Some('S'));
+                thread.stopped += u64::from(matches!(state, Some('T' | 't')));
             }
         }
     }
@@ -102,6 +105,7 @@ impl Tasks {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
             disk: self.threads.values().map(|thread| thread.disk(elapsed, self.looks)).fold(0.0, f64::max),
+            stopped: self.threads.values().map(|it| it.stopped).max().unwrap_or(0) as f64 / self.looks as f64,
             look_interval_ns: elapsed / (self.looks - 1) as f64,
         })
     }
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn what_a_thread_neither_ran_nor_was_ready_for_is_the_disks_as_often_as_looks_say() {
         let last = Scheduled { ran_ns: 20, waited_ns: 10 };
-        let thread = |disk, asleep| Thread { first: Scheduled::default(), last, disk, asleep, looks: 50 };
+        let thread = |disk, asleep| Thread { last, disk, asleep, looks: 50, ..Thread::default() };
         assert!((thread(10, 0).disk(100.0, 50) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
         assert!((thread(10, 30).disk(100.0, 50) - 0.175).abs() < 1e-9);
         assert!((thread(10, 0).disk(100.0, 100) - 0.2).abs() < 1e-9, "it lived for half of the time");
@@ -142,6 +146,26 @@ mod tests {
         let figures = own.figures().unwrap();
         let elapsed_ns = (monotonic_ns() - before_ns) as f64;
         assert!(figures.look_interval_ns > 0.0 && figures.look_interval_ns * 2.0 <= elapsed_ns, "{figures:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_told() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let stopped = |child: u32| {
+            let mut tasks = Tasks::new(child);
+            (0..2).for_each(|_| tasks.look());
+            tasks.figures().unwrap().stopped
+        };
+        assert_eq!(stopped(child.id()), 0.0);
+        let stop = std::process::Command::new("kill").args(["-STOP", &child.id().to_string()]).status();
+        assert!(stop.unwrap().success());
+        // The signal arrives a moment later.
+        while task_state(&format!("/proc/{}/stat", child.id())) != Some('T') {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(stopped(child.id()), 1.0);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -10,12 +10,16 @@ mod print;
 mod program;
 mod watcher;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::anyhow;
 use dwell_engine::{histogram::Figure, socket::Estimator};
 use dwell_records::SocketFigure;
 use dwell_socket::table::{self, ControllerKind};
+use nix::{
+    errno::Errno,
+    sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion},
+};
 
 use crate::{
     args::{FormatOrNone, positive_duration},
@@ -201,10 +205,34 @@ fn period(text: &str) -> Result<Duration, String> {
 /// Runs the verb. The exit status is the program's.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.refuse_variants_without_effect()?;
+    args.congestion.as_deref().map_or(Ok(()), refuse_congestion_that_cannot_be_set)?;
     match (args.pid, &args.cgroup) {
         (Some(pid), _) => attach::attach(args, pid).map(|exit: Exit| exit.into()),
         (None, Some(path)) => attach::cgroup(args, path).map(|exit: Exit| exit.into()),
         (None, None) => child::run(args).map(ExitCode::from),
+    }
+}
+
+/// Tries a congestion control on a socket that is not used otherwise. By root, the kernel loads its module for that.
+fn refuse_congestion_that_cannot_be_set(name: &str) -> Result<(), Failure> {
+    let names = |kind: &str| {
+        let file = format!("/proc/sys/net/ipv4/tcp_{kind}_congestion_control");
+        fs::read_to_string(file).unwrap_or_default().split_ascii_whitespace().collect::<Vec<_>>().join(", ")
+    };
+    let trial = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        .and_then(|socket| setsockopt(&socket, TcpCongestion, &name.into()));
+    match trial {
+        Err(Errno::ENOENT) => Err(Failure::usage(anyhow!(
+            "the kernel has no congestion control '{name}': it has {} (`sudo modprobe tcp_{name}` loads one that it was built \
+             with as a module)",
+            names("available")
+        ))),
+        Err(Errno::EPERM) => Err(Failure::new(
+            Exit::Host,
+            anyhow!("only root may choose the congestion control '{name}': users may choose {}", names("allowed")),
+        )),
+        // What else may be wrong shows on the connections themselves.
+        _ => Ok(()),
     }
 }
 

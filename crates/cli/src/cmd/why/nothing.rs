@@ -20,7 +20,7 @@ pub fn hint(selected: &Selected, evidence: &mut Evidence) {
         what: match selected {
             Selected::Ends { .. } if !is_root => "other hosts and ports, and other network namespaces".into(),
             Selected::Ends { .. } => "other hosts and ports".into(),
-            _ => "connections that were over before they were found, and those that others open for the target".into(),
+            _ => "connections that others open for the target".into(),
         },
         remedy: match is_root {
             true => "`dwell top` shows all connections here, with their hosts, ports and processes".into(),

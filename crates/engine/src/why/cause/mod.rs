@@ -8,7 +8,7 @@ mod distance;
 mod held;
 mod local_queue;
 mod loss;
-mod names;
+pub(super) mod names;
 mod pacing;
 mod path_queue;
 pub(super) mod peer;
@@ -17,7 +17,7 @@ mod receiver_window;
 mod reordering;
 mod send_buffer;
 mod service;
-mod set_up;
+pub(super) mod set_up;
 mod slow_start;
 mod stalled_peer;
 mod starved;
@@ -258,12 +258,15 @@ fn bbr(evidence: &Evidence) -> Option<Fact> {
         .then(|| fact(what, Some(Value::Count(evidence.with_bbr)), "sock_diag cong"))
 }
 
+/// A silence of this length may be meant.
+const LONG_NS: f64 = 50e6;
+
 /// Whether a process may take its time on purpose, as for long polls, for consumers that wait for messages, and for what is sent
 /// at a pace: what it takes is long, and it neither computes nor waits for a processor or a disk.
 fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>) -> bool {
-    const LONG_NS: f64 = 50e6;
     const LITTLE: f64 = 0.05;
-    let is_idle = |it: Process| it.busiest_thread < LITTLE && it.waiting_thread < LITTLE && it.disk < LITTLE;
+    let is_idle =
+        |it: Process| [it.busiest_thread, it.waiting_thread, it.disk, it.stopped].iter().all(|it| *it < LITTLE);
     reaches(mean_ns, LONG_NS) && evidence.process.is_some_and(is_idle)
 }
 
@@ -308,7 +311,15 @@ pub(super) fn port_number(evidence: &Evidence) -> String {
 fn at_peer(evidence: &Evidence, command: &str) -> String {
     match evidence.target.peer {
         Some(peer) if peer.is_loopback() => command.to_owned(),
-        _ => format!("ssh {} {command}", peer_address(evidence)),
+        _ => over_ssh(&peer_address(evidence), command),
+    }
+}
+
+/// A command at a host. The shell there reads it once more.
+fn over_ssh(host: &str, command: &str) -> String {
+    match command.contains(['"', '\'', '$', '|', '*']) {
+        true => format!("ssh {host} '{}'", command.replace('\'', r"'\''")),
+        false => format!("ssh {host} {command}"),
     }
 }
 
@@ -316,7 +327,7 @@ fn at_peer(evidence: &Evidence, command: &str) -> String {
 fn at_server(evidence: &Evidence, command: &str) -> String {
     match (evidence.target.role, evidence.target.seen_from) {
         (Some(Role::Server), None) => command.to_owned(),
-        (Some(Role::Server), Some(server)) => format!("ssh {server} {command}"),
+        (Some(Role::Server), Some(server)) => over_ssh(&server.to_string(), command),
         _ => at_peer(evidence, command),
     }
 }
@@ -351,11 +362,14 @@ pub(super) fn datagram_facts(evidence: &Evidence) -> Vec<Fact> {
 /// What a process did, in the facts of causes that lie in the application.
 fn process_facts(evidence: &Evidence) -> Vec<Fact> {
     let process = evidence.process.as_ref();
-    vec![
+    let mut facts = vec![
         share("its busiest thread ran", process.map(|it| it.busiest_thread), "/proc/PID/task/*/schedstat"),
         share("a thread waited for a processor", process.map(|it| it.waiting_thread), "/proc/PID/task/*/schedstat"),
         share("a thread waited for a disk", process.map(|it| it.disk), "/proc/PID/task/*/stat"),
-    ]
+    ];
+    let stopped = process.map(|it| it.stopped).filter(|share| *share > 0.0);
+    facts.extend(stopped.map(|stopped| share("its threads were stopped", Some(stopped), "/proc/PID/task/*/stat")));
+    facts
 }
 
 /// Assesses a program that is slow for the reason that `is_why` confirms: one of the causes that lie in it must hold.
@@ -370,13 +384,29 @@ fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment
     Assessment { share: waited, holds: is_slow && is_why, facts }
 }
 
+/// From this share of the time on it matters what a thread waited for, and that it was stopped.
+const SOME: f64 = 0.2;
+
+/// Whether the process was stopped for a part of the time that matters.
+fn is_stopped(evidence: &Evidence) -> bool {
+    evidence.process.is_some_and(|it| it.stopped >= SOME)
+}
+
 /// What to do about an application that is slow, by what it did meanwhile: it computed, waited for a processor or a disk,
-/// or for something else.
+/// was stopped, or waited for something else.
 fn application_remedies(evidence: &Evidence) -> Vec<Remedy> {
     const MUCH: f64 = 0.5;
-    const SOME: f64 = 0.2;
     let pid = pid(evidence);
     let process = evidence.process.unwrap_or_default();
+    if is_stopped(evidence) {
+        return vec![
+            remedy(format!("kill -CONT {pid}"), "it is stopped, as by SIGSTOP or Ctrl-Z: lets it go on"),
+            remedy(
+                format!("grep -E '^(State|TracerPid)' /proc/{pid}/status"),
+                "shows whether a debugger has stopped it, which then must let it go on",
+            ),
+        ];
+    }
     let mut remedies = Vec::new();
     if process.waiting_thread >= SOME {
         remedies.push(remedy(

@@ -27,9 +27,20 @@ fn assess(evidence: &Evidence) -> Assessment {
         let open = fact("of them without an answer at the end", Some(Value::Count(evidence.open_names)), "looks");
         facts.push(unless(is_busy, open));
     }
-    let apart_ns = evidence.look_interval_ns;
-    facts.extend(interval("time between two looks at sockets of UDP", apart_ns, "sock_diag"));
-    Assessment { share: waited, holds: waited >= MIN_SHARE && reaches_between(apart_ns, mean, MIN_WAIT_NS), facts }
+    facts.extend(looks_apart(evidence));
+    let is_long = reaches_between(evidence.look_interval_ns, mean, MIN_WAIT_NS);
+    Assessment { share: waited, holds: waited >= MIN_SHARE && is_long, facts }
+}
+
+/// The wait for name servers, and how close it was looked at, where nothing is slow.
+pub fn waits(evidence: &Evidence) -> impl Iterator<Item = Fact> {
+    let mean = time("mean wait for a name server", evidence.names.mean_ns(), "looks");
+    std::iter::once(mean).chain(looks_apart(evidence))
+}
+
+/// The time between two looks.
+fn looks_apart(evidence: &Evidence) -> Option<Fact> {
+    interval("time between two looks at sockets of UDP", evidence.look_interval_ns, "sock_diag")
 }
 
 fn remedies(_: &Evidence) -> Vec<Remedy> {

@@ -41,7 +41,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
         "asks the peer's host what keeps its program from reading",
     );
     let grow = remedy(
-        at_peer(evidence, "sudo sysctl -w net.ipv4.tcp_rmem=\"'4096 131072 16777216'\""),
+        at_peer(evidence, "sudo sysctl -w net.ipv4.tcp_rmem=\"4096 131072 16777216\""),
         "lets receive buffers there grow to 16 MiB, unless the program sets SO_RCVBUF itself",
     );
     match closed(evidence) {

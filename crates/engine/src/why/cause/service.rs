@@ -42,7 +42,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     const MOST: f64 = 0.5;
     let mut remedies = application_remedies(evidence);
     let waits = unread(evidence).zip(evidence.service.mean_ns());
-    if waits.is_some_and(|(unread_ns, mean_ns)| unread_ns >= mean_ns * MOST) {
+    if waits.is_some_and(|(unread_ns, mean_ns)| unread_ns >= mean_ns * MOST) && !is_stopped(evidence) {
         let port = port_number(evidence);
         let several = remedy(
             format!("ss -tn 'sport = :{port}'"),

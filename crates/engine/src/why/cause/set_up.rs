@@ -36,11 +36,22 @@ fn assess(evidence: &Evidence) -> Assessment {
     let secured = evidence.secured.mean_ns();
     facts
         .extend(secured.map(|ns| time("mean wait for the first answer in TLS's handshake", Some(ns), "polls, labels")));
-    let apart_ns = evidence.search_interval_ns;
-    facts.extend(interval("time between two searches for connections", apart_ns, "sock_diag"));
+    facts.extend(searches_apart(evidence));
     // Searches find handshakes of TCP, and polls those of TLS.
-    let is_long = reaches_between(apart_ns, mean, MIN_SET_UP_NS) || reaches_by_polls(evidence, secured, MIN_SET_UP_NS);
+    let is_long = reaches_between(evidence.search_interval_ns, mean, MIN_SET_UP_NS)
+        || reaches_by_polls(evidence, secured, MIN_SET_UP_NS);
     Assessment { share: opening, holds: opening >= MIN_SHARE && is_long, facts }
+}
+
+/// The time to open connections, and how close it was looked at, where nothing is slow.
+pub fn waits(evidence: &Evidence) -> impl Iterator<Item = Fact> {
+    let mean = time("mean time to open a connection", evidence.set_ups.mean_ns(), "polls");
+    std::iter::once(mean).chain(searches_apart(evidence))
+}
+
+/// The time between two searches.
+fn searches_apart(evidence: &Evidence) -> Option<Fact> {
+    interval("time between two searches for connections", evidence.search_interval_ns, "sock_diag")
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

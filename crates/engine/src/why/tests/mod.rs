@@ -1,5 +1,6 @@
 //! Evidence that is computed by hand, and sockets that are polled by hand.
 
+mod certainty;
 mod connections;
 mod decisions;
 mod turns;
@@ -67,6 +68,7 @@ impl Socket {
             busy_us: Some(0),
             receiver_limited_us: Some(0),
             buffer_limited_us: Some(0),
+            segments_out: Some(0),
             segments_in: Some(0),
             data_segments_in: Some(0),
             data_segments_out: Some(0),

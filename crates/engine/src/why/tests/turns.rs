@@ -19,6 +19,49 @@ fn a_request_that_a_client_sends_in_two_pieces_is_no_wait_for_the_service() {
     assert!(evidence.times.get(Part::PeerPause) > 700.0 * MS, "{:?}", evidence.times);
 }
 
+/// The client asks again at once. Of a service of 40 ms the delayed acknowledgement was due before.
+#[test]
+fn the_rest_of_a_request_is_told_from_a_late_answer_by_when_the_first_piece_was_acknowledged() {
+    for (acknowledged, service_ms) in [(0, 0.0), (1, 41.0 * 20.0)] {
+        let mut socket = Socket::new(Role::Server);
+        socket.request();
+        let more = |of: &mut Option<u32>, count| *of = of.map(|segments| segments + count);
+        for _ in 0..20 {
+            socket.polls(20, |_| {});
+            socket.polls(1, |info| more(&mut info.segments_out, acknowledged));
+            socket.polls(19, |_| {});
+            socket.polls(1, |info| {
+                more(&mut info.segments_out, 2 - acknowledged);
+                more(&mut info.data_segments_out, 1);
+                more(&mut info.segments_in, 2);
+                more(&mut info.data_segments_in, 2);
+                info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100);
+                info.bytes_received = info.bytes_received.map(|bytes| bytes + 200);
+            });
+        }
+        let times = socket.evidence().times;
+        assert_eq!(times.get(Part::Service), service_ms * MS, "{times:?}");
+        assert_eq!(times.get(Part::Service) + times.get(Part::PeerPause), 41.0 * 20.0 * MS, "{times:?}");
+    }
+}
+
+/// Both have sent before, within a tick of the kernel, and then a request comes and is answered between two polls.
+#[test]
+fn whoever_is_answered_at_once_after_a_pause_paused() {
+    let mut socket = Socket::new(Role::Server);
+    socket.request();
+    for turn in 1..20 {
+        socket.both(100, 1);
+        socket.polls(40, |info| info.data_segments_out = Some(turn));
+        socket.reading.info.data_segments_out = Some(turn + 1);
+        socket.reading.info.unacked = 1;
+        socket.both(100, 1);
+        socket.reading.info.unacked = 0;
+    }
+    let times = socket.evidence().times;
+    assert!(times.get(Part::Service) < 40.0 * MS, "{times:?}");
+}
+
 /// Polls are 20 ms apart, of which one in twenty finds a request that is answered within a millisecond.
 #[test]
 fn a_service_that_answers_at_once_is_healthy_however_far_apart_polls_are() {
@@ -112,4 +155,55 @@ fn a_request_that_was_sent_before_its_connection_was_found_has_waited_since() {
     socket.request();
     let evidence = socket.evidence();
     assert_eq!((evidence.times.get(Part::Answer), evidence.answer.count), (71.0 * MS, 1), "{:?}", evidence.times);
+}
+
+/// As of a proxy that opens a connection for each question: the answer, and the end, come between two polls.
+#[test]
+fn a_request_on_a_connection_that_is_over_was_answered() {
+    for role in [Role::Client, Role::Server] {
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+        for _ in 0..20 {
+            let mut socket = Socket::new(role);
+            if role == Role::Client {
+                socket.answer()
+            } else {
+                socket.request()
+            };
+            socket.polls(300, |_| {});
+            socket.connection.end();
+            evidence.add(&socket.connection, key(role, 80), Counted::Whole);
+        }
+        let (waits, slow) = match role {
+            Role::Client => (evidence.answer, Cause::SlowAnswer),
+            Role::Server => (evidence.service, Cause::SlowService),
+        };
+        assert_eq!((waits.count, waits.mean_ns()), (20, Some(300.0 * MS)), "{role:?}");
+        assert_eq!(cause(&evidence), Some(slow), "{role:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_after_messages_or_a_last_frame_was_owed_nothing() {
+    let waits = |socket: &mut Socket| {
+        socket.connection.end();
+        let evidence = socket.evidence();
+        (evidence.answer.count, evidence.times.get(Part::Answer))
+    };
+    let mut ships = Socket::new(Role::Client);
+    for _ in 0..10 {
+        ships.answer();
+        ships.polls(100, |_| {});
+    }
+    assert_eq!(waits(&mut ships), (0, 0.0), "its peer says nothing, and it goes on");
+    let mut framed = Socket::new(Role::Client);
+    framed.turns(1, 20);
+    framed.polls(1, |info| info.bytes_sent = info.bytes_sent.map(|sent| sent + 30));
+    framed.polls(500, |_| {});
+    assert_eq!(waits(&mut framed).0, 1, "it was answered before");
+    let mut untold = found(100, 44, 0);
+    untold.polls(500, |_| {});
+    assert_eq!(waits(&mut untold), (0, 0.0), "it was answered, and nothing tells when it asked");
+    let mut silent = Socket::new(Role::Client);
+    silent.polls(500, |_| {});
+    assert_eq!(waits(&mut silent), (0, 0.0), "it has asked for nothing");
 }

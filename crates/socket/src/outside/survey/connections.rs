@@ -365,7 +365,8 @@ impl Connections {
     pub(super) fn end_all(&mut self, target: &Wanted, tally: &mut Tally) -> u64 {
         // What is still being opened has taken at least the time until now.
         self.end_opening(target, tally, monotonic_ns(), &HashSet::new());
-        self.end(tally, |_, _| true);
+        self.by_ends.clear();
+        self.followed.drain().for_each(|(_, mut followed)| tally.add(&mut followed));
         if let Some(failed) = self.attempts.failed() {
             *tally.evidence.failed_attempts.get_or_insert(0) += failed;
         }
@@ -376,6 +377,8 @@ impl Connections {
     fn end(&mut self, tally: &mut Tally, has_ended: impl Fn(&u64, &Followed) -> bool) {
         for (_, mut followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
             self.by_ends.remove(&followed.ends);
+            followed.connection.end();
+            followed.closely.iter_mut().for_each(Connection::end);
             tally.add(&mut followed);
         }
     }

@@ -360,6 +360,11 @@ impl Survey {
         if self.datagrams.open_names().next().is_some() {
             self.look_at_datagrams();
         }
+        if self.is_over() {
+            // Its connections are over too, which counts for those whose last request was not seen to be answered. One that the
+            // kernel does not tell of counts as it was seen last.
+            self.namespaces.values_mut().for_each(|it| drop(it.query(&mut self.tally, false)));
+        }
         let mut omitted = self.tally.omitted;
         for connections in self.namespaces.values_mut() {
             omitted += connections.end_all(&self.target, &mut self.tally);

@@ -1,0 +1,145 @@
+//! What speaks against a verdict, and what it leaves open.
+
+use super::*;
+
+#[test]
+fn heartbeats_on_idle_connections_are_not_surely_slowed_down_by_the_distance() {
+    let mut far = evidence(&[(Part::Distance, 0.03)]);
+    far.messages = RoundTrip::new(1e9, 36.0 * MS, 35.0 * MS);
+    assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Sure)));
+    far.idle_ns = 9.7e9;
+    assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Possible)));
+}
+
+#[test]
+fn a_program_that_sends_at_a_pace_and_does_nothing_else_may_do_so_on_purpose() {
+    let mut paced = evidence(&[(Part::Application, 0.9), (Part::Transfer, 0.1)]);
+    (paced.pause, paced.process) = (silences(20, 450), Some(Process::default()));
+    assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
+    paced.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
+    assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
+}
+
+#[test]
+fn ends_that_do_not_take_turns_may_not_answer_each_other() {
+    for (part, role) in [(Part::Answer, Role::Client), (Part::Service, Role::Server)] {
+        let mut chat = evidence(&[(part, 0.8), (Part::Transfer, 0.2)]);
+        let answers = if role == Role::Client { &mut chat.answer } else { &mut chat.service };
+        *answers = silences(100, 40);
+        assert_eq!(decide(&chat).certainty, Some(Certainty::Sure));
+        chat.pause = silences(60, 100);
+        assert_eq!(decide(&chat).certainty, Some(Certainty::Possible), "{role:?}");
+    }
+}
+
+#[test]
+fn a_few_long_waits_for_what_was_lost_are_no_cause_and_are_not_called_healthy_for_sure() {
+    let mut lossy = evidence(&[(Part::Transfer, 0.8), (Part::Timeout, 0.2)]);
+    (lossy.timeouts, lossy.segments_sent_again) = (silences(9, 200), 20);
+    let verdict = decide(&lossy);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.ends_with("packets were lost: 20 % of the time."), "{}", verdict.sentence);
+    assert!(!verdict.remedies.is_empty());
+}
+
+/// Names were looked up within 70 ms, looks were 50 ms apart, and connections were over before they were found.
+#[test]
+fn nothing_is_called_healthy_for_sure_where_looks_were_too_far_apart_or_no_connection_was_seen() {
+    let mut names = Evidence { observed_ns: 2_000_000_000, look_interval_ns: 50.0 * MS, ..Evidence::default() };
+    (names.search_interval_ns, names.target.port) = (20.0 * MS, Some(7080));
+    (0..20).for_each(|_| names.add_name(70_000_000));
+    let verdict = decide(&names);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("not longer than 100 ms"), "{}", verdict.sentence);
+    let has = |what: &str, ms: f64| {
+        verdict.facts.iter().any(|fact| fact.what.starts_with(what) && fact.value == Some(Value::Time(ms * MS)))
+    };
+    assert!(has("mean wait for a name server", 70.0) && has("time between two looks", 50.0), "{:?}", verdict.facts);
+    assert!(verdict.unseen.iter().any(|unseen| unseen.what.contains("searches for them, 20 ms apart")), "{verdict:?}");
+    names.look_interval_ns = 20.0 * MS;
+    assert_eq!(cause(&names), Some(Cause::SlowNames));
+    (names.names, names.look_interval_ns) = (silences(20, 2), 0.5 * MS);
+    let verdict = decide(&names);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.starts_with("No TCP connection of the target was seen"), "{}", verdict.sentence);
+    let mut opened = evidence(&[(Part::SetUp, 0.9), (Part::Transfer, 0.1)]);
+    (opened.set_ups, opened.search_interval_ns) = (silences(100, 40), 25.0 * MS);
+    assert_eq!(decide(&opened).certainty, Some(Certainty::Possible));
+}
+
+#[test]
+fn a_target_none_of_whose_connections_was_seen_may_have_had_short_ones() {
+    let mut none = Evidence { observed_ns: 10_000_000_000, search_interval_ns: 50.0 * MS, ..Evidence::default() };
+    none.target.port = Some(7080);
+    let short = |evidence: &Evidence| {
+        let unseen = decide(evidence).unseen;
+        unseen.iter().any(|it| it.what.contains("50 ms apart") && it.remedy.contains("-w FILE tcp port 7080`"))
+    };
+    assert!(short(&none));
+    assert!(!short(&Evidence { source: Source::Capture, ..none }));
+}
+
+#[test]
+fn an_answer_that_takes_long_may_do_so_on_purpose_unless_a_request_waits_for_it() {
+    let mut consumer =
+        Evidence { answer: silences(14, 700), ..evidence(&[(Part::Answer, 0.95), (Part::Transfer, 0.05)]) };
+    let verdict = decide(&consumer);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowAnswer), Some(Certainty::Likely)));
+    assert!(verdict.unseen[0].what.contains("on purpose"), "{:?}", verdict.unseen);
+    consumer.service = silences(14, 2);
+    assert_eq!(decide(&consumer).certainty, Some(Certainty::Sure));
+    (consumer.service, consumer.answer) = (Silences::default(), silences(200, 30));
+    assert_eq!(decide(&consumer).certainty, Some(Certainty::Sure));
+}
+
+#[test]
+fn a_process_that_is_stopped_does_nothing_on_purpose_and_is_let_go_on() {
+    for part in [Part::Reader, Part::Service, Part::Application] {
+        let mut stopped = evidence(&[(part, 0.9), (Part::Transfer, 0.1)]);
+        match part {
+            Part::Service => (stopped.service, stopped.unread) = (silences(4, 600), silences(4, 600)),
+            _ => stopped.pause = silences(4, 600),
+        }
+        stopped.target.pid = Some(7);
+        stopped.process = Some(Process { stopped: 1.0, ..Process::default() });
+        let verdict = decide(&stopped);
+        assert_eq!(verdict.certainty, Some(Certainty::Sure), "{part:?}");
+        assert_eq!(verdict.remedies[0].command, "kill -CONT 7");
+        let told = verdict.facts.iter().find(|fact| fact.what == "its threads were stopped");
+        assert_eq!(told.and_then(|fact| fact.value), Some(Value::Share(1.0)));
+    }
+}
+
+#[test]
+fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
+    let mut evidence = Evidence { service: silences(40, 200), ..evidence(&[(Part::Service, 1.0)]) };
+    let certainty = |evidence: &Evidence| decide(evidence).certainty;
+    assert_eq!(certainty(&evidence), Some(Certainty::Sure));
+    evidence.process = Some(Process::default());
+    assert_eq!(certainty(&evidence), Some(Certainty::Possible));
+    evidence.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
+    assert_eq!(certainty(&evidence), Some(Certainty::Sure));
+    evidence.unseen.push(Unseen { what: "layers".into(), remedy: "run dwell as root".into() });
+    assert_eq!(certainty(&evidence), Some(Certainty::Likely), "not everything was seen");
+}
+
+#[test]
+fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
+    let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
+    evidence.unsent = Unsent { polls: 4_000, full_polls: 3_000, limit: None };
+    evidence.send_buffer = wait(4);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Sure)));
+    let full = verdict.facts.iter().find(|fact| fact.what.contains("congestion window was full"));
+    assert_eq!(full.and_then(|fact| fact.value), Some(Value::Share(0.75)));
+    evidence.send_buffer = wait(863);
+    let verdict = decide(&evidence);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
+    assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
+    assert!(verdict.unseen[0].what.contains("congestion window"), "{:?}", verdict.unseen);
+    assert!(verdict.remedies[0].command.contains("dwell run --minimize"), "{:?}", verdict.remedies);
+    // Polls that are far apart take nothing of that back.
+    (evidence.connections, evidence.omitted, evidence.polls) = (100, 50, 100);
+    let verdict = decide(&evidence);
+    assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
+}
