@@ -246,7 +246,12 @@ fn number_backends(state: &State, wanted: &[Vip], plan: &mut Plan) {
                     let number = free.next();
                     stay.push(number);
                     numbers.push(number);
-                    plan.next.reals.insert(number, numbered(Phase::Serving));
+                    // A drain stays where only the forwarding changes.
+                    let is_same = |had: &NumberedBackend| (had.vip, had.address) == (Some(vip.key), backend.address);
+                    let mut same = state.reals.values().filter(|had| is_same(had));
+                    let is_draining = same.any(|had| had.phase == Phase::Draining);
+                    let phase = if is_draining { Phase::Draining } else { Phase::Serving };
+                    plan.next.reals.insert(number, numbered(phase));
                     plan.new_reals.push(number);
                 }
             }
@@ -508,23 +513,48 @@ fn same_backend<'a>(vip: &'a Vip, at: usize, backend: &Backend) -> Option<&'a Ba
     vip.backends.get(at).filter(is_same).or_else(|| vip.backends.iter().find(is_same))
 }
 
-/// Returns the keys that differ between two configurations and cannot change without a restart.
-pub fn restart_keys(old: &Config, new: &Config) -> Vec<&'static str> {
+/// What it takes to change a key that cannot change while the balancer runs, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Restart {
+    /// The next process takes the data plane over, with all that is known.
+    Over,
+    /// The next process replaces the data plane: connections are forgotten.
+    Anew,
+    /// What is pinned has to be removed first: nothing is kept.
+    Detached,
+}
+
+impl Restart {
+    /// What to do.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Restart::Over => "restart it, which keeps connections, weights and drains",
+            Restart::Anew => "restart it, which keeps weights and drains, but forgets connections",
+            Restart::Detached => {
+                "stop it, run `dwell lb detach`, and start it again, which forgets connections, weights and drains"
+            }
+        }
+    }
+}
+
+/// Returns the keys that differ between two configurations and cannot change without a restart, and which that is.
+pub fn restart_keys(old: &Config, new: &Config) -> Vec<(&'static str, Restart)> {
     let differ = [
-        ("interface", old.interface != new.interface),
-        ("interval", old.interval != new.interval),
-        ("estimator", old.estimator != new.estimator),
-        ("idle_timeout", old.idle_timeout != new.idle_timeout),
-        ("active_timeout", old.active_timeout != new.active_timeout),
-        ("hash_seed", old.hash_seed != new.hash_seed),
-        ("shared", old.shared != new.shared),
-        ("pin", old.pin != new.pin),
-        ("chain", old.chain != new.chain),
-        ("limits", old.limits != new.limits),
-        ("tunnel", old.tunnel != new.tunnel),
-        ("api.socket", old.socket != new.socket),
-        ("metrics", old.metrics != new.metrics),
-        ("health.threads", old.health.threads != new.health.threads),
+        ("interface", Restart::Detached, old.interface != new.interface),
+        ("xdp", Restart::Over, old.xdp != new.xdp),
+        ("interval", Restart::Over, old.interval != new.interval),
+        ("estimator", Restart::Anew, old.estimator != new.estimator),
+        ("idle_timeout", Restart::Over, old.idle_timeout != new.idle_timeout),
+        ("active_timeout", Restart::Over, old.active_timeout != new.active_timeout),
+        ("hash_seed", Restart::Over, old.hash_seed != new.hash_seed),
+        ("shared", Restart::Over, old.shared != new.shared),
+        ("pin", Restart::Detached, old.pin != new.pin),
+        ("chain", Restart::Detached, old.chain != new.chain),
+        ("limits", Restart::Anew, old.limits != new.limits),
+        ("tunnel", Restart::Over, old.tunnel != new.tunnel),
+        ("api.socket", Restart::Over, old.socket != new.socket),
+        ("metrics", Restart::Over, old.metrics != new.metrics),
+        ("health.threads", Restart::Over, old.health.threads != new.health.threads),
     ];
-    differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    differ.into_iter().filter(|(.., differs)| *differs).map(|(key, restart, _)| (key, restart)).collect()
 }

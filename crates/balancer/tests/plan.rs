@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write, path::Path};
 
 use dwell_balancer::{
     config::{Config, Limits, Vip},
-    plan::{NumberedBackend, Phase, PlanError, State, differences, plan, restart_keys},
+    plan::{NumberedBackend, Phase, PlanError, Restart, State, differences, plan, restart_keys},
 };
 use proptest::prelude::*;
 
@@ -56,10 +56,13 @@ fn a_backend_with_another_forwarding_is_another_backend() {
     let first = next(&State::default(), &[(1, vec![1])]);
     let mut vips = wanted(&[(1, vec![1])]);
     vips[0].forward = dwell_balancer::config::Forward::Ipip;
-    let next = plan(&first, &vips, LIMITS).unwrap().next;
-    assert_eq!(next.reals[&1].phase, Phase::Leaving);
-    assert_eq!(next.reals[&2].phase, Phase::Serving);
-    assert_eq!(next.reals[&1].address, next.reals[&2].address);
+    for phase in [Phase::Serving, Phase::Draining] {
+        let mut first = first.clone();
+        first.reals.get_mut(&1).unwrap().phase = phase;
+        let next = plan(&first, &vips, LIMITS).unwrap().next;
+        assert_eq!((next.reals[&1].phase, next.reals[&2].phase), (Phase::Leaving, phase));
+        assert_eq!(next.reals[&1].address, next.reals[&2].address);
+    }
 }
 
 #[test]
@@ -247,7 +250,9 @@ fn differences_are_described() {
     let read = |text| Config::parse(text, Path::new("lb.toml")).unwrap();
     let (old, new) = (read(old), read(new));
     insta::assert_snapshot!(differences(&old.vips, &new.vips).join("\n"));
-    assert_eq!(restart_keys(&old, &new), ["interface", "estimator", "pin", "limits"]);
+    let keys = restart_keys(&old, &new);
+    assert_eq!(keys.iter().map(|(key, _)| *key).collect::<Vec<_>>(), ["interface", "estimator", "pin", "limits"]);
+    assert_eq!(keys.iter().map(|(_, restart)| *restart).max(), Some(Restart::Detached));
     assert!(differences(&new.vips, &new.vips).is_empty());
 }
 

@@ -51,7 +51,10 @@ where
 pub(super) fn number(range: RangeInclusive<f64>) -> impl FnOnce(&DeValue<'_>) -> Read<f64> {
     move |value| {
         let digits = match value {
-            DeValue::Integer(digits) => digits.as_str().to_owned(),
+            DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().to_owned(),
+            DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
+                .map(|number| number.to_string())
+                .unwrap_or_default(),
             DeValue::Float(digits) => digits.as_str().to_owned(),
             other => return Err(kind_problem(other, "a number", "1.5")),
         };

@@ -68,11 +68,10 @@ impl Balancer {
         let unusable = |error: ConfigError| format!("{error}\nnothing was changed");
         let config = Config::read(&self.config.path).map_err(unusable)?;
         let keys = restart_keys(&self.config, &config);
-        if !keys.is_empty() {
-            return Err(format!(
-                "{}: cannot change while it runs: stop it, run `dwell lb detach`, and start it again; nothing was changed",
-                keys.join(", ")
-            ));
+        if let Some(restart) = keys.iter().map(|(_, restart)| *restart).max() {
+            let names: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
+            let (names, remedy) = (names.join(", "), restart.remedy());
+            return Err(format!("{names}: cannot change while it runs: {remedy}; nothing was changed"));
         }
         let mut changes = differences(&self.config.vips, &config.vips);
         let planned = plan_for(&self.state, &config.vips, &self.config).map_err(refused)?;

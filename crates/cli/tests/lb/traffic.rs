@@ -103,7 +103,7 @@ fn root_a_reload_is_applied_completely_or_not_at_all() {
     assert!(run.stderr.contains("nothing was changed"), "{run}");
     scene.configure("interval = \"2s\"", "", &[0, 1]);
     let run = scene.lb(&["reload"]);
-    assert!(run.stderr.contains("interval: cannot change while it runs"), "{run}");
+    assert!(run.stderr.contains("interval: cannot change while it runs: restart it, which keeps connections"), "{run}");
     assert_eq!(scene.status()["vips"][0]["backends"].as_array().unwrap().len(), 1);
     scene.configure("", "", &[1, 0]);
     scene.with_run(|run| run.signal(Signal::SIGHUP));

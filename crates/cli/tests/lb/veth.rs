@@ -1,5 +1,7 @@
 //! A balancer whose interface is a veth, as in containers and network namespaces.
 
+use std::io::{Read, Write};
+
 use crate::{
     scene::{Scene, ask},
     support::{eventually, skipped},
@@ -15,7 +17,13 @@ fn root_a_balancer_on_a_veth_serves_without_preparations() {
     scene.configure("", "", &[0, 1]);
     scene.run();
     assert_eq!(scene.spread(40).len(), 2);
+    // The client's segments arrive joined, as no card has cut them.
+    let mut upload = scene.connect().unwrap();
+    let mut echoed = vec![0; 20_000];
+    upload.write_all(&echoed).unwrap();
+    upload.read_exact(&mut echoed).unwrap();
     let status = scene.status();
+    assert_eq!(status["plane"]["packets"]["too-big"].as_u64().unwrap_or(0), 0, "{status}");
     assert_eq!(status["plane"]["xdp"], "generic");
     assert_eq!(status["warnings"].as_array().map(Vec::len), Some(0), "{status}");
     // The next process attaches the program anew, as its configuration says.
@@ -80,7 +88,7 @@ fn root_packets_that_a_device_refuses_are_counted() {
     assert_eq!(refused(), Some(0));
     scene.stop_polling_behind();
     eventually("packets are counted as refused", || {
-        let _ = std::io::Write::write_all(&mut open, &[7]);
+        let _ = open.write_all(&[7]);
         refused().is_some_and(|refused| refused > 0)
     });
     assert!(scene.ok(&["status"]).contains("refused by eth1"));

@@ -151,7 +151,9 @@ static __always_inline __u32 dwell_balance_send_with(DWELL_FRAME *frame, void *e
 	own_bytes = dwell_encapsulation_bytes(real);
 	outer_bytes = own_bytes + (others ? others->bytes : 0);
 	data = dwell_frame_data(frame);
-	if (dwell_unlikely(real->mtu && packet->ip_bytes + outer_bytes > real->mtu)) {
+	/* what came in by a device goes out by it as it is: the network stack cuts segments apart again that it has joined */
+	if (dwell_unlikely(real->mtu && packet->ip_bytes + outer_bytes > real->mtu) &&
+	    (outer_bytes || real->interface != ingress)) {
 		ip = data + DWELL_IP_OFFSET;
 		if ((const void *)(ip + 1) > dwell_frame_end(frame))
 			return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);

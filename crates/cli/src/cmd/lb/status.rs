@@ -239,9 +239,16 @@ fn placed(backend: &BackendStatus, has_second_chance: bool) -> String {
         Some(tracked) => format!("{tracked} still placed there, {} of them active", backend.active),
         None => format!("how many connections are placed there is not known; {} are active", backend.active),
     };
-    match has_second_chance {
-        true => format!("{known}; those that began elsewhere are not counted: run `ss -tn state established` there"),
-        false => known,
+    match (backend.server_id.is_some(), has_second_chance) {
+        (true, _) => {
+            format!(
+                "{known}; those that are routed by their IDs are not counted: remove it, and wait for its lb.left event"
+            )
+        }
+        (_, true) => {
+            format!("{known}; those that began elsewhere are not counted: run `ss -tn state established` there")
+        }
+        _ => known,
     }
 }
 
