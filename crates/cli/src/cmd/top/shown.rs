@@ -15,7 +15,7 @@ use dwell_socket::names::Names;
 use super::{backends::Balancer, stored::StoredNames, units::Units};
 use crate::{
     exit::Failure,
-    names::{NamesArgs, Tables},
+    names::{NamesArgs, Tables, kernel_owners},
     source::CaptureLosses,
 };
 
@@ -73,7 +73,8 @@ impl Shown {
             tables: names.tables()?,
             table: Table::new(settings),
             names: if source.host.is_some() {
-                Names::load(shows_names, names.have_labels(false)).with_reverse(names.resolve())
+                let kernel = shows_names.then(kernel_owners).flatten();
+                Names::load(shows_names, names.have_labels(false)).with_reverse(names.resolve()).with_kernel(kernel)
             } else {
                 names.refuse_to_resolve()?;
                 Names::of_capture(names.have_labels(false))

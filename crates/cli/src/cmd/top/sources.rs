@@ -65,7 +65,7 @@ impl Sources {
         shown.names.begin_interval();
         census
             .poll(|polled| {
-                let _ = shown.names.pid(polled.inode);
+                let _ = shown.names.pid(polled.inode, &polled.ends);
                 // One table has the names that are there by then.
                 if shown.names.resolves() && shown.admits(&polled.ends, TCP) {
                     shown.names.host(polled.ends.dst.address);
@@ -104,7 +104,7 @@ impl Sources {
         census
             .poll(|polled| {
                 if shown.admits(&polled.ends, TCP) {
-                    let pid = shown.names.pid(polled.inode);
+                    let pid = shown.names.pid(polled.inode, &polled.ends);
                     shown.table.socket(&SocketReading {
                         ends: polled.ends,
                         cookie: polled.cookie,
