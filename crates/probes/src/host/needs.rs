@@ -350,6 +350,8 @@ pub const WHY: &[Need] = &[
 const TOP: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees the connections of this host", otherwise: Impossible("cannot see connections") },
     Need { any_of: &[Fact::CapSysPtrace], serves: "names the processes of other users", otherwise: Degraded("names only processes of this user") },
+    Need { any_of: &[Fact::ResponseProgram], serves: "shows how long servers take to respond", otherwise: Degraded("shows no response latency") },
+    Need { any_of: &[Fact::Tcx], serves: "watches packets of connections", otherwise: Degraded("shows no response latency") },
 ];
 
 #[rustfmt::skip]

@@ -275,10 +275,9 @@ mod tests {
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "why -r" | "top -r" | "report" | "lb check" | "sim" => State::Works,
-                "run" | "run --outside" | "run --pid" | "run --congestion bbr" | "top" => State::Works,
-                "collect" | "collect --clock-mode driver" | "why" | "run --cgroup" | "run --cgroup --minimize" => {
-                    State::Degraded
-                }
+                "run" | "run --outside" | "run --pid" | "run --congestion bbr" => State::Works,
+                "collect" | "collect --clock-mode driver" | "why" | "top" => State::Degraded,
+                "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
