@@ -22,6 +22,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("src/stack/tracepoint.bpf.c", "stack_probed.bpf.o"),
     ("src/clock/clock.bpf.c", "clock.bpf.o"),
     ("src/cgroup/lowat.bpf.c", "lowat.bpf.o"),
+    ("src/owners/owners.bpf.c", "owners_probed.bpf.o"),
     ("src/host/trials.bpf.c", "trials.bpf.o"),
 ];
 

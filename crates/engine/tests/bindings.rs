@@ -51,6 +51,10 @@ const SHARED: &[&str] = &[
     "dwell_lowat_program",
     "dwell_vip_filter",
     "dwell_overload_config",
+    "dwell_owner",
+    "dwell_owner_counters",
+    "dwell_owner_key",
+    "dwell_owner_program",
     "dwell_real",
     "dwell_rtt_config",
     "dwell_rtt_program",
@@ -102,6 +106,7 @@ fn generate(core: &Path) -> String {
         .header(core.join("rtt/native.h").display().to_string())
         .header(core.join("stack/layers_native.h").display().to_string())
         .header(core.join("socket/lowat_native.h").display().to_string())
+        .header(core.join("socket/owner_types.h").display().to_string())
         .header(core.join("lb/quic_lb_native.h").display().to_string())
         .header(core.join("response/response_native.h").display().to_string())
         .header(core.join("response/slot_native.h").display().to_string())
@@ -117,6 +122,7 @@ fn generate(core: &Path) -> String {
         .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
         .allowlist_type("dwell_(heavy|heavy_config|heavy_client|load_result|overload_config|server_load)")
         .allowlist_type("dwell_lowat_(counter|counters|program)")
+        .allowlist_type("dwell_owner|dwell_owner_(counter|counters|key|program)")
         .allowlist_type(
             "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",
         )

@@ -12,6 +12,7 @@ pub mod host;
 mod interface;
 mod load;
 mod next_hop;
+pub mod owners;
 pub mod response;
 pub mod rtt;
 pub mod stack;

@@ -19,6 +19,7 @@ use dwell_engine::{
 use dwell_probes::{
     Chain, Hook, Interface,
     balancer::{Decap, DecapRules, Plane, PlaneOptions, Transmits},
+    owners::Owners,
     response, rtt as rtt_probe, stack,
 };
 use dwell_testbed::{Namespace, skip::lacks_root};
@@ -91,6 +92,7 @@ fn root_no_program_is_near_the_limit_of_the_verifier() {
         let config = layers::Config { namespace, flows: true, traces: true, ..layers::Config::default() };
         check("stack", 5, stack::Probe::load(&stack::Options::new(config, profile)).unwrap());
     }
+    check("owners", 1, Owners::attach().unwrap());
     let mut plane = Plane::load(&PlaneOptions::default()).unwrap();
     plane.dry_run(&[0; 64]).unwrap();
     check("the balancer", 3, plane);

@@ -169,16 +169,24 @@ pub fn spawn(namespace: &Namespace, program: &str, arguments: &[&str]) -> Proces
     Process::new(child)
 }
 
-/// Returns the number of BPF links that a process holds.
+/// Returns the number of BPF links that a process holds, without that by which owners of sockets are noted.
 pub fn links(pid: u32) -> usize {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
-        return 0;
-    };
-    descriptors
-        .flatten()
-        .filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok())
-        .filter(|text| text.contains("link_type:"))
-        .count()
+    link_descriptions(pid).filter(|text| !notes_owners(text)).count()
+}
+
+/// Returns true if a process has the owners of sockets noted.
+pub fn has_owners_noted(pid: u32) -> bool {
+    link_descriptions(pid).any(|text| notes_owners(&text))
+}
+
+fn notes_owners(link: &str) -> bool {
+    link.contains("inet_sock_set_state")
+}
+
+fn link_descriptions(pid: u32) -> impl Iterator<Item = String> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok());
+    texts.filter(|text| text.contains("link_type:"))
 }
 
 /// Returns the BPF filters of an interface's clsact qdisc, as tc shows them.

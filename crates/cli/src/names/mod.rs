@@ -14,7 +14,8 @@ use dwell_engine::{
     names::{FlowNames, NameFlows, PassiveCounts, PassiveNames},
     observe::Observation,
 };
-use dwell_socket::names::{LiveNames, ReverseCounts};
+use dwell_probes::owners::Owners;
+use dwell_socket::names::{KernelOwners, LiveNames, ReverseCounts};
 
 pub use self::networks::Tables;
 use self::networks::WithNetworks;
@@ -106,7 +107,7 @@ impl NamesArgs {
     /// Starts to look up names of flows of this host, if they are to be shown in an output that `has_flows`, and labels,
     /// unless nothing is printed, or into a file that is not to have them: a store has none.
     pub fn live(&self, has_flows: bool, write: &WriteArgs, format: &str) -> Result<Namer, Failure> {
-        let start = || LiveNames::start(self.print_labels(write, format), self.resolve);
+        let start = || LiveNames::start(self.print_labels(write, format), self.resolve, kernel_owners);
         self.namer(has_flows, || NameSource::Live(Arc::new(start())))
     }
 
@@ -127,6 +128,11 @@ impl NamesArgs {
             false => Ok(Namer::default()),
         }
     }
+}
+
+/// Has the kernel note the processes that connect sockets from now on, where this process may ask for that.
+pub fn kernel_owners() -> Option<Arc<dyn KernelOwners>> {
+    Owners::attach().map(|owners| Arc::new(owners) as _)
 }
 
 /// What knows the names of flows.
@@ -188,6 +194,8 @@ impl Namer {
                 add(&[
                     ("name_lookups", counts.lookups),
                     ("name_sockets_gone", counts.gone),
+                    ("name_sockets_noted", counts.noted),
+                    ("name_notes_lost", counts.notes_lost),
                     ("name_sockets_omitted", counts.omitted),
                 ]);
                 add(&reverse_counters(counts.reverse));

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::{
     records::{number, object, of_type},
-    support::{DWELL, Pair, Process, Run, dwell, eventually, ip, skipped, spawn, tool, watch},
+    support::{
+        Cgroup, DWELL, Pair, Process, Run, dwell, eventually, has_owners_noted, ip, skipped, spawn, tool, watch,
+    },
 };
 
 /// Answers whatever comes in, on any number of connections.
@@ -128,6 +130,8 @@ fn root_processes_are_those_that_ss_shows_and_hosts_have_the_name_that_dig_was_g
     let live = watch(&pair.left, &["-i", "left0", "--format", "jsonl"]);
     let table = watch(&pair.left, &["-i", "left0", "--summary"]);
     let numbers = watch(&pair.left, &["-i", "left0", "--format", "jsonl", "--no-names"]);
+    eventually("owners are noted", || [&live, &table].iter().all(|dwell| has_owners_noted(dwell.id())));
+    assert!(!has_owners_noted(numbers.id()));
     eventually("a capture", || std::fs::metadata(capture).is_ok_and(|file| file.len() > 0));
 
     let dug = tool(&pair.left, "dig", &["+short", "@10.78.0.2", "www.example"]);
@@ -141,9 +145,8 @@ fn root_processes_are_those_that_ss_shows_and_hosts_have_the_name_that_dig_was_g
     let (samples, status) = (of_type(&run.stdout, "rtt.sample"), of_type(&run.stdout, "rtt.status"));
     for (port, (pid, name)) in &owners {
         let names: Vec<_> = samples.iter().filter_map(left).filter(|(own, _)| own == port).collect();
-        let found: Vec<_> = names.iter().filter(|(_, names)| !names["pid"].is_null()).collect();
-        assert!(found.len() >= 5, "{port} in {run}");
-        for (_, names) in found {
+        assert!(names.len() >= 5, "{port} in {run}");
+        for (_, names) in names {
             assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())));
         }
     }
@@ -181,22 +184,42 @@ fn root_processes_are_those_that_ss_shows_and_hosts_have_the_name_that_dig_was_g
 }
 
 #[test]
-fn root_connections_that_are_over_at_once_have_the_name_of_the_process_that_listens() {
-    let Some(traffic) = Traffic::start("listens", true) else {
+fn root_connections_that_are_over_at_once_have_the_process_that_connected_them_or_listens() {
+    let Some((traffic, cgroup)) = Traffic::start("over", true).zip(Cgroup::new("names")) else {
         return;
     };
     let pair = &traffic.pair;
-    let live = watch(&pair.left, &["-i", "left0", "--summary", "--format", "jsonl"]);
+    let unit = cgroup.0.join("short.service");
+    std::fs::create_dir(&unit).unwrap();
+    let [accepts, connects] = [(&pair.left, "left0"), (&pair.right, "right0")]
+        .map(|(host, interface)| watch(host, &["-i", interface, "--summary", "--format", "jsonl"]));
+    eventually("owners are noted", || has_owners_noted(connects.id()));
     // The sockets that listen are looked up at the start.
-    thread::sleep(Duration::from_secs(2));
-    spawn(&pair.right, "python3", &["-c", CLIENT, "10.78.0.1", "0"]).end();
+    thread::sleep(Duration::from_secs(1));
+    let script = format!("echo $$ > '{}/cgroup.procs' && exec python3 -c \"$1\" 10.78.0.1 0", unit.display());
+    let client = spawn(&pair.right, "sh", &["-c", &script, "sh", CLIENT]);
+    let client_pid = client.id();
+    let run = client.end();
+    assert_eq!(run.status, Some(0), "{run}");
     let listening = tool(&pair.left, "ss", &["-tlnp"]);
-    let name = listening.lines().find_map(owner).unwrap().1.1;
-    let run = live.interrupt();
+    let server = listening.lines().find_map(owner).unwrap().1.1;
+
+    let run = accepts.interrupt();
     let flows = of_type(&run.stdout, "rtt.summary");
     let flows: Vec<_> = flows.iter().filter_map(left).filter(|(port, _)| *port == 8080).collect();
     assert!(flows.len() >= 30, "{run}");
-    assert!(flows.iter().all(|(_, names)| names["process"] == name.as_str()), "{run}");
+    assert!(flows.iter().all(|(_, names)| names["process"] == server.as_str()), "{run}");
+
+    let run = connects.interrupt();
+    let flows = of_type(&run.stdout, "rtt.summary");
+    assert!(flows.len() >= 30, "{run}");
+    for flow in flows.iter().map(|summary| &summary["flow"]) {
+        let names = &flow["names"][if flow["src"] == "10.78.0.2" { "src" } else { "dst" }];
+        let found = (names["pid"].as_u64(), names["process"].as_str(), names["unit"].as_str());
+        assert_eq!(found, (Some(client_pid.into()), Some("python3"), Some("short.service")), "{run}");
+    }
+    assert!(number(of_type(&run.stdout, "rtt.status").last().unwrap(), "name_sockets_noted") > 0, "{run}");
+    std::fs::remove_dir(unit).unwrap();
 }
 
 #[test]

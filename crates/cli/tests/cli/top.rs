@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_testbed::skip::lacks_program;
+use dwell_testbed::{Namespace, skip::lacks_program};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::{
     records::{objects, of_type},
-    support::{DWELL, dwell, eventually, skipped},
+    support::{DWELL, dwell, eventually, has_owners_noted, ip, links, skipped, spawn},
     why::Service,
 };
 
@@ -62,6 +62,22 @@ impl Traffic {
         Traffic { port: address.port(), _listener: listener }
     }
 }
+
+/// A server that takes 50 ms for each answer, and its client.
+const SLOW: &str = r#"
+import socket, threading, time
+listener = socket.create_server(("127.0.0.1", 8080))
+def serve():
+    one = listener.accept()[0]
+    while one.recv(100):
+        time.sleep(0.05)
+        one.sendall(b"y" * 50)
+threading.Thread(target=serve, daemon=True).start()
+client = socket.create_connection(("127.0.0.1", 8080))
+while True:
+    client.sendall(b"x" * 50)
+    client.recv(100)
+"#;
 
 /// A terminal with a program in it, and its end.
 pub struct Terminal {
@@ -119,14 +135,15 @@ impl Drop for Terminal {
 }
 
 fn top(port: u16, options: &str) -> String {
-    format!("{DWELL} top --port {port} --interval 500ms {options}")
+    // Nothing is attached to this host's own interfaces.
+    format!("{DWELL} top --no-response --port {port} --interval 500ms {options}")
 }
 
 #[test]
 fn a_table_for_scripts_has_the_processes_and_figures_of_connections() {
     let traffic = Traffic::start();
     let port = traffic.port.to_string();
-    let arguments = ["top", "--once", "--port", &port, "--sort", "rate", "--format", "jsonl"];
+    let arguments = ["top", "--no-response", "--once", "--port", &port, "--sort", "rate", "--format", "jsonl"];
     let run = dwell(&arguments);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     let rows = objects(&run.stdout);
@@ -143,12 +160,23 @@ fn a_table_for_scripts_has_the_processes_and_figures_of_connections() {
     assert_eq!(rows[4]["type"], "top.status");
     assert_eq!(rows[4]["counters"]["flows"], 4);
 
-    let run = dwell(&["top", "--once", "--port", &port, "--view", "processes", "--no-names", "--format", "jsonl"]);
+    let run = dwell(&[
+        "top",
+        "--no-response",
+        "--once",
+        "--port",
+        &port,
+        "--view",
+        "processes",
+        "--no-names",
+        "--format",
+        "jsonl",
+    ]);
     let row = &objects(&run.stdout)[0];
     assert_eq!((&row["flows"], &row["pid"]), (&4.into(), &Value::from(std::process::id())), "{run}");
     assert_eq!((&row["process"], &row["flow"]), (&Value::Null, &Value::Null), "{run}");
 
-    let run = dwell(&["top", "--once", "--port", &port, "--top", "1"]);
+    let run = dwell(&["top", "--no-response", "--once", "--port", &port, "--top", "1"]);
     assert!(run.stdout.contains("3 rows not shown"), "{run}");
 }
 
@@ -435,4 +463,32 @@ fn root_a_unit_is_a_row_and_why_is_asked_of_it() {
     terminal.wait("an answer of dwell why", |screen| screen.contains("service on this host takes long"));
     terminal.keys(&["q"]);
     terminal.shows("status=0");
+}
+
+#[test]
+fn root_a_slow_server_has_its_response_latency_live_where_packets_may_be_watched() {
+    if skipped() || lacks_program("python3") {
+        return;
+    }
+    let namespace = Namespace::create("top-response").unwrap();
+    ip(&namespace, "link set lo up\n");
+    let _slow = spawn(&namespace, "python3", &["-c", SLOW]);
+    let table = ["top", "--once", "--interval", "1s", "--format", "jsonl"];
+    let responses = |program: &str, options: &[&str]| {
+        let run = spawn(&namespace, program, &[options, &table].concat()).end();
+        assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+        let rows = of_type(&run.stdout, "top.row");
+        rows.iter().map(|row| row["response_ns"].as_u64()).collect::<Vec<_>>()
+    };
+    let mut found = Vec::new();
+    eventually("responses of both ends", || {
+        found = responses("env", &[DWELL]);
+        found.iter().flatten().count() == 2
+    });
+    // What the server takes, but for the width of a bucket.
+    assert!(found.iter().flatten().all(|ns| *ns > 45_000_000), "{found:?}");
+    assert_eq!(responses("setpriv", &["--bounding-set=-all", "--inh-caps=-all", DWELL]), [None, None]);
+    let screen = spawn(&namespace, DWELL, &["top", "--once", "--interval", "60s", "--no-response"]);
+    eventually("it has owners noted", || has_owners_noted(screen.id()));
+    assert_eq!(links(screen.id()), 0);
 }

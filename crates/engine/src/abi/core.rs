@@ -690,6 +690,8 @@ pub const DWELL_FLOW_SEGMENTS: u32 = 6;
 pub const DWELL_CHOSEN_PROCESS: u32 = 1;
 pub const DWELL_CHOSEN_CGROUP: u32 = 2;
 pub const DWELL_LAYERS_TRACES: u32 = 64;
+pub const DWELL_OWNERS: u32 = 32768;
+pub const DWELL_OWNERS_PENDING: u32 = 8192;
 pub const DWELL_SYNC_MAGIC: u32 = 1262704452;
 pub const DWELL_SYNC_VERSION: u32 = 1;
 pub const DWELL_SYNC_EXCHANGES: u32 = 256;
@@ -4561,6 +4563,106 @@ const _: () = {
 unsafe extern "C" {
     pub fn dwell_lowat_next(lowat: *mut dwell_lowat, sample: *const dwell_lowat_sample) -> __u32;
 }
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
+pub struct dwell_owner_key {
+    pub local: dwell_address,
+    pub remote: dwell_address,
+    pub local_port: __u16,
+    pub remote_port: __u16,
+    pub proto: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_owner_key"][::std::mem::size_of::<dwell_owner_key>() - 40usize];
+    ["Alignment of dwell_owner_key"][::std::mem::align_of::<dwell_owner_key>() - 8usize];
+    ["Offset of field: dwell_owner_key::local"][::std::mem::offset_of!(dwell_owner_key, local) - 0usize];
+    ["Offset of field: dwell_owner_key::remote"][::std::mem::offset_of!(dwell_owner_key, remote) - 16usize];
+    ["Offset of field: dwell_owner_key::local_port"][::std::mem::offset_of!(dwell_owner_key, local_port) - 32usize];
+    ["Offset of field: dwell_owner_key::remote_port"][::std::mem::offset_of!(dwell_owner_key, remote_port) - 34usize];
+    ["Offset of field: dwell_owner_key::proto"][::std::mem::offset_of!(dwell_owner_key, proto) - 36usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
+pub struct dwell_owner {
+    pub time_ns: __u64,
+    pub cgroup: __u64,
+    pub pid: __u32,
+    pub name: [::std::os::raw::c_char; 16usize],
+    pub reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_owner"][::std::mem::size_of::<dwell_owner>() - 40usize];
+    ["Alignment of dwell_owner"][::std::mem::align_of::<dwell_owner>() - 8usize];
+    ["Offset of field: dwell_owner::time_ns"][::std::mem::offset_of!(dwell_owner, time_ns) - 0usize];
+    ["Offset of field: dwell_owner::cgroup"][::std::mem::offset_of!(dwell_owner, cgroup) - 8usize];
+    ["Offset of field: dwell_owner::pid"][::std::mem::offset_of!(dwell_owner, pid) - 16usize];
+    ["Offset of field: dwell_owner::name"][::std::mem::offset_of!(dwell_owner, name) - 20usize];
+    ["Offset of field: dwell_owner::reserved"][::std::mem::offset_of!(dwell_owner, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
+pub struct dwell_owner_program {
+    pub netns: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_owner_program"][::std::mem::size_of::<dwell_owner_program>() - 4usize];
+    ["Alignment of dwell_owner_program"][::std::mem::align_of::<dwell_owner_program>() - 4usize];
+    ["Offset of field: dwell_owner_program::netns"][::std::mem::offset_of!(dwell_owner_program, netns) - 0usize];
+};
+pub const DWELL_OWNERS_NOTED: dwell_owner_counter = 0;
+pub const DWELL_OWNERS_LOST: dwell_owner_counter = 1;
+pub const DWELL_OWNER_COUNTERS: dwell_owner_counter = 2;
+pub type dwell_owner_counter = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy :: FromBytes,
+    zerocopy :: IntoBytes,
+    zerocopy :: Immutable,
+    zerocopy :: KnownLayout,
+)]
+pub struct dwell_owner_counters {
+    pub value: [__u64; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_owner_counters"][::std::mem::size_of::<dwell_owner_counters>() - 16usize];
+    ["Alignment of dwell_owner_counters"][::std::mem::align_of::<dwell_owner_counters>() - 8usize];
+    ["Offset of field: dwell_owner_counters::value"][::std::mem::offset_of!(dwell_owner_counters, value) - 0usize];
+};
 unsafe extern "C" {
     pub fn dwell_quic_lb_config(
         config: *mut dwell_cid_config,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Counts the frames of XDP that devices took and refused, and sends frames that test whether a device takes any. */
-#include "../stack/kernel.bpf.h"
+#include "kernel.bpf.h"
 
 #include "lb/balance_types.h"
 

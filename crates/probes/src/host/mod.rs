@@ -22,7 +22,7 @@ pub use probe::installed;
 
 pub(crate) use capabilities::{Capability, GRANT, OUTSIDE, remedy_for_missing};
 pub(crate) use devices::{native_xdp, program_by_id, xdp_mode};
-pub(crate) use mounts::bpf_filesystem_remedy;
+pub(crate) use mounts::{bpf_filesystem_remedy, mount_point};
 pub(crate) use trials::{attaches, has_loop};
 
 use facts::Facts;

@@ -44,7 +44,7 @@ pub(super) fn own_name() -> Option<String> {
 }
 
 /// Finds where a file system of a kind is mounted (proc_pid_mountinfo(5)).
-pub(super) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
+pub(crate) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let path = left.split(' ').nth(4)?;

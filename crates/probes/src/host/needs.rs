@@ -143,14 +143,14 @@ pub(super) fn first_word(row: &'static str) -> &'static str {
 pub static DWELL: Requirements = Requirements {
     binary: "dwell",
     verbs: Cow::Borrowed(&[
-        Verb { name: "rtt -i", also: &["--hook", "tc"], needs: &[RTT, NAMES], obstacles: &[] },
-        Verb { name: "rtt -i --attach clsact", also: &[], needs: &[RTT, CLSACT, NAMES], obstacles: &[] },
-        Verb { name: "rtt -i --hook xdp", also: &[], needs: &[RTT_AT_XDP, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RTT] },
+        Verb { name: "rtt -i", also: &["--hook", "tc"], needs: &[RTT, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "rtt -i --attach clsact", also: &[], needs: &[RTT, CLSACT, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "rtt -i --hook xdp", also: &[], needs: &[RTT_AT_XDP, RTT, NAMES, OWNERS], obstacles: &[XDP_TAKEN_FOR_RTT] },
         Verb { name: "rtt -r", also: &["--annotate"], needs: &[], obstacles: &[] },
-        Verb { name: "response -i", also: &["--hook", "auto"], needs: &[RESPONSE, RESPONSE_ANYWHERE, RTT, NAMES], obstacles: &[] },
-        Verb { name: "response -i --hook tc", also: &[], needs: &[RESPONSE, RTT, NAMES], obstacles: &[] },
-        Verb { name: "response -i --hook xdp", also: &[], needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
-        Verb { name: "response -i --tail-call", also: &[], needs: &[RESPONSE, RTT, TAIL_CALL, NAMES], obstacles: &[] },
+        Verb { name: "response -i", also: &["--hook", "auto"], needs: &[RESPONSE, RESPONSE_ANYWHERE, RTT, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "response -i --hook tc", also: &[], needs: &[RESPONSE, RTT, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "response -i --hook xdp", also: &[], needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES, OWNERS], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
+        Verb { name: "response -i --tail-call", also: &[], needs: &[RESPONSE, RTT, TAIL_CALL, NAMES, OWNERS], obstacles: &[] },
         Verb { name: "response -r", also: &[], needs: &[], obstacles: &[] },
         Verb { name: "stack", also: &["--pid", "--flows", "--raw", "--devices"], needs: &[STACK, NAMES], obstacles: &[] },
         Verb { name: "stack --cgroup", also: &[], needs: &[STACK, CGROUP, NAMES], obstacles: &[] },
@@ -172,7 +172,7 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "run --congestion bbr", also: &[], needs: &[RUN, PRELOADED, BBR], obstacles: &[] },
         Verb { name: "why", also: &[], needs: &[WHY, NAMES], obstacles: &[] },
         Verb { name: "why -r", also: &[], needs: &[], obstacles: &[] },
-        Verb { name: "top", also: &[], needs: &[TOP, NAMES], obstacles: &[] },
+        Verb { name: "top", also: &[], needs: &[TOP, NAMES, OWNERS], obstacles: &[] },
         Verb { name: "top -r", also: &["--store"], needs: &[], obstacles: &[] },
         Verb { name: "lb run", also: &["l2", "ipip", "gue", "quic"], needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
         Verb { name: "lb decap", also: &["ipip", "gue"], needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
@@ -209,6 +209,12 @@ pub const RTT: &[Need] = &[
 #[rustfmt::skip]
 const NAMES: &[Need] = &[
     Need { any_of: &[Fact::CapNetRaw], serves: "reads names of hosts and labels of requests from packets", otherwise: Degraded("no labels of requests, and no names of hosts from DNS answers") },
+];
+
+/// Names of processes in the records of live flows that have ended.
+#[rustfmt::skip]
+const OWNERS: &[Need] = &[
+    Need { any_of: &[Fact::TpBtf], serves: "names the processes of short connections", otherwise: Degraded("connections that end at once may have no process") },
 ];
 
 /// Live RTT with ingress at XDP, in addition to [`RTT`].
@@ -344,6 +350,8 @@ pub const WHY: &[Need] = &[
 const TOP: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees the connections of this host", otherwise: Impossible("cannot see connections") },
     Need { any_of: &[Fact::CapSysPtrace], serves: "names the processes of other users", otherwise: Degraded("names only processes of this user") },
+    Need { any_of: &[Fact::ResponseProgram], serves: "shows how long servers take to respond", otherwise: Degraded("shows no response latency") },
+    Need { any_of: &[Fact::Tcx], serves: "watches packets of connections", otherwise: Degraded("shows no response latency") },
 ];
 
 #[rustfmt::skip]

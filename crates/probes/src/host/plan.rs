@@ -275,10 +275,9 @@ mod tests {
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "why -r" | "top -r" | "report" | "lb check" | "sim" => State::Works,
-                "run" | "run --outside" | "run --pid" | "run --congestion bbr" | "top" => State::Works,
-                "collect" | "collect --clock-mode driver" | "why" | "run --cgroup" | "run --cgroup --minimize" => {
-                    State::Degraded
-                }
+                "run" | "run --outside" | "run --pid" | "run --congestion bbr" => State::Works,
+                "collect" | "collect --clock-mode driver" | "why" | "top" => State::Degraded,
+                "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
@@ -390,12 +389,17 @@ mod tests {
     }
 
     #[test]
-    fn names_need_raw_sockets_and_what_speaks_to_strangers_landlock() {
+    fn names_need_raw_sockets_and_tracepoints_and_what_speaks_to_strangers_landlock() {
         let of = |fact, verb| verdict(&plan(&without(&[fact])), verb).clone();
         for verb in ["rtt -i", "response -i", "stack", "top", "why"] {
             let unnamed = of(Fact::CapNetRaw, verb);
             assert_eq!((unnamed.state, unnamed.reasons.len()), (State::Degraded, 1), "{unnamed:?}");
             assert!(unnamed.reasons[0].text.contains("no labels"), "{unnamed:?}");
+        }
+        for verb in ["rtt -i", "response -i", "top"] {
+            let verdict = of(Fact::TpBtf, verb);
+            assert_eq!((verdict.state, verdict.reasons.len()), (State::Degraded, 1), "{verdict:?}");
+            assert!(verdict.reasons[0].text.contains("end at once"), "{verdict:?}");
         }
         for verb in ["agent", "collect"] {
             assert_eq!(of(Fact::CapNetRaw, verb).state, State::Works);

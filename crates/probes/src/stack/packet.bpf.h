@@ -5,7 +5,7 @@
 #ifndef DWELL_STACK_PACKET_H
 #define DWELL_STACK_PACKET_H
 
-#include "kernel.bpf.h"
+#include "socket.bpf.h"
 
 #include "parse/filter.h"
 #include "base/headers.h"
@@ -63,18 +63,6 @@ static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
 	return dwell_flow_hash(seed, &ends->src, &ends->dst, ends->sport, ends->dport);
 }
 
-static __always_inline void address_of(const struct in6_addr *from, struct dwell_address *to)
-{
-	to->high = READ(from, in6_u.u6_addr32[0]) | (__u64)READ(from, in6_u.u6_addr32[1]) << 32;
-	to->low = READ(from, in6_u.u6_addr32[2]) | (__u64)READ(from, in6_u.u6_addr32[3]) << 32;
-}
-
-static __always_inline void address4_of(__u32 from, struct dwell_address *to)
-{
-	to->high = 0;
-	to->low = 0xffff0000 | (__u64)from << 32;
-}
-
 /* Reads the endpoints of a socket's flow, local first if it sends. Returns false if it is not an observed TCP
  * connection.
  */
@@ -93,14 +81,7 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 		return 0;
 	ends->netns = netns_of(net);
 	ends->reserved = 0;
-	if (READ(common, skc_family) == AF_INET) {
-		address4_of(READ(common, skc_rcv_saddr), &local);
-		address4_of(READ(common, skc_daddr), &remote);
-	} else {
-		/* IPv4 on an IPv6 socket is written as a mapped address */
-		address_of(&common->skc_v6_rcv_saddr, &local);
-		address_of(&common->skc_v6_daddr, &remote);
-	}
+	addresses_of(common, &local, &remote);
 	ends->src = sends ? local : remote;
 	ends->dst = sends ? remote : local;
 	return 1;

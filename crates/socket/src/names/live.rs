@@ -20,10 +20,12 @@ use dwell_engine::{
 };
 
 use super::{
-    Files, RESERVE,
+    Files, RESERVE, TCP,
+    kernel::KernelOwners,
     listener::Listener,
     own_addresses,
     owners::{FORGET_NS, Owners, Process},
+    pods::Pods,
     reverse::{Reverse, ReverseCounts},
 };
 use crate::{
@@ -48,8 +50,6 @@ const CHUNK: usize = 256;
 /// A socket, by its protocol and its ends, its own first.
 type SocketKey = (Protocol, Ends);
 
-const TCP: Protocol = Protocol(6);
-
 /// What looking up has cost, and what could not be named, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LiveCounts {
@@ -57,6 +57,10 @@ pub struct LiveCounts {
     pub lookups: u64,
     /// Sockets that were not found: they had gone.
     pub gone: u64,
+    /// Sockets that had gone, but whose process the kernel had noted.
+    pub noted: u64,
+    /// Connections whose process the kernel did not note, or forgot, as there was no room.
+    pub notes_lost: u64,
     /// Sockets that were never looked up: too many were wanted at once, or the run is over.
     pub omitted: u64,
     /// Answers of DNS that came too fast to be read.
@@ -71,10 +75,10 @@ pub struct LiveCounts {
 
 /// Names of flows of the network namespace in which it was started.
 ///
-/// Processes are found by sock_diag and /proc once a flow was asked about. A server's connection that has ended before is
-/// named by the socket that listens at its port, without a process ID. Hosts have the names of /etc/hosts, those that came in
-/// by answers of DNS since the start, or those of reverse look-ups if the user asks for them. Flows have the labels of requests
-/// that passed since the start. Answers and requests take
+/// Processes are found by sock_diag and /proc once a flow was asked about. A connection that has ended before then has the
+/// process that connected it, if the kernel has noted that; a server's is named by the socket that listens at its port, without
+/// a process ID. Hosts have the names of /etc/hosts, those that came in by answers of DNS since the start, or those of reverse
+/// look-ups if the user asks for them. Flows have the labels of requests that passed since the start. Answers and requests take
 /// CAP_NET_RAW.
 #[derive(Debug)]
 pub struct LiveNames {
@@ -94,6 +98,8 @@ struct Shared {
     ports: HashMap<(Protocol, u16), Option<Process>>,
     /// The addresses of this host, without those of loopback.
     addresses: HashSet<IpAddr>,
+    kernel: Option<Arc<dyn KernelOwners>>,
+    pods: Pods,
     counts: LiveCounts,
 }
 
@@ -105,16 +111,14 @@ struct Known {
 
 impl LiveNames {
     /// Starts to look up, and to listen for answers of DNS, and for requests if it `has_labels`, where that is allowed. Asks name
-    /// servers about hosts without a name if it `resolves`.
-    pub fn start(has_labels: bool, resolves: bool) -> LiveNames {
-        let shared = Shared {
-            passive: PassiveNames::new(has_labels),
-            known: Recent::new(MAX_KNOWN),
-            wanted: HashSet::new(),
-            ports: HashMap::new(),
-            addresses: own_addresses(),
-            counts: LiveCounts::default(),
-        };
+    /// servers about hosts without a name if it `resolves`, and what `attach` returns about connections that are over: nothing
+    /// waits for that.
+    pub fn start(
+        has_labels: bool,
+        resolves: bool,
+        attach: impl FnOnce() -> Option<Arc<dyn KernelOwners>> + Send + 'static,
+    ) -> LiveNames {
+        let shared = Shared { addresses: own_addresses(), ..Shared::new(has_labels) };
         let names = LiveNames {
             files: Files::load(),
             shared: Arc::new(Mutex::new(shared)),
@@ -128,10 +132,11 @@ impl LiveNames {
             listener: Listener::open(has_labels),
             owners: Owners::default(),
             pace: Pace::new(PAUSE, BUDGET).with_reserve(RESERVE),
+            kernel: None,
             shared,
         };
         // Without a thread there are no names, and all else is measured.
-        let _ = thread::Builder::new().name("dwell-names".into()).spawn(move || searcher.run(&is_over));
+        let _ = thread::Builder::new().name("dwell-names".into()).spawn(move || searcher.run(attach, &is_over));
         names
     }
 
@@ -140,6 +145,7 @@ impl LiveNames {
         let shared = lock(&self.shared);
         LiveCounts {
             omitted: shared.counts.omitted + shared.wanted.len() as u64,
+            notes_lost: shared.kernel.as_ref().map_or(0, |kernel| kernel.lost()),
             passive: shared.passive.counts(),
             reverse: self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts),
             ..shared.counts
@@ -184,6 +190,20 @@ impl Drop for LiveNames {
 }
 
 impl Shared {
+    /// Knows nothing yet, and no address of this host but those of loopback.
+    fn new(has_labels: bool) -> Shared {
+        Shared {
+            passive: PassiveNames::new(has_labels),
+            known: Recent::new(MAX_KNOWN),
+            wanted: HashSet::new(),
+            ports: HashMap::new(),
+            addresses: HashSet::new(),
+            kernel: None,
+            pods: Pods::default(),
+            counts: LiveCounts::default(),
+        }
+    }
+
     /// Whether it is an address of this host.
     fn is_own(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.addresses.contains(&address)
@@ -195,26 +215,46 @@ impl Shared {
         if protocol == TCP { Role::by_listeners(ends, listens) } else { None }
     }
 
-    /// Returns the process of a socket, and wants it to be looked up if it is not known, or was long ago.
+    /// Returns the process of a socket, and wants it to be looked up if it is not known, or was long ago. Until then its process
+    /// is the one that the kernel has noted.
     fn owner(&mut self, key: SocketKey) -> Option<(u32, Process)> {
-        let (owner, age_ns) = match self.known.get(&key) {
-            Some(known) => (known.owner.clone(), monotonic_ns().saturating_sub(known.since_ns)),
-            None => (None, u64::MAX),
-        };
-        if age_ns > if owner.is_some() { FORGET_NS } else { RETRY_NS } && !self.wanted.contains(&key) {
+        let known = self.known.get(&key);
+        let (owner, since_ns) = (known.and_then(|known| known.owner.clone()), known.map(|known| known.since_ns));
+        let age_ns = since_ns.map_or(u64::MAX, |since_ns| monotonic_ns().saturating_sub(since_ns));
+        if age_ns <= if owner.is_some() { FORGET_NS } else { RETRY_NS } {
+            return owner;
+        }
+        if !self.wanted.contains(&key) {
             match self.wanted.len() < MAX_WANTED {
                 true => drop(self.wanted.insert(key)),
                 false => self.counts.omitted += 1,
             }
         }
-        owner
+        self.noted(&key, since_ns).or(owner)
     }
 
-    fn learn(&mut self, key: SocketKey, owner: Option<(u32, Process)>) {
-        self.counts.gone += u64::from(owner.is_none());
+    /// Returns the process that has connected a socket, if the kernel has noted that since the socket was last looked up: what
+    /// was found then is newer. Reads the folders of pods at most once every five seconds.
+    fn noted(&mut self, (protocol, ends): &SocketKey, since_ns: Option<u64>) -> Option<(u32, Process)> {
+        let owner = self.kernel.as_ref()?.owner(*protocol, ends)?;
+        let is_new = since_ns.is_none_or(|since_ns| owner.time_ns > since_ns);
+        is_new.then(|| (owner.pid, owner.process(&mut self.pods)))
+    }
+
+    /// Takes the process of a socket that was looked up; `None` if the socket was not found.
+    fn learn(&mut self, key: SocketKey, found: Option<(u32, Process)>) {
         // It may have been asked about again meanwhile.
         self.wanted.remove(&key);
-        let owner = owner.or_else(|| self.known.get(&key)?.owner.clone());
+        let known = self.known.remove(&key);
+        let owner = match found {
+            Some(owner) => Some(owner),
+            None => {
+                let noted = self.noted(&key, known.as_ref().map(|known| known.since_ns));
+                let count = if noted.is_some() { &mut self.counts.noted } else { &mut self.counts.gone };
+                *count += 1;
+                noted.or_else(|| known?.owner)
+            }
+        };
         self.known.insert(key, Known { owner, since_ns: monotonic_ns() });
     }
 }
@@ -225,11 +265,15 @@ struct Searcher {
     listener: Listener,
     owners: Owners,
     pace: Pace,
+    kernel: Option<Arc<dyn KernelOwners>>,
     shared: Arc<Mutex<Shared>>,
 }
 
 impl Searcher {
-    fn run(mut self, is_over: &AtomicBool) {
+    fn run(mut self, attach: impl FnOnce() -> Option<Arc<dyn KernelOwners>>, is_over: &AtomicBool) {
+        self.kernel = attach();
+        lock(&self.shared).kernel.clone_from(&self.kernel);
+        self.find_cgroups();
         // The sockets that are there at the start are all looked up: they may be asked about before the next time.
         self.look_up(None);
         while !is_over.load(Ordering::Relaxed) {
@@ -239,12 +283,19 @@ impl Searcher {
                 self.listener.drain(|packet| shared.passive.observe(packet));
                 (shared.counts.answers_lost, shared.counts.requests_lost) = self.listener.lost();
             }
+            self.find_cgroups();
             if self.pace.is_due(monotonic_ns()) {
                 let wanted = mem::take(&mut lock(&self.shared).wanted);
                 if !wanted.is_empty() {
                     self.look_up(Some(wanted));
                 }
             }
+        }
+    }
+
+    fn find_cgroups(&self) {
+        if let Some(kernel) = &self.kernel {
+            kernel.find_cgroups();
         }
     }
 
@@ -341,7 +392,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_connection_that_begins_later_have_their_process_and_a_stranger_has_none() {
-        let names = LiveNames::start(true, false);
+        let names = LiveNames::start(true, false, || None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, _) = listener.accept().unwrap();
@@ -359,7 +410,7 @@ mod tests {
     #[test]
     fn a_connection_of_a_server_that_is_over_has_the_process_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let names = LiveNames::start(true, false);
+        let names = LiveNames::start(true, false, || None);
         let gone = Endpoint { address: "127.0.0.1".parse().unwrap(), port: 1 };
         let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
         assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
@@ -372,14 +423,7 @@ mod tests {
     fn more_sockets_than_can_wait_are_counted() {
         let names = LiveNames {
             files: Files::load(),
-            shared: Arc::new(Mutex::new(Shared {
-                passive: PassiveNames::new(false),
-                known: Recent::new(MAX_KNOWN),
-                wanted: HashSet::new(),
-                ports: HashMap::new(),
-                addresses: HashSet::new(),
-                counts: LiveCounts::default(),
-            })),
+            shared: Arc::new(Mutex::new(Shared::new(false))),
             reverse: None,
             is_over: Arc::default(),
         };

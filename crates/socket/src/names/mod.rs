@@ -4,6 +4,7 @@
 
 mod filter;
 mod hosts;
+mod kernel;
 mod listener;
 mod live;
 mod owners;
@@ -17,8 +18,9 @@ mod unit;
 use std::{collections::HashSet, fmt, fs::File, io::Read, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use dwell_engine::{
+    layers::Ends,
     measure::{Endpoint, Protocol},
-    names::{EndNames, PassiveNames, Pod},
+    names::{EndNames, PassiveNames, Pod, Recent},
     observe::Observation,
 };
 use nix::ifaddrs::getifaddrs;
@@ -26,18 +28,21 @@ use nix::ifaddrs::getifaddrs;
 use self::{
     hosts::Hosts,
     listener::Listener,
-    owners::{Owners, Process},
+    owners::{MAX_PROCESSES, Owners, Process},
     reverse::Reverse,
     services::Services,
 };
 
 pub(crate) use self::requests::Requests;
 pub use self::{
+    kernel::{KernelOwner, KernelOwners},
     live::{LiveCounts, LiveNames},
     pods::Pods,
     reverse::ReverseCounts,
     unit::{container_id, is_id, is_uid, pod_uid},
 };
+
+const TCP: Protocol = Protocol(6);
 
 /// The part of a file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;
@@ -82,6 +87,8 @@ pub struct Counts {
     pub searches: u64,
     /// Sockets of the last interval whose process is not known: it belongs to another user, or has ended.
     pub unknown: u64,
+    /// Connections whose process the kernel did not note, or forgot, as there was no room, since the start.
+    pub notes_lost: u64,
     /// Sockets and processes for which there was no room, since the start.
     pub omitted: u64,
     /// Names in files that were left out, because there were too many or they were not names.
@@ -98,6 +105,12 @@ pub struct Names {
     listener: Listener,
     /// `None` unless the user asks for reverse look-ups.
     reverse: Option<Reverse>,
+    kernel: Option<Arc<dyn KernelOwners>>,
+    /// Processes that the kernel has noted, as they were then.
+    noted: Recent<u32, Process>,
+    pods: Pods,
+    /// Sockets of this interval whose process is known from the kernel's note alone.
+    only_noted: u64,
 }
 
 impl fmt::Debug for Names {
@@ -111,8 +124,15 @@ impl Names {
     /// where that is allowed.
     pub fn load(listens: bool, has_labels: bool) -> Names {
         let listener = if listens { Listener::open(has_labels) } else { Listener::none() };
-        let passive = PassiveNames::new(has_labels);
-        Names { files: Files::load(), owners: Owners::default(), passive, listener, reverse: None }
+        Names { files: Files::load(), listener, ..Names::of_capture(has_labels) }
+    }
+
+    /// Takes from `kernel` the processes of sockets that have none otherwise.
+    pub fn with_kernel(self, kernel: Option<Arc<dyn KernelOwners>>) -> Names {
+        if let Some(kernel) = &kernel {
+            kernel.find_cgroups();
+        }
+        Names { kernel, ..self }
     }
 
     /// Looks up the names of hosts that have none otherwise, if it `resolves`.
@@ -127,9 +147,17 @@ impl Names {
 
     /// Has no names but those that [`observe`](Self::observe) learns, and labels if it `has_labels`.
     pub fn of_capture(has_labels: bool) -> Names {
-        let passive = PassiveNames::new(has_labels);
-        let listener = Listener::none();
-        Names { files: Files::default(), owners: Owners::default(), passive, listener, reverse: None }
+        Names {
+            files: Files::default(),
+            owners: Owners::default(),
+            passive: PassiveNames::new(has_labels),
+            listener: Listener::none(),
+            reverse: None,
+            kernel: None,
+            noted: Recent::new(MAX_PROCESSES),
+            pods: Pods::default(),
+            only_noted: 0,
+        }
     }
 
     /// Learns from a packet, which may be an answer of DNS or have a request.
@@ -141,34 +169,48 @@ impl Names {
     pub fn begin_interval(&mut self) {
         self.listener.drain(|packet| self.passive.observe(packet));
         self.owners.begin_interval();
+        self.only_noted = 0;
     }
 
-    /// Returns the process that has a socket, by the socket's inode. One that is not known yet is found by the next
-    /// [`search`](Self::search).
-    pub fn pid(&mut self, inode: u32) -> Option<u32> {
-        self.owners.pid(inode)
+    /// Returns the process that has a socket of TCP, by the socket's inode, or else the one that connected it, if the kernel has
+    /// noted that. A process that is not known yet is found by the next [`search`](Self::search).
+    pub fn pid(&mut self, inode: u32, ends: &Ends) -> Option<u32> {
+        self.owners.pid(inode).or_else(|| {
+            let owner = self.kernel.as_ref()?.owner(TCP, ends)?;
+            self.noted.insert(owner.pid, owner.process(&mut self.pods));
+            // A socket without an inode is not counted as unknown.
+            self.only_noted += u64::from(inode != 0);
+            Some(owner.pid)
+        })
     }
 
     /// Searches for the processes of sockets that are not known, if there are any and the budget allows it. Returns whether
     /// it has searched.
     pub fn search(&mut self, now_ns: u64) -> bool {
+        if let Some(kernel) = &self.kernel {
+            kernel.find_cgroups();
+        }
         self.owners.search(now_ns)
     }
 
     /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, its unit and its pod.
     pub fn process(&self, pid: u32) -> EndNames {
-        let process = self.owners.process(pid).cloned();
+        let process = self.known(pid).cloned();
         process.map_or_else(|| EndNames { pid: Some(pid), ..EndNames::default() }, |process| process.names(Some(pid)))
     }
 
     /// Returns the unit or container of a process.
     pub fn unit(&self, pid: u32) -> Option<&Arc<str>> {
-        self.owners.process(pid)?.unit.as_ref()
+        self.known(pid)?.unit.as_ref()
     }
 
     /// Returns the pod of a process.
     pub fn pod(&self, pid: u32) -> Option<&Arc<Pod>> {
-        self.owners.process(pid)?.pod.as_ref()
+        self.known(pid)?.pod.as_ref()
+    }
+
+    fn known(&self, pid: u32) -> Option<&Process> {
+        self.owners.process(pid).or_else(|| self.noted.get(&pid))
     }
 
     /// Returns the name of an address in /etc/hosts, by answers of DNS, or by a reverse look-up, for which nothing waits.
@@ -191,7 +233,9 @@ impl Names {
     pub fn counts(&self) -> Counts {
         let left_out = self.files.hosts.left_out() + self.files.services.left_out();
         let reverse = self.reverse.as_ref().map_or_else(ReverseCounts::default, Reverse::counts);
-        Counts { left_out, reverse, ..self.owners.counts() }
+        let owners = self.owners.counts();
+        let notes_lost = self.kernel.as_ref().map_or(0, |kernel| kernel.lost());
+        Counts { left_out, reverse, notes_lost, unknown: owners.unknown - self.only_noted, ..owners }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 /// Sockets whose process is remembered, and sockets that are remembered to have none that can be seen.
 const MAX_SOCKETS: usize = 131_072;
 /// Processes whose name is remembered.
-const MAX_PROCESSES: usize = 16_384;
+pub(super) const MAX_PROCESSES: usize = 16_384;
 /// The share of a core that searches may use, and the least time between two of them.
 const BUDGET: f64 = 0.01;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,10 +38,13 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn read(pid: u32, pods: &mut Pods) -> Option<Process> {
         let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
-        let name = String::from_utf8_lossy(name.trim_ascii_end()).replace(char::is_control, "\u{fffd}");
-        let Membership { unit, pod } = Membership::of(pid);
+        Some(Process::new(name.trim_ascii_end(), Membership::of(pid), pods))
+    }
+
+    pub(super) fn new(name: &[u8], Membership { unit, pod }: Membership, pods: &mut Pods) -> Process {
+        let name = String::from_utf8_lossy(name).replace(char::is_control, "\u{fffd}");
         let pod = pod.map(|member| Arc::new(pods.name(&member, monotonic_ns())));
-        Some(Process { name: name.into(), unit: unit.map(Into::into), pod })
+        Process { name: name.into(), unit: unit.map(Into::into), pod }
     }
 
     /// Returns its names, as those of an end.

@@ -57,8 +57,12 @@ pub(super) struct PodMember {
 impl Membership {
     /// Reads the cgroups of a process.
     pub(super) fn of(pid: u32) -> Membership {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        Membership { unit: unit(&text), pod: pod(&text) }
+        Membership::parse(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+    }
+
+    /// Interprets a list of cgroups (cgroups(7)).
+    pub(super) fn parse(cgroups: &str) -> Membership {
+        Membership { unit: unit(cgroups), pod: pod(cgroups) }
     }
 }
 

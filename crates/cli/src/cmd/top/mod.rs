@@ -8,10 +8,8 @@ mod draw;
 mod label;
 mod look;
 mod print;
-mod replay;
 mod shown;
 mod sources;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -36,7 +34,7 @@ use self::{
     backends::{Backends, Balancer, By},
     print::Format,
     shown::Shown,
-    sources::Sources,
+    sources::{Sources, replay},
 };
 use crate::{
     args::{port, positive_duration},
@@ -52,7 +50,8 @@ use crate::{
 ///
 /// A screen of the TCP connections of this host with their round trips, waits in the send buffer, retransmissions and
 /// rates, updated until q. `?` shows the keys: Enter asks `dwell why` about a row. Watches the network namespace that it
-/// is run in, changes nothing, and needs no privilege; as root it also names the processes of other users.
+/// is run in, changes nothing, and needs no privilege; as root it also shows how long servers take to respond, and names the
+/// processes of other users.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -112,6 +111,10 @@ pub struct Args {
 
     #[command(flatten)]
     names: NamesArgs,
+
+    /// Show no response latency of live flows, for which programs are attached to the interfaces
+    #[arg(long, conflicts_with_all = ["read", "store"])]
+    no_response: bool,
 
     /// Print one table of one interval instead of a screen
     #[arg(long)]
@@ -184,6 +187,12 @@ impl Args {
         self.sort.map_or(Metric::Rtt, |sort| Metric::ALL[sort as usize])
     }
 
+    /// Whether response latency of live flows is to be measured.
+    fn has_responses(&self) -> bool {
+        let shows_flows = !self.once || self.view != ViewName::Backends;
+        shows_flows && !self.no_response
+    }
+
     /// The most rows of `--once`.
     fn limit(&self) -> usize {
         self.top.map_or(usize::MAX, |top| top as usize)
@@ -249,7 +258,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Opens what a live screen shows.
 fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
-    let mut sources = Sources::open(args.settings(), filter, &args.names)?;
+    let mut sources = Sources::open(args, filter)?;
     sources.shown.balancer = Some(Balancer::at(args.socket.clone()));
     Ok(sources)
 }

@@ -194,6 +194,7 @@ fn status(shown: &Shown) -> Status {
         counters: counters
             .into_iter()
             .chain(reverse_counters(names.reverse).into_iter().filter(|(_, count)| *count > 0))
+            .chain(Some(("name_notes_lost", names.notes_lost)).filter(|(_, count)| *count > 0))
             .map(|(name, count)| (name.into(), count))
             .chain(shown.losses.iter().cloned())
             .collect(),

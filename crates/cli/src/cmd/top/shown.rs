@@ -12,10 +12,10 @@ use dwell_engine::{
 use dwell_records::Source;
 use dwell_socket::names::Names;
 
-use super::{backends::Balancer, stored::StoredNames, units::Units};
+use super::{backends::Balancer, sources::StoredNames, units::Units};
 use crate::{
     exit::Failure,
-    names::{NamesArgs, Tables},
+    names::{NamesArgs, Tables, kernel_owners},
     source::CaptureLosses,
 };
 
@@ -49,7 +49,7 @@ pub struct Shown {
     pub balancer: Option<Balancer>,
     /// The end of the last interval and its length.
     pub interval: (u64, u64),
-    /// What the capture lacks.
+    /// What the capture lacks, or what came too fast to be read.
     pub losses: CaptureLosses,
     /// The ends and lengths of the intervals before the last one of which rows have values, the latest last.
     before: VecDeque<(u64, u64)>,
@@ -73,7 +73,8 @@ impl Shown {
             tables: names.tables()?,
             table: Table::new(settings),
             names: if source.host.is_some() {
-                Names::load(shows_names, names.have_labels(false)).with_reverse(names.resolve())
+                let kernel = shows_names.then(kernel_owners).flatten();
+                Names::load(shows_names, names.have_labels(false)).with_reverse(names.resolve()).with_kernel(kernel)
             } else {
                 names.refuse_to_resolve()?;
                 Names::of_capture(names.have_labels(false))

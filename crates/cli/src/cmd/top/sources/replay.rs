@@ -7,15 +7,16 @@ use dwell_engine::{
     measure::Event,
     observe::Observation,
     replay::Intervals,
-    response::{self, Record, estimate},
+    response::{self, Record},
     rtt,
     top::Table,
 };
 use dwell_records::Source;
 
-use super::{Args, shown::Shown};
+use super::responses::believed;
 use crate::{
     args::nanos,
+    cmd::top::{Args, shown::Shown},
     exit::{Exit, Failure},
     source::{Capture, NoInput, interrupted},
     stop::Stop,
@@ -99,10 +100,8 @@ impl Replay {
     }
 }
 
-/// Adds the estimate of an epoch, if there is one to be believed of a flow that ports tell apart.
 fn respond(record: &Record, config: &response::Config, now_ns: u64, table: &mut Table) {
-    let estimate = estimate(config, &record.epoch);
-    if let (Some(ns), true, true) = (estimate.response_ns, estimate.is_valid(), record.key.has_ports()) {
-        table.response(now_ns, record.src, record.dst, record.protocol, ns);
+    if let Some(response_ns) = believed(record, config) {
+        table.response(now_ns, record.src, record.dst, record.protocol, response_ns);
     }
 }

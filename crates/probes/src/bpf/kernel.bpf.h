@@ -49,6 +49,12 @@ struct sock {
 	__u32 sk_max_ack_backlog;
 };
 
+struct task_struct {
+	unsigned int flags;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
 struct tcp_sock {
 	__u32 write_seq;
 	__u32 snd_una;

@@ -1,22 +1,23 @@
 //! Where flows come from: the sockets of this host, a capture, or a store.
 
+pub mod replay;
+mod responses;
+mod stored;
+
 use std::path::Path;
 
-use dwell_engine::{
-    filter::Filter,
-    measure::Protocol,
-    top::{Settings, SocketReading},
-};
+use dwell_engine::{filter::Filter, measure::Protocol, top::SocketReading};
 use dwell_records::Source;
 use dwell_socket::{
     clock::monotonic_ns,
     outside::{self, Census},
 };
 
-use super::{Args, shown::Shown, stored::StoreFile};
+pub use self::stored::StoredNames;
+use self::{responses::Responses, stored::StoreFile};
+use super::{Args, shown::Shown};
 use crate::{
     exit::{Exit, Failure},
-    names::NamesArgs,
     source::{clock, host_name},
 };
 
@@ -29,19 +30,21 @@ pub struct Sources {
 }
 
 enum From {
-    /// The sockets of this host.
-    Host(Census),
+    /// The sockets of this host, and their packets where they are watched.
+    Host(Census, Option<Box<Responses>>),
     /// A capture that was read: nothing changes any more.
     Capture,
     Store(StoreFile),
 }
 
 impl Sources {
-    /// Opens the sources. Nothing is attached to the kernel.
-    pub fn open(settings: Settings, filter: Filter, names: &NamesArgs) -> Result<Sources, Failure> {
+    /// Opens those of this host.
+    pub fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
-        let from = From::Host(Census::open().map_err(host_cannot)?);
-        let mut sources = Sources { from, shown: Shown::new(settings, filter, names, source)? };
+        let census = Census::open().map_err(host_cannot)?;
+        let responses = args.has_responses().then(|| Responses::attach(args, &filter)).flatten().map(Box::new);
+        let shown = Shown::new(args.settings(), filter, &args.names, source)?;
+        let mut sources = Sources { from: From::Host(census, responses), shown };
         sources.find_processes()?;
         Ok(sources)
     }
@@ -59,13 +62,13 @@ impl Sources {
 
     /// Finds the processes of the connections that are there.
     fn find_processes(&mut self) -> Result<(), Failure> {
-        let (From::Host(census), shown) = (&mut self.from, &mut self.shown) else {
+        let (From::Host(census, _), shown) = (&mut self.from, &mut self.shown) else {
             return Ok(());
         };
         shown.names.begin_interval();
         census
             .poll(|polled| {
-                let _ = shown.names.pid(polled.inode);
+                let _ = shown.names.pid(polled.inode, &polled.ends);
                 // One table has the names that are there by then.
                 if shown.names.resolves() && shown.admits(&polled.ends, TCP) {
                     shown.names.host(polled.ends.dst.address);
@@ -87,15 +90,15 @@ impl Sources {
             From::Store(file) => file
                 .read_again(&mut self.shown)
                 .map_err(|failure| failure.error.map_or_else(String::new, |error| error.to_string())),
-            From::Host(_) | From::Capture => Ok(()),
+            From::Host(..) | From::Capture => Ok(()),
         }
     }
 
     /// Polls everything, and ends the interval; of a store, if it has another one.
     pub fn end_interval(&mut self) -> Result<(), Failure> {
         let shown = &mut self.shown;
-        let census = match &mut self.from {
-            From::Host(census) => census,
+        let (census, responses) = match &mut self.from {
+            From::Host(census, responses) => (census, responses),
             From::Store(file) => return file.update(shown),
             From::Capture => return Ok(()),
         };
@@ -104,7 +107,7 @@ impl Sources {
         census
             .poll(|polled| {
                 if shown.admits(&polled.ends, TCP) {
-                    let pid = shown.names.pid(polled.inode);
+                    let pid = shown.names.pid(polled.inode, &polled.ends);
                     shown.table.socket(&SocketReading {
                         ends: polled.ends,
                         cookie: polled.cookie,
@@ -115,6 +118,10 @@ impl Sources {
                 }
             })
             .map_err(host_cannot)?;
+        if let Some(responses) = responses {
+            let lost = responses.poll(&mut shown.table)?;
+            shown.losses = Vec::from_iter((lost > 0).then_some(("response_epochs_lost".into(), lost)));
+        }
         let now_ns = monotonic_ns();
         shown.names.search(now_ns);
         shown.end_interval(now_ns);

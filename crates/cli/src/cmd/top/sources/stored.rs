@@ -18,8 +18,12 @@ use dwell_records::Source;
 use dwell_socket::clock::realtime_ns;
 use dwell_store::{Address, LastKind, LastLatency, Reader};
 
-use super::{Args, shown::Shown};
-use crate::{args::nanos, exit::Failure, stored::unusable};
+use crate::{
+    args::nanos,
+    cmd::top::{Args, shown::Shown},
+    exit::Failure,
+    stored::unusable,
+};
 
 /// Names that are remembered, of each kind.
 const MAX_NAMES: usize = 65_536;

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Notes which process connects a TCP socket. The program runs at each change of a socket's state, and only two of them
+ * concern it.
+ */
+#include "socket.bpf.h"
+
+#include "base/headers.h"
+#include "socket/owner_types.h"
+
+/* A thread of the kernel's own. */
+#define PF_KTHREAD 0x00200000
+
+const volatile struct dwell_owner_program program SEC(".rodata.program");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct dwell_owner_key);
+	__type(value, struct dwell_owner);
+	__uint(max_entries, DWELL_OWNERS);
+} owners SEC(".maps");
+
+/* Owners of sockets that wait for the answer to their SYN, by the address of the socket. If the kernel has skipped a run,
+ * an entry stays until the memory of its socket is used again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u64);
+	__type(value, struct dwell_owner);
+	__uint(max_entries, DWELL_OWNERS_PENDING);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_owner_counters);
+	__uint(max_entries, 1);
+} counters SEC(".maps");
+
+static __always_inline void count(enum dwell_owner_counter counter)
+{
+	struct dwell_owner_counters *mine = bpf_map_lookup_elem(&counters, &(__u32){0});
+
+	if (mine)
+		mine->value[counter]++;
+}
+
+/* Notes the process in which it runs as the one that connects the socket, which has no port of its own yet. */
+static __always_inline void begin(const struct sock *sk)
+{
+	const struct task_struct *task = (const void *)bpf_get_current_task();
+	const struct net *net = READ(sk, __sk_common.skc_net.net);
+	struct dwell_owner owner = {};
+	__u64 key = (__u64)sk;
+
+	if (READ(net, ns.inum) != program.netns || READ(sk, sk_protocol) != DWELL_PROTO_TCP)
+		return;
+	/* what the kernel connects by itself, as for NFS, has no process */
+	if (READ(task, flags) & PF_KTHREAD)
+		return;
+	owner.time_ns = bpf_ktime_get_ns();
+	owner.cgroup = bpf_get_current_cgroup_id();
+	owner.pid = bpf_get_current_pid_tgid() >> 32;
+	BPF_CORE_READ_STR_INTO(&owner.name, task, group_leader, comm);
+	if (bpf_map_update_elem(&pending, &key, &owner, BPF_ANY))
+		count(DWELL_OWNERS_LOST);
+}
+
+/* Notes the owner of the socket's flow, which is known once the other end has answered. */
+static __always_inline void end(const struct sock *sk)
+{
+	const struct sock_common *common = &sk->__sk_common;
+	struct dwell_owner_key flow = {.proto = DWELL_PROTO_TCP};
+	const struct dwell_owner *owner;
+	__u64 key = (__u64)sk;
+
+	owner = bpf_map_lookup_elem(&pending, &key);
+	if (!owner)
+		return;
+	addresses_of(common, &flow.local, &flow.remote);
+	flow.local_port = READ(common, skc_num);
+	flow.remote_port = dwell_ntohs(READ(common, skc_dport));
+	if (!bpf_map_update_elem(&owners, &flow, owner, BPF_NOEXIST))
+		count(DWELL_OWNERS_NOTED);
+	else if (bpf_map_update_elem(&owners, &flow, owner, BPF_ANY))
+		count(DWELL_OWNERS_LOST);
+	bpf_map_delete_elem(&pending, &key);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(note_owner, const struct sock *sk, int before, int after)
+{
+	if (after == TCP_SYN_SENT)
+		begin(sk);
+	else if (before == TCP_SYN_SENT)
+		end(sk);
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
