@@ -120,8 +120,8 @@ fn bracketed(address: IpAddr) -> String {
 
 /// Bytes of an answer that are read at once.
 const READ_BYTES: usize = 256;
-/// Bytes of a status line up to the status, as in "HTTP/1.1 200".
-const STATUS_BYTES: usize = 12;
+/// Bytes of a status line up to the status and what ends it, as in "HTTP/1.1 200 ".
+const STATUS_BYTES: usize = 13;
 
 /// Sends an HTTP request, and returns the status of the answer.
 fn http_status(mut stream: impl Read + Write, request: &str) -> Result<u16, CheckFailure> {
@@ -137,9 +137,10 @@ fn http_status(mut stream: impl Read + Write, request: &str) -> Result<u16, Chec
     }
     let text = line.get(..STATUS_BYTES).and_then(|head| std::str::from_utf8(head).ok());
     let digits = text
-        .filter(|text| text.starts_with("HTTP/1."))
-        .and_then(|text| text.get(9..))
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        .and_then(|text| text.strip_prefix("HTTP/1."))
+        .and_then(|text| text.trim_start_matches(|minor: char| minor.is_ascii_digit()).strip_prefix(' '))
+        .and_then(|text| text.strip_suffix([' ', '\r', '\n']))
+        .filter(|digits| digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).ok_or(CheckFailure::NotHttp)
 }
 
