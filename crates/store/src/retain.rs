@@ -73,7 +73,11 @@ impl fmt::Display for Retain {
             seconds if seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
             _ => format!("{age:?}"),
         });
-        let bytes = self.bytes.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9));
+        let bytes = self.bytes.map(|bytes| match bytes {
+            1_000_000_000.. => format!("{:.1} GB", bytes as f64 / 1e9),
+            1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
+            _ => format!("{bytes} bytes"),
+        });
         match (age, bytes) {
             (Some(age), Some(bytes)) => write!(f, "the rows of {age}, and at most {bytes}"),
             (Some(age), None) => write!(f, "the rows of {age}"),
@@ -166,7 +170,9 @@ fn delete(db: &mut Connection, retain: &Retain, origin: Origin, now_ns: i64) -> 
 /// Returns the time before which rows are to be deleted, so that about as much is left as may be.
 fn oldest_beyond(db: &Connection, most_bytes: u64) -> Written<Option<i64>> {
     let pages = number(db, "PRAGMA page_count")? - number(db, "PRAGMA freelist_count")?;
-    let bytes = pages * number(db, "PRAGMA page_size")?;
+    // Bytes that wait for their match are deleted when their time is over, however many they are.
+    let waiting = number(db, "SELECT ifnull(sum(length(body)), 0) FROM pending")?;
+    let bytes = pages * number(db, "PRAGMA page_size")? - waiting;
     let most = signed(most_bytes);
     if bytes <= most {
         return Ok(None);

@@ -5,9 +5,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use super::{
+    certificates::REPLACEMENT,
     files::{FileVersion, create, folder, from_hex, hex, lock, read_text, replace, version},
     raw_keys::{Private, derive, public},
     tokens,
@@ -60,9 +62,12 @@ pub struct AgentKeys {
     known: Mutex<Known>,
 }
 
-#[derive(Default)]
 struct Known {
+    /// Which version of the list was read last, or tried to be; `None` if there was none.
     version: Option<FileVersion>,
+    at: Instant,
+    /// What is wrong with it, until that is told.
+    problem: Option<Error>,
     by_key: HashMap<Vec<u8>, Agent>,
 }
 
@@ -78,17 +83,22 @@ impl AgentKeys {
     /// malformed.
     pub(super) fn open(secret: &[u8], list: &Path) -> Result<AgentKeys, Error> {
         tokens::read(list)?;
-        let keys = AgentKeys { secret: secret.to_vec(), list: list.into(), known: Mutex::default() };
+        let known = Known { version: None, at: Instant::now(), problem: None, by_key: HashMap::new() };
+        let keys = AgentKeys { secret: secret.to_vec(), list: list.into(), known: Mutex::new(known) };
         keys.refresh(&mut keys.known())?;
         Ok(keys)
     }
 
     /// Returns the agent with a public key, unless it is not in the list any more.
     pub(super) fn name_of(&self, public: &[u8]) -> Option<AgentName> {
-        let mut known = self.known();
-        // A list that cannot be read leaves the agents that were in it.
-        let _ = self.refresh(&mut known);
-        known.by_key.get(public).map(|(name, _)| name.clone())
+        self.look().by_key.get(public).map(|(name, _)| name.clone())
+    }
+
+    /// Returns what is wrong with the list, once, and only after the time in which it may be about to be replaced.
+    pub(super) fn take_problem(&self) -> Option<Error> {
+        let mut known = self.look();
+        let is_due = known.at.elapsed() >= REPLACEMENT;
+        known.problem.take_if(|_| is_due)
     }
 
     /// Returns whether a key is that of a token that may still be used.
@@ -112,13 +122,22 @@ impl AgentKeys {
         Ok((name, text))
     }
 
-    fn refresh(&self, known: &mut Known) -> Result<(), Error> {
-        let failed = |source| Error::File { operation: "read", path: self.list.clone(), source };
-        let version = Some(version(&self.list).map_err(failed)?);
-        if known.version == version {
-            return Ok(());
+    /// Reads the list if it has changed. One that cannot be read leaves the agents that were in it; of another one, each line
+    /// that is malformed is left out.
+    fn look(&self) -> MutexGuard<'_, Known> {
+        let mut known = self.known();
+        let now = version(&self.list).ok();
+        if known.version != now {
+            (known.version, known.at) = (now, Instant::now());
+            known.problem = self.refresh(&mut known).err();
         }
-        let agents = read(&self.list)?;
+        known
+    }
+
+    /// Reads the list. After an error about one of its lines, `known` has the agents of the others.
+    fn refresh(&self, known: &mut Known) -> Result<(), Error> {
+        known.version = version(&self.list).ok();
+        let (agents, malformed) = parse(&read_text(&self.list)?);
         let mut before: HashMap<Agent, Vec<u8>> = known.by_key.drain().map(|(key, agent)| (agent, key)).collect();
         let keys = agents.into_iter().map(|agent| {
             let key = before.remove(&agent);
@@ -126,8 +145,7 @@ impl AgentKeys {
             (key.unwrap_or_else(|| public(&derive_agent(&self.secret, name, *number))), agent)
         });
         known.by_key = keys.collect();
-        known.version = version;
-        Ok(())
+        malformed.map_or(Ok(()), |line| Err(Error::Agents { path: self.list.clone(), line }))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -180,8 +198,15 @@ fn derive_agent(secret: &[u8], name: &AgentName, number: u32) -> Private {
 }
 
 fn read(list: &Path) -> Result<Vec<Agent>, Error> {
-    let text = read_text(list)?;
-    let mut agents = Vec::new();
+    match parse(&read_text(list)?) {
+        (agents, None) => Ok(agents),
+        (_, Some(line)) => Err(Error::Agents { path: list.into(), line }),
+    }
+}
+
+/// Returns the agents of a list, and the number of the first line that names none.
+fn parse(text: &str) -> (Vec<Agent>, Option<usize>) {
+    let (mut agents, mut malformed) = (Vec::new(), None);
     for (line, number) in text.lines().zip(1..) {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
@@ -190,10 +215,10 @@ fn read(list: &Path) -> Result<Vec<Agent>, Error> {
         let (name, key) = line.split_once(' ').unwrap_or((line, "1"));
         match (AgentName::try_from(name.to_owned()), key.trim().parse()) {
             (Ok(name), Ok(key)) if agents.len() < MAX_AGENTS => agents.push((name, key)),
-            _ => return Err(Error::Agents { path: list.into(), line: number }),
+            _ => malformed = malformed.or(Some(number)),
         }
     }
-    Ok(agents)
+    (agents, malformed)
 }
 
 impl std::fmt::Debug for AgentKeys {

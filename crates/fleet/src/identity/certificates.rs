@@ -21,7 +21,7 @@ use super::{
 use crate::{Error, wire::AgentName};
 
 /// Time that it may take to replace all files, one after the other.
-const REPLACEMENT: Duration = Duration::from_secs(5);
+pub(super) const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Files with an own certificate, its private key, and the authorities that have signed the other side's.
 #[derive(Debug)]

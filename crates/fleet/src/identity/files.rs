@@ -20,10 +20,10 @@ const MAX_LIST_BYTES: u64 = 8 << 20;
 
 /// Reads a list.
 pub(super) fn read_text(path: &Path) -> Result<String, Error> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_string(&mut text));
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut bytes));
     read.map_err(|source| failed("read", path, source))?;
-    Ok(text)
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What tells one version of a file from another, also if only its owner or mode has changed.

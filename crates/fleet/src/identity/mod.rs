@@ -106,12 +106,13 @@ impl Identity {
         Ok(Identity { configs: Configs::Files(Arc::new(files)), names: Names::Unknown })
     }
 
-    /// Returns why files that were replaced cannot be used, so that what was in them before stays in use: once for each time they
-    /// were replaced, and some seconds after it.
+    /// Returns why files that were replaced cannot be used, so that what was in them before stays in use, or what is wrong with a
+    /// list of agents: once for each time they were replaced, and some seconds after it.
     pub(crate) fn take_problem(&self) -> Option<Error> {
-        match &self.configs {
-            Configs::Keys { .. } => None,
-            Configs::Files(files) => files.take_problem(),
+        match (&self.configs, &self.names) {
+            (Configs::Files(files), _) => files.take_problem(),
+            (Configs::Keys { .. }, Names::List(agents)) => agents.take_problem(),
+            (Configs::Keys { .. }, Names::Unknown) => None,
         }
     }
 

@@ -101,7 +101,8 @@ fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_o
     let renewed = agent("web", 2, &address, &Identity::from_key(&new));
     renewed.wait_until_connected();
     drop(renewed);
-    fs::write(office.list(), "# nobody\n").unwrap();
+    // Whatever else is wrong with the list.
+    fs::write(office.list(), b"# caf\xe9\nx y z\n").unwrap();
     agent("web", 3, &address, &Identity::from_key(&new)).wait_for_failure("the collector does not accept our key");
 }
 
