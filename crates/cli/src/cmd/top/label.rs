@@ -8,7 +8,10 @@ use dwell_engine::{
     top::{FlowKey, Row, RowKey},
 };
 
-use super::shown::{Origin, Shown};
+use super::{
+    columns::fit,
+    shown::{Origin, Shown},
+};
 
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
 pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
@@ -83,6 +86,21 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
             None => pid.to_string(),
         },
     }
+}
+
+/// Writes a row in one line of this width. What is cut off of a flow is the middle of its ends: its port stays.
+pub fn line_in(row: &Row, names: &FlowNames, width: usize) -> String {
+    /// What stays of the end at least: the longest number of a port.
+    const PORT: usize = ":65535".len();
+    if let RowKey::Flow(flow) = &row.key {
+        let ends = of_flow(row, flow, names);
+        let length = ends.chars().count();
+        if length > width {
+            let tail = (width / 2).max(PORT).min(width.saturating_sub(1));
+            return fit(&ends, width - tail) + &ends.chars().skip(length - tail).collect::<String>();
+        }
+    }
+    fit(&line(row, names), width)
 }
 
 /// The pod of an end, or else its unit.
