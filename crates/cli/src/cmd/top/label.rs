@@ -88,19 +88,31 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
     }
 }
 
-/// Writes a row in one line of this width. What is cut off of a flow is the middle of its ends: its port stays.
+/// Writes a row in one line of this width. Of a flow the middle of its peer's name is cut out, so that its ports stay, and on
+/// narrow screens the middle of all.
 pub fn line_in(row: &Row, names: &FlowNames, width: usize) -> String {
-    /// What stays of the end at least: the longest number of a port.
-    const PORT: usize = ":65535".len();
+    const NARROW: usize = 26;
+    let count = |text: &str| text.chars().count();
     if let RowKey::Flow(flow) = &row.key {
-        let ends = of_flow(row, flow, names);
-        let length = ends.chars().count();
-        if length > width {
-            let tail = (width / 2).max(PORT).min(width.saturating_sub(1));
-            return fit(&ends, width - tail) + &ends.chars().skip(length - tail).collect::<String>();
+        let (ends, peer) = (of_flow(row, flow, names), peer(flow, names));
+        let (before, after) = ends.rsplit_once(&peer).unwrap_or((&ends, ""));
+        let room = width.saturating_sub(count(before) + count(after));
+        match count(&ends) > width {
+            true if room > 1 => return format!("{before}{}{after}", without_middle(&peer, room)),
+            true if width < NARROW => return without_middle(&ends, width),
+            _ => {}
         }
     }
     fit(&line(row, names), width)
+}
+
+/// Cuts the middle out of a text that is longer than the width.
+fn without_middle(text: &str, width: usize) -> String {
+    /// What stays of the end at least, where there is room: the longest number of a port.
+    const PORT: usize = ":65535".len();
+    let tail = (width / 2).max(PORT.min(width.saturating_sub(2)));
+    let length = text.chars().count();
+    fit(text, width.saturating_sub(tail)) + &text.chars().skip(length.saturating_sub(tail)).collect::<String>()
 }
 
 /// The pod of an end, or else its unit.
@@ -119,10 +131,7 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         (Some(name), _) => Some(name.to_string()),
         (None, pid) => pid.map(|pid| pid.to_string()),
     };
-    let peer = match &names.dst.host {
-        Some(name) => name.to_string(),
-        None => host(ends.dst.address),
-    };
+    let peer = peer(flow, names);
     if flow.protocol.is_icmp() {
         return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
     }
@@ -140,6 +149,10 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),
         false => format!("{} → {peer}:{port}", own(&ends.src.port)),
     }
+}
+
+fn peer(flow: &FlowKey, names: &FlowNames) -> String {
+    names.dst.host.as_deref().map_or_else(|| host(flow.ends.dst.address), str::to_owned)
 }
 
 /// The end of a flow with the lower port.
