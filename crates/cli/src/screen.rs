@@ -42,8 +42,8 @@ pub struct Screen {
 /// What happened at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// A key was pressed.
-    Key(KeyCode),
+    /// A key was pressed, with what was held down.
+    Key(KeyEvent),
     /// Ctrl-C, which is no signal while the screen is there.
     Interrupt,
     /// The terminal has another size now.
@@ -131,7 +131,7 @@ fn inputs() -> Receiver<Input> {
                 {
                     Input::Interrupt
                 }
-                Event::Key(KeyEvent { code, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) => Input::Key(code),
+                Event::Key(key) if key.kind != KeyEventKind::Release => Input::Key(key),
                 Event::Resize(..) => Input::Resized,
                 _ => continue,
             };

@@ -29,7 +29,7 @@ pub use clock::{Clock, Timestamps};
 pub use file::{RecordFile, Rotation};
 pub use formats::{
     End, EndNamesObject, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject,
-    NamesObject, Object, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object,
+    Lines, NamesObject, Object, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object,
 };
 pub use gray::{GrayFailure, GrayFigures};
 pub use keep::Keep;

@@ -276,7 +276,9 @@ fn the_flows_of_a_capture_are_on_the_screen_with_the_same_keys() {
     terminal.tmux(&["resize-window", "-x", "40", "-y", "24"]);
     terminal.wait("a narrow screen", |screen| screen.contains("▼RTT") && !screen.contains("TREND"));
     terminal.keys(&["2", "Enter"]);
-    terminal.wait("what dwell why says", |screen| screen.contains("dwell why -r ") && screen.contains("Evidence"));
+    terminal.wait("what dwell why says", |screen| screen.contains("dwell why -r") && screen.contains("Seen from"));
+    terminal.keys(&["NPage"]);
+    terminal.shows("Evidence");
     terminal.keys(&["q"]);
     terminal.shows("status=0");
 }

@@ -128,6 +128,8 @@ pub(super) struct Flow {
     /// When it was seen last, on the source's clock.
     pub(super) seen_ns: u64,
     pub(super) last_rtt_ns: Option<u64>,
+    /// The shortest round trip that the kernel has seen lately.
+    pub(super) shortest_rtt_ns: Option<u64>,
     pub(super) figures: Figures,
     pub(super) past: Past,
 }
@@ -164,6 +166,7 @@ impl Flow {
         let silence_ns = u64::from(reading.info.last_data_sent_ms) * 1_000_000;
         let rtt_ns = (reading.info.rtt_us > 0).then(|| u64::from(reading.info.rtt_us) * 1_000);
         self.now = Some((counts, silence_ns, rtt_ns));
+        self.shortest_rtt_ns = reading.info.min_rtt_us.map(|us| u64::from(us) * 1_000);
     }
 
     /// Adds a round trip to `dst`, or to `src`.

@@ -198,6 +198,13 @@ impl Table {
         }
     }
 
+    /// Returns the shortest round trip of a flow that the kernel has seen in its last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None`
+    /// where that is not known. Unlike the smoothed one it has no time of answers that carry an acknowledgement, if any came
+    /// alone.
+    pub fn shortest_rtt_ns(&self, key: &FlowKey) -> Option<u64> {
+        self.flows.get(key)?.shortest_rtt_ns
+    }
+
     /// Returns what limited a flow; `None` where that is not known.
     pub fn limits(&self, key: &FlowKey) -> Option<Limits> {
         self.flows.get(key)?.limits()

@@ -14,7 +14,7 @@ pub use jsonl::{
 };
 pub(crate) use jsonl::{socket_latencies, total_latencies};
 pub use ppviz::Ppviz;
-pub use text::{Latency, Rate, Text, counted};
+pub use text::{Latency, Lines, Rate, Text, counted};
 
 /// A way to write records.
 pub trait Format: Send {

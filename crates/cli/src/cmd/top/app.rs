@@ -3,7 +3,7 @@
 use std::mem;
 
 use dwell_engine::top::{Metric, Row, RowKey, View};
-use ratatui_crossterm::crossterm::event::KeyCode;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
     backends::{Backends, Balancer, By},
@@ -35,8 +35,12 @@ pub struct App {
 pub enum Page {
     Table,
     Backends(Backends),
-    /// The keys, and what was there before.
-    Help(Box<Page>),
+    /// The keys, what was there before, the first line on the screen, and the last one that can be the first.
+    Help {
+        before: Box<Page>,
+        scroll: usize,
+        last: usize,
+    },
     /// A row, what `dwell why` says of it, and the first line of that on the screen.
     Detail {
         row: Row,
@@ -97,13 +101,22 @@ impl App {
     }
 
     /// Does what a key stands for. Returns what is to be done beyond the screen.
-    pub fn key(&mut self, key: KeyCode) -> Action {
+    pub fn key(&mut self, key: impl Into<KeyEvent>) -> Action {
+        let KeyEvent { code: key, modifiers, .. } = key.into();
         self.message = None;
+        if let KeyCode::Char(letter) = key
+            && modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+        {
+            self.control(letter);
+            return Action::Nothing;
+        }
         match &mut self.page {
             Page::Table => self.table_key(key),
             Page::Filter(_) => self.filter_key(key),
-            Page::Help(before) => {
-                self.page = mem::replace(before, Page::Table);
+            Page::Help { before, scroll, last } => {
+                if *last == 0 || !scrolled(scroll, key, self.cursor.height) {
+                    self.page = mem::replace(before, Page::Table);
+                }
                 Action::Nothing
             }
             Page::Backends(backends) => {
@@ -116,11 +129,8 @@ impl App {
             Page::Detail { scroll, .. } => {
                 match key {
                     KeyCode::Char('q') => return Action::Quit,
-                    KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
-                    KeyCode::Down | KeyCode::Char('j') => *scroll += 1,
-                    KeyCode::PageUp => *scroll = scroll.saturating_sub(self.cursor.height),
-                    KeyCode::PageDown => *scroll += self.cursor.height,
                     KeyCode::Char('p' | ' ') => self.is_frozen = !self.is_frozen,
+                    key if scrolled(scroll, key, self.cursor.height) => {}
                     _ => self.page = Page::Table,
                 }
                 Action::Nothing
@@ -177,11 +187,24 @@ impl App {
 
     fn help(&mut self) {
         let before = mem::replace(&mut self.page, Page::Table);
-        self.page = Page::Help(Box::new(before));
+        self.page = Page::Help { before: Box::new(before), scroll: 0, last: 0 };
     }
 
     fn show_backends(&mut self) {
         self.page = Page::Backends(Backends::new(By::Response));
+    }
+
+    /// Edits a filter as shells edit their line. Other letters with Ctrl or Alt do nothing.
+    fn control(&mut self, letter: char) {
+        let Page::Filter(text) = &mut self.page else {
+            return;
+        };
+        match letter {
+            'u' => text.clear(),
+            'w' => text.truncate(text.trim_end().rfind(' ').map_or(0, |space| space + 1)),
+            'h' => drop(text.pop()),
+            _ => {}
+        }
     }
 
     fn filter_key(&mut self, key: KeyCode) -> Action {
@@ -212,6 +235,18 @@ impl App {
         self.by = by;
         Action::Update
     }
+}
+
+/// Scrolls lines of which so many fit the screen. Returns false for keys that scroll nothing.
+fn scrolled(first: &mut usize, key: KeyCode, height: usize) -> bool {
+    *first = match key {
+        KeyCode::Up | KeyCode::Char('k') => first.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => *first + 1,
+        KeyCode::PageUp => first.saturating_sub(height),
+        KeyCode::PageDown => *first + height,
+        _ => return false,
+    };
+    true
 }
 
 /// Where the cursor is in a list of rows, and which of them are on the screen.

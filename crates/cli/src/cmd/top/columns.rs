@@ -106,7 +106,8 @@ pub fn value(figures: &Figures, metric: Metric) -> Option<String> {
     })
 }
 
-fn latency(ns: u64) -> String {
+/// Writes a latency without the spaces that align it.
+pub fn latency(ns: u64) -> String {
     Latency(ns).to_string().trim().to_owned()
 }
 

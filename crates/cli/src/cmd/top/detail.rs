@@ -1,5 +1,7 @@
 //! The page of one row: its figures, where its time goes, and what `dwell why` says.
 
+use std::iter;
+
 use dwell_engine::{
     names::EndNames,
     top::{Limits, Metric, RowKey},
@@ -8,11 +10,14 @@ use dwell_records::counted;
 
 use super::{
     app::{App, Page},
-    columns::{sparkline, value},
-    draw::Canvas,
+    columns::{latency, sparkline, value},
+    draw::{Canvas, wrapped},
     label::{line, names_of, protocol},
     shown::Shown,
 };
+
+/// The height of a screen that has no room for the figures and the verdict.
+const LOW: usize = 20;
 
 /// Draws the page below the title.
 pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
@@ -40,22 +45,38 @@ pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     if shown.row(&row.key).is_none() {
         lines.push("It has ended: these are its last figures.".into());
     }
-    lines.push(String::new());
+    let mut figures = vec![String::new()];
     for metric in Metric::ALL {
         let figure = value(&row.figures, metric).unwrap_or_else(|| "-".into());
         let past = shown.past(&row.key).map(|past| past.of(metric));
         let trend = sparkline(past.into_iter().flatten(), canvas.width().saturating_sub(30));
-        lines.push(format!("  {:<16} {figure:>9}  {trend}", metric.name()));
+        figures.push(format!("  {:<16} {figure:>9}  {trend}", metric.name()));
+        if let (Metric::Rtt, RowKey::Flow(flow)) = (metric, &row.key)
+            && let Some(ns) = shown.table.shortest_rtt_ns(flow)
+        {
+            figures.push(format!("  {:<16} {:>9}", "shortest rtt", latency(ns)));
+        }
     }
     if let RowKey::Flow(flow) = &row.key
         && let Some(limits) = shown.limits(flow)
     {
-        lines.push(String::new());
-        lines.push("Where its time went since dwell saw it, by the kernel's clocks".into());
-        lines.extend(bar(&limits, canvas.width().saturating_sub(2).min(60)));
+        figures.push(String::new());
+        figures.push("Where its time went since dwell saw it, by the kernel's clocks".into());
+        figures.extend(bar(&limits, canvas.width().saturating_sub(2).min(60)));
     }
-    lines.push(String::new());
-    lines.extend(look.text(row, &names, shown).lines().map(str::to_owned));
+    let mut why = vec![String::new()];
+    why.extend(look.text(row, &names, shown).lines().map(|line| narrowed(line, canvas.width())));
+    // A screen without room for both has the verdict first.
+    let blocks = if canvas.height() < LOW { [why, figures] } else { [figures, why] };
+    lines.extend(blocks.into_iter().flatten());
+    let indent = |line: &str| line.len() - line.trim_start().len() + 2;
+    let lines: Vec<String> = lines
+        .iter()
+        .flat_map(|line| match line.is_empty() {
+            true => vec![String::new()],
+            false => wrapped(line, canvas.width(), indent(line)),
+        })
+        .collect();
     let room = canvas.height().saturating_sub(3);
     *scroll = (*scroll).min(lines.len().saturating_sub(room));
     for (at, text) in lines.iter().skip(*scroll).take(room).enumerate() {
@@ -64,6 +85,16 @@ pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
             _ => canvas.line(at + 2, text),
         }
     }
+}
+
+/// Draws a bar of `dwell why` again, as wide as the screen; other lines stay as they are.
+fn narrowed(line: &str, width: usize) -> String {
+    let marks: Vec<char> = line.trim().chars().collect();
+    let room = width.saturating_sub(2);
+    if marks.len() <= room || marks.iter().any(|mark| !matches!(mark, '\u{2580}'..='\u{259f}')) {
+        return line.to_owned();
+    }
+    iter::repeat_n(' ', 2).chain((0..room).map(|at| marks[at * marks.len() / room])).collect()
 }
 
 /// One bar, and what its marks stand for.
@@ -81,7 +112,7 @@ fn bar(limits: &Limits, width: usize) -> [String; 2] {
         let before = (spent * width as f64).round() as usize;
         spent += share;
         let after = (spent * width as f64).round() as usize;
-        bar.extend(std::iter::repeat_n(mark, after - before));
+        bar.extend(iter::repeat_n(mark, after - before));
         legend.push(format!("{mark} {name} {:.0} %", share * 100.0));
     }
     [bar, format!("  {}", legend.join("  "))]

@@ -1,7 +1,9 @@
 //! The pages of the screen.
 
+use std::iter;
+
 use dwell_engine::top::View;
-use dwell_records::counted;
+use dwell_records::{Lines, counted};
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
@@ -14,7 +16,7 @@ use super::{
     backends::{self, Balancer},
     columns::{Column, Columns, cell, fit, sparkline},
     detail,
-    label::{line, names_of},
+    label::{line_in, names_of},
     shown::{Origin, Shown},
 };
 
@@ -85,6 +87,14 @@ impl Canvas<'_> {
         self.write(0, line, text, PLAIN);
     }
 
+    /// Writes a message in the last lines, as many as it needs, over what is there.
+    fn message(&mut self, text: &str) {
+        let (lines, width) = (wrapped(text, self.width(), 0), self.width());
+        for (line, text) in (self.height().saturating_sub(lines.len())..).zip(lines) {
+            self.write(0, line, &format!("{text:<width$}"), BOLD);
+        }
+    }
+
     /// Marks a whole line.
     pub fn reverse(&mut self, line: usize) {
         if line < self.height() {
@@ -96,8 +106,8 @@ impl Canvas<'_> {
 
 fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let last = canvas.height().saturating_sub(1);
-    if matches!(app.page, Page::Help(_)) {
-        return help(canvas);
+    if matches!(app.page, Page::Help { .. }) {
+        return help(app, canvas);
     }
     title(app, shown, canvas);
     if let Page::Detail { .. } = app.page {
@@ -111,8 +121,10 @@ fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
             Some(balancer) => backends.draw(balancer, canvas),
             None => canvas.write(0, 3, "A capture has no balancer.", DIM),
         }
-        let keys = app.message.as_deref().unwrap_or("? keys  </> rank  1 flows  p freeze  s save  q quit");
-        canvas.write(0, last, keys, DIM);
+        match &app.message {
+            Some(message) => canvas.message(message),
+            None => canvas.write(0, last, "? keys  </> rank  1 flows  p freeze  s save  q quit", DIM),
+        }
         return;
     }
     table(app, shown, canvas);
@@ -123,7 +135,7 @@ fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
             let shown: String = text.chars().skip(start).collect();
             canvas.write(0, last, &format!("Filter: {shown}█"), BOLD);
         }
-        (_, Some(message)) => canvas.write(0, last, message, BOLD),
+        (_, Some(message)) => canvas.message(message),
         _ => canvas.write(0, last, "? keys  Enter why  </> rank  f filter  p freeze  s save  q quit", DIM),
     }
 }
@@ -172,9 +184,9 @@ fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
     let height = canvas.height().saturating_sub(ABOVE + 1);
     let first = app.cursor.scroll(height, app.rows.len());
     for (at, row) in app.rows.iter().enumerate().skip(first).take(height) {
-        let name = line(row, &names_of(row, shown));
+        let name = line_in(row, &names_of(row, shown), columns.name);
         let line = ABOVE + at - first;
-        canvas.write(0, line, &fit(&name, columns.name), PLAIN);
+        canvas.write(0, line, &name, PLAIN);
         let mut end = columns.name;
         for column in &columns.others {
             end += column.width();
@@ -223,19 +235,36 @@ fn headings(app: &App, columns: &Columns, canvas: &mut Canvas<'_>) {
     }
 }
 
-fn help(canvas: &mut Canvas<'_>) {
-    canvas.heading(0, "dwell top: keys");
-    let mut line = 1;
-    for (keys, what) in KEYS {
-        canvas.write(1, line, keys, BOLD);
-        canvas.write(22, line, what, PLAIN);
-        line += 1;
+/// Breaks a text into lines of a width. Those after the first begin at the column `indent`.
+pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let lines = Lines::of(Some(width));
+    text.lines().flat_map(|line| lines.fit(line, 0, indent).lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+fn help(app: &mut App, canvas: &mut Canvas<'_>) {
+    let Page::Help { scroll, last, .. } = &mut app.page else {
+        return;
+    };
+    // Each line, and how many columns of it are bold.
+    let mut lines: Vec<(String, usize)> = Vec::new();
+    for (heading, indent, entries) in [("dwell top: keys", 22, KEYS), ("Columns; - is unknown", 10, COLUMNS)] {
+        lines.push((heading.into(), heading.len()));
+        for (name, what) in entries {
+            let bold = 1 + name.chars().count();
+            let entry = format!(" {name}{:pad$}{what}", "", pad = indent - bold);
+            lines.extend(
+                wrapped(&entry, canvas.width(), indent).into_iter().zip([bold].into_iter().chain(iter::repeat(0))),
+            );
+        }
     }
-    canvas.heading(line, "Columns; - is unknown");
-    for (name, what) in COLUMNS {
-        line += 1;
-        canvas.write(1, line, name, BOLD);
-        canvas.write(10, line, what, PLAIN);
+    let room = canvas.height().saturating_sub(1);
+    app.cursor.height = room;
+    *last = lines.len().saturating_sub(room);
+    *scroll = (*scroll).min(*last);
+    for (line, (text, bold)) in lines.iter().skip(*scroll).take(room).enumerate() {
+        canvas.line(line, text);
+        canvas.write(0, line, &text.chars().take(*bold).collect::<String>(), BOLD);
     }
-    canvas.write(0, canvas.height().saturating_sub(1), "any key: back", DIM);
+    let keys = if *last > 0 { "↑↓ scroll  any other key: back" } else { "any key: back" };
+    canvas.write(0, room, keys, DIM);
 }

@@ -8,7 +8,10 @@ use dwell_engine::{
     top::{FlowKey, Row, RowKey},
 };
 
-use super::shown::{Origin, Shown};
+use super::{
+    columns::fit,
+    shown::{Origin, Shown},
+};
 
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
 pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
@@ -85,6 +88,33 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
     }
 }
 
+/// Writes a row in one line of this width. Of a flow the middle of its peer's name is cut out, so that its ports stay, and on
+/// narrow screens the middle of all.
+pub fn line_in(row: &Row, names: &FlowNames, width: usize) -> String {
+    const NARROW: usize = 26;
+    let count = |text: &str| text.chars().count();
+    if let RowKey::Flow(flow) = &row.key {
+        let (ends, peer) = (of_flow(row, flow, names), peer(flow, names));
+        let (before, after) = ends.rsplit_once(&peer).unwrap_or((&ends, ""));
+        let room = width.saturating_sub(count(before) + count(after));
+        match count(&ends) > width {
+            true if room > 1 => return format!("{before}{}{after}", without_middle(&peer, room)),
+            true if width < NARROW => return without_middle(&ends, width),
+            _ => {}
+        }
+    }
+    fit(&line(row, names), width)
+}
+
+/// Cuts the middle out of a text that is longer than the width.
+fn without_middle(text: &str, width: usize) -> String {
+    /// What stays of the end at least, where there is room: the longest number of a port.
+    const PORT: usize = ":65535".len();
+    let tail = (width / 2).max(PORT.min(width.saturating_sub(2)));
+    let length = text.chars().count();
+    fit(text, width.saturating_sub(tail)) + &text.chars().skip(length.saturating_sub(tail)).collect::<String>()
+}
+
 /// The pod of an end, or else its unit.
 pub fn unit(end: &EndNames) -> Option<String> {
     end.pod.as_ref().map(|pod| pod.title()).or_else(|| end.unit.as_deref().map(str::to_owned))
@@ -101,10 +131,7 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         (Some(name), _) => Some(name.to_string()),
         (None, pid) => pid.map(|pid| pid.to_string()),
     };
-    let peer = match &names.dst.host {
-        Some(name) => name.to_string(),
-        None => host(ends.dst.address),
-    };
+    let peer = peer(flow, names);
     if flow.protocol.is_icmp() {
         return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
     }
@@ -122,6 +149,10 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),
         false => format!("{} → {peer}:{port}", own(&ends.src.port)),
     }
+}
+
+fn peer(flow: &FlowKey, names: &FlowNames) -> String {
+    names.dst.host.as_deref().map_or_else(|| host(flow.ends.dst.address), str::to_owned)
 }
 
 /// The end of a flow with the lower port.

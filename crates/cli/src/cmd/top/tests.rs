@@ -7,7 +7,7 @@ use dwell_engine::{
 };
 use dwell_records::{Clock, Source};
 use ratatui_core::{backend::TestBackend, terminal::Terminal};
-use ratatui_crossterm::crossterm::event::KeyCode;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
     Settings,
@@ -40,6 +40,7 @@ fn shown() -> Shown {
             let sent = (second - 1) * bytes;
             let info = TcpInfo {
                 rtt_us,
+                min_rtt_us: Some(rtt_us / 2),
                 bytes_acked: Some(sent + 1),
                 bytes_received: Some(0),
                 bytes_sent: Some(sent),
@@ -89,7 +90,7 @@ fn flows_at_80_columns() {
     FLOW                              ▼RTT    RESP  SNDBUF  RETR  BIT/S        TREND
     4242:443 ← 198.51.100.7:51234  95.0 ms       -  100 ms    12  320 M            █
     4242:443 ← 198.51.100.9:40001  20.0 ms       -  100 ms     0 7.20 M            █
-    4242:443 ← [2001:db8:1234:567… 4.00 ms       -  100 ms     1 56.0 k            █
+    4242:443 ← [2001:…:5678]:60000 4.00 ms       -  100 ms     1 56.0 k            █
     4243 → 203.0.113.80:5432        800 µs       -  100 ms     0 96.0 k            █
 
 
@@ -104,10 +105,10 @@ fn flows_at_40_columns() {
     dwell top  web1  05:10:02Z  4 flows
      1 flows  2 peers  3 prefixes  4 process
     FLOW                  RTT ▼SNDBUF  BIT/S
-    4242:443 ← 198.5… 95.0 ms  100 ms  320 M
-    4242:443 ← 198.5… 20.0 ms  100 ms 7.20 M
-    4243 → 203.0.113…  800 µs  100 ms 96.0 k
-    4242:443 ← [2001… 4.00 ms  100 ms 56.0 k
+    4242:443….7:51234 95.0 ms  100 ms  320 M
+    4242:443….9:40001 20.0 ms  100 ms 7.20 M
+    4243 → 2….80:5432  800 µs  100 ms 96.0 k
+    4242:443…8]:60000 4.00 ms  100 ms 56.0 k
 
     ? keys  Enter why  </> rank  f filter  p
     ");
@@ -145,11 +146,18 @@ fn units_and_containers_by_rate_at_80_columns() {
 
 #[test]
 fn every_size_can_be_drawn_and_shows_what_rows_are_ranked_by() {
-    let shown = shown();
+    let mut shown = shown();
+    // Nothing is asked of this host.
+    shown.origin = Origin::Capture;
     for width in 1..=200 {
         for height in [1, 2, 3, 4, 5, 24] {
             for view in View::ALL {
                 picture(&mut app(&shown, view, Metric::Rtt), &shown, width, height);
+            }
+            for page in [KeyCode::Enter, KeyCode::Char('?')].into_iter().filter(|_| width % 20 < 2) {
+                let mut app = app(&shown, View::Flows, Metric::Rtt);
+                app.key(page);
+                picture(&mut app, &shown, width, height);
             }
         }
     }
@@ -173,6 +181,18 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
     shown.origin = Origin::Capture;
     let mut app = app(&shown, View::Flows, Metric::Rtt);
     app.key(KeyCode::Enter);
+    insta::assert_snapshot!(picture(&mut app, &shown, 40, 10), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 process
+    4242:443 ← 198.51.100.7:51234
+    from 192.0.2.1:443 to 198.51.100.7:51234
+    process 4242
+
+    A pipe cannot be read again: ask dwell
+      why -r FILE of a file with the
+      capture.
+    Esc back  ↑↓ scroll  p freeze  q quit
+    ");
     insta::assert_snapshot!(picture(&mut app, &shown, 80, 20), @"
     dwell top  web1  05:10:02Z  4 flows
      1 flows  2 peers  3 prefixes  4 processes  5 units
@@ -181,6 +201,7 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
     process 4242
 
       rtt                95.0 ms                         █
+      shortest rtt       47.5 ms
       response                 -
       send-buffer         100 ms                         █
       retransmissions         12                         █
@@ -191,7 +212,6 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
       █ network 40 %  ▒ receive window 10 %  ▓ send buffer 0 %  ░ idle 50 %
 
     A pipe cannot be read again: ask dwell why -r FILE of a file with the capture.
-
 
     Esc back  ↑↓ scroll  p freeze  q quit
     ");
@@ -228,8 +248,56 @@ fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
 
     any key: back
     ");
-    assert_eq!(app.key(KeyCode::Esc), Action::Nothing);
+    assert_eq!(app.key(KeyCode::Down), Action::Nothing, "there is nothing to scroll");
     assert!(picture(&mut app, &shown, 80, 24).contains("FLOW"));
+}
+
+#[test]
+fn the_page_of_keys_scrolls_where_it_does_not_fit() {
+    let shown = shown();
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    app.key(KeyCode::Char('?'));
+    let top = picture(&mut app, &shown, 40, 8);
+    insta::assert_snapshot!(top, @"
+    dwell top: keys
+     1 2 3 4 5 6, Tab     flows, peers,
+        prefixes, processes, units, backends
+     < >, ← →             rank by another
+        column
+     ↑ ↓, j k, PgUp PgDn  move the cursor; g
+        and G: to the first and last row
+    ↑↓ scroll  any other key: back
+    ");
+    for _ in 0..20 {
+        app.key(KeyCode::PageDown);
+    }
+    let end = picture(&mut app, &shown, 40, 8);
+    assert!(end.contains(" TREND    the column") && end.contains("newest last"), "{end}");
+    for _ in 0..20 {
+        app.key(KeyCode::PageUp);
+    }
+    assert_eq!(picture(&mut app, &shown, 40, 8), top);
+    app.key(KeyCode::Esc);
+    assert!(picture(&mut app, &shown, 40, 8).contains("FLOW"));
+}
+
+#[test]
+fn a_message_takes_the_lines_that_it_needs() {
+    let mut shown = shown();
+    let mut app = app(&shown, View::Flows, Metric::Rtt);
+    app.message = shown.set_filter(":7001ufoo").err();
+    insta::assert_snapshot!(picture(&mut app, &shown, 40, 10), @"
+    dwell top  web1  05:10:02Z  4 flows
+     1 flows  2 peers  3 prefixes  4 process
+    filter ':7001ufoo': a port is a number
+    from 0 to 65535; write a rule,
+    [!]PREFIX[:PORT[-PORT]] or
+    [!]:PORT[-PORT], as in '10.0.0.0/8',
+    '!10.1.0.0/16:53',
+    '[2001:db8::/32]:443', ':8000-8099', or
+    an expression as for tcpdump, as in 'tcp
+    port 443 and not net 10.0.0.0/8'
+    ");
 }
 
 #[test]
@@ -273,7 +341,22 @@ fn keys_choose_views_and_ranks_and_a_filter_is_typed() {
         assert_eq!(app.key(KeyCode::Char(letter)), Action::Nothing);
     }
     app.key(KeyCode::Backspace);
+    let with = |letter, modifiers| KeyEvent::new(KeyCode::Char(letter), modifiers);
+    let control = |letter| with(letter, KeyModifiers::CONTROL);
+    for key in [control('a'), with('b', KeyModifiers::ALT)] {
+        app.key(key);
+    }
     assert_eq!(app.key(KeyCode::Enter), Action::Filter(":443".into()));
+    app.key(KeyCode::Char('f'));
+    " or tcp port 80 ".chars().for_each(|letter| drop(app.key(KeyCode::Char(letter))));
+    app.key(control('w'));
+    app.key(control('h'));
+    assert_eq!(app.key(KeyCode::Enter), Action::Filter(":443 or tcp port".into()));
+    app.key(KeyCode::Char('f'));
+    app.key(control('u'));
+    app.key(KeyCode::Char('x'));
+    assert_eq!(app.key(KeyCode::Enter), Action::Filter("x".into()));
+    assert_eq!((app.key(control('s')), app.key(control('q'))), (Action::Nothing, Action::Nothing));
     assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
 }
 

@@ -8,12 +8,13 @@ const MARGIN: usize = 4;
 
 /// How long lines may be. Without a width they are not broken.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lines {
+pub struct Lines {
     width: Option<usize>,
 }
 
 impl Lines {
-    pub(super) fn of(width: Option<usize>) -> Lines {
+    /// Lines of a terminal of this width.
+    pub fn of(width: Option<usize>) -> Lines {
         Lines { width: width.map(|width| width.max(LEAST)) }
     }
 
@@ -24,7 +25,7 @@ impl Lines {
 
     /// Breaks a text that begins at a column between words. What does not fit goes on at the column `indent`. Only words that are
     /// longer than the terminal is wide do not fit.
-    pub(super) fn fit(self, text: &str, from: usize, indent: usize) -> String {
+    pub fn fit(self, text: &str, from: usize, indent: usize) -> String {
         let Some(width) = self.width else {
             return text.to_owned();
         };

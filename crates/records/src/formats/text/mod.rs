@@ -27,11 +27,12 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use self::{lines::Lines, style::Colour};
+use self::style::Colour;
 use super::Format;
 use crate::{Record, Source, Timestamps, name_note};
 
 pub use latency::Latency;
+pub use lines::Lines;
 pub use number::counted;
 pub use rate::Rate;
 
