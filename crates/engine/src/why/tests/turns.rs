@@ -166,9 +166,9 @@ fn a_request_on_a_connection_that_is_over_was_answered() {
         for _ in 0..20 {
             let mut socket = Socket::new(role);
             if role == Role::Client {
-                socket.answer()
+                socket.answer();
             } else {
-                socket.request()
+                socket.request();
             };
             socket.polls(300, |_| {});
             socket.connection.end();
