@@ -2,7 +2,7 @@
 //! them, and backends that send packets on to each other.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::Sender},
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_probes::balancer::{NextHop, Plane};
+use dwell_probes::balancer::{NextHop, NextHops};
 use nix::errno::Errno;
 
 /// The time after which a known next hop is looked up again.
@@ -19,11 +19,13 @@ const REFRESH: Duration = Duration::from_secs(5);
 pub const PER_ADDRESS: Duration = Duration::from_millis(2);
 /// The number of lookups between two reports.
 const BATCH: usize = 256;
-/// The first delay after a failure. It grows with each further failure.
+/// The delay after the first failure: most neighbours answer sooner.
+const FIRST_RETRY: Duration = Duration::from_millis(10);
+/// The delay after the second failure in a row. It grows with each further failure.
 const RETRY: Duration = Duration::from_millis(200);
 /// The number of failures in a row after which a neighbour is gone: about three seconds, the time for which the kernel
 /// itself asks for it.
-const MAX_FAILURES: u32 = 6;
+const MAX_FAILURES: u32 = 7;
 /// The longest delay between two lookups after failures.
 const MAX_RETRY: Duration = Duration::from_secs(2);
 /// The discard port (RFC 863). No answer is needed: sending to it makes the kernel resolve the neighbour.
@@ -56,6 +58,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Wanted {
     addresses: BTreeMap<IpAddr, Lookup>,
+    /// When each of them is due.
+    due: BTreeSet<(Instant, IpAddr)>,
     stopping: bool,
 }
 
@@ -81,13 +85,22 @@ impl Neighbours {
     }
 
     /// Replaces the addresses to look up.
-    pub fn set(&self, addresses: Vec<IpAddr>) {
+    pub fn set(&self, addresses: &BTreeSet<IpAddr>) {
         let mut wanted = self.shared.wanted();
-        let mut before = std::mem::take(&mut wanted.addresses);
+        let Wanted { addresses: known, due, .. } = &mut *wanted;
+        known.retain(|address, lookup| {
+            let stays = addresses.contains(address);
+            if !stays {
+                due.remove(&(lookup.due, *address));
+            }
+            stays
+        });
+        let now = Instant::now();
         for address in addresses {
-            let new = Lookup { due: Instant::now(), failures: 0, last: None };
-            let lookup = before.remove(&address).unwrap_or(new);
-            wanted.addresses.insert(address, lookup);
+            known.entry(*address).or_insert_with(|| {
+                due.insert((now, *address));
+                Lookup { due: now, failures: 0, last: None }
+            });
         }
         drop(wanted);
         self.shared.changed.notify_all();
@@ -111,17 +124,11 @@ fn run(shared: &Shared, updates: &Sender<HopUpdate>) {
     let mut wanted = shared.wanted();
     while !wanted.stopping {
         let now = Instant::now();
-        let due: Vec<IpAddr> = wanted
-            .addresses
-            .iter()
-            .filter(|(_, lookup)| lookup.due <= now)
-            .map(|(address, _)| *address)
-            .take(BATCH)
-            .collect();
+        let due = wanted.due.iter().take_while(|(due, _)| *due <= now).take(BATCH);
+        let due: Vec<IpAddr> = due.map(|(_, address)| *address).collect();
         let refresh = REFRESH.max(PER_ADDRESS * wanted.addresses.len() as u32);
         if due.is_empty() {
-            let next = wanted.addresses.values().map(|lookup| lookup.due).min();
-            let wait = next.map_or(MAX_RETRY, |next| next.saturating_duration_since(now));
+            let wait = wanted.due.first().map_or(MAX_RETRY, |(next, _)| next.saturating_duration_since(now));
             wanted = shared
                 .changed
                 .wait_timeout(wanted, wait.max(Duration::from_millis(1)))
@@ -130,13 +137,18 @@ fn run(shared: &Shared, updates: &Sender<HopUpdate>) {
             continue;
         }
         drop(wanted);
-        let answers: Vec<_> = due.into_iter().map(|address| (address, look_up(address))).collect();
+        let mut lookups = Lookups::default();
+        let answers: Vec<_> = due.into_iter().map(|address| (address, lookups.next_hop(address))).collect();
         wanted = shared.wanted();
+        let Wanted { addresses, due, .. } = &mut *wanted;
         for (address, answer) in answers {
-            let Some(lookup) = wanted.addresses.get_mut(&address) else {
+            let Some(lookup) = addresses.get_mut(&address) else {
                 continue;
             };
-            if let Some(update) = lookup.apply(address, answer, refresh)
+            due.remove(&(lookup.due, address));
+            let update = lookup.apply(address, answer, refresh);
+            due.insert((lookup.due, address));
+            if let Some(update) = update
                 && updates.send(update).is_err()
             {
                 return;
@@ -154,9 +166,10 @@ impl Lookup {
         refresh: Duration,
     ) -> Option<HopUpdate> {
         self.failures = if answer.is_ok() { 0 } else { self.failures + 1 };
-        let wait = match &answer {
-            Ok(_) => refresh,
-            Err(_) => (RETRY * self.failures).min(MAX_RETRY),
+        let wait = match (&answer, self.failures) {
+            (Ok(_), _) => refresh,
+            (Err(_), 1) => FIRST_RETRY,
+            (Err(_), failures) => (RETRY * (failures - 1)).min(MAX_RETRY),
         };
         self.due = Instant::now() + wait;
         let is_gone = match &answer {
@@ -167,8 +180,9 @@ impl Lookup {
                 FailureKind::Host => false,
             },
         };
-        // The first lookup makes the kernel resolve the neighbour, so its failure means nothing.
-        if answer.is_err() && self.failures == 1 && !is_gone {
+        // The first lookup makes the kernel resolve the neighbour, which may take longer than until the second, so that their
+        // failures mean nothing.
+        if answer.is_err() && self.failures <= 2 && !is_gone {
             return None;
         }
         let update = HopUpdate { address, hop: answer.map_err(|failure| failure.message), is_gone };
@@ -211,28 +225,56 @@ impl FailureKind {
     }
 }
 
-fn look_up(address: IpAddr) -> Result<NextHop, LookupFailure> {
-    // Makes the kernel keep the neighbour, and notice when its MAC address changes.
-    let nudged = nudge(address);
-    Plane::next_hop(address).map_err(|error| LookupFailure {
-        kind: match &error {
-            dwell_probes::Error::NextHop { io, .. } => FailureKind::of(io),
-            _ => FailureKind::Host,
-        },
-        message: match nudged {
-            Err(io) => format!("{error} ({io})"),
-            Ok(()) => error.to_string(),
-        },
-    })
+/// Lookups at one moment, with the sockets that they share.
+#[derive(Default)]
+struct Lookups {
+    hops: Option<NextHops>,
+    v4: Option<UdpSocket>,
+    v6: Option<UdpSocket>,
 }
 
-fn nudge(address: IpAddr) -> io::Result<()> {
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.send_to(&[], (address, DISCARD_PORT)).map(drop)
+impl Lookups {
+    fn next_hop(&mut self, address: IpAddr) -> Result<NextHop, LookupFailure> {
+        // Makes the kernel keep the neighbour, and notice when its MAC address changes.
+        let nudged = self.nudge(address);
+        let found = match opened(&mut self.hops, NextHops::open) {
+            Ok(hops) => hops.find(address),
+            Err(io) => Err(dwell_probes::Error::NextHop { to: address, io }),
+        };
+        found.map_err(|error| LookupFailure {
+            kind: match &error {
+                dwell_probes::Error::NextHop { io, .. } => FailureKind::of(io),
+                _ => FailureKind::Host,
+            },
+            message: match nudged {
+                Err(io) => format!("{error} ({io})"),
+                Ok(()) => error.to_string(),
+            },
+        })
+    }
+
+    fn nudge(&mut self, address: IpAddr) -> io::Result<()> {
+        let socket = match address {
+            IpAddr::V4(_) => opened(&mut self.v4, || discarding(Ipv4Addr::UNSPECIFIED)),
+            IpAddr::V6(_) => opened(&mut self.v6, || discarding(Ipv6Addr::UNSPECIFIED)),
+        };
+        socket?.send_to(&[], (address, DISCARD_PORT)).map(drop)
+    }
+}
+
+/// Returns a socket that does not wait for room: datagrams to neighbours that do not answer fill it for seconds.
+fn discarding(own: impl Into<IpAddr>) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((own.into(), 0))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Returns what was opened before, or opens it.
+fn opened<T>(before: &mut Option<T>, open: impl FnOnce() -> io::Result<T>) -> io::Result<&mut T> {
+    match before {
+        Some(opened) => Ok(opened),
+        none => Ok(none.insert(open()?)),
+    }
 }
 
 #[cfg(test)]
@@ -262,10 +304,10 @@ mod tests {
     #[test]
     fn a_silent_neighbour_is_gone_after_some_failures() {
         let mut answers = vec![Ok(())];
-        answers.extend((0..7).map(|_| Err(silent())));
+        answers.extend((0..8).map(|_| Err(silent())));
         answers.push(Ok(()));
         let (reachable, uncertain, gone) = (Some((true, false)), Some((false, false)), Some((false, true)));
-        assert_eq!(updates(answers), [reachable, None, uncertain, None, None, None, gone, None, reachable]);
+        assert_eq!(updates(answers), [reachable, None, None, uncertain, None, None, None, gone, None, reachable]);
     }
 
     #[test]

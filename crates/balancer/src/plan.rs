@@ -16,7 +16,7 @@ use dwell_engine::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Limits, Vip};
+use crate::config::{Backend, Config, Limits, Vip};
 
 /// What runs: the VIPs and backends that have numbers in the kernel's maps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -399,9 +399,11 @@ impl FreeNumbers {
 
 /// Describes the differences between two configurations, one line each.
 pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
+    let by_key = |vips: &'_ [Vip]| -> BTreeMap<VipKey, usize> { vips.iter().map(|vip| vip.key).zip(0..).collect() };
+    let (old_by_key, new_by_key) = (by_key(old), by_key(new));
     let mut lines = Vec::new();
     for vip in old {
-        if !new.iter().any(|other| other.key == vip.key) {
+        if !new_by_key.contains_key(&vip.key) {
             lines.push(format!(
                 "VIP '{}' ({}) is removed, with its {}; open connections continue",
                 vip.name,
@@ -411,7 +413,7 @@ pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
         }
     }
     for vip in new {
-        match old.iter().find(|other| other.key == vip.key) {
+        match old_by_key.get(&vip.key).map(|at| &old[*at]) {
             None => lines.push(format!(
                 "VIP '{}' ({}) is added: {}, policy {}, by {}",
                 vip.name,
@@ -476,14 +478,14 @@ fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
             Some(check) => format!("health is checked by {} every {:?}", check.kind, check.interval),
         });
     }
-    for backend in &old.backends {
-        if !new.backends.iter().any(|other| other.address == backend.address) {
+    for (at, backend) in old.backends.iter().enumerate() {
+        if same_backend(new, at, backend).is_none() {
             report(format!("backend '{}' ({}) leaves; its open connections continue", backend.name, backend.address));
         }
     }
-    for backend in &new.backends {
+    for (at, backend) in new.backends.iter().enumerate() {
         let name = &backend.name;
-        match old.backends.iter().find(|other| other.address == backend.address) {
+        match same_backend(old, at, backend) {
             None => report(format!("backend '{name}' ({}) joins with weight {}", backend.address, backend.weight)),
             Some(was) => {
                 if was.name != *name {
@@ -498,6 +500,12 @@ fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// Returns the backend of a VIP with the address of another, most likely at the same position.
+fn same_backend<'a>(vip: &'a Vip, at: usize, backend: &Backend) -> Option<&'a Backend> {
+    let is_same = |other: &&Backend| other.address == backend.address;
+    vip.backends.get(at).filter(is_same).or_else(|| vip.backends.iter().find(is_same))
 }
 
 /// Returns the keys that differ between two configurations and cannot change without a restart.

@@ -23,7 +23,7 @@ fn echo(path: &Path) -> Listener {
         for PendingRequest { request, answer, .. } in requests {
             let reply = match &request {
                 Request::Remove { .. } => Err("no such backend".to_owned()),
-                request => Ok(json!({ "changes": [format!("{request:?}")] })),
+                request => Ok(json!({ "changes": [format!("{request:?}")] }).to_string()),
             };
             answer.send(reply).unwrap();
         }

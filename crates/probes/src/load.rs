@@ -2,15 +2,19 @@
 #![allow(unsafe_code)]
 
 use std::{
+    cell::RefCell,
     io::{self, Read},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    sync::{Mutex, Once},
+    ptr,
+    sync::Once,
     thread,
     time::Duration,
 };
 
 use flate2::read::ZlibDecoder;
-use libbpf_rs::{MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
+};
 use nix::libc;
 
 use crate::{
@@ -20,28 +24,31 @@ use crate::{
     vantage::failed,
 };
 
-/// libbpf's first message since an object was opened.
-static MESSAGE: Mutex<String> = Mutex::new(String::new());
+thread_local! {
+    /// libbpf's first message in this thread since an object was opened. Objects are loaded in several threads at once.
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Opens an object that is part of the executable, compressed (build.rs).
 pub(crate) fn open(what: &'static str, compressed: &[u8]) -> Result<OpenObject, Error> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-            if let Ok(mut first) = MESSAGE.lock()
-                && first.is_empty()
-            {
-                first.push_str(message.trim().trim_start_matches("libbpf: "));
-            }
+            MESSAGE.with_borrow_mut(|first| {
+                if first.is_empty() {
+                    first.push_str(message.trim().trim_start_matches("libbpf: "));
+                }
+            });
         })));
     });
-    if let Ok(mut first) = MESSAGE.lock() {
-        first.clear();
-    }
+    MESSAGE.with_borrow_mut(String::clear);
     let mut bytes = Vec::new();
     let read = ZlibDecoder::new(compressed).read_to_end(&mut bytes);
     read.unwrap_or_else(|error| panic!("the build compressed {what}: {error}"));
-    ObjectBuilder::default().open_memory(&bytes).map_err(|error| failure(what, &error))
+    // The name precedes that of its constants; without one it would be an address.
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("dwell").and_then(|builder| builder.open_memory(&bytes));
+    named.map_err(|error| failure(what, &error))
 }
 
 /// Sizes the maps of an opened object, by their names, and writes the constants of its programs, by their sections.
@@ -67,6 +74,31 @@ pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Err
     object.load().map_err(|error| failure(what, &error))
 }
 
+/// Returns the maps of a loaded object in their order, for [`load_more`].
+pub(crate) fn handles(object: &Object) -> Result<Vec<MapHandle>, Error> {
+    object.maps().map(|map| MapHandle::try_from(&map).map_err(failed("share", "maps"))).collect()
+}
+
+/// Loads another program of an object, over the maps of those that are loaded. Verifying one takes a quarter of a second, so
+/// that those which are seldom needed are loaded when they are.
+pub(crate) fn load_more(
+    what: &'static str,
+    compressed: &[u8],
+    maps: &[MapHandle],
+    name: &'static str,
+) -> Result<Object, Error> {
+    let mut object = open(what, compressed)?;
+    // Not by their names: a map that was replaced has that of the other one.
+    for (mut map, ours) in object.maps_mut().zip(maps) {
+        map.reuse_fd(ours.as_fd()).map_err(|error| failure(what, &error))?;
+    }
+    for mut program in object.progs_mut() {
+        let is_wanted = program.name() == name;
+        program.set_autoload(is_wanted);
+    }
+    load(what, object)
+}
+
 fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     let io = io_error(error);
     let denied = io.kind() == io::ErrorKind::PermissionDenied;
@@ -74,9 +106,7 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     let detail = if denied && !lacking.is_empty() {
         format!("this process lacks {}", lacking.join(", "))
     } else {
-        let message = MESSAGE.lock().map(|message| message.clone());
-        let message = message.unwrap_or_default();
-        message.lines().next().unwrap_or_default().to_owned()
+        MESSAGE.with_borrow(|message| message.lines().next().unwrap_or_default().to_owned())
     };
     Error::Load {
         what,
@@ -122,6 +152,101 @@ pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
     })?;
     wait_for_running_programs();
     Ok(next)
+}
+
+/// Returns the size of what the kernel reads or writes for an element of a map: of an array with a value per CPU the values of
+/// all possible CPUs, each at a multiple of eight bytes.
+pub(crate) fn element_bytes(map: &dyn MapCore) -> io::Result<usize> {
+    let bytes = map.value_size() as usize;
+    match map.map_type().is_percpu() {
+        true => Ok(bytes.next_multiple_of(8) * libbpf_rs::num_possible_cpus().map_err(|error| io_error(&error))?),
+        false => Ok(bytes),
+    }
+}
+
+/// The bytes that one system call reads or writes at most, unless a single element has more: with a value for each of hundreds of
+/// CPUs, those of all elements together may be a gigabyte.
+const BATCH_BYTES: usize = 1 << 18;
+
+/// Returns how many elements of so many bytes one system call reads or writes.
+fn batch_len(element_bytes: usize) -> usize {
+    (BATCH_BYTES / element_bytes).max(1)
+}
+
+/// Reads the elements of an array from index 0 on, as few system calls at a time as possible, and passes the bytes of some on at a
+/// time, in order. Kernels before 5.13 refuse that for an array with a value per CPU.
+pub(crate) fn read_batches(map: &dyn MapCore, count: u32, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    assert_eq!(map.key_size(), 4, "an array");
+    let bytes = element_bytes(map)?;
+    let most = batch_len(bytes).min(count as usize);
+    let (mut values, mut keys) = (vec![0u8; bytes * most], vec![0u32; most]);
+    let (mut last, mut left) = (None::<u32>, count as usize);
+    let options = batch_options();
+    while left > 0 {
+        let wanted = most.min(left) as u32;
+        let (mut next, mut found) = (0u32, wanted);
+        // SAFETY: `keys` and `values` have room for `wanted` elements of the map, `next` has room for a key, and `last` has one
+        // or is none.
+        let result = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                last.as_mut().map_or(ptr::null_mut(), |last| ptr::from_mut(last).cast()),
+                ptr::from_mut(&mut next).cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &mut found,
+                &options,
+            )
+        };
+        match result {
+            0 | MISSING if found == wanted => each(&values[..bytes * wanted as usize]),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            error => return Err(io::Error::from_raw_os_error(-error)),
+        }
+        last = Some(next);
+        left -= wanted as usize;
+    }
+    Ok(())
+}
+
+/// What the kernel returns at the end of a map.
+const MISSING: i32 = -libc::ENOENT;
+
+/// Writes elements of an array under these indices, as [`read_batches`] reads them. After an error, some may have been written.
+pub(crate) fn write_batch(map: &dyn MapCore, indices: &[u32], values: &[u8]) -> io::Result<()> {
+    let bytes = element_bytes(map)?;
+    assert_eq!((map.key_size(), values.len()), (4, bytes * indices.len()), "an element per index");
+    let most = batch_len(bytes);
+    let options = batch_options();
+    for (indices, values) in indices.chunks(most).zip(values.chunks(most * bytes)) {
+        let mut count = indices.len() as u32;
+        // SAFETY: the kernel reads as many indices and elements as `count` says.
+        let result = unsafe {
+            libbpf_sys::bpf_map_update_batch(
+                map.as_fd().as_raw_fd(),
+                indices.as_ptr().cast(),
+                values.as_ptr().cast(),
+                &mut count,
+                &options,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros to elements of an array, as [`write_batch`] writes.
+pub(crate) fn write_zeros(map: &dyn MapCore, indices: &[u32]) -> io::Result<()> {
+    let bytes = element_bytes(map)?;
+    let most = batch_len(bytes);
+    let zeros = vec![0u8; bytes * most.min(indices.len())];
+    indices.chunks(most).try_for_each(|some| write_batch(map, some, &zeros[..bytes * some.len()]))
+}
+
+fn batch_options() -> libbpf_sys::bpf_map_batch_opts {
+    libbpf_sys::bpf_map_batch_opts { sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _, ..Default::default() }
 }
 
 /// The number of runs of a program and their time in nanoseconds, if the kernel counts them.

@@ -19,6 +19,9 @@ use crate::{
 /// The XDP program for another's tail calls.
 const CHAINED: &str = "observe_xdp_chained";
 
+/// For interfaces without a link header: loaded once there is one.
+const RAW: &str = "observe_tc_raw";
+
 /// What to load: one object per hook, with the programs `observe_tc`, `observe_tc_raw` and `sweep`, or `observe_xdp`.
 pub(crate) struct Spec<'a> {
     /// The name of the programs in error messages.
@@ -56,7 +59,10 @@ pub struct Vantage<E, X = ()> {
     attachments: Vec<Attachment>,
     slot: Option<Slot>,
     events: Events<E>,
+    what: &'static str,
+    tc_bytes: &'static [u8],
     tc: Object,
+    raw: Option<Object>,
     xdp: Option<Object>,
     kind: TcHookKind,
     buckets: u32,
@@ -86,7 +92,10 @@ impl<E: 'static, X> Vantage<E, X> {
             attachments: Vec::new(),
             slot,
             events,
+            what: spec.what,
+            tc_bytes: spec.tc,
             tc,
+            raw: None,
             xdp,
             kind: spec.kind,
             buckets: spec.buckets,
@@ -99,12 +108,19 @@ impl<E: 'static, X> Vantage<E, X> {
 
     /// Watches both directions of an interface; only ingress of loopback, whose packets pass twice.
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
-        let name = if interface.has_link_header() { "observe_tc" } else { "observe_tc_raw" };
-        let program = load::program(&self.tc, name);
+        let is_raw = !interface.has_link_header();
+        if is_raw && self.raw.is_none() {
+            self.raw = Some(load::load_more(self.what, self.tc_bytes, &load::handles(&self.tc)?, RAW)?);
+        }
+        let (object, name) = match &self.raw {
+            Some(raw) if is_raw => (raw, RAW),
+            _ => (&self.tc, "observe_tc"),
+        };
+        let program = load::program(object, name);
         let ingress = match (&self.slot, &self.xdp) {
             (Some(_), _) => None,
             (None, Some(xdp)) => Some((load::program(xdp, "observe_xdp"), Hook::Xdp)),
-            (None, None) => Some((load::program(&self.tc, name), Hook::TcIngress)),
+            (None, None) => Some((load::program(object, name), Hook::TcIngress)),
         };
         if let Some((program, hook)) = ingress {
             self.attachments.push(attach(&program, interface, hook, self.kind)?);
@@ -152,7 +168,7 @@ impl<E: 'static, X> Vantage<E, X> {
     /// The name, the number of runs and the run time in nanoseconds of each program that has run, if the kernel counts
     /// them (sysctl kernel.bpf_stats_enabled).
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
-        let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
+        let tc = [("observe_tc", Some(&self.tc)), (RAW, self.raw.as_ref())];
         tc.into_iter()
             .chain(["observe_xdp", CHAINED].map(|name| (name, self.xdp.as_ref())))
             .filter_map(|(name, object)| {
@@ -233,8 +249,12 @@ fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Re
         name => spec.sizes.iter().find(|(sized, _)| *sized == name).map(|(_, entries)| *entries),
     };
     load::configure(&mut object, entries, &[(".rodata.program", spec.program)])?;
-    if let Some(mut program) = object.progs_mut().find(|program| program.name() == CHAINED) {
-        program.set_autoload(spec.chain.is_some());
+    for mut program in object.progs_mut() {
+        match program.name().to_str() {
+            Some(CHAINED) => program.set_autoload(spec.chain.is_some()),
+            Some(RAW) => program.set_autoload(false),
+            _ => {}
+        }
     }
     if let (Some(chain), Some(mut map)) = (spec.chain, object.maps_mut().find(|map| map.name() == "chain")) {
         map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;

@@ -21,12 +21,12 @@ use nix::sys::{
     socket::{getsockopt, sockopt},
     stat::{Mode, umask},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{MAX_REQUEST_BYTES, Request};
 
-/// The answer to a request: a JSON value, or why it was refused.
-pub type Answer = Result<Value, String>;
+/// The answer to a request: JSON on one line, or why it was refused.
+pub type Answer = Result<String, String>;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
@@ -197,9 +197,9 @@ fn submit(request: Request, by: Option<Requester>, requests: &Sender<PendingRequ
 }
 
 fn send_answer(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
-    let value = match answer {
-        Ok(value) => json!({ "ok": value }),
-        Err(error) => json!({ "error": error }),
+    let line = match answer {
+        Ok(json) => format!("{{\"ok\":{json}}}\n"),
+        Err(error) => format!("{}\n", json!({ "error": error })),
     };
-    stream.write_all(format!("{value}\n").as_bytes())
+    stream.write_all(line.as_bytes())
 }

@@ -1,7 +1,8 @@
 //! Carrying out a plan in the kernel: completely, or not at all.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap},
+    mem,
     net::{IpAddr, SocketAddr},
     panic::resume_unwind,
     sync::{Arc, Mutex, PoisonError},
@@ -9,14 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::balance::{Sampling, VipKey, WhenStale};
+use dwell_engine::balance::{VipKey, WhenStale};
 use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 
 use super::{
     Balancer, ControlError, Event,
     recent::Recent,
     saved_state::{self, SavedState, SavedWeight},
-    vip::{Built, PriorState, RunningVip},
+    vip::{Built, InUse, PriorState, RunningVip},
     zero_rtt::ZeroWrite,
 };
 use crate::{
@@ -92,24 +93,22 @@ impl Rebuilt {
 impl MapContents<'_> {
     /// Writes the backends that differ from those in the kernel.
     pub(super) fn write_backends(&self, plane: &mut Plane) -> Result<(), dwell_probes::Error> {
-        let down: BTreeSet<u32> = self.vips.iter().flat_map(RunningVip::down).collect();
-        let capacities: BTreeMap<u32, u16> = self.vips.iter().flat_map(RunningVip::capacities).collect();
-        let samplings: BTreeMap<u32, Sampling> = self.vips.iter().flat_map(RunningVip::samplings).collect();
-        for (number, backend) in &self.state.reals {
+        let in_use: HashMap<u32, InUse> = self.vips.iter().flat_map(RunningVip::in_use).collect();
+        let wanted = self.state.reals.iter().map(|(number, backend)| {
+            let in_use = in_use.get(number).copied().unwrap_or_default();
             let real = Real {
                 address: backend.address,
                 next_hop: self.hops.get(&backend.address).copied(),
                 forward: backend.forward,
-                down: down.contains(number),
+                down: in_use.is_down,
                 leaving: backend.phase == Phase::Leaving,
-                capacity: capacities.get(number).copied().unwrap_or(0),
-                sampling: samplings.get(number).copied().unwrap_or_default(),
+                capacity: in_use.capacity,
+                sampling: in_use.sampling,
             };
-            if plane.real(*number) != Some(&real) {
-                plane.set_real(*number, &real)?;
-            }
-        }
-        Ok(())
+            (*number, real)
+        });
+        let changed: Vec<(u32, Real)> = wanted.filter(|(number, real)| plane.real(*number) != Some(real)).collect();
+        plane.set_reals(&changed)
     }
 
     /// Writes the tables of some VIPs. Their backends must have been written.
@@ -243,11 +242,8 @@ impl Balancer {
         }
         let contents = MapContents { state: &planned.next, vips: runs, hops: &self.known_hops };
         contents.write_vips(&mut self.plane)?;
-        for (number, key) in &planned.gone_vips {
-            self.plane.remove_vip(key)?;
-            self.plane.clear_table(*number)?;
-        }
-        Ok(())
+        let gone: Vec<VipKey> = planned.gone_vips.iter().map(|(_, key)| *key).collect();
+        Ok(self.plane.remove_vips(&gone)?)
     }
 
     /// Restores the maps after a plan that failed. The kernel has just refused an update, so errors are ignored here:
@@ -259,14 +255,9 @@ impl Balancer {
         let _ = contents.write_backends(&mut self.plane);
         let _ = contents.write_tables(&mut self.plane, &all);
         let _ = contents.write_vips(&mut self.plane);
-        for number in &planned.new_vips {
-            if let Some(key) = planned.next.vips.get(number) {
-                let _ = self.plane.remove_vip(key);
-            }
-        }
-        for number in &planned.new_reals {
-            let _ = self.plane.remove_real(*number);
-        }
+        let new = planned.new_vips.iter().filter_map(|number| planned.next.vips.get(number));
+        let _ = self.plane.remove_vips(&new.copied().collect::<Vec<_>>());
+        let _ = self.plane.remove_reals(&planned.new_reals);
     }
 
     /// Saves what the next process needs. If that fails, the next process gives backends new numbers and their
@@ -288,11 +279,12 @@ impl Balancer {
             pending: backends.filter(|run| run.health.is_pending).map(|run| run.real).collect(),
             pin: Some(self.config.pin.clone()),
             hash_seed: Some(self.hash_seed),
-            state: self.state.clone(),
             weights: weights.collect(),
             set: self.sharing.as_ref().and_then(|sharing| sharing.set().cloned()),
+            state: mem::take(&mut self.state),
         };
         let failure = saved_state::write(&self.config.socket, &saved).err();
+        self.state = saved.state;
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());
         if let Some(error) = failure.filter(|_| !was_unsaved) {
             self.emit(&Event::Unsaved {

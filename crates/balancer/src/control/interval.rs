@@ -57,15 +57,13 @@ impl Balancer {
         if !self.interface.exists() {
             return Err(ControlError::Vanished(self.interface.name.clone()));
         }
-        let active = self.sweep()?;
-        let reals = self.state.reals.keys();
-        self.figures.tracked = reals.clone().map(|real| (*real, active.tracked(*real))).collect();
-        self.figures.active = reals.clone().map(|real| (*real, active.of(*real))).collect();
-        self.figures.pending = reals.map(|real| (*real, active.pending(*real))).collect();
+        let connections = self.sweep()?;
+        self.figures.counted = self.state.reals.keys().copied().collect();
         self.figures.vips = self.plane.vip_loads()?;
         self.update_pressure()?;
         let is_held = self.figures.pressure.is_some();
-        self.steer(&active, is_held);
+        self.steer(&connections, is_held);
+        self.figures.connections = Some(connections);
         self.update_unfinished();
         self.update_unnamed();
         self.revive_checks();
@@ -179,11 +177,9 @@ impl Balancer {
         }
         // A request may reuse the number at once: by then no connection ID must lead to it.
         self.update_zero_vips()?;
-        for number in &left {
-            self.plane.remove_real(*number)?;
-            self.idle_since.remove(number);
-            self.vips.iter_mut().filter_map(|run| run.recent.as_mut()).for_each(|recent| recent.forget(*number));
-        }
+        self.plane.remove_reals(&left)?;
+        self.idle_since.retain(|number, _| left.binary_search(number).is_err());
+        self.vips.iter_mut().filter_map(|run| run.recent.as_mut()).for_each(|recent| recent.forget(&left));
         for backend in backends {
             self.emit(&Event::Left { backend: backend.name, address: backend.address });
         }
@@ -227,7 +223,7 @@ impl Balancer {
         let addresses: BTreeSet<IpAddr> = reals.map(|real| real.address).collect();
         self.hops.retain(|address, _| addresses.contains(address));
         self.known_hops.retain(|address, _| addresses.contains(address));
-        self.neighbours.set(addresses.into_iter().collect());
+        self.neighbours.set(&addresses);
     }
 
     /// Applies the result of a next-hop lookup.

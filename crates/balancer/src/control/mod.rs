@@ -22,16 +22,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
     time::{Duration, Instant},
 };
 
-use dwell_engine::{balance::VipKey, response, steer::Pending};
+use dwell_engine::{balance::VipKey, response};
 use dwell_metrics::{Numbers, Registry, Shared};
 use dwell_probes::{
     Interface,
-    balancer::{Counters, Load, NextHop, Plane, PlaneOptions, StartKind},
+    balancer::{ActiveConnections, Counters, Load, NextHop, Plane, PlaneOptions, StartKind},
 };
 use nix::time::{ClockId, clock_gettime};
 
@@ -165,11 +167,10 @@ pub struct Balancer {
 struct IntervalFigures {
     vips: Vec<Load>,
     reals: Vec<Load>,
-    active: BTreeMap<u32, u64>,
-    /// The requests that wait, by number of the backend.
-    pending: BTreeMap<u32, Pending>,
-    /// Connections in the connection table by backend, active or not.
-    tracked: BTreeMap<u32, u64>,
+    /// The connections and waiting requests of backends, if they were counted.
+    connections: Option<ActiveConnections>,
+    /// The backends whose connections those are, by number.
+    counted: BTreeSet<u32>,
     counters: Option<Counters>,
     totals: Option<pressure::Totals>,
     /// The pressure on the connection table in the last interval.
@@ -202,7 +203,17 @@ impl Balancer {
         let (sharing, hash_seed) = Sharing::join(&config, saved.as_ref().ok())?;
         let mut options = options(&config, hash_seed);
         devices::adapt(&mut options, &config, &interface);
-        let (plane, start) = Plane::run_at(&options, &interface, &config.pin).map_err(locked)?;
+        // The kernel verifies the programs of both at the same time.
+        let (started, devices) = thread::scope(|scope| {
+            let devices = || Devices::start("set xdp = \"generic\"");
+            let apart = thread::Builder::new().spawn_scoped(scope, devices);
+            let started = Plane::run_at(&options, &interface, &config.pin);
+            (
+                started,
+                apart.map_or_else(|_| devices(), |apart| apart.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            )
+        });
+        let (plane, start) = started.map_err(locked)?;
         let (sender, check_results) = channel();
         let health = Health::start(config.health.threads, sender);
         let (sender, hop_updates) = channel();
@@ -226,7 +237,7 @@ impl Balancer {
             known_hops: BTreeMap::new(),
             neighbours,
             hop_updates,
-            devices: Devices::start("set xdp = \"generic\""),
+            devices,
             health,
             check_results,
             unchecked: None,
@@ -268,7 +279,7 @@ impl Balancer {
         }
         let backends = config.vips.iter().flat_map(|vip| &vip.backends);
         let addresses: BTreeSet<IpAddr> = backends.map(|backend| backend.address).collect();
-        self.neighbours.set(addresses.iter().copied().collect());
+        self.neighbours.set(&addresses);
         self.wait_for_neighbours(addresses.len());
         self.update_devices()?;
         let planned = plan_for(&self.state, &config.vips, &config)?;
@@ -296,6 +307,7 @@ impl Balancer {
         self.config = config;
         self.renew()?;
         self.save();
+        self.plane.prepare_dry_run();
         Ok(())
     }
 
@@ -356,7 +368,7 @@ impl Balancer {
                     let _ = pending.answer.send(answer);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
             }
             self.renew()?;
             if is_reload_requested() {

@@ -80,9 +80,9 @@ impl Recent {
         }
     }
 
-    /// Forgets a backend: another one may get its number.
-    pub(super) fn forget(&mut self, real: u32) {
-        self.rename(|had| if had == real { 0 } else { had });
+    /// Forgets backends, as others may get their numbers. `reals` must be in ascending order.
+    pub(super) fn forget(&mut self, reals: &[u32]) {
+        self.rename(|had| if reals.binary_search(&had).is_ok() { 0 } else { had });
     }
 
     /// Returns whether anything has changed since the last call.
@@ -126,9 +126,9 @@ mod tests {
             recent.add(&[real]);
         }
         recent.take_change();
-        recent.forget(9);
+        recent.forget(&[9]);
         assert!(!recent.take_change());
-        recent.forget(3);
+        recent.forget(&[3]);
         assert_eq!((recent.entries()[0], recent.take_change()), ([4, 2, 1, 0], true));
         recent.rename(|real| if real == 1 { 4 } else { real });
         assert_eq!(recent.entries()[0], [4, 2, 0, 0], "two numbers of one backend");

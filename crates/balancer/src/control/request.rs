@@ -5,7 +5,6 @@ use std::fmt::Display;
 use dwell_engine::steer::{Share, ShareReason};
 use dwell_probes::balancer::Verdict;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Balancer, Event, plan_for, vip::PriorState};
 use crate::{
@@ -272,6 +271,6 @@ fn refused(error: impl Display) -> String {
     format!("{error}; nothing was changed")
 }
 
-fn to_json(value: &impl Serialize) -> Result<Value, String> {
-    serde_json::to_value(value).map_err(|error| error.to_string())
+fn to_json(value: &impl Serialize) -> Answer {
+    serde_json::to_string(value).map_err(|error| error.to_string())
 }

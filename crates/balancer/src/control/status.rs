@@ -12,7 +12,7 @@ use dwell_engine::{
 };
 use dwell_probes::{
     XdpMode,
-    balancer::{CidEvent, Load, Plane, Reason},
+    balancer::{ActiveConnections, CidEvent, Load, Plane, Reason},
 };
 
 use super::{
@@ -135,7 +135,7 @@ impl Balancer {
             explanation: run.share.reason.to_string(),
             latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
-            active: self.figures.active.get(&run.real).copied().unwrap_or(0),
+            active: self.active(run.real),
             tracked: self.tracked(run.real),
             pending: self.pending_status(run.real, vip.vip.sampling()),
             connections: load.opened,
@@ -170,13 +170,22 @@ impl Balancer {
     }
 
     fn pending_status(&self, real: u32, sampling: Sampling) -> PendingStatus {
-        let pending = self.figures.pending.get(&real).copied().unwrap_or_default();
+        let pending = self.counted(real).map(|connections| connections.pending(real)).unwrap_or_default();
         PendingStatus { requests: pending.count() * u64::from(sampling.connections()), oldest_ns: pending.oldest_ns() }
     }
 
     /// The connections in the connection table that are placed on a backend; none if they were not counted yet.
     pub(super) fn tracked(&self, real: u32) -> Option<u64> {
-        self.figures.tracked.get(&real).copied()
+        self.counted(real).map(|connections| connections.tracked(real))
+    }
+
+    fn active(&self, real: u32) -> u64 {
+        self.counted(real).map_or(0, |connections| connections.of(real))
+    }
+
+    /// What was counted at the end of the last interval, if the backend was among those that were.
+    fn counted(&self, real: u32) -> Option<&ActiveConnections> {
+        self.figures.connections.as_ref().filter(|_| self.figures.counted.contains(&real))
     }
 
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
@@ -196,7 +205,7 @@ impl Balancer {
             explanation: "no longer wanted; waiting for its last connections".into(),
             latency: None,
             freshness: None,
-            active: self.figures.active.get(&number).copied().unwrap_or(0),
+            active: self.active(number),
             tracked: self.tracked(number),
             pending: self.pending_status(number, Sampling::default()),
             connections: load.opened,
@@ -205,11 +214,10 @@ impl Balancer {
             problem: self.problem(real.address),
             server_id: real.server_id,
             load: self.load_status(number),
-            successor: self
-                .vips
-                .iter()
-                .find(|run| real.vip == Some(run.vip.key))
-                .and_then(|run| self.successor(run, real.server_id)),
+            successor: real.server_id.and_then(|id| {
+                let run = self.vips.iter().find(|run| real.vip == Some(run.vip.key))?;
+                self.successor(run, Some(id))
+            }),
         }
     }
 

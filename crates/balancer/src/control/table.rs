@@ -1,6 +1,10 @@
 //! The Maglev table of a VIP: what it was built from, and how much of it has changed.
 
-use std::{cell::OnceCell, collections::HashMap, net::IpAddr};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
 
 use dwell_engine::{
     hash::mix,
@@ -23,19 +27,26 @@ pub(super) struct TableWeight {
     pub weight: f64,
 }
 
-/// A Maglev table, and the weights that it was built from.
+/// A Maglev table, and the weights that it was built from. A clone shares its entries.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
-    /// The number of a backend in each entry.
-    entries: Vec<u32>,
+    built: Arc<BuiltTable>,
     /// The numbers and weights of the backends in the table.
     weights: Vec<(u32, f64)>,
+    churn: Churn,
+}
+
+/// The entries of a table, and what follows from them.
+#[derive(Debug, Default)]
+struct BuiltTable {
+    /// The number of a backend in each entry.
+    entries: Vec<u32>,
     /// The part of the entries that each number has.
     shares: HashMap<u32, f64>,
-    /// The identities of the backends in the table, and the hash of the table once it was asked for.
-    ids: HashMap<u32, u64>,
-    hash: OnceCell<u64>,
-    churn: Churn,
+    /// The identities of the backends in the table.
+    ids: Vec<(u32, u64)>,
+    /// The hash of the table, once it was asked for.
+    hash: OnceLock<u64>,
 }
 
 /// How much of a table changes, as parts of its entries.
@@ -52,20 +63,20 @@ struct Churn {
 impl Table {
     /// The number of a backend in each entry.
     pub(super) fn entries(&self) -> &[u32] {
-        &self.entries
+        &self.built.entries
     }
 
     /// The part of the entries that a backend has, from 0 to 1.
     pub(super) fn share(&self, real: u32) -> f64 {
-        self.shares.get(&real).copied().unwrap_or(0.0)
+        self.built.shares.get(&real).copied().unwrap_or(0.0)
     }
 
     /// A hash of the addresses of the backends in all entries: unlike numbers, these are the same at all balancers. `None` if
     /// the table is empty.
     pub(super) fn hash(&self) -> Option<String> {
-        let id = |real: &u32| self.ids.get(real).copied().unwrap_or(0);
-        let hash = self.hash.get_or_init(|| self.entries.iter().fold(0, |hash, real| mix(hash ^ id(real))));
-        (!self.entries.is_empty()).then(|| format!("{hash:016x}"))
+        let built = &self.built;
+        let hash = built.hash.get_or_init(|| hash(&built.entries, &built.ids));
+        (!built.entries.is_empty()).then(|| format!("{hash:016x}"))
     }
 
     /// The part of the entries that the last change changed. None for the first table of this process.
@@ -88,20 +99,22 @@ impl Table {
     pub(super) fn build(&mut self, vip: &Vip, backends: &[TableWeight], is_exact: bool) -> bool {
         let used = backends.iter().filter(|backend| backend.weight > 0.0);
         let weights: Vec<(u32, f64)> = used.map(|backend| (backend.real, backend.weight)).collect();
-        let is_resized = self.entries.len() != vip.table_size as usize && !weights.is_empty();
+        let is_resized = self.entries().len() != vip.table_size as usize && !weights.is_empty();
         if !is_resized && self.fits(vip.policy, &weights, is_exact) {
             return false;
         }
         let entries = entries(vip, backends);
         self.weights = weights;
-        if entries == self.entries {
+        if entries == self.entries() {
             return false;
         }
-        self.churn.add(&self.entries, &entries);
-        self.shares = shares(&entries);
-        self.ids = backends.iter().map(|backend| (backend.real, member_id(backend.address))).collect();
-        self.hash = OnceCell::new();
-        self.entries = entries;
+        self.churn.add(&self.built.entries, &entries);
+        self.built = Arc::new(BuiltTable {
+            shares: shares(&entries),
+            ids: backends.iter().map(|backend| (backend.real, member_id(backend.address))).collect(),
+            hash: OnceLock::new(),
+            entries,
+        });
         true
     }
 
@@ -150,7 +163,7 @@ fn shares(entries: &[u32]) -> HashMap<u32, f64> {
         return HashMap::new();
     }
     // The numbers of a VIP are mostly adjacent: counting in a vector is much faster than in a map.
-    let (least, most) = entries.iter().fold((u32::MAX, 0), |(least, most), real| (least.min(*real), most.max(*real)));
+    let (least, most) = bounds(entries);
     let mut counts = vec![0u32; (most - least) as usize + 1];
     for real in entries {
         counts[(real - least) as usize] += 1;
@@ -158,6 +171,21 @@ fn shares(entries: &[u32]) -> HashMap<u32, f64> {
     let total = entries.len() as f64;
     let counted = (least..).zip(counts).filter(|(_, count)| *count > 0);
     counted.map(|(real, count)| (real, f64::from(count) / total)).collect()
+}
+
+/// Hashes the identities of the backends in all entries.
+fn hash(entries: &[u32], ids: &[(u32, u64)]) -> u64 {
+    let (least, most) = bounds(entries);
+    let mut by_number = vec![0; most.saturating_sub(least) as usize + 1];
+    for (real, id) in ids.iter().filter(|(real, _)| (least..=most).contains(real)) {
+        by_number[(real - least) as usize] = *id;
+    }
+    entries.iter().fold(0, |hash, real| mix(hash ^ by_number[(real - least) as usize]))
+}
+
+/// The least and the greatest number in a table.
+fn bounds(entries: &[u32]) -> (u32, u32) {
+    entries.iter().fold((u32::MAX, 0), |(least, most), real| (least.min(*real), most.max(*real)))
 }
 
 /// The identity of a backend in Maglev's permutations (FNV-1a). It depends on the address alone, so that all balancers

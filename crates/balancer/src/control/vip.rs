@@ -71,6 +71,17 @@ pub(super) struct Built {
     pub members: bool,
 }
 
+/// What the kernel needs to know of a backend as long as a VIP has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InUse {
+    /// Whether the kernel should consider it down. Not if all backends of the VIP are down: they are kept.
+    pub is_down: bool,
+    /// How many connections it takes relative to the others, in thousandths of the one with the greatest configured weight.
+    pub capacity: u16,
+    /// Which connections stand for all of them.
+    pub sampling: Sampling,
+}
+
 /// What an earlier process has left behind, by the number of the backend.
 #[derive(Debug, Default)]
 pub(super) struct PriorState {
@@ -356,11 +367,14 @@ impl RunningVip {
         (self.backends.iter().map(kept).collect(), all_down)
     }
 
-    /// The numbers of the backends that the kernel should consider down. Not those of a VIP whose backends are all
-    /// down: they are kept.
-    pub(super) fn down(&self) -> impl Iterator<Item = u32> {
-        let down = self.backends.iter().filter(|run| !self.all_down && self.is_down(run));
-        down.map(|run| run.real)
+    /// The number of each backend, and what the kernel needs to know of it while it is in use.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, InUse)> {
+        let most = self.backends.iter().map(|run| run.backend.weight).fold(0.0, f64::max);
+        self.backends.iter().map(move |run| {
+            let capacity = (1000.0 * run.backend.weight / most).round().max(1.0) as u16;
+            let is_down = !self.all_down && self.is_down(run);
+            (run.real, InUse { is_down, capacity, sampling: self.vip.sampling() })
+        })
     }
 
     /// Whether a backend gets new connections, and where its tokens lead. If all backends fail their checks and are kept, it
@@ -373,18 +387,6 @@ impl RunningVip {
         } else {
             ServerState::Down
         }
-    }
-
-    /// The number of each backend, and how many connections it takes relative to the others, in thousandths of the one with
-    /// the greatest configured weight.
-    pub(super) fn capacities(&self) -> impl Iterator<Item = (u32, u16)> {
-        let most = self.backends.iter().map(|run| run.backend.weight).fold(0.0, f64::max);
-        self.backends.iter().map(move |run| (run.real, (1000.0 * run.backend.weight / most).round().max(1.0) as u16))
-    }
-
-    /// The number of each backend, and which connections stand for all of them.
-    pub(super) fn samplings(&self) -> impl Iterator<Item = (u32, Sampling)> {
-        self.backends.iter().map(|run| (run.real, self.vip.sampling()))
     }
 
     fn heavy_settings(&self) -> Option<(HeavyConfig, Option<f64>)> {

@@ -98,6 +98,7 @@ static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table
 		struct dwell_pending *pending;
 		struct dwell_slot *slot;
 		__u64 *active, age_ns;
+		__u32 real;
 
 		if (!(bucket->tags >> 16 * way & 0xffff))
 			continue;
@@ -105,11 +106,13 @@ static __always_inline void dwell_balance_sweep_bucket(struct dwell_table *table
 		if (!slot)
 			continue;
 		age_ns = dwell_waiting_ns(table, slot);
-		active = dwell_active_at(table->embedder, slot->lb.real);
+		/* once: a backend with a request that waits has a connection, though this one may move meanwhile */
+		real = *(const volatile __typeof__(slot->lb.real) *)&slot->lb.real;
+		active = dwell_active_at(table->embedder, real);
 		/* all connections in the upper half, active ones in the lower; a client that waits for its answer is silent */
 		if (active)
 			*active += (1ULL << 32) + dwell_active_count(table, slot, age_ns);
-		pending = age_ns ? dwell_pending_at(table->embedder, slot->lb.real) : 0;
+		pending = age_ns ? dwell_pending_at(table->embedder, real) : 0;
 		if (pending)
 			dwell_pending_add(pending, slot, age_ns);
 	}

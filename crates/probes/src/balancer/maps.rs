@@ -3,15 +3,18 @@
 use std::{
     io::ErrorKind,
     os::fd::{AsFd, AsRawFd},
+    panic::resume_unwind,
+    thread,
 };
 
-use dwell_engine::abi;
+use dwell_engine::{abi, balance::Load};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramInput, ProgramMut, libbpf_sys};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
     Error,
     error::io_error,
+    load,
     vantage::{failed, read_percpu},
 };
 
@@ -35,32 +38,29 @@ pub(super) fn write<V: IntoBytes + Immutable>(
     map.update(key, value.as_bytes(), MapFlags::ANY).map_err(failed("write", name))
 }
 
-/// Reads the first values of an array, with one system call for all.
+/// Reads the first values of an array, with few system calls.
 pub(super) fn read_array<V: FromBytes + KnownLayout + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
     count: u32,
 ) -> Result<Vec<V>, Error> {
-    let found = map.lookup_batch(count, MapFlags::ANY, MapFlags::ANY).map_err(failed("read", name))?;
-    let values = found.take(count as usize).filter_map(|(_, value)| V::read_from_bytes(&value).ok());
-    let values: Vec<V> = values.collect();
-    match values.len() == count as usize {
-        true => Ok(values),
-        // The iterator ends at an error, too, and does not tell it.
-        false => Err(Error::Map { operation: "read", map: name, io: ErrorKind::UnexpectedEof.into() }),
-    }
+    let mut values = Vec::with_capacity(count as usize);
+    let read = load::read_batches(map, count, |bytes| {
+        values.extend(bytes.chunks_exact(size_of::<V>()).filter_map(|value| V::read_from_bytes(value).ok()));
+    });
+    read.map_err(|io| Error::Map { operation: "read", map: name, io })?;
+    Ok(values)
 }
 
-/// Writes the first values of an array, with one system call for all.
+/// Writes values of an array under these indices, with few system calls.
 pub(super) fn write_array<V: IntoBytes + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
+    indices: &[u32],
     values: &[V],
 ) -> Result<(), Error> {
-    let count = values.len() as u32;
-    let keys: Vec<u32> = (0..count).collect();
-    let written = map.update_batch(keys.as_bytes(), values.as_bytes(), count, MapFlags::ANY, MapFlags::ANY);
-    written.map_err(failed("write", name))
+    let written = load::write_batch(map, indices, values.as_bytes());
+    written.map_err(|io| Error::Map { operation: "write", map: name, io })
 }
 
 /// Deletes a key. A missing key is not an error.
@@ -72,11 +72,17 @@ pub(super) fn delete(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Resul
     }
 }
 
-/// Resets the counts under an index on all CPUs.
-pub(super) fn reset_counts(map: &dyn MapCore, name: &'static str, index: u32) -> Result<(), Error> {
-    let mut cpus = read_percpu(map, name, index)?;
-    cpus.iter_mut().for_each(|cpu| cpu.fill(0));
-    map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
+/// Resets the counts under these indices on all CPUs.
+pub(super) fn reset_counts(map: &dyn MapCore, name: &'static str, indices: &[u32]) -> Result<(), Error> {
+    if load::write_zeros(map, indices).is_ok() {
+        return Ok(());
+    }
+    // Kernels before 5.13 have no batches of values per CPU.
+    indices.iter().try_for_each(|index| {
+        let mut cpus = read_percpu(map, name, *index)?;
+        cpus.iter_mut().for_each(|cpu| cpu.fill(0));
+        map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
+    })
 }
 
 /// Reads the values of all CPUs under an index.
@@ -87,6 +93,22 @@ pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
 ) -> Result<Vec<V>, Error> {
     let cpus = read_percpu(map, name, index)?;
     Ok(cpus.iter().filter_map(|bytes| V::read_from_prefix(bytes).ok()).map(|(value, _)| value).collect())
+}
+
+/// Reads the traffic under the first indices, summed over all CPUs.
+pub(super) fn read_loads(map: &dyn MapCore, name: &'static str, count: u32) -> Result<Vec<Load>, Error> {
+    const CPU_BYTES: usize = size_of::<abi::dwell_load>();
+    const { assert!(CPU_BYTES.is_multiple_of(8), "there is nothing between the values of two CPUs") }
+    let bytes = load::element_bytes(map).map_err(|io| Error::Map { operation: "read", map: name, io })?;
+    let mut loads = Vec::with_capacity(count as usize);
+    let sum = |cpus: &[u8]| {
+        Load::sum(cpus.chunks_exact(CPU_BYTES).filter_map(|cpu| abi::dwell_load::read_from_bytes(cpu).ok()))
+    };
+    if load::read_batches(map, count, |some| loads.extend(some.chunks_exact(bytes).map(sum))).is_ok() {
+        return Ok(loads);
+    }
+    // Kernels before 5.13 have no batches of values per CPU.
+    (0..count).map(|index| Ok(Load::sum(read_cpus(map, name, index)?))).collect()
 }
 
 /// Reads the keys and values of the map of VIPs, including the entries for ICMP.
@@ -103,9 +125,36 @@ pub(super) fn vips(map: &dyn MapCore) -> Result<Vec<(abi::dwell_vip_key, abi::dw
     Ok(found)
 }
 
-/// Creates the map of a Maglev table from the numbers of backends. It is not used before it is swapped in.
-pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
-    let chunks = entries.len().div_ceil(abi::DWELL_CHUNK as usize).max(1) as u32;
+/// The number of threads that make tables, at most.
+const MAX_THREADS: usize = 8;
+/// Fewer tables are not worth a thread.
+const TABLES_PER_THREAD: usize = 16;
+
+/// Makes the maps of tables, on up to eight processors if there are many. They are not used before they are swapped in.
+pub(super) fn maglevs(tables: &[(u32, &[u32])]) -> Result<Vec<(u32, MapHandle)>, Error> {
+    let make = |tables: &[(u32, &[u32])]| -> Result<Vec<(u32, MapHandle)>, Error> {
+        tables.iter().map(|(number, entries)| Ok((*number, maglev(entries)?))).collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let mut parts = tables.chunks(tables.len().div_ceil(threads).max(TABLES_PER_THREAD));
+    let Some(own) = parts.next() else { return Ok(Vec::new()) };
+    thread::scope(|scope| {
+        let start = |part| (part, thread::Builder::new().spawn_scoped(scope, move || make(part)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let mut made = make(own)?;
+        for (part, other) in others {
+            made.extend(match other {
+                Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic))?,
+                None => make(part)?,
+            });
+        }
+        Ok(made)
+    })
+}
+
+/// Creates the map of a Maglev table from the numbers of backends.
+fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
+    let chunks = entries.len().div_ceil(CHUNK).max(1) as u32;
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
         map_flags: libbpf_sys::BPF_F_INNER_MAP,
@@ -114,13 +163,19 @@ pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     let map =
         MapHandle::create(MapType::Array, Some("maglev"), 4, size_of::<abi::dwell_chunk>() as u32, chunks, &options)
             .map_err(failed("create", "maglev"))?;
-    let keys: Vec<u8> = (0..chunks).flat_map(u32::to_ne_bytes).collect();
-    let mut values: Vec<u32> = entries.to_vec();
-    values.resize((chunks * abi::DWELL_CHUNK) as usize, 0);
-    map.update_batch(&keys, values.as_bytes(), chunks, MapFlags::ANY, MapFlags::ANY)
-        .map_err(failed("write", "maglev"))?;
+    let (whole, rest) = entries.as_chunks::<CHUNK>();
+    let indices: Vec<u32> = (0..whole.len() as u32).collect();
+    write_array(&map, "maglev", &indices, whole)?;
+    if !rest.is_empty() {
+        let mut last = [0; CHUNK];
+        last[..rest.len()].copy_from_slice(rest);
+        write_array(&map, "maglev", &[chunks - 1], &[last])?;
+    }
     Ok(map)
 }
+
+/// The number of entries in an element of a table's map.
+const CHUNK: usize = abi::DWELL_CHUNK as usize;
 
 /// Reads the numbers of backends in a Maglev table, with zeros behind the last one; none if there is no such table.
 pub(super) fn read_maglev(tables: &dyn MapCore, number: u32) -> Result<Vec<u32>, Error> {
@@ -136,22 +191,41 @@ pub(super) const SWAP_BATCH: usize = 256;
 
 /// Swaps tables in, by the numbers of their VIPs. A single update waits until no CPU uses the old table; a batch waits
 /// only once.
-pub(super) fn swap(tables: &dyn MapCore, new: &[(u32, MapHandle)]) -> Result<(), Error> {
-    if new.is_empty() {
-        return Ok(());
-    }
-    let fd = |table: &MapHandle| table.as_fd().as_raw_fd().to_ne_bytes();
-    let keys: Vec<u8> = new.iter().flat_map(|(vip, _)| vip.to_ne_bytes()).collect();
-    let fds: Vec<u8> = new.iter().flat_map(|(_, table)| fd(table)).collect();
-    let count = new.len() as u32;
-    let batch = tables.update_batch(&keys, &fds, count, MapFlags::ANY, MapFlags::ANY);
-    if batch.is_ok() {
+pub(super) fn swap(tables: &dyn MapCore, new: &[(u32, &MapHandle)]) -> Result<(), Error> {
+    let numbers: Vec<u32> = new.iter().map(|(number, _)| *number).collect();
+    let fds: Vec<i32> = new.iter().map(|(_, table)| table.as_fd().as_raw_fd()).collect();
+    if load::write_batch(tables, &numbers, fds.as_bytes()).is_ok() {
         return Ok(());
     }
     // Kernels before 5.19 do not support batches of tables.
-    new.iter().try_for_each(|(vip, table)| {
-        tables.update(&vip.to_ne_bytes(), &fd(table), MapFlags::ANY).map_err(failed("write", "tables"))
-    })
+    numbers.iter().zip(&fds).try_for_each(|(number, fd)| write(tables, "tables", &number.to_ne_bytes(), fd))
+}
+
+/// Removes tables. As each removal waits until no CPU uses the table, a table of zeros takes the place of several, which is `zeros`
+/// once it was needed: [`read_maglev`] finds zeros there.
+pub(super) fn remove(tables: &dyn MapCore, numbers: &[u32], zeros: &mut Option<MapHandle>) -> Result<(), Error> {
+    let id = |map: &MapHandle| map.info().map(|info| info.info.id).ok();
+    let gone = zeros.as_ref().and_then(id);
+    let mut there = Vec::new();
+    for number in numbers {
+        let table: Option<u32> = read(tables, "tables", &number.to_ne_bytes())?;
+        there.extend(table.filter(|table| Some(*table) != gone).map(|_| *number));
+    }
+    if there.len() > 1 {
+        if zeros.is_none() {
+            *zeros = maglev(&[]).ok();
+        }
+        let replace = |zeros: &MapHandle| {
+            let fds = vec![zeros.as_fd().as_raw_fd(); SWAP_BATCH.min(there.len())];
+            let mut parts = there.chunks(SWAP_BATCH);
+            parts.all(|some| load::write_batch(tables, some, fds[..some.len()].as_bytes()).is_ok())
+        };
+        if zeros.as_ref().is_some_and(replace) {
+            return Ok(());
+        }
+    }
+    // Kernels before 5.19 do not support batches of tables.
+    there.iter().try_for_each(|number| delete(tables, "tables", &number.to_ne_bytes()))
 }
 
 /// The XDP verdict of a packet that is passed on (linux/bpf.h).

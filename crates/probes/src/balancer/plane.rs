@@ -1,16 +1,26 @@
 //! The XDP program and its maps.
 
-use std::{collections::BTreeMap, net::IpAddr, os::fd::AsFd, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    os::fd::AsFd,
+    time::Duration,
+};
 
 use dwell_engine::{
     abi,
-    balance::{self, ActiveConnections, Counters, Decision, Heartbeat, Load, NextHop, Real, Vip, VipKey},
+    balance::{self, ActiveConnections, Counters, Heartbeat, Load, Real, Vip, VipKey},
     response::Record,
 };
-use libbpf_rs::{MapMut, Object, OpenObject, Program};
+use libbpf_rs::{MapHandle, MapMut, Object, OpenObject, Program};
 use zerocopy::IntoBytes;
 
-use super::{maps, options::PlaneOptions, pins::Folder};
+use super::{
+    dry_run::{self, Ask},
+    maps,
+    options::{PlaneOptions, TABLES_PER_VIP},
+    pins::Folder,
+};
 use crate::{
     Error, Hook, Interface, XdpMode,
     attach::{self, Attachment},
@@ -22,26 +32,19 @@ use crate::{
     vantage::failed,
 };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bpf.o.z"));
+pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bpf.o.z"));
 
 pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
 pub(super) const CHAINED: &str = "balance_xdp_chained";
-
-/// What the program would do with a packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DryRun {
-    /// The decision, with its reason.
-    pub decision: Decision,
-    /// The frame as it would be sent or passed on.
-    pub frame: Vec<u8>,
-}
 
 /// The entry of a VIP in the kernel's map.
 pub(super) struct VipEntry {
     pub(super) vip: Vip,
     /// The size of the table in the entry: never greater than the table itself.
     pub(super) size: u32,
+    /// Whether this process has written it, with all that belongs to it.
+    is_written: bool,
 }
 
 /// The loaded program. Dropping it detaches and unloads everything that is not pinned.
@@ -49,14 +52,23 @@ pub struct Plane {
     pub(super) attachment: Option<Attachment>,
     pub(super) slot: Option<Slot>,
     pub(super) object: Object,
+    /// The program of [`Plane::dry_run`].
+    pub(super) ask: Ask,
+    /// The table that takes the place of those that are removed, once there was one.
+    pub(super) zeros: Option<MapHandle>,
     events: Events<Record>,
     options: PlaneOptions,
     pub(super) vips: BTreeMap<VipKey, VipEntry>,
+    /// The number of keys of each VIP's number.
+    keys: BTreeMap<u32, usize>,
     /// The sizes of the tables, by the number of their VIP.
     pub(super) sizes: BTreeMap<u32, u32>,
     reals: BTreeMap<u32, Real>,
+    /// The numbers below the second figure under which the last sweep has left something, and the first number that it did not
+    /// reach. `None` before the first sweep.
+    swept: Option<(Vec<u32>, u32)>,
     /// The number of the interface that receives packets.
-    ingress: u32,
+    pub(super) ingress: u32,
     /// The folder where it is pinned, if it is.
     pub(super) folder: Option<Folder>,
     /// The last sign of life of this process.
@@ -88,11 +100,15 @@ impl Plane {
             attachment: None,
             slot: None,
             object,
+            ask: Ask::default(),
+            zeros: None,
             events,
             options: options.clone(),
             vips: BTreeMap::new(),
+            keys: BTreeMap::new(),
             sizes: BTreeMap::new(),
             reals: BTreeMap::new(),
+            swept: None,
             ingress: 0,
             folder: None,
             heartbeat: None,
@@ -103,16 +119,14 @@ impl Plane {
                 // If a process ended between two keys, the smaller size fits.
                 let size = plane.sizes.entry(vip.number).or_insert(vip.size);
                 *size = vip.size.min(*size);
-                let entry = VipEntry { vip: Vip::from_core(&vip), size: vip.size };
+                let entry = VipEntry { vip: Vip::from_core(&vip), size: vip.size, is_written: false };
                 plane.vips.insert(key, entry);
+                *plane.keys.entry(vip.number).or_default() += 1;
             }
         }
-        for number in 1..=options.max_reals {
-            let found = maps::read(&plane.map("reals"), "reals", &number.to_ne_bytes())?;
-            if let Some(real) = found.as_ref().and_then(Real::from_core) {
-                plane.reals.insert(number, real);
-            }
-        }
+        let reals: Vec<abi::dwell_real> = maps::read_array(&plane.map("reals"), "reals", options.max_reals + 1)?;
+        let found = (0..).zip(&reals).filter_map(|(number, real)| Some((number, Real::from_core(real)?)));
+        plane.reals = found.filter(|(number, _)| *number != 0).collect();
         Ok(plane)
     }
 
@@ -151,15 +165,31 @@ impl Plane {
     ///
     /// If the number is 0 or exceeds the options.
     pub fn set_real(&mut self, number: u32, real: &Real) -> Result<(), Error> {
-        self.check("backend", number, self.options.max_reals)?;
-        if !self.reals.contains_key(&number) {
-            maps::reset_counts(&self.map("real_counts"), "real_counts", number)?;
-            maps::write(&self.map("open"), "open", &number.to_ne_bytes(), &0i64)?;
+        self.set_reals(&[(number, *real)])
+    }
+
+    /// Writes several backends, each named once. Their connections follow at once.
+    ///
+    /// # Errors
+    ///
+    /// If a number is 0 or exceeds the options. If the maps cannot be written, some may have been.
+    pub fn set_reals(&mut self, reals: &[(u32, Real)]) -> Result<(), Error> {
+        let numbers: Vec<u32> = reals.iter().map(|(number, _)| *number).collect();
+        self.check_reals(&numbers)?;
+        let is_new = |number: &u32| !self.reals.contains_key(number);
+        let new: Vec<u32> = numbers.iter().copied().filter(is_new).collect();
+        maps::reset_counts(&self.map("real_counts"), "real_counts", &new)?;
+        maps::write_array(&self.map("open"), "open", &new, &vec![0i64; new.len()])?;
+        let values: Vec<abi::dwell_real> = reals.iter().map(|(_, real)| real.to_core()).collect();
+        let written = maps::write_array(&self.map("reals"), "reals", &numbers, &values);
+        for (number, real) in reals {
+            match written {
+                Ok(()) => self.reals.insert(*number, *real),
+                // Which of them the kernel has is unknown, so that they are to be written again.
+                Err(_) => self.reals.remove(number),
+            };
         }
-        let map = self.map("reals");
-        maps::write(&map, "reals", &number.to_ne_bytes(), &real.to_core())?;
-        self.reals.insert(number, *real);
-        Ok(())
+        written
     }
 
     /// Removes a backend and its counts. Its connections go elsewhere.
@@ -168,11 +198,22 @@ impl Plane {
     ///
     /// If the map cannot be written.
     pub fn remove_real(&mut self, number: u32) -> Result<(), Error> {
-        self.check("backend", number, self.options.max_reals)?;
-        let nobody = abi::dwell_real::default();
-        maps::write(&self.map("reals"), "reals", &number.to_ne_bytes(), &nobody)?;
-        self.reals.remove(&number);
-        maps::reset_counts(&self.map("real_counts"), "real_counts", number)
+        self.remove_reals(&[number])
+    }
+
+    /// Removes several backends and their counts. Their connections go elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If a map cannot be written.
+    pub fn remove_reals(&mut self, numbers: &[u32]) -> Result<(), Error> {
+        self.check_reals(numbers)?;
+        let nobody = vec![abi::dwell_real::default(); numbers.len()];
+        maps::write_array(&self.map("reals"), "reals", numbers, &nobody)?;
+        for number in numbers {
+            self.reals.remove(number);
+        }
+        maps::reset_counts(&self.map("real_counts"), "real_counts", numbers)
     }
 
     /// Writes a VIP. Its packets are dropped until its number has a table. The counts of a number start with its first
@@ -183,14 +224,17 @@ impl Plane {
     /// If the number is 0 or exceeds the options, or the map is full.
     pub fn set_vip(&mut self, key: &VipKey, vip: &Vip) -> Result<(), Error> {
         self.check("VIP", vip.number, self.options.max_vips)?;
-        if !self.numbers().any(|number| number == vip.number) {
-            // Connections may have been counted after their VIP was removed.
-            maps::reset_counts(&self.map("vip_counts"), "vip_counts", vip.number)?;
-        }
         let size = self.sizes.get(&vip.number).copied().unwrap_or(0);
-        let map = self.map("vips");
-        maps::write(&map, "vips", key.to_core().as_bytes(), &vip.to_core(size))?;
-        // A bit is never cleared: connections outlive their VIP.
+        let is_same = |entry: &VipEntry| entry.is_written && (entry.vip, entry.size) == (*vip, size);
+        if self.vips.get(key).is_some_and(is_same) {
+            return Ok(());
+        }
+        if self.keys.get(&vip.number).is_none_or(|keys| *keys == 0) {
+            // Connections may have been counted after their VIP was removed.
+            maps::reset_counts(&self.map("vip_counts"), "vip_counts", &[vip.number])?;
+        }
+        // Where the key is, the others are too, even if a process ends here. A bit is never cleared: connections outlive their
+        // VIP.
         let map = self.map("maybe");
         let bits: Option<abi::dwell_vip_filter> = maps::read(&map, "maybe", &[0; 4])?;
         let bit = balance::maybe_bit(key.address);
@@ -200,10 +244,14 @@ impl Plane {
         let map = self.map("vips");
         let icmp = key.to_core_icmp();
         maps::write(&map, "vips", icmp.as_bytes(), &abi::dwell_vip::default())?;
-        match self.vips.insert(*key, VipEntry { vip: *vip, size }) {
-            Some(before) => self.free_number(before.vip.number),
-            None => Ok(()),
+        maps::write(&map, "vips", key.to_core().as_bytes(), &vip.to_core(size))?;
+        let before = self.vips.insert(*key, VipEntry { vip: *vip, size, is_written: true });
+        let before = before.map(|entry| entry.vip.number);
+        if before == Some(vip.number) {
+            return Ok(());
         }
+        *self.keys.entry(vip.number).or_default() += 1;
+        self.drop_keys(before.as_slice())
     }
 
     /// Removes a VIP: new connections to it are no longer balanced, and known ones continue until they end. The table
@@ -213,35 +261,55 @@ impl Plane {
     ///
     /// If the map cannot be written.
     pub fn remove_vip(&mut self, key: &VipKey) -> Result<(), Error> {
-        let Some(entry) = self.vips.get(key) else {
-            return Ok(());
-        };
-        let number = entry.vip.number;
-        let is_last = !self.vips.keys().any(|other| other != key && other.address == key.address);
-        let map = self.map("vips");
-        let mut keys = vec![key.to_core()];
-        if is_last {
-            keys.push(key.to_core_icmp());
-        }
-        for key in keys {
-            maps::delete(&map, "vips", key.as_bytes())?;
-        }
-        self.vips.remove(key);
-        self.free_number(number)
+        self.remove_vips(&[*key])
     }
 
-    /// Removes the table and the counts of a number that no key uses.
-    fn free_number(&mut self, number: u32) -> Result<(), Error> {
-        if self.numbers().any(|used| used == number) {
-            return Ok(());
+    /// Removes several VIPs, as [`Plane::remove_vip`] does. The kernel waits for its CPUs once for hundreds of tables, not for
+    /// each. What cannot be removed does not keep the others.
+    ///
+    /// # Errors
+    ///
+    /// The first one, if a map cannot be written.
+    pub fn remove_vips(&mut self, keys: &[VipKey]) -> Result<(), Error> {
+        // A process that ends meanwhile leaves the tables of a few.
+        keys.chunks(maps::SWAP_BATCH / TABLES_PER_VIP as usize)
+            .fold(Ok(()), |done, some| done.and(self.remove_some(some)))
+    }
+
+    fn remove_some(&mut self, keys: &[VipKey]) -> Result<(), Error> {
+        let (mut done, mut numbers) = (Ok(()), Vec::new());
+        for key in keys.iter().filter(|key| self.vips.contains_key(key)).copied().collect::<Vec<_>>() {
+            match maps::delete(&self.map("vips"), "vips", key.to_core().as_bytes()) {
+                Ok(()) => numbers.extend(self.vips.remove(&key).map(|entry| entry.vip.number)),
+                Err(why) => done = done.and(Err(why)),
+            }
         }
-        if self.sizes.remove(&number).is_some() {
-            maps::delete(&self.map("tables"), "tables", &number.to_ne_bytes())?;
-            self.set_equal_tables(&[(number, &[])])?;
-            self.set_recent_tables(&[(number, &[])])?;
-            self.set_members(&[(number, &[])])?;
+        let addresses: BTreeSet<IpAddr> = self.vips.keys().map(|key| key.address).collect();
+        for key in keys.iter().filter(|key| !addresses.contains(&key.address)) {
+            done = done.and(maps::delete(&self.map("vips"), "vips", key.to_core_icmp().as_bytes()));
         }
-        maps::reset_counts(&self.map("vip_counts"), "vip_counts", number)
+        done.and(self.drop_keys(&numbers))
+    }
+
+    /// Removes the tables and the counts of numbers that no key uses any more; each occurs once per key that is gone. What cannot
+    /// be removed is tried again with the next.
+    fn drop_keys(&mut self, gone: &[u32]) -> Result<(), Error> {
+        for number in gone {
+            self.keys.entry(*number).and_modify(|keys| *keys -= 1);
+        }
+        let free = self.keys.iter().filter(|(_, keys)| **keys == 0);
+        let free: Vec<u32> = free.map(|(number, _)| *number).collect();
+        let had_tables = free.iter().copied().filter(|number| self.sizes.contains_key(number));
+        let most = self.options.max_vips;
+        let tables: Vec<u32> =
+            had_tables.flat_map(|number| (0..TABLES_PER_VIP).map(move |kind| number + kind * most)).collect();
+        self.remove_tables(&tables)?;
+        maps::reset_counts(&self.map("vip_counts"), "vip_counts", &free)?;
+        for number in free {
+            self.sizes.remove(&number);
+            self.keys.remove(&number);
+        }
+        Ok(())
     }
 
     /// Returns all VIPs.
@@ -279,9 +347,11 @@ impl Plane {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
         let count = numbers + 1;
         let before: Vec<i64> = maps::read_array(&self.map("open"), "open", count)?;
-        maps::write_array(&self.map("actives"), "actives", &vec![0u64; count as usize])?;
-        let none = vec![abi::dwell_pending::default(); count as usize];
-        maps::write_array(&self.map("pending"), "pending", &none)?;
+        let (mut left, below) = self.swept.take().unwrap_or_default();
+        left.extend(below..count);
+        maps::write_array(&self.map("actives"), "actives", &left, &vec![0u64; left.len()])?;
+        let none = vec![abi::dwell_pending::default(); left.len()];
+        maps::write_array(&self.map("pending"), "pending", &left, &none)?;
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
         let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
         let buckets = self.options.buckets();
@@ -295,7 +365,13 @@ impl Plane {
         }
         self.events.drain(emit)?;
         let words: Vec<u64> = maps::read_array(&self.map("actives"), "actives", count)?;
-        let pending: Vec<abi::dwell_pending> = maps::read_array(&self.map("pending"), "pending", count)?;
+        // Where a request waits, there is a connection.
+        let left: Vec<u32> = (0..).zip(&words).filter(|(_, word)| **word != 0).map(|(number, _)| number).collect();
+        let pending: Vec<abi::dwell_pending> = match left.last() {
+            Some(last) => maps::read_array(&self.map("pending"), "pending", last + 1)?,
+            None => Vec::new(),
+        };
+        self.swept = Some((left, count));
         let found = ActiveConnections::from_core(words, &pending);
         self.correct_open(&before, &found)?;
         Ok(found)
@@ -304,7 +380,10 @@ impl Plane {
     /// Sets the open connections of backends to what a sweep has found. `before` is of the sweep's begin.
     fn correct_open(&mut self, before: &[i64], found: &ActiveConnections) -> Result<(), Error> {
         let now: Vec<i64> = maps::read_array(&self.map("open"), "open", before.len() as u32)?;
-        maps::write_array(&self.map("open"), "open", &found.open(before, &now))
+        let open = found.open(before, &now);
+        let differs = (0..).zip(open.iter().zip(&now)).filter(|(_, (open, now))| open != now);
+        let (numbers, open): (Vec<u32>, Vec<i64>) = differs.map(|(number, (open, _))| (number, *open)).unzip();
+        maps::write_array(&self.map("open"), "open", &numbers, &open)
     }
 
     /// Returns the counters, summed over all CPUs.
@@ -323,8 +402,8 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn vip_loads(&mut self) -> Result<Vec<Load>, Error> {
-        let numbers = self.numbers().max().unwrap_or(0);
-        self.loads("vip_counts", numbers)
+        let numbers = self.keys.keys().next_back().copied().unwrap_or(0);
+        maps::read_loads(&self.map("vip_counts"), "vip_counts", numbers + 1)
     }
 
     /// Returns the traffic of each backend, by its number; index 0 is empty.
@@ -334,43 +413,7 @@ impl Plane {
     /// If the map cannot be read.
     pub fn real_loads(&mut self) -> Result<Vec<Load>, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
-        self.loads("real_counts", numbers)
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.vips.values().map(|entry| entry.vip.number)
-    }
-
-    fn loads(&mut self, name: &'static str, numbers: u32) -> Result<Vec<Load>, Error> {
-        let map = self.map(name);
-        (0..=numbers).map(|number| Ok(Load::sum(maps::read_cpus(&map, name, number)?))).collect()
-    }
-
-    /// Returns what would happen to a frame that arrives now, by running the same code with BPF_PROG_TEST_RUN. No
-    /// connection is opened, and nothing is counted.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel does not run the program: a frame has 14 to about 3,500 bytes.
-    pub fn dry_run(&mut self, frame: &[u8]) -> Result<DryRun, Error> {
-        let input = abi::dwell_decision { interface: self.ingress, ..Default::default() };
-        maps::write(&self.map("answer"), "answer", &[0; 4], &input)?;
-        let (_, frame) = maps::run_xdp(&load::program(&self.object, "ask"), frame)?;
-        let decision: Option<abi::dwell_decision> = maps::read(&self.map("answer"), "answer", &[0; 4])?;
-        let decision = decision.unwrap_or_default();
-        let decision =
-            Decision::from_core(&decision).unwrap_or_else(|| unreachable!("program and user space are of one build"));
-        Ok(DryRun { decision, frame })
-    }
-
-    /// Runs the program over a frame as if it had arrived (BPF_PROG_TEST_RUN): connections are opened, packets are
-    /// counted. Returns the verdict of linux/bpf.h, and the frame as it would be sent or passed on.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Plane::ask`].
-    pub fn replay_packet(&mut self, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
-        maps::run_xdp(&load::program(&self.object, PROGRAM), frame)
+        maps::read_loads(&self.map("real_counts"), "real_counts", numbers + 1)
     }
 
     /// Returns what runs the XDP program of an interface, which may be one that calls the balancer's; `None` if there is
@@ -395,16 +438,6 @@ impl Plane {
     /// If there is no such device.
     pub fn device(index: u32) -> std::io::Result<Device> {
         next_hop::device(index)
-    }
-
-    /// Returns the next hop to an address from the routing and neighbour tables.
-    ///
-    /// # Errors
-    ///
-    /// If there is no route, or the MAC address of the next hop is not known. It becomes known when this host sends a
-    /// packet there.
-    pub fn next_hop(to: IpAddr) -> Result<NextHop, Error> {
-        next_hop::next_hop(to).map_err(|io| Error::NextHop { to, io })
     }
 
     pub(super) fn check(&self, what: &'static str, number: u32, most: u32) -> Result<(), Error> {
@@ -464,8 +497,13 @@ pub(super) fn load_object(
         }
         share(&name, &mut map)?;
     }
-    if let Some(mut program) = object.progs_mut().find(|program| program.name() == CHAINED) {
-        program.set_autoload(options.chain.is_some());
+    for mut program in object.progs_mut() {
+        match program.name().to_str() {
+            Some(CHAINED) => program.set_autoload(options.chain.is_some()),
+            Some(PROGRAM) => program.set_autoload(options.chain.is_none()),
+            Some(dry_run::ASK) => program.set_autoload(false),
+            _ => {}
+        }
     }
     load::load(WHAT, object)
 }

@@ -32,17 +32,15 @@ impl Plane {
     pub fn set_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
         for (vip, entries) in tables {
             self.check("VIP", *vip, self.options().max_vips)?;
-            for real in entries.iter().copied() {
-                self.check("backend", real, self.options().max_reals)?;
-            }
+            self.check_reals(entries)?;
         }
         tables.chunks(maps::SWAP_BATCH).try_for_each(|some| self.swap(some))
     }
 
     fn swap(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
         let with_entries = tables.iter().filter(|(_, entries)| !entries.is_empty());
-        let made =
-            with_entries.map(|(vip, entries)| Ok((*vip, maps::maglev(entries)?))).collect::<Result<Vec<_>, Error>>()?;
+        let made = maps::maglevs(&with_entries.copied().collect::<Vec<_>>())?;
+        let made: Vec<_> = made.iter().map(|(vip, table)| (*vip, table)).collect();
         let sizes = tables.iter().map(|(vip, entries)| (*vip, entries.len() as u32));
         let sizes: BTreeMap<u32, u32> = sizes.collect();
         // At any moment, no size exceeds its table.
@@ -66,7 +64,7 @@ impl Plane {
     ///
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_equal_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        self.check_reals(tables)?;
+        tables.iter().try_for_each(|(_, entries)| self.check_most(entries))?;
         self.set_tables_behind(1, tables)
     }
 
@@ -78,7 +76,9 @@ impl Plane {
     /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_recent_tables(&mut self, recent: &[(u32, &[[u32; RECENT]])]) -> Result<(), Error> {
         let flat: Vec<(u32, &[u32])> = recent.iter().map(|(vip, entries)| (*vip, entries.as_flattened())).collect();
-        self.check_reals(&flat)?;
+        for (_, entries) in &flat {
+            self.check_most(entries)?;
+        }
         self.set_tables_behind(2, &flat)
     }
 
@@ -106,30 +106,37 @@ impl Plane {
     fn set_tables_behind(&mut self, kind: u32, tables: &[(u32, &[u32])]) -> Result<(), Error> {
         tables.iter().try_for_each(|(vip, _)| self.check("VIP", *vip, self.options().max_vips))?;
         let distance = kind * self.options().max_vips;
-        let map = self.map("tables");
-        for some in tables.chunks(maps::SWAP_BATCH) {
-            let (filled, empty): (Vec<_>, Vec<_>) = some.iter().partition(|(_, entries)| !entries.is_empty());
-            let made = filled.iter().map(|(vip, entries)| Ok((vip + distance, maps::maglev(entries)?)));
-            maps::swap(&map, &made.collect::<Result<Vec<_>, Error>>()?)?;
-            for (vip, _) in empty {
-                maps::delete(&map, "tables", &(vip + distance).to_ne_bytes())?;
-            }
+        let at = tables.iter().map(|(vip, entries)| (vip + distance, *entries));
+        let (filled, empty): (Vec<_>, Vec<_>) = at.partition(|(_, entries)| !entries.is_empty());
+        for some in filled.chunks(maps::SWAP_BATCH) {
+            let made = maps::maglevs(some)?;
+            let made: Vec<_> = made.iter().map(|(number, table)| (*number, table)).collect();
+            maps::swap(&self.map("tables"), &made)?;
         }
-        Ok(())
+        self.remove_tables(&empty.iter().map(|(number, _)| *number).collect::<Vec<_>>())
     }
 
-    fn check_reals(&self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
-        let reals = tables.iter().flat_map(|(_, entries)| entries.iter()).filter(|real| **real != 0);
-        reals.copied().try_for_each(|real| self.check("backend", real, self.options().max_reals))
+    /// Removes tables by the numbers that they have in the map of tables.
+    pub(super) fn remove_tables(&mut self, numbers: &[u32]) -> Result<(), Error> {
+        maps::remove(&load::map(&mut self.object, "tables"), numbers, &mut self.zeros)
     }
 
-    /// Empties the table of a VIP: packets of new connections are dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the map cannot be written.
-    pub fn clear_table(&mut self, vip: u32) -> Result<(), Error> {
-        self.set_table(vip, &[])
+    // These are not inlined where code is built to be small: tables have millions of entries.
+    #[inline(never)]
+    pub(super) fn check_reals(&self, reals: &[u32]) -> Result<(), Error> {
+        if reals.iter().fold(u32::MAX, |least, real| least.min(*real)) == 0 {
+            self.check("backend", 0, self.options().max_reals)?;
+        }
+        self.check_most(reals)
+    }
+
+    /// Checks that no number exceeds the options; 0 stands for none.
+    #[inline(never)]
+    fn check_most(&self, reals: &[u32]) -> Result<(), Error> {
+        match reals.iter().fold(0, |most, real| most.max(*real)) {
+            0 => Ok(()),
+            most => self.check("backend", most, self.options().max_reals),
+        }
     }
 
     /// Writes the sizes of tables to the keys of their VIPs, where `is_due` for the old and the new size.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface, XdpMode,
-    balancer::{Delivery, Forward, Plane, PlaneOptions, Transmits},
+    balancer::{Delivery, Forward, NextHops, Plane, PlaneOptions, Transmits},
 };
 use nix::{
     errno::Errno,
@@ -50,7 +50,7 @@ fn root_a_route_may_carry_less_than_its_device() {
         // The neighbour is known once something was sent there.
         let hop = || {
             let _ = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().send_to(&[0], (star::address(3), 9));
-            Plane::next_hop(star::address(3).into()).ok()
+            NextHops::open().unwrap().find(star::address(3).into()).ok()
         };
         let found = std::iter::repeat_with(|| star.balancer.enter(hop).unwrap());
         let found = found.take(10_000).flatten().next().expect("the neighbour answers");

@@ -340,7 +340,7 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
     atomic[14 + 40 + 8] ^= 1; // a port that was not used before
     assert_eq!(why(&mut plane, &atomic), Reason::Fallback);
     // The table is empty.
-    plane.clear_table(1).unwrap();
+    plane.set_table(1, &[]).unwrap();
     let other = Client { port: 3, ..v4() };
     assert_eq!(pass(&mut plane, &other.syn()), (None, Reason::NoBackend));
     plane.set_table(1, &[1; 101]).unwrap();

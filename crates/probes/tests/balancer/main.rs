@@ -27,7 +27,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
+    balancer::{Forward, NextHops, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
 };
 use nix::{
     sched::{CpuSet, sched_setaffinity},
@@ -107,9 +107,9 @@ fn root_tunnels_end_at_the_backends() {
                 upload(&mut plane, 1);
                 let counters = plane.counters().unwrap();
                 assert_eq!(counters.get(Reason::TooBig), 0, "{counters:?}");
-                let hop = Plane::next_hop(address(3).into()).unwrap();
-                assert_eq!(hop, star.hop(0));
-                assert!(Plane::next_hop("192.0.2.1".parse().unwrap()).is_err());
+                let mut hops = NextHops::open().unwrap();
+                assert!(hops.find("192.0.2.1".parse().unwrap()).is_err());
+                assert_eq!(hops.find(address(3).into()).unwrap(), star.hop(0));
             })
             .unwrap();
     }

@@ -7,7 +7,7 @@ use std::{
 
 use dwell_engine::response::Watch;
 use dwell_probes::balancer::{
-    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, WhenStale,
+    Forward, Heartbeat, Load, NextHop, Plane, PlaneOptions, Protocol, RECENT, Real, Vip, VipKey, WhenStale,
 };
 use dwell_testbed::skip::lacks_root;
 
@@ -89,6 +89,47 @@ fn root_many_tables_are_set_at_once_whatever_their_sizes() {
     let before = backends(&mut plane, 3);
     assert!(plane.set_tables(&[(3, &[2; 7]), (4, &[99; 7])]).is_err());
     assert_eq!(backends(&mut plane, 3), before);
+
+    // Numbers of VIPs that are removed together begin with nothing.
+    plane.set_equal_tables(&[(2, &[1; 7]), (3, &[1; 7])]).unwrap();
+    plane.set_recent_tables(&[(2, &[[1; RECENT]; 7]), (3, &[[1; RECENT]; 7])]).unwrap();
+    let all: Vec<VipKey> = (1..=300).map(key).collect();
+    plane.remove_vips(&all).unwrap();
+    assert_eq!(plane.vips().count(), 0);
+    plane.set_vip(&key(3), &numbered(2)).unwrap();
+    assert!(backends(&mut plane, 3).is_empty());
+    plane.set_table(2, &[3; 7]).unwrap();
+    assert_eq!(backends(&mut plane, 3), [3]);
+    assert!(plane.recent_table(2).unwrap().as_flattened().iter().all(|had| *had == 0));
+}
+
+#[test]
+fn root_thousands_of_backends_are_written_read_and_swept_at_once() {
+    const MANY: u32 = 12_000;
+    let Some(mut plane) = loaded(&PlaneOptions { max_reals: MANY, ..options() }) else { return };
+    let all: Vec<(u32, Real)> = (1..=MANY).map(|number| (number, real(number as u8))).collect();
+    plane.set_reals(&all).unwrap();
+    plane.set_vip(&key(80), &numbered(1)).unwrap();
+    for number in [1, MANY / 2, MANY] {
+        plane.set_table(1, &[number; 7]).unwrap();
+        let client = Client { port: 1000 + number as u16, ..v4() };
+        plane.replay_packet(&client.syn()).unwrap();
+    }
+    let busy = |loads: Vec<Load>| -> Vec<u32> {
+        assert_eq!(loads.len() as u32, MANY + 1);
+        (0..).zip(loads).filter(|(_, load)| load.packets == 1).map(|(number, _)| number).collect()
+    };
+    assert_eq!(busy(plane.real_loads().unwrap()), [1, MANY / 2, MANY]);
+    // The second sweep counts anew where the first one has left something.
+    for _ in 0..2 {
+        let found = plane.sweep(|_| {}).unwrap();
+        let tracked: Vec<u32> = (0..=MANY).filter(|number| found.tracked(*number) > 0).collect();
+        assert_eq!(tracked, [1, MANY / 2, MANY]);
+        assert_eq!(found.tracked(MANY), 1);
+    }
+    plane.remove_reals(&[MANY / 2, MANY]).unwrap();
+    plane.set_real(MANY, &real(1)).unwrap();
+    assert_eq!(busy(plane.real_loads().unwrap()), [1]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! begin with `root_` need root. They start the `dwell` next to `dwell-lab`: build the workspace first.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
+mod cost;
 mod demo;
 mod errors;
 mod faults;

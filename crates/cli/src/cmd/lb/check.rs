@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 
 use dwell_balancer::config::Config;
-use dwell_probes::{Interface, balancer::Plane};
+use dwell_probes::{Interface, balancer::NextHops};
 
 use super::print;
 use crate::exit::{Exit, Failure};
@@ -97,10 +97,12 @@ fn warnings(config: &Config) -> Vec<String> {
     }
     let backends = config.vips.iter().flat_map(|vip| &vip.backends);
     let addresses: BTreeSet<_> = backends.map(|backend| backend.address).collect();
-    for address in addresses {
-        if let Err(error) = Plane::next_hop(address) {
-            warnings.push(error.to_string());
+    match NextHops::open() {
+        Ok(mut hops) => {
+            let unknown = addresses.into_iter().filter_map(|address| hops.find(address).err());
+            warnings.extend(unknown.map(|error| error.to_string()));
         }
+        Err(io) => warnings.push(format!("the routes to backends are not known, as the kernel cannot be asked: {io}")),
     }
     warnings
 }

@@ -264,7 +264,7 @@ impl Others {
         let wanted: BTreeSet<IpAddr> = others.iter().map(|(address, _)| address).chain(&self.listed).copied().collect();
         if wanted != self.wanted {
             self.known.retain(|address, _| wanted.contains(address));
-            self.neighbours.set(wanted.iter().copied().collect());
+            self.neighbours.set(&wanted);
             self.wanted = wanted;
         }
         let mut changed = BTreeSet::new();

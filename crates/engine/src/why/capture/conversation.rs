@@ -300,7 +300,11 @@ impl Conversation {
     /// The round trip of the path for data of one end.
     fn path(&self, sender: usize) -> Path {
         let (own, peer) = (self.reach[sender], self.reach[1 - sender]);
-        Path { base_ns: own.base() + peer.base(), current_ns: own.current() + peer.current() }
+        Path {
+            base_ns: own.base() + peer.base(),
+            current_ns: own.current() + peer.current(),
+            own_queue_ns: own.current() - own.base(),
+        }
     }
 
     /// The end whose limits count: the sender of a transfer, else the one that the capture was taken at.
@@ -426,7 +430,7 @@ impl Conversation {
             pause: self.quiet[local][local].with(&figures.pauses),
             segments_sent: figures.segments,
             segments_sent_again: figures.again,
-            segments_sent_needlessly: figures.spurious,
+            segments_sent_needlessly: figures.spurious(),
             segments_received: theirs.segments,
             segments_out_of_order: theirs.overtaken + theirs.again,
             sent_bytes: figures.bytes,
@@ -564,7 +568,8 @@ impl Conversation {
         }
         times.add(Part::SetUp, self.set_up.time_ns);
         let quiet = |speaker: usize, next: usize| self.quiet[speaker][next].sum_ns as f64;
-        times.add(Part::Application, quiet(local, local));
+        let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
+        times.add(paused, quiet(local, local));
         times.add(Part::PeerPause, quiet(peer, peer));
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
         match role {

@@ -20,7 +20,10 @@ const FLAT_ROUNDS: usize = 20;
 const OFTEN_BELOW: f64 = 0.25;
 /// Data that follows an acknowledgement within this part of a round trip was waiting for it.
 const PROMPT: u64 = 32;
-/// The share of bursts that follow acknowledgements where they wait for them, and where they do not.
+/// Shorter silences than this part of a round trip may be the pace of the sender. Most of the silence must be in longer ones.
+const WAIT: u64 = 8;
+const MOST: f64 = 0.5;
+/// The share of waits that end with acknowledgements where they wait for them, and where they do not.
 const WAITING: f64 = 0.8;
 const NOT_WAITING: f64 = 0.5;
 /// If more of the time follows acknowledgements so closely, all bursts do.
@@ -102,11 +105,15 @@ pub(super) struct Flights {
     total_ns: u64,
     below_ns: u64,
     covered_ns: u64,
-    /// Bursts, and those that follow an acknowledgement closely.
+    /// Bursts, and the sum of the time before them in which nothing was sent.
     bursts: u64,
-    prompt: u64,
-    /// The sum of the time before bursts in which nothing was sent.
     paused_ns: u64,
+    /// Of these, those after a wait, the sum of that, and those of them that follow an acknowledgement closely.
+    waits: u64,
+    waited_ns: u64,
+    prompt: u64,
+    /// Those that may follow one as closely, as the way to the sender and back may be as long as it can be at the moment.
+    near: u64,
 }
 
 impl Flights {
@@ -127,8 +134,13 @@ impl Flights {
         if silent_ns >= prompt_ns(path) {
             self.bursts += 1;
             self.paused_ns += silent_ns;
-            let is_prompt = self.last_ack_ns.is_some_and(|ack_ns| now_ns.saturating_sub(ack_ns) <= prompt_ns(path));
-            self.prompt += u64::from(is_prompt);
+        }
+        if silent_ns >= prompt_ns(path).max(path.current_ns.max(path.base_ns) / WAIT) {
+            self.waits += 1;
+            self.waited_ns += silent_ns;
+            let after_ack_ns = self.last_ack_ns.map_or(u64::MAX, |ack_ns| now_ns.saturating_sub(ack_ns));
+            self.prompt += u64::from(after_ack_ns <= prompt_ns(path));
+            self.near += u64::from(after_ack_ns <= prompt_ns(path) + path.own_queue_ns);
         }
         self.last_sent_ns = Some(now_ns);
         self.peak = self.peak.max(flight);
@@ -183,9 +195,10 @@ impl Flights {
         let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
         let is_below = share(self.below_ns, self.total_ns) >= OFTEN_BELOW && self.bursts >= MIN_BURSTS;
         if is_below && share(self.covered_ns, self.total_ns) <= COVERED {
-            return match share(self.prompt, self.bursts) {
+            return match share(self.prompt, self.waits) {
+                _ if self.waits < MIN_BURSTS || share(self.waited_ns, self.paused_ns) < MOST => Limit::Unknown,
                 prompt if prompt >= WAITING => Limit::SendBuffer,
-                prompt if prompt <= NOT_WAITING => Limit::Application,
+                _ if share(self.near, self.waits) <= NOT_WAITING => Limit::Application,
                 _ => Limit::Unknown,
             };
         }
@@ -207,9 +220,9 @@ impl Flights {
             && most(second) <= most(first) + FULL_SEGMENTS * mss
     }
 
-    /// Returns the time before bursts in which nothing was sent, and their number.
+    /// Returns the number of waits in which nothing was sent, and their sum.
     pub(super) fn pauses(&self) -> (u64, u64) {
-        (self.bursts, self.paused_ns)
+        (self.waits, self.waited_ns)
     }
 
     /// Where the shortest round trip is not known: a queue that is never empty gives the same rate whatever is in flight. If

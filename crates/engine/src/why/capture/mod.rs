@@ -6,10 +6,12 @@
 mod conversation;
 mod datagrams;
 mod flights;
+mod holes;
 mod reach;
 mod scale;
 mod sender;
 mod sequence;
+mod spacing;
 #[cfg(test)]
 mod tests;
 

@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use super::{
     super::{Part, Times, figures::Silences},
     flights::{Flights, Known, Limit},
+    holes::Holes,
     scale::{Offer, Scales},
     sequence::{distance, is_after},
+    spacing::Spacing,
 };
 use crate::rtt::native::Segment;
 
@@ -18,8 +20,6 @@ use crate::rtt::native::Segment;
 const MAX_SENT: usize = 1024;
 /// Acknowledgements that have passed and not arrived; beyond, they arrive at once.
 const MAX_PENDING: usize = 1024;
-/// Gaps in the sequence that are remembered.
-const MAX_HOLES: usize = 64;
 /// Up to this many segments in flight are a message; more are a transfer.
 const MESSAGE_SEGMENTS: u32 = 2;
 /// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
@@ -56,6 +56,7 @@ pub(super) struct Sender {
     offer: Option<Offer>,
     scales: Scales,
     flights: Flights,
+    spacing: Spacing,
     /// Flights that began after the one before had ended.
     rested: u64,
     /// Time in which data was in a queue before it passed here.
@@ -64,7 +65,7 @@ pub(super) struct Sender {
     in_queue: f64,
     pending: VecDeque<Ack>,
     sent: VecDeque<Sent>,
-    holes: VecDeque<Hole>,
+    holes: Holes,
     /// What must be acknowledged until a loss is repaired.
     recovery: Option<u32>,
     /// Acknowledgements since the last progress that report a gap.
@@ -73,6 +74,8 @@ pub(super) struct Sender {
     reported: Option<u32>,
     last_sent_ns: Option<u64>,
     last_small: bool,
+    /// Whether the last segment had no room for more.
+    last_full: bool,
     progress_ns: u64,
     /// Whether something was sent again after a timeout since then.
     is_sent_again: bool,
@@ -95,8 +98,9 @@ pub(super) struct SenderFigures {
     pub(super) segments: u64,
     /// Segments that were sent again, or filled a gap too late to have been overtaken.
     pub(super) again: u64,
-    /// Segments that the peer had already.
-    pub(super) spurious: u64,
+    /// Segments that the peer has reported as those that it had already, and those sent again that had been overtaken alone.
+    pub(super) reported_spurious: u64,
+    pub(super) seen_spurious: u64,
     /// Segments that were overtaken by later ones.
     pub(super) overtaken: u64,
     /// Segments that were acknowledged and not captured.
@@ -130,13 +134,6 @@ struct Sent {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Hole {
-    from: u32,
-    to: u32,
-    seen_ns: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
 struct Burst {
     start_ns: u64,
     first_bytes: u32,
@@ -147,6 +144,8 @@ struct Burst {
     transfer_ns: f64,
 }
 
+/// Where the window of the peer is the limit for this share of the time of transfers, it may be a limit at other times too.
+const OF_WINDOW: f64 = 0.25;
 /// From this share of the time of transfers on, data waited in a queue on its way to the place of the capture.
 const QUEUED: f64 = 0.3;
 
@@ -160,6 +159,16 @@ const QUEUE_NS: f64 = 10e6;
 pub(super) struct Path {
     pub(super) base_ns: u64,
     pub(super) current_ns: u64,
+    /// By how much longer than at its shortest the way from the place of the capture to the sender and back is.
+    pub(super) own_queue_ns: u64,
+}
+
+impl SenderFigures {
+    /// Segments that were sent again for nothing.
+    pub(super) fn spurious(&self) -> u64 {
+        // A capture near the receiver has both witnesses of the same segments.
+        self.reported_spurious.max(self.seen_spurious)
+    }
 }
 
 impl Sender {
@@ -291,12 +300,7 @@ impl Sender {
         if self.next.is_none_or(|next| is_after(acked, next)) {
             self.next = Some(acked);
         }
-        let missed = &mut self.figures.missed;
-        self.holes.retain(|hole| {
-            let is_open = is_after(hole.to, acked);
-            *missed += if is_open { 0 } else { missing(distance(hole.to, hole.from)) };
-            is_open
-        });
+        self.figures.missed += self.holes.acknowledge(acked).map(missing).sum::<u64>();
         if self.in_flight() == 0 {
             self.flights.pause();
         }
@@ -332,15 +336,17 @@ impl Sender {
             self.begin_flight(now_ns, path);
         }
         if is_after(segment.seq, next) {
-            if self.holes.len() == MAX_HOLES {
-                self.holes.pop_front();
-            }
-            self.holes.push_back(Hole { from: next, to: segment.seq, seen_ns: now_ns });
+            self.holes.open(next, segment.seq, now_ns, segment.stamps.map(|(value, _)| value));
         }
         self.settle_held(segment, own_reach_ns);
         self.scales.send(end);
         self.next = Some(end);
         self.figures.bytes += u64::from(distance(end, next).min(bytes));
+        if let Some(last_ns) = self.last_sent_ns {
+            self.spacing.send(now_ns.saturating_sub(last_ns), self.last_full, segments);
+        }
+        // The option of timestamps takes 12 bytes, and devices may take several segments at once.
+        self.last_full = [0, 12].iter().any(|option| bytes.is_multiple_of(self.mss() - option));
         self.last_small = bytes < self.mss();
         if self.sent.len() == MAX_SENT {
             self.sent.pop_front();
@@ -380,6 +386,11 @@ impl Sender {
         self.last_sent_ns
     }
 
+    /// Whether its data leaves so evenly that a pace may hold it back.
+    pub(super) fn is_paced(&self) -> bool {
+        self.spacing.is_paced()
+    }
+
     fn is_sending(&self) -> bool {
         self.in_flight() > 0
     }
@@ -400,15 +411,19 @@ impl Sender {
 
     fn send_again(&mut self, segment: &Segment, end: u32, path: Path, own_reach_ns: u64, segments: u64) {
         let now_ns = segment.time_ns;
-        let hole = self.holes.iter().position(|hole| !is_after(hole.from, segment.seq) && !is_after(end, hole.to));
-        if let Some(hole) = hole.and_then(|index| self.holes.remove(index)) {
-            let overtaken_ns = if own_reach_ns > 0 { own_reach_ns * 9 / 10 } else { OVERTAKEN_NS };
-            if now_ns.saturating_sub(hole.seen_ns) < overtaken_ns.max(OVERTAKEN_NS) {
+        if let Some(hole) = self.holes.fill(segment.seq, end) {
+            let overtaken_ns = (own_reach_ns * 9 / 10).max(OVERTAKEN_NS);
+            let is_older = hole.is_filled_by_older(segment.stamps.map(|(value, _)| value), path.base_ns);
+            if is_older.unwrap_or(now_ns.saturating_sub(hole.seen_ns) < overtaken_ns) {
                 self.figures.overtaken += segments;
+                self.holes.overtake(segment.seq, end);
+                // Its gap is counted here, and not once more where the peer reports it.
+                self.reported = None;
                 return;
             }
         }
         self.figures.again += segments;
+        self.figures.seen_spurious += if self.holes.was_overtaken(segment.seq, end) { segments } else { 0 };
         self.reported = None;
         self.flights.lose();
         self.sent.iter_mut().filter(|sent| is_after(sent.end, segment.seq)).for_each(|sent| sent.again = true);
@@ -448,7 +463,7 @@ impl Sender {
             // The receiver reports data that it had already (RFC 2883).
             Some((left, right)) if !is_after(right, number) => {
                 let bytes = distance(right, left);
-                self.figures.spurious += u64::from(bytes.div_ceil(self.mss()).clamp(1, 64));
+                self.figures.reported_spurious += u64::from(bytes.div_ceil(self.mss()).clamp(1, 64));
             }
             Some(_) => self.duplicates += 1,
             None => {}
@@ -559,6 +574,12 @@ impl Sender {
             // An application that pauses loses nothing.
             Known::Nothing if self.figures.again > 0 => Limit::Congestion,
             Known::Nothing => Limit::Unknown,
+        };
+        let limit = match limit {
+            Limit::Application | Limit::SendBuffer if self.is_paced() => Limit::Unknown,
+            // Acknowledgements that make room in the window of the peer are followed as closely.
+            Limit::SendBuffer if self.times.get(Part::ReceiverWindow) > OF_WINDOW * transfer => Limit::Unknown,
+            limit => limit,
         };
         if limit == Limit::Queue
             && knows != Known::Whole

@@ -26,8 +26,8 @@ fn assess(evidence: &Evidence) -> Assessment {
     ];
     let is_meant = may_be_meant(evidence, mean);
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
-    let holds = paused >= MIN_SHARE
-        && reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
-        && evidence.pause.count >= least_count(evidence, MIN_PAUSES);
+    let is_long = reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
+        || reaches_by_segments(&evidence.pause, evidence.segments_sent, MIN_PAUSE_NS);
+    let holds = paused >= MIN_SHARE && is_long && evidence.pause.count >= least_count(evidence, MIN_PAUSES);
     Assessment { share: paused, holds, facts }
 }

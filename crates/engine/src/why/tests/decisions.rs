@@ -119,6 +119,11 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
     assert_eq!(cause(&held), Some(Cause::Nagle));
     held.segments_sent = 7_000;
     assert_eq!(cause(&held), None);
+    let mut paused = self::evidence(&[(Part::Application, 0.95), (Part::Transfer, 0.05)]);
+    (paused.polls, paused.pause, paused.segments_sent) = (417, silences(200, 47), 400);
+    assert_eq!(cause(&paused), Some(Cause::SlowApplication));
+    paused.segments_sent = 10_000;
+    assert_eq!(cause(&paused), None);
     let mut asked = self::evidence(&[(Part::Answer, 0.99), (Part::Distance, 0.01)]);
     (asked.polls, asked.answer, asked.awaited_segments) = (417, silences(200, 43), 400);
     assert_eq!(cause(&asked), Some(Cause::SlowAnswer));

@@ -79,7 +79,7 @@ where
                     tables.push((*new, table));
                 }
             }
-            maps::swap(&to, &tables)?;
+            maps::swap(&to, &tables.iter().map(|(number, table)| (*number, table)).collect::<Vec<_>>())?;
         }
         Ok(())
     }

@@ -127,3 +127,69 @@ fn gaps_that_close_without_being_sent_again_were_overtaken_beyond_the_capture() 
     let verdict = wire.verdict();
     assert_eq!(cause(&verdict), Some(Cause::Reordering), "{verdict:?}");
 }
+
+/// A sender that has had 40 segments under way, and then sends trains of a few pieces.
+struct Trains {
+    round_trip_ns: u64,
+    /// From one train to the next.
+    every_ns: u64,
+    pieces: u64,
+    /// From one piece to the next, and the bytes of each segment of a piece.
+    apart_ns: u64,
+    piece: &'static [usize],
+}
+
+impl Trains {
+    fn verdict(&self) -> Verdict {
+        let mut wire = Wire::new();
+        wire.stamps = Some([(100, 900), (900, 100)]);
+        wire.handshake(self.round_trip_ns);
+        for _ in 0..40 {
+            wire.data(10_000, End::Client, 988);
+        }
+        wire.ack(self.round_trip_ns, End::Server);
+        let (start_ns, first, bytes) = (wire.now_ns + MS, wire.sent[0], self.piece.iter().sum::<usize>() as u32);
+        let leaves = (0..100).flat_map(|train| {
+            (0..self.pieces).map(move |piece| start_ns + train * self.every_ns + piece * self.apart_ns)
+        });
+        // Of each piece, when it leaves and when its acknowledgement comes.
+        let mut packets: Vec<(u64, Option<u32>)> = Vec::new();
+        for (number, leaves_ns) in (1..).zip(leaves) {
+            packets.extend([(leaves_ns, None), (leaves_ns + self.round_trip_ns, Some(first + number * bytes))]);
+        }
+        packets.sort();
+        for (time_ns, acked) in packets {
+            wire.now_ns = time_ns;
+            let all = wire.sent[0];
+            match acked {
+                None => self.piece.iter().for_each(|bytes| wire.data(0, End::Client, *bytes)),
+                Some(acked) => {
+                    wire.sent[0] = acked;
+                    wire.ack(0, End::Server);
+                    wire.sent[0] = all;
+                }
+            }
+        }
+        wire.verdict()
+    }
+}
+
+#[test]
+fn trains_that_acknowledgements_start_are_of_a_small_buffer_although_their_pieces_are_spaced() {
+    // A train leaves when all but the last piece of the one before are acknowledged.
+    let (round_trip_ns, every_ns, apart_ns) = (16 * MS, 16 * MS + 4 * MS * 12 / 10 + MS / 10, MS * 12 / 10);
+    let verdict = Trains { round_trip_ns, every_ns, pieces: 6, apart_ns, piece: &[988, 988] }.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SmallSendBuffer), "{verdict:?}");
+}
+
+#[test]
+fn full_segments_that_leave_evenly_may_be_held_back_by_a_pace() {
+    let even = Trains { round_trip_ns: 16 * MS, every_ns: 5 * MS, pieces: 1, apart_ns: 0, piece: &[988, 988] };
+    for paced in [Trains { ..even }, Trains { round_trip_ns: MS, ..even }] {
+        let verdict = paced.verdict();
+        assert_eq!((cause(&verdict), verdict.outcome), (None, Outcome::NotEnough), "{verdict:?}");
+    }
+    let written = Trains { round_trip_ns: MS, piece: &[988, 500], ..even };
+    let verdict = written.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SlowApplication), "nothing is left over of what is written: {verdict:?}");
+}

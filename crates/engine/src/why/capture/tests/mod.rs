@@ -1,6 +1,7 @@
 //! Captures that are written by hand: what was the limit is known, and where the capture was taken.
 
 mod incomplete;
+mod late;
 mod limits;
 mod requests;
 
@@ -111,6 +112,15 @@ impl Wire {
         self.ack(10_000, End::Client);
     }
 
+    /// At the server, with a round trip of this length to the client.
+    fn handshake_at_server(&mut self, round_trip_ns: u64) {
+        self.packet(0, End::Client, self.sent[0], "S", 1_000, 0);
+        self.sent[0] += 1;
+        self.packet(10_000, End::Server, self.sent[1], "SA", 1_000, 0);
+        self.sent[1] += 1;
+        self.ack(round_trip_ns, End::Client);
+    }
+
     fn verdict(self) -> Verdict {
         decide(&self.replay.evidence("test"))
     }
@@ -137,11 +147,7 @@ fn answers_that_come_late_are_the_peers_at_the_client_and_the_services_at_the_se
     assert_eq!(cause(&at_client), Some(Cause::SlowAnswer), "{at_client:?}");
     assert!(at_client.sentence.starts_with("Seen from 192.0.2.1"), "{}", at_client.sentence);
     let mut wire = Wire::new();
-    wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
-    wire.sent[0] += 1;
-    wire.packet(10_000, End::Server, wire.sent[1], "SA", 1_000, 0);
-    wire.sent[1] += 1;
-    wire.ack(2 * MS, End::Client);
+    wire.handshake_at_server(2 * MS);
     for _ in 0..10 {
         wire.data(5 * MS, End::Client, 100);
         wire.data(50 * MS, End::Server, 200);
