@@ -132,8 +132,9 @@ fn root_a_proxy_before_a_slow_service_is_not_called_slow_itself() {
     };
     ask(8081, b"GET /long HTTP/1.1\r\nHost: test\r\n\r\n");
     host.why(&pid.to_string(), is_upstream);
-    ask(8080, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     // The user asks about the port; whom the proxy asks is found.
+    host.why(":8081", is_upstream);
+    ask(8080, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     host.why(":8080", is_upstream);
     // It also writes its header and its body apart, which Nagle's algorithm holds back.
     host.why(":8090", |verdict| verdict["cause"] == "slow-service" && verdict["causes"].to_string().contains("nagle"));

@@ -173,7 +173,12 @@ impl Connection {
             if let Some(next) = first.filter(|_| self.is_unsure) {
                 self.speaker = next.other();
             }
+            let answers = self.figures.service.count;
             self.break_silence(first.unwrap_or(self.speaker.other()));
+            if self.figures.service.count > answers && alone.is_none() && self.may_have_come_in_pieces(&now.info, known)
+            {
+                self.figures.doubtful += 1;
+            }
             self.burst_bytes += written;
             self.follow_turns(written, received);
             self.is_unsure = known.is_none();
@@ -201,6 +206,11 @@ impl Connection {
         if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
             self.break_silence(client.other());
         }
+    }
+
+    /// Tells that the connection was found by chance, and for how many that were not found it stands in what they waited for.
+    pub fn stand_for(&mut self, others: f64) {
+        self.figures.others = others;
     }
 
     fn client(&self) -> Side {
@@ -449,22 +459,26 @@ impl Connection {
 
     /// Who was the first of both that have sent since the last poll, where it was not the one whose turn it is: one that has
     /// spoken on, as with the rest of a request that came in two pieces. If the other one was the last, it has sent one segment
-    /// more if it was also the first. If the client asks again at once, so that it was the last, too, this host has acknowledged
-    /// the first piece only just before, when its delayed acknowledgement was due and not when its answer was.
+    /// more if it was also the first.
     fn first_of_both(&self, info: &TcpInfo, last: Option<Side>) -> Option<Side> {
-        let (client, last) = (self.client(), last?);
-        let sent = |of: fn(&TcpInfo) -> Option<u32>| Some(of(info)?.wrapping_sub(of(&self.last.info)?));
-        let (out, into) = (sent(|info| info.data_segments_out)?, sent(|info| info.data_segments_in)?);
+        let (last, (out, into)) = (last?, self.data_segments(info)?);
         let is_later = info.last_data_received_ms < info.last_data_sent_ms;
-        let is_answer = if self.is_unsure { last != client } else { last != self.speaker };
-        if out > 0 && out == into && !is_later && is_answer {
-            return Some(last.other());
-        }
-        let is_rest = client == Side::Peer
-            && (self.speaker, last) == (client, client)
-            && (1..into).contains(&out)
-            && has_acknowledged(&self.last.info, info);
-        (is_rest && !self.is_unsure && !self.is_acknowledged).then_some(client)
+        let is_answer = if self.is_unsure { last != self.client() } else { last != self.speaker };
+        (out > 0 && out == into && !is_later && is_answer).then(|| last.other())
+    }
+
+    /// Whether a client that has asked again at once may have been silent before, and not this host: Nagle's algorithm holds the
+    /// rest of a request back until its first piece is acknowledged, which was just before it came.
+    fn may_have_come_in_pieces(&self, info: &TcpInfo, last: Option<Side>) -> bool {
+        let is_more = self.data_segments(info).is_some_and(|(out, into)| (1..into).contains(&out));
+        let is_late = has_acknowledged(&self.last.info, info) && !self.is_acknowledged;
+        self.figures.role == Role::Server && last == Some(Side::Peer) && is_more && is_late
+    }
+
+    /// Segments with data that this host and the peer have sent since the last poll.
+    fn data_segments(&self, info: &TcpInfo) -> Option<(u32, u32)> {
+        let sent = |of: fn(&TcpInfo) -> Option<u32>| Some(of(info)?.wrapping_sub(of(&self.last.info)?));
+        Some((sent(|info| info.data_segments_out)?, sent(|info| info.data_segments_in)?))
     }
 
     /// Returns the figures so far. The kernel's own times of what was under way, and what limited it, are exact but for

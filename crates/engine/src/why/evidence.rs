@@ -143,6 +143,8 @@ pub struct Evidence {
     pub service: Silences,
     /// Of these, how long requests waited to be read.
     pub unread: Silences,
+    /// The number of those that may have been the client's: it may have sent the rest of its request just before the answer.
+    pub doubtful: u64,
     /// Segments with data that were sent on connections that this host has accepted: at least as many as answers.
     pub answer_segments: u64,
     /// From the acknowledgement of a request to its answer.
@@ -285,10 +287,11 @@ impl Evidence {
             }
             let group = &mut self.groups[at];
             group.connections += connections;
-            group.times.plus(&figures.times);
-            group.answer.plus(&figures.answer);
+            group.times.plus(&figures.times.scaled(1.0 + figures.others));
+            group.answer.plus(&figures.answer.times(1.0 + figures.others));
         }
-        self.awaited_segments += if figures.role == Role::Client { figures.segments_received } else { 0 };
+        let segments = (figures.segments_received as f64 * (1.0 + figures.others)) as u64;
+        self.awaited_segments += if figures.role == Role::Client { segments } else { 0 };
         if let Some(ends) = &figures.ends {
             self.longest.add(ends, &figures.times);
         }
@@ -320,6 +323,7 @@ impl Evidence {
         self.unsent.plus(&figures.unsent);
         self.service.plus(&figures.service);
         self.unread.plus(&figures.unread);
+        self.doubtful += figures.doubtful;
         self.answer.plus(&figures.answer);
         self.pause.plus(&figures.pause);
         self.timeouts.plus(&figures.timeouts);
@@ -350,6 +354,7 @@ impl Evidence {
         self.polled_ns += other.polled_ns * weight;
         self.service.plus(&other.service.times(weight));
         self.unread.plus(&other.unread.times(weight));
+        self.doubtful += (other.doubtful as f64 * weight).round() as u64;
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
         self.answer.plus(&other.answer.times(weight));
         self.awaited_segments += (other.awaited_segments as f64 * weight).round() as u64;

@@ -135,6 +135,8 @@ pub(super) struct ConnectionFigures {
     pub(super) role: Role,
     pub(super) polls: u64,
     pub(super) uses_bbr: bool,
+    /// For how many others like it the connection stands that were not found.
+    pub(super) others: f64,
     /// Whether a capture has only the packets of one end.
     pub(super) is_one_way: bool,
     /// Whether a capture lacks its handshake.
@@ -153,6 +155,8 @@ pub(super) struct ConnectionFigures {
     pub(super) service: Silences,
     /// Of these, how long requests waited to be read.
     pub(super) unread: Silences,
+    /// The number of those that may have been the client's.
+    pub(super) doubtful: u64,
     pub(super) answer: Silences,
     /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
     pub(super) answered_polls: u64,

@@ -68,7 +68,7 @@ pub(super) fn short_lived(evidence: &Evidence) -> Option<Unseen> {
             _ => "connections that were over before they were found".into(),
         },
         remedy: format!(
-            "capture their packets: `sudo tcpdump -i any -s 128 -w FILE tcp{port}`, and `dwell why -r FILE`"
+            "capture their packets: `sudo tcpdump -i any -s 128 -w FILE tcp{port} or port 53`, and `dwell why -r FILE`"
         ),
     })
 }

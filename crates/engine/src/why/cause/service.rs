@@ -17,6 +17,17 @@ fn unread(evidence: &Evidence) -> Option<f64> {
     (evidence.unread.count > 0).then(|| evidence.unread.sum_ns as f64 / evidence.service.count.max(1) as f64)
 }
 
+/// The fact that most requests may have come in pieces, the last of which was late, if they are as long as an acknowledgement is
+/// delayed, for which Nagle's algorithm waits.
+fn in_pieces(evidence: &Evidence) -> Option<Fact> {
+    /// Linux delays one for 40 ms or more. Its tick is 4 ms, or less.
+    const DELAYED_NS: f64 = 35e6;
+    let what = "answers that may have waited for the rest of a request which its client had held back";
+    let is_most = evidence.doubtful > 0 && evidence.doubtful * 2 >= evidence.service.count;
+    (is_most && reaches(evidence.service.mean_ns(), DELAYED_NS))
+        .then(|| unless(true, fact(what, Some(Value::Count(evidence.doubtful)), "tcp_info segs_out, data_segs_in")))
+}
+
 fn assess(evidence: &Evidence) -> Assessment {
     let served = evidence.times.share(Part::Service);
     let mean = evidence.service.mean_ns();
@@ -32,6 +43,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     let is_meant = may_be_meant(evidence, mean);
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.service));
+    facts.extend(in_pieces(evidence));
     let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS)
         || reaches_by_segments(&evidence.service, evidence.answer_segments, MIN_SERVICE_NS);
     Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }

@@ -47,6 +47,8 @@ pub(super) struct Connections {
     /// Local ports that the kernel gives to clients.
     given_to_clients: RangeInclusive<u16>,
     dumped_ns: Option<u64>,
+    /// When the processes of connections were searched for last, and when before.
+    searched_ns: [u64; 2],
 }
 
 struct Opening {
@@ -74,6 +76,8 @@ pub(super) struct Followed {
     pub(super) was_in_panel: bool,
     /// When bytes were last seen to have moved; 0 if they never were.
     moved_ns: u64,
+    /// Of one that was found because its process was searched for, when it began and how far apart such searches are.
+    by_chance: Option<(u64, u64)>,
 }
 
 /// A connection on which no byte has moved for this long leaves the panel.
@@ -87,6 +91,19 @@ impl Followed {
     /// Whose connections it is counted with.
     pub(super) fn group_key(&self) -> Key {
         Key { pid: self.pid, ..Key::of(&self.ends, self.role) }
+    }
+
+    /// Tells that it was over when it was to be polled again. Of those that live shorter than searches are apart, the more are
+    /// found the longer they live.
+    fn end(&mut self) {
+        /// Fewer are found than one in so many where searches seldom meet any, and their number says little.
+        const MOST: f64 = 20.0;
+        self.connection.end();
+        self.closely.iter_mut().for_each(Connection::end);
+        if let Some((begun_ns, apart_ns)) = self.by_chance {
+            let lived_ns = self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
+            self.connection.stand_for((apart_ns as f64 / lived_ns as f64).clamp(1.0, MOST) - 1.0);
+        }
     }
 
     /// Adds a poll of all connections. Returns how long a request has waited whose answer has begun since the poll before.
@@ -118,6 +135,7 @@ impl Connections {
             listening: HashSet::new(),
             given_to_clients: given_to_clients(),
             dumped_ns: None,
+            searched_ns: [monotonic_ns(); 2],
         })
     }
 
@@ -164,6 +182,7 @@ impl Connections {
             listening.insert(report.key.ends().src.port);
         })?;
         self.listening = listening;
+        self.searched_ns = [monotonic_ns(), self.searched_ns[0]];
         // A process may have been given a connection of another one.
         self.others.clear();
         Ok(())
@@ -269,14 +288,20 @@ impl Connections {
             return;
         }
         *room -= 1;
-        let mut connection = match self.dumped_ns.filter(|_| is_new(&now.info)) {
-            Some(dumped_ns) => {
-                let mut connection = Connection::new(role, &before_first_byte(dumped_ns));
+        let dumped_ns = self.dumped_ns.filter(|_| is_new(&now.info));
+        // Searches for connections do not find that of a process which is not known to have it yet.
+        let [searched_ns, before_ns] = self.searched_ns;
+        let missing_ns = dumped_ns.map(|dumped_ns| if is_upstream { dumped_ns.min(before_ns) } else { dumped_ns });
+        let mut connection = match missing_ns {
+            Some(missing_ns) => {
+                let mut connection = Connection::new(role, &before_first_byte(missing_ns));
                 connection.observe(now);
                 connection
             }
             None => Connection::new(role, now),
         };
+        let sent_ns = now.time_ns.saturating_sub(u64::from(now.info.last_data_sent_ms) * 1_000_000);
+        let by_chance = missing_ns.filter(|_| is_upstream).map(|_| (sent_ns, searched_ns - before_ns));
         connection.set_ends(ends);
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
         let other = other.and_then(|cookie| self.followed.get_mut(cookie));
@@ -292,7 +317,8 @@ impl Connections {
         let (key, inode) = (report.key, report.inode);
         let pid = target.owners.get(&inode).map(|owner| owner.pid);
         let (closely, was_in_panel, moved_ns) = (None, false, 0);
-        let followed = Followed { key, inode, pid, ends, role, counted, connection, closely, was_in_panel, moved_ns };
+        let followed =
+            Followed { key, inode, pid, ends, role, counted, connection, closely, was_in_panel, moved_ns, by_chance };
         self.followed.insert(cookie, followed);
     }
 
@@ -377,8 +403,7 @@ impl Connections {
     fn end(&mut self, tally: &mut Tally, has_ended: impl Fn(&u64, &Followed) -> bool) {
         for (_, mut followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
             self.by_ends.remove(&followed.ends);
-            followed.connection.end();
-            followed.closely.iter_mut().for_each(Connection::end);
+            followed.end();
             tally.add(&mut followed);
         }
     }
