@@ -272,8 +272,11 @@ impl Plane {
     /// The first one, if a map cannot be written.
     pub fn remove_vips(&mut self, keys: &[VipKey]) -> Result<(), Error> {
         // A process that ends meanwhile leaves the tables of a few.
-        keys.chunks(maps::SWAP_BATCH / TABLES_PER_VIP as usize)
-            .fold(Ok(()), |done, some| done.and(self.remove_some(some)))
+        let mut done = Ok(());
+        for some in keys.chunks(maps::SWAP_BATCH / TABLES_PER_VIP as usize) {
+            done = done.and(self.remove_some(some));
+        }
+        done
     }
 
     fn remove_some(&mut self, keys: &[VipKey]) -> Result<(), Error> {
