@@ -157,8 +157,7 @@ mod tests {
             tasks.figures().unwrap().stopped
         };
         assert_eq!(stopped(child.id()), 0.0);
-        let stop = std::process::Command::new("kill").args(["-STOP", &child.id().to_string()]).status();
-        assert!(stop.unwrap().success());
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::SIGSTOP).unwrap();
         // The signal arrives a moment later.
         while task_state(&format!("/proc/{}/stat", child.id())) != Some('T') {
             std::thread::sleep(std::time::Duration::from_millis(1));
