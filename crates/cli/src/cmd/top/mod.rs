@@ -366,6 +366,7 @@ fn watch(
             }
             Action::ToggleNames => sources.shown.toggle_names(),
         }
+        sources.read_responses(app.is_frozen)?;
         if Instant::now() >= next {
             next = Instant::now() + interval;
             if !app.is_frozen {

@@ -94,6 +94,14 @@ impl Sources {
         }
     }
 
+    /// Reads the responses that are there, so that more have room; while the screen is frozen, nobody sees them.
+    pub fn read_responses(&mut self, is_frozen: bool) -> Result<(), Failure> {
+        if let From::Host(_, Some(responses)) = &mut self.from {
+            responses.read(Some(&mut self.shown.table).filter(|_| !is_frozen))?;
+        }
+        Ok(())
+    }
+
     /// Polls everything, and ends the interval; of a store, if it has another one.
     pub fn end_interval(&mut self) -> Result<(), Failure> {
         let shown = &mut self.shown;
@@ -119,7 +127,7 @@ impl Sources {
             })
             .map_err(host_cannot)?;
         if let Some(responses) = responses {
-            let lost = responses.poll(&mut shown.table)?;
+            let lost = responses.end_interval(&mut shown.table)?;
             shown.losses = Vec::from_iter((lost > 0).then_some(("response_epochs_lost".into(), lost)));
         }
         let now_ns = monotonic_ns();

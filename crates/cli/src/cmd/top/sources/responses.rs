@@ -41,8 +41,12 @@ impl Responses {
     /// has no tcx, whose links go with the process, however it ends.
     pub fn attach(args: &Args, filter: &Filter) -> Option<Responses> {
         let [shortest, longest] = EPOCHS;
-        let epoch = args.interval.unwrap_or(INTERVAL).clamp(shortest, longest);
-        let config = Config { epoch_ns: nanos(epoch), ..Config::default() };
+        // The only epoch of `--once` is ended with the run.
+        let epoch = if args.once { longest } else { args.interval.unwrap_or(INTERVAL).clamp(shortest, longest) };
+        let epoch_ns = nanos(epoch);
+        // Epochs begin now.
+        let phase_ns = epoch_ns - monotonic_ns() % epoch_ns;
+        let config = Config { epoch_ns, phase_ns, ..Config::default() };
         let watch = Watch {
             config: config.clone(),
             filter: filter.clone(),
@@ -55,25 +59,35 @@ impl Responses {
         (attached > 0).then_some(Responses { probe, config, ends_epochs: args.once })
     }
 
-    /// Adds the responses of epochs that have ended to the flows of sockets. Returns the number of epochs since the start that
+    /// Ends the epochs that are over, and reads them as [`Responses::read`] does. Returns the number of epochs since the start that
     /// came too fast to be read.
     ///
     /// # Errors
     ///
     /// If the kernel does not let the programs be read.
-    pub fn poll(&mut self, table: &mut Table) -> Result<u64, Error> {
+    pub fn end_interval(&mut self, table: &mut Table) -> Result<u64, Error> {
         match self.ends_epochs {
             true => self.probe.finish()?,
             false => self.probe.sweep()?,
         }
-        let (config, now_ns) = (&self.config, monotonic_ns());
-        self.probe.drain(|record| {
-            if let Some(response_ns) = believed(&record, config) {
-                add(&record, response_ns, now_ns, table);
-            }
-        })?;
+        self.read(Some(table))?;
         self.probe.make_room()?;
         Ok(self.probe.counters()?.get(Counter::EventsLost) + self.probe.unreadable_events())
+    }
+
+    /// Adds the responses of epochs that have ended to the flows of sockets, or passes over them where there is no table. To be
+    /// called several times per second, so that there is room for more.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not let them be read.
+    pub fn read(&mut self, mut table: Option<&mut Table>) -> Result<(), Error> {
+        let (config, now_ns) = (&self.config, monotonic_ns());
+        self.probe.drain(|record| {
+            if let (Some(table), Some(response_ns)) = (table.as_deref_mut(), believed(&record, config)) {
+                add(&record, response_ns, now_ns, table);
+            }
+        })
     }
 }
 
