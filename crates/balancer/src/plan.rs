@@ -218,6 +218,9 @@ fn number_backends(state: &State, wanted: &[Vip], plan: &mut Plan) {
     for (number, real) in &state.reals {
         existing.insert((real.vip, real.address, real.forward), *number);
     }
+    // A drain stays where only the forwarding changes.
+    let drained = state.reals.values().filter(|real| real.phase == Phase::Draining);
+    let draining: BTreeSet<_> = drained.map(|real| (real.vip, real.address)).collect();
     let mut stay: Vec<u32> = Vec::new();
     let mut free = FreeNumbers::new(state.reals.keys().copied());
     for (vip, (_, numbers)) in wanted.iter().zip(&mut plan.numbers) {
@@ -231,30 +234,16 @@ fn number_backends(state: &State, wanted: &[Vip], plan: &mut Plan) {
                 phase,
                 server_id: backend.server_id,
             };
-            match existing.get(&identity) {
-                Some(number) => {
-                    let was = state.reals.get(number).map(|real| real.phase);
-                    let phase = match was {
-                        Some(Phase::Draining) => Phase::Draining,
-                        _ => Phase::Serving,
-                    };
-                    stay.push(*number);
-                    numbers.push(*number);
-                    plan.next.reals.insert(*number, numbered(phase));
-                }
-                None => {
-                    let number = free.next();
-                    stay.push(number);
-                    numbers.push(number);
-                    // A drain stays where only the forwarding changes.
-                    let is_same = |had: &NumberedBackend| (had.vip, had.address) == (Some(vip.key), backend.address);
-                    let mut same = state.reals.values().filter(|had| is_same(had));
-                    let is_draining = same.any(|had| had.phase == Phase::Draining);
-                    let phase = if is_draining { Phase::Draining } else { Phase::Serving };
-                    plan.next.reals.insert(number, numbered(phase));
-                    plan.new_reals.push(number);
-                }
-            }
+            let is_draining = draining.contains(&(Some(vip.key), backend.address));
+            let phase = if is_draining { Phase::Draining } else { Phase::Serving };
+            let number = existing.get(&identity).copied().unwrap_or_else(|| {
+                let number = free.next();
+                plan.new_reals.push(number);
+                number
+            });
+            stay.push(number);
+            numbers.push(number);
+            plan.next.reals.insert(number, numbered(phase));
         }
     }
     stay.sort_unstable();

@@ -62,6 +62,8 @@ fn a_backend_with_another_forwarding_is_another_backend() {
         let next = plan(&first, &vips, LIMITS).unwrap().next;
         assert_eq!((next.reals[&1].phase, next.reals[&2].phase), (Phase::Leaving, phase));
         assert_eq!(next.reals[&1].address, next.reals[&2].address);
+        let back = plan(&next, &wanted(&[(1, vec![1])]), LIMITS).unwrap().next;
+        assert_eq!((back.reals[&1].phase, back.reals[&2].phase), (phase, Phase::Leaving));
     }
 }
 

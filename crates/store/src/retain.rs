@@ -19,7 +19,8 @@ use crate::{
 pub struct Retain {
     /// Rows of one origin that are older than this are deleted; `None` keeps them.
     pub age: Option<Duration>,
-    /// The oldest rows are deleted while the tables take more bytes than this; `None` keeps them.
+    /// The oldest rows are deleted while the tables, without bytes that wait for their match, take more bytes than this; `None`
+    /// keeps them.
     pub bytes: Option<u64>,
 }
 
@@ -170,10 +171,12 @@ fn delete(db: &mut Connection, retain: &Retain, origin: Origin, now_ns: i64) -> 
 /// Returns the time before which rows are to be deleted, so that about as much is left as may be.
 fn oldest_beyond(db: &Connection, most_bytes: u64) -> Written<Option<i64>> {
     let pages = number(db, "PRAGMA page_count")? - number(db, "PRAGMA freelist_count")?;
+    let (all, most) = (pages * number(db, "PRAGMA page_size")?, signed(most_bytes));
+    if all <= most {
+        return Ok(None);
+    }
     // Bytes that wait for their match are deleted when their time is over, however many they are.
-    let waiting = number(db, "SELECT ifnull(sum(length(body)), 0) FROM pending")?;
-    let bytes = pages * number(db, "PRAGMA page_size")? - waiting;
-    let most = signed(most_bytes);
+    let bytes = all - number(db, "SELECT ifnull(sum(length(body)), 0) FROM pending")?;
     if bytes <= most {
         return Ok(None);
     }

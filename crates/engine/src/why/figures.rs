@@ -135,7 +135,7 @@ pub(super) struct ConnectionFigures {
     pub(super) role: Role,
     pub(super) polls: u64,
     pub(super) uses_bbr: bool,
-    /// For how many others like it the connection stands that were not found.
+    /// How many connections that were not found it stands for.
     pub(super) others: f64,
     /// Whether a capture has only the packets of one end.
     pub(super) is_one_way: bool,

@@ -50,9 +50,9 @@ pub(super) fn sender(evidence: &Evidence) -> Unseen {
 }
 
 /// Waits that end before the next poll.
-pub(super) fn short_waits(apart_ns: f64) -> Unseen {
+pub(super) fn short_waits((what, apart_ns): (&str, f64)) -> Unseen {
     Unseen {
-        what: format!("whether shorter waits add up: polls were {:.0} ms apart", apart_ns / 1e6),
+        what: format!("whether shorter waits add up: {what} were {:.0} ms apart", apart_ns / 1e6),
         remedy: "capture the packets, whose times are exact, and run `dwell why -r FILE`".into(),
     }
 }

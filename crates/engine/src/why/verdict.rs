@@ -251,15 +251,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.certainty = Some(if evidence.unseen.is_empty() { Certainty::Sure } else { Certainty::Likely });
     verdict.sentence = "Nothing slows these connections down: no wait is long enough to count.".into();
     verdict.facts = healthy_facts(evidence);
-    let (long_wait_ns, sparse_ns) = (long_send_wait_ns(evidence), sparse_ns(evidence));
+    let (long_wait_ns, sparse) = (long_send_wait_ns(evidence), sparse(evidence));
     if evidence.connections == 0 {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = "No TCP connection of the target was seen, and name servers answered soon.".into();
         verdict.unseen.extend(unseen::short_lived(evidence));
     }
-    if sparse_ns.is_some() || evidence.omitted > 0 {
+    if sparse.is_some() || evidence.omitted > 0 {
         verdict.certainty = Some(Certainty::Possible);
-        verdict.sentence = not_all_seen(evidence, sparse_ns);
+        verdict.sentence = not_all_seen(evidence, sparse);
     }
     let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
     if repaired >= MIN_REPAIRED {
@@ -270,7 +270,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         );
         verdict.remedies = Cause::Loss.remedies(&evidence.about(&[Part::Timeout, Part::Loss]));
     }
-    verdict.unseen.splice(0..0, sparse_ns.map(unseen::short_waits));
+    verdict.unseen.splice(0..0, sparse.map(unseen::short_waits));
     if let Some(wait_ns) = long_wait_ns {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = format!(
@@ -358,35 +358,37 @@ fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.unseen.insert(0, unseen::missing(evidence));
 }
 
-/// The time between two polls, looks at sockets of UDP or searches for connections, if they were so far apart that waits which
-/// people notice may have passed between them, or that there would be a cause if such that are close together had found the same
+/// What was too far apart, polls, looks at sockets of UDP or searches for connections, and how far: waits which people notice
+/// may have passed between two of them, or there would be a cause if they were closer together and had found the same
 /// waits. The sum of waits is right in the mean however far apart polls are; divided by the least number of answers that there
 /// were, it is the most that an answer can have taken in the mean.
-fn sparse_ns(evidence: &Evidence) -> Option<f64> {
+fn sparse(evidence: &Evidence) -> Option<(&'static str, f64)> {
     /// The shortest wait for a program that people notice.
     const NOTICED_NS: f64 = 100e6;
     if evidence.source != Source::Sockets {
         return None;
     }
-    let polls_ns = evidence.poll_interval_ns();
+    let polls = ("polls", evidence.poll_interval_ns());
     let mut close = Evidence { polls: u64::MAX, look_interval_ns: 0.0, search_interval_ns: 0.0, ..evidence.clone() };
     for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
         waits.count = waits.count.max(answers);
     }
     let of_causes = Cause::ALL.into_iter().filter(|cause| cause.assess(&close).holds).map(|cause| match cause {
-        Cause::SlowNames => evidence.look_interval_ns,
-        Cause::SlowSetUp => evidence.search_interval_ns.max(polls_ns),
-        _ => polls_ns,
+        Cause::SlowNames => ("looks at sockets of UDP", evidence.look_interval_ns),
+        Cause::SlowSetUp if evidence.search_interval_ns > polls.1 => {
+            ("searches for connections", evidence.search_interval_ns)
+        }
+        _ => polls,
     });
-    of_causes.chain(Some(polls_ns).filter(|ns| ns * INTERVALS >= NOTICED_NS)).reduce(f64::max)
+    of_causes.chain(Some(polls).filter(|(_, ns)| ns * INTERVALS >= NOTICED_NS)).max_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
 /// The sentence where polls were so far apart that they may have missed waits, or connections were not looked at.
-fn not_all_seen(evidence: &Evidence, sparse_ns: Option<f64>) -> String {
+fn not_all_seen(evidence: &Evidence, sparse: Option<(&str, f64)>) -> String {
     let omitted = evidence.omitted;
-    let seen = match sparse_ns {
-        Some(apart_ns) => format!(
-            "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: polls were too far apart",
+    let seen = match sparse {
+        Some((what, apart_ns)) => format!(
+            "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: {what} were too far apart",
             apart_ns * INTERVALS / 1e6
         ),
         None => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),

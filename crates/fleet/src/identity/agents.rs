@@ -122,19 +122,18 @@ impl AgentKeys {
         Ok((name, text))
     }
 
-    /// Reads the list if it has changed. One that cannot be read leaves the agents that were in it; of another one, each line
-    /// that is malformed is left out.
+    /// Reads the list if it has changed. One that cannot be read leaves the agents that were in it.
     fn look(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known();
         let now = version(&self.list).ok();
         if known.version != now {
-            (known.version, known.at) = (now, Instant::now());
+            known.at = Instant::now();
             known.problem = self.refresh(&mut known).err();
         }
         known
     }
 
-    /// Reads the list. After an error about one of its lines, `known` has the agents of the others.
+    /// Reads the list. Lines that are malformed are left out, and the first one is the error.
     fn refresh(&self, known: &mut Known) -> Result<(), Error> {
         known.version = version(&self.list).ok();
         let (agents, malformed) = parse(&read_text(&self.list)?);

@@ -45,7 +45,7 @@ impl Thread {
         let grown = |of: fn(&Scheduled) -> u64| of(&self.last).saturating_sub(of(&self.first)) as f64;
         let alive = self.looks as f64 / looks.max(1) as f64;
         let blocked = (alive - (grown(|it| it.ran_ns) + grown(|it| it.waited_ns)) / elapsed_ns).max(0.0);
-        blocked * self.disk as f64 / (self.disk + self.asleep) as f64
+        blocked * self.disk as f64 / (self.disk + self.asleep + self.stopped) as f64
     }
 }
 

@@ -223,8 +223,8 @@ fn refuse_congestion_that_cannot_be_set(name: &str) -> Result<(), Failure> {
         .and_then(|socket| setsockopt(&socket, TcpCongestion, &name.into()));
     match trial {
         Err(Errno::ENOENT) => Err(Failure::usage(anyhow!(
-            "the kernel has no congestion control '{name}': it has {} (`sudo modprobe tcp_{name}` loads one that it was built \
-             with as a module)",
+            "the kernel has no congestion control '{name}': it has {} (`sudo modprobe tcp_{name}` loads it if \
+             the kernel has it as a module)",
             names("available")
         ))),
         Err(Errno::EPERM) => Err(Failure::new(

@@ -50,8 +50,8 @@ use crate::{
 ///
 /// A screen of the TCP connections of this host with their round trips, waits in the send buffer, retransmissions and
 /// rates, updated until q. `?` shows the keys: Enter asks `dwell why` about a row. Watches the network namespace that it
-/// is run in, changes nothing, and needs no privilege; as root it also shows how long servers take to respond, and names the
-/// processes of other users.
+/// is run in, and needs no privilege; as root it also names the processes of other users, and shows how long servers take to
+/// respond, for which it attaches a program to the interfaces as long as it runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

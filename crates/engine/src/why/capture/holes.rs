@@ -48,7 +48,7 @@ impl Holes {
         let mut filled = None;
         for hole in std::mem::take(&mut self.open) {
             if !is_after(end, hole.from) || !is_after(hole.to, seq) {
-                self.open.push_back(hole);
+                push(&mut self.open, hole);
                 continue;
             }
             filled.get_or_insert(hole);
@@ -74,7 +74,7 @@ impl Holes {
         self.late.iter().any(|(from, to)| !is_after(*from, seq) && !is_after(end, *to))
     }
 
-    /// Forgets what is acknowledged. Returns the bytes of each gap in it.
+    /// Forgets the gaps in what is acknowledged. Returns the bytes of each. What was overtaken may still be sent again.
     pub(super) fn acknowledge(&mut self, acked: u32) -> impl Iterator<Item = u32> {
         let is_over = |to: u32| !is_after(to, acked);
         let over: Vec<u32> =
@@ -89,4 +89,23 @@ fn push<T>(ranges: &mut VecDeque<T>, range: T) {
         ranges.pop_front();
     }
     ranges.push_back(range);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_bounded_also_where_one_becomes_two() {
+        let mut holes = Holes::default();
+        for n in 0..200 {
+            holes.open(n * 100, n * 100 + 90, 0, None);
+            // Within the oldest gap that has room for it.
+            let oldest = *holes.open.iter().find(|hole| hole.to - hole.from > 2).unwrap();
+            assert!(holes.fill(oldest.from + 1, oldest.from + 2).is_some());
+            assert!(holes.open.len() <= MAX_RANGES, "{}", holes.open.len());
+        }
+        (0..200).for_each(|n| holes.overtake(n * 100, n * 100 + 10));
+        assert_eq!(holes.late.len(), MAX_RANGES);
+    }
 }

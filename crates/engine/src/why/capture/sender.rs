@@ -26,6 +26,8 @@ const MESSAGE_SEGMENTS: u32 = 2;
 const FEW_SEGMENTS: u32 = 4;
 /// The largest segment where nothing states it.
 const MSS: u32 = 1460;
+/// Shorter segments may have room for more.
+const LEAST_FULL: u32 = 1200;
 /// A packet that is late by less was overtaken and not lost, where no round trip is known.
 const OVERTAKEN_NS: u64 = 3_000_000;
 /// A sender waits at least this long before it takes silence for a loss, however short the round trip.
@@ -42,6 +44,7 @@ const SLOW_START_ROUNDS: u64 = 10;
 /// One end as a sender.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
+    /// The size of the largest segment that the other end takes; `None` where its SYN was not captured.
     pub(super) mss: Option<u32>,
     /// The shift of the windows that this end offers; `None` where its SYN was not captured, so that only a window of 0 can
     /// be read.
@@ -76,6 +79,8 @@ pub(super) struct Sender {
     last_small: bool,
     /// Whether the last segment had no room for more.
     last_full: bool,
+    /// The largest segment that no device has joined.
+    largest: u32,
     progress_ns: u64,
     /// Whether something was sent again after a timeout since then.
     is_sent_again: bool,
@@ -173,7 +178,7 @@ impl SenderFigures {
 
 impl Sender {
     pub(super) fn mss(&self) -> u32 {
-        self.mss.unwrap_or(MSS).max(64)
+        self.mss.unwrap_or(if self.largest == 0 { MSS } else { self.largest.max(536) }).max(64)
     }
 
     /// Bytes that are sent and not acknowledged, as far as the sender knows.
@@ -324,7 +329,9 @@ impl Sender {
         if is_probe {
             return false;
         }
-        self.mss.get_or_insert(bytes.clamp(536, MSS));
+        if bytes <= self.mss.unwrap_or(MSS) {
+            self.largest = self.largest.max(bytes);
+        }
         let segments = u64::from(bytes.div_ceil(self.mss()));
         self.figures.segments += segments;
         if !is_after(end, next) {
@@ -345,8 +352,11 @@ impl Sender {
         if let Some(last_ns) = self.last_sent_ns {
             self.spacing.send(now_ns.saturating_sub(last_ns), self.last_full, segments);
         }
-        // The option of timestamps takes 12 bytes, and devices may take several segments at once.
-        self.last_full = [0, 12].iter().any(|option| bytes.is_multiple_of(self.mss() - option));
+        // The path may take less than the handshake has said, the option of timestamps takes 12 bytes, and devices may take several
+        // segments at once.
+        let stated = self.mss.into_iter().flat_map(|mss| [mss, mss.saturating_sub(12)]).filter(|full| *full > 0);
+        let mut full = stated.chain(Some(self.largest).filter(|largest| *largest >= LEAST_FULL));
+        self.last_full = full.any(|full| bytes.is_multiple_of(full));
         self.last_small = bytes < self.mss();
         if self.sent.len() == MAX_SENT {
             self.sent.pop_front();

@@ -37,9 +37,12 @@ pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
         && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
 }
 
-/// Whether the peer may take its time on purpose: its answers take long, and no request that this host serves waits for them.
+/// Whether the peer may take its time on purpose: its answers take long, and too few requests to this host to wait for them are
+/// served.
 pub fn may_take_its_time(evidence: &Evidence) -> bool {
-    evidence.source == Source::Sockets && reaches(evidence.answer.mean_ns(), LONG_NS) && evidence.service.count == 0
+    evidence.source == Source::Sockets
+        && reaches(evidence.answer.mean_ns(), LONG_NS)
+        && evidence.service.count * 2 < evidence.answer.count.max(1)
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
