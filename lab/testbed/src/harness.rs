@@ -6,6 +6,7 @@ use std::{
     fmt, fs,
     io::{Read, Write},
     ops::DerefMut,
+    os::unix::fs::MetadataExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
@@ -174,9 +175,17 @@ pub fn links(pid: u32) -> usize {
     link_descriptions(pid).filter(|text| !notes_owners(text)).count()
 }
 
-/// Returns true if a process has the owners of sockets noted.
+/// Returns true if a process has the owners of sockets noted, or none does here: in a PID namespace of its own processes have
+/// other IDs than the kernel's.
 pub fn has_owners_noted(pid: u32) -> bool {
-    link_descriptions(pid).any(|text| notes_owners(&text))
+    !has_kernel_pids() || link_descriptions(pid).any(|text| notes_owners(&text))
+}
+
+/// Returns whether processes have the IDs that the kernel knows them by.
+pub fn has_kernel_pids() -> bool {
+    /// `PROC_PID_INIT_INO` of the kernel.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
 }
 
 fn notes_owners(link: &str) -> bool {

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 #[allow(unused_imports, reason = "not each of the two test binaries uses all")]
 pub use dwell_testbed::harness::{
-    Cgroup, Process, Run, card_packets, eventually, filters, has_owners_noted, ip, links, prepare, run, skipped, spawn,
-    start, tool, tool_here,
+    Cgroup, Process, Run, card_packets, eventually, filters, has_kernel_pids, has_owners_noted, ip, links, prepare,
+    run, skipped, spawn, start, tool, tool_here,
 };
 
 pub const DWELL: &str = env!("CARGO_BIN_EXE_dwell");

@@ -104,6 +104,13 @@ impl App {
     pub fn key(&mut self, key: impl Into<KeyEvent>) -> Action {
         let KeyEvent { code: key, modifiers, .. } = key.into();
         self.message = None;
+        // A terminal sends the same for Alt with a letter as for Escape and the letter, typed one after the other.
+        if modifiers.contains(KeyModifiers::ALT) && !matches!(self.page, Page::Filter(_)) {
+            return match self.key(KeyCode::Esc) {
+                Action::Nothing => self.key(KeyEvent::new(key, modifiers - KeyModifiers::ALT)),
+                action => action,
+            };
+        }
         if let KeyCode::Char(letter) = key
             && modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
         {

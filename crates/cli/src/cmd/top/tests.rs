@@ -356,6 +356,9 @@ fn keys_choose_views_and_ranks_and_a_filter_is_typed() {
     app.key(control('u'));
     app.key(KeyCode::Char('x'));
     assert_eq!(app.key(KeyCode::Enter), Action::Filter("x".into()));
+    // Escape and a letter, typed so quickly that they arrive together.
+    app.key(KeyCode::Char('?'));
+    assert_eq!(app.key(with('q', KeyModifiers::ALT)), Action::Quit);
     assert_eq!((app.key(control('s')), app.key(control('q'))), (Action::Nothing, Action::Nothing));
     assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
 }
