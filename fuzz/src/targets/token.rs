@@ -8,8 +8,8 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, CidEvent, Forward, NextHop, Protocol, Real, Reason, ServerId, ServerState, Vip, VipKey,
-        ZeroServer, ZeroVip, config, successor_entry,
+        Balancer, CidEvent, Forward, NextHop, Protocol, Real, Reason, ServerId, ServerState, Vip, VipKey, ZeroServer,
+        ZeroVip, config, successor_entry,
     },
     measure::Method,
     quic_lb::{Config, TOKEN_PREFIX, TokenStamp},
