@@ -122,7 +122,7 @@ fn generate(core: &Path) -> String {
         .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
         .allowlist_type("dwell_(heavy|heavy_config|heavy_client|load_result|overload_config|server_load)")
         .allowlist_type("dwell_lowat_(counter|counters|program)")
-        .allowlist_type("dwell_owner|dwell_owner_(counter|counters|key|program)")
+        .allowlist_type("dwell_owner|dwell_owner_(counters|key|program)")
         .allowlist_type(
             "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",
         )

@@ -19,13 +19,18 @@ const SERVER: &str = r#"
 import resource, selectors, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
 all = selectors.DefaultSelector()
+def receive(one):
+    try:
+        return one.recv(100)
+    except ConnectionResetError:
+        return b""
 listener = socket.create_server((sys.argv[1], 8080), backlog=4096)
 all.register(listener, selectors.EVENT_READ)
 while True:
     for key, _ in all.select():
         if key.fileobj is listener:
             all.register(listener.accept()[0], selectors.EVENT_READ)
-        elif data := key.fileobj.recv(100):
+        elif data := receive(key.fileobj):
             key.fileobj.sendall(data)
         else:
             all.unregister(key.fileobj)
@@ -49,6 +54,15 @@ while all:
     for one in all:
         one.recv(100)
     time.sleep(0.1)
+"#;
+
+/// Asks once, from a port that the next one can have at once.
+const ONCE: &str = r#"
+import socket, struct, sys
+with socket.create_connection((sys.argv[1], 8080), source_address=("", 20000)) as one:
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.sendall(b"x" * 50)
+    one.recv(100)
 "#;
 
 struct Traffic {
@@ -224,6 +238,23 @@ fn root_connections_that_are_over_at_once_have_the_process_that_connected_them_o
     }
     assert!(number(of_type(&run.stdout, "rtt.status").last().unwrap(), "name_sockets_noted") > 0, "{run}");
     std::fs::remove_dir(unit).unwrap();
+
+    let again = watch(&pair.right, &["-i", "right0", "--format", "jsonl"]);
+    eventually("owners are noted", || has_owners_noted(again.id()));
+    let clients = [(); 2].map(|()| {
+        let client = spawn(&pair.right, "python3", &["-c", ONCE, "10.78.0.1"]);
+        let pid = client.id();
+        let run = client.end();
+        assert_eq!(run.status, Some(0), "{run}");
+        // The socket is looked up, and gone.
+        thread::sleep(Duration::from_secs(1));
+        pid
+    });
+    let run = again.interrupt();
+    let samples = of_type(&run.stdout, "rtt.sample");
+    let flow = &samples.last().unwrap()["flow"];
+    let names = &flow["names"][if flow["src"] == "10.78.0.2" { "src" } else { "dst" }];
+    assert_eq!(names["pid"].as_u64(), Some(clients[1].into()), "{clients:?}: {run}");
 }
 
 #[test]

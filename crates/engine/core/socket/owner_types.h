@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "base/events.h"
 
-/* Flows whose owner is remembered; those that were noted longest ago make room for others. */
+/* Flows whose owner is remembered, about the last ones: those that were noted longest ago make room for others. */
 #define DWELL_OWNERS 32768
 /* Sockets that wait for the answer to their SYN; of more than these the owner is not noted. */
 #define DWELL_OWNERS_PENDING 8192
@@ -34,14 +34,8 @@ struct dwell_owner_program {
 	__u32 netns; /* number of the network namespace whose sockets are noted */
 };
 
-enum dwell_owner_counter {
-	DWELL_OWNERS_NOTED, /* flows that were not among those remembered */
-	DWELL_OWNERS_LOST,  /* sockets for which there was no room */
-	DWELL_OWNER_COUNTERS,
-};
-
 struct dwell_owner_counters {
-	__u64 value[DWELL_OWNER_COUNTERS];
+	__u64 lost; /* sockets whose owner was not noted, as there was no room */
 };
 
 #endif

@@ -4639,10 +4639,6 @@ const _: () = {
     ["Alignment of dwell_owner_program"][::std::mem::align_of::<dwell_owner_program>() - 4usize];
     ["Offset of field: dwell_owner_program::netns"][::std::mem::offset_of!(dwell_owner_program, netns) - 0usize];
 };
-pub const DWELL_OWNERS_NOTED: dwell_owner_counter = 0;
-pub const DWELL_OWNERS_LOST: dwell_owner_counter = 1;
-pub const DWELL_OWNER_COUNTERS: dwell_owner_counter = 2;
-pub type dwell_owner_counter = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
     Debug,
@@ -4655,13 +4651,13 @@ pub type dwell_owner_counter = ::std::os::raw::c_uint;
     zerocopy :: KnownLayout,
 )]
 pub struct dwell_owner_counters {
-    pub value: [__u64; 2usize],
+    pub lost: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_owner_counters"][::std::mem::size_of::<dwell_owner_counters>() - 16usize];
+    ["Size of dwell_owner_counters"][::std::mem::size_of::<dwell_owner_counters>() - 8usize];
     ["Alignment of dwell_owner_counters"][::std::mem::align_of::<dwell_owner_counters>() - 8usize];
-    ["Offset of field: dwell_owner_counters::value"][::std::mem::offset_of!(dwell_owner_counters, value) - 0usize];
+    ["Offset of field: dwell_owner_counters::lost"][::std::mem::offset_of!(dwell_owner_counters, lost) - 0usize];
 };
 unsafe extern "C" {
     pub fn dwell_quic_lb_config(

@@ -49,6 +49,10 @@ struct sock {
 	__u32 sk_max_ack_backlog;
 };
 
+struct inet_sock {
+	__be16 inet_sport;
+};
+
 struct task_struct {
 	unsigned int flags;
 	struct task_struct *group_leader;

@@ -211,9 +211,10 @@ const NAMES: &[Need] = &[
     Need { any_of: &[Fact::CapNetRaw], serves: "reads names of hosts and labels of requests from packets", otherwise: Degraded("no labels of requests, and no names of hosts from DNS answers") },
 ];
 
-/// Names of processes in the records of live flows that have ended.
+/// Names of processes in the records of live flows, also of those that have ended.
 #[rustfmt::skip]
 const OWNERS: &[Need] = &[
+    Need { any_of: &[Fact::CapSysPtrace], serves: "names the processes of other users and of short connections", otherwise: Degraded("names only processes of this user, and connections that end at once may have none") },
     Need { any_of: &[Fact::TpBtf], serves: "names the processes of short connections", otherwise: Degraded("connections that end at once may have no process") },
 ];
 
@@ -349,7 +350,6 @@ pub const WHY: &[Need] = &[
 #[rustfmt::skip]
 const TOP: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees the connections of this host", otherwise: Impossible("cannot see connections") },
-    Need { any_of: &[Fact::CapSysPtrace], serves: "names the processes of other users", otherwise: Degraded("names only processes of this user") },
     Need { any_of: &[Fact::ResponseProgram], serves: "shows how long servers take to respond", otherwise: Degraded("shows no response latency") },
     Need { any_of: &[Fact::Tcx], serves: "watches packets of connections", otherwise: Degraded("shows no response latency") },
 ];

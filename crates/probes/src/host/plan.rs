@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn names_need_raw_sockets_and_tracepoints_and_what_speaks_to_strangers_landlock() {
+    fn names_need_raw_sockets_tracepoints_and_sight_of_others_and_what_speaks_to_strangers_landlock() {
         let of = |fact, verb| verdict(&plan(&without(&[fact])), verb).clone();
         for verb in ["rtt -i", "response -i", "stack", "top", "why"] {
             let unnamed = of(Fact::CapNetRaw, verb);
@@ -397,9 +397,11 @@ mod tests {
             assert!(unnamed.reasons[0].text.contains("no labels"), "{unnamed:?}");
         }
         for verb in ["rtt -i", "response -i", "top"] {
-            let verdict = of(Fact::TpBtf, verb);
-            assert_eq!((verdict.state, verdict.reasons.len()), (State::Degraded, 1), "{verdict:?}");
-            assert!(verdict.reasons[0].text.contains("end at once"), "{verdict:?}");
+            for fact in [Fact::TpBtf, Fact::CapSysPtrace] {
+                let verdict = of(fact, verb);
+                assert_eq!((verdict.state, verdict.reasons.len()), (State::Degraded, 1), "{verdict:?}");
+                assert!(verdict.reasons[0].text.contains("end at once"), "{verdict:?}");
+            }
         }
         for verb in ["agent", "collect"] {
             assert_eq!(of(Fact::CapNetRaw, verb).state, State::Works);

@@ -10,7 +10,10 @@ use std::{
 
 use cgroups::Cgroups;
 use dwell_engine::{abi, balance::to_core, layers::Ends, measure::Protocol};
-use dwell_socket::names::{KernelOwner, KernelOwners};
+use dwell_socket::{
+    clock::{monotonic_ns, thread_cpu_ns},
+    names::{KernelOwner, KernelOwners},
+};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -36,12 +39,13 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Attaches the program, for sockets of this thread's network namespace. `None` where this process may not do that, where
-    /// the kernel has no hook for it, and in a PID namespace of its own, where processes have other IDs.
+    /// Attaches the program, for sockets of this thread's network namespace. `None` where this process may not do that or see
+    /// whose sockets those of other users are, where the kernel has no hook for it, and in a PID namespace of its own, where
+    /// processes have other IDs.
     pub fn attach() -> Option<Owners> {
         let pids = Path::new("/proc/self/ns/pid").metadata().ok()?.st_ino();
         let may_load = || Capability::missing(&[Capability::Bpf, Capability::Perfmon]).is_empty();
-        if pids != INITIAL_PID_NAMESPACE || !may_load() {
+        if pids != INITIAL_PID_NAMESPACE || Capability::SysPtrace.held() != Some(true) || !may_load() {
             return None;
         }
         let configuration = abi::dwell_owner_program { netns: own_namespace().ok()? };
@@ -79,21 +83,69 @@ impl KernelOwners for Owners {
     }
 
     fn find_cgroups(&self) {
-        if self.cgroups().is_due() {
-            // Nobody waits for the walk.
-            let found = cgroups::walk();
-            self.cgroups().learn(found);
-        }
+        let now_ns = monotonic_ns();
+        let Some(sought) = self.cgroups().begin_walk(now_ns) else {
+            return;
+        };
+        // Others may ask about cgroups during the walk.
+        let begun_ns = thread_cpu_ns();
+        let found = cgroups::walk();
+        self.cgroups().end_walk(&sought, found, (now_ns, thread_cpu_ns() - begun_ns));
     }
 
     fn lost(&self) -> u64 {
         let cpus = read_percpu(&self.counters, COUNTERS, 0).unwrap_or_default();
         let cpus = cpus.iter().filter_map(|cpu| abi::dwell_owner_counters::read_from_prefix(cpu).ok());
-        let (mut noted, mut lost) = (0, 0);
-        for (cpu, _) in cpus {
-            noted += cpu.value[abi::DWELL_OWNERS_NOTED as usize];
-            lost += cpu.value[abi::DWELL_OWNERS_LOST as usize];
+        cpus.map(|(cpu, _)| cpu.lost).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{SocketAddr, SocketAddrV4, TcpListener},
+        os::fd::AsRawFd,
+        process, thread,
+    };
+
+    use dwell_engine::measure::Endpoint;
+    use dwell_socket::privilege;
+    use dwell_testbed::skip::lacks_root;
+    use nix::{
+        errno::Errno,
+        sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, getsockname, socket},
+    };
+
+    use super::*;
+
+    #[test]
+    fn root_a_connection_that_is_refused_has_the_process_that_asked_for_it() {
+        if lacks_root() {
+            return;
         }
-        lost + noted.saturating_sub(abi::DWELL_OWNERS.into())
+        let owners = Owners::attach().unwrap();
+        let SocketAddr::V4(closed) = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() else {
+            unreachable!("it was asked for");
+        };
+        let asking = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        assert_eq!(connect(asking.as_raw_fd(), &SockaddrIn::from(closed)), Err(Errno::ECONNREFUSED));
+        // It keeps its port, and no address.
+        let own = SocketAddrV4::from(getsockname::<SockaddrIn>(asking.as_raw_fd()).unwrap());
+        let end = |port| Endpoint { address: (*closed.ip()).into(), port };
+        let owner = |port| owners.owner(Protocol(6), &Ends { src: end(port), dst: end(closed.port()) });
+        assert_eq!(owner(own.port()).map(|owner| owner.pid), Some(process::id()));
+        assert_eq!(owner(0), None);
+    }
+
+    #[test]
+    fn root_processes_of_other_users_take_the_capability_that_shows_them_elsewhere() {
+        if lacks_root() {
+            return;
+        }
+        let attach = || {
+            privilege::keep(&[privilege::Capability::Bpf, privilege::Capability::Perfmon]).unwrap();
+            Owners::attach().is_some()
+        };
+        assert!(Owners::attach().is_some() && !thread::spawn(attach).join().unwrap());
     }
 }

@@ -36,12 +36,12 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-static __always_inline void count(enum dwell_owner_counter counter)
+static __always_inline void count_lost(void)
 {
 	struct dwell_owner_counters *mine = bpf_map_lookup_elem(&counters, &(__u32){0});
 
 	if (mine)
-		mine->value[counter]++;
+		mine->lost++;
 }
 
 /* Notes the process in which it runs as the one that connects the socket, which has no port of its own yet. */
@@ -52,22 +52,25 @@ static __always_inline void begin(const struct sock *sk)
 	struct dwell_owner owner = {};
 	__u64 key = (__u64)sk;
 
-	if (READ(net, ns.inum) != program.netns || READ(sk, sk_protocol) != DWELL_PROTO_TCP)
-		return;
 	/* what the kernel connects by itself, as for NFS, has no process */
-	if (READ(task, flags) & PF_KTHREAD)
+	if (READ(net, ns.inum) != program.netns || READ(sk, sk_protocol) != DWELL_PROTO_TCP ||
+	    READ(task, flags) & PF_KTHREAD) {
+		/* an entry here is that of a socket that had this memory before */
+		bpf_map_delete_elem(&pending, &key);
 		return;
+	}
 	owner.time_ns = bpf_ktime_get_ns();
 	owner.cgroup = bpf_get_current_cgroup_id();
 	owner.pid = bpf_get_current_pid_tgid() >> 32;
 	BPF_CORE_READ_STR_INTO(&owner.name, task, group_leader, comm);
 	if (bpf_map_update_elem(&pending, &key, &owner, BPF_ANY))
-		count(DWELL_OWNERS_LOST);
+		count_lost();
 }
 
-/* Notes the owner of the socket's flow, which is known once the other end has answered. */
+/* Notes the owner of the socket's flow, which is known once the other end has answered or refused. */
 static __always_inline void end(const struct sock *sk)
 {
+	const struct inet_sock *inet = (const void *)sk;
 	const struct sock_common *common = &sk->__sk_common;
 	struct dwell_owner_key flow = {.proto = DWELL_PROTO_TCP};
 	const struct dwell_owner *owner;
@@ -77,12 +80,12 @@ static __always_inline void end(const struct sock *sk)
 	if (!owner)
 		return;
 	addresses_of(common, &flow.local, &flow.remote);
-	flow.local_port = READ(common, skc_num);
+	/* skc_num is 0 already where the connection was refused */
+	flow.local_port = dwell_ntohs(READ(inet, inet_sport));
 	flow.remote_port = dwell_ntohs(READ(common, skc_dport));
-	if (!bpf_map_update_elem(&owners, &flow, owner, BPF_NOEXIST))
-		count(DWELL_OWNERS_NOTED);
-	else if (bpf_map_update_elem(&owners, &flow, owner, BPF_ANY))
-		count(DWELL_OWNERS_LOST);
+	/* without a port it has sent nothing */
+	if (flow.local_port && bpf_map_update_elem(&owners, &flow, owner, BPF_ANY))
+		count_lost();
 	bpf_map_delete_elem(&pending, &key);
 }
 

@@ -27,7 +27,7 @@ pub trait KernelOwners: fmt::Debug + Send + Sync {
     /// Finds the paths of cgroups that are not known yet. Takes some milliseconds if there are any.
     fn find_cgroups(&self);
 
-    /// Returns the number of connections whose process was not noted, or was forgotten, as there was no room.
+    /// Returns the number of connections whose process was not noted, as there was no room.
     fn lost(&self) -> u64;
 }
 

@@ -1,4 +1,5 @@
-//! Names of live flows, found by a thread of their own, so that nothing waits for them.
+//! Names of live flows, found by a thread of their own. Who asks for a name may wait for a look-up of the kernel's note, and
+//! once in five seconds for the folders of pods, but for no dump of sockets and no search of /proc.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -59,7 +60,7 @@ pub struct LiveCounts {
     pub gone: u64,
     /// Sockets that had gone, but whose process the kernel had noted.
     pub noted: u64,
-    /// Connections whose process the kernel did not note, or forgot, as there was no room.
+    /// Connections whose process the kernel did not note, as there was no room.
     pub notes_lost: u64,
     /// Sockets that were never looked up: too many were wanted at once, or the run is over.
     pub omitted: u64,
@@ -106,6 +107,8 @@ struct Shared {
 #[derive(Debug, Clone)]
 struct Known {
     owner: Option<(u32, Process)>,
+    /// Whether the socket was there. If not, another one may have its ports by now.
+    is_open: bool,
     since_ns: u64,
 }
 
@@ -221,7 +224,12 @@ impl Shared {
         let known = self.known.get(&key);
         let (owner, since_ns) = (known.and_then(|known| known.owner.clone()), known.map(|known| known.since_ns));
         let age_ns = since_ns.map_or(u64::MAX, |since_ns| monotonic_ns().saturating_sub(since_ns));
-        if age_ns <= if owner.is_some() { FORGET_NS } else { RETRY_NS } {
+        let is_recent = age_ns <= if owner.is_some() { FORGET_NS } else { RETRY_NS };
+        if is_recent && known.is_some_and(|known| known.is_open) {
+            return owner;
+        }
+        let noted = self.noted(&key, since_ns);
+        if is_recent && noted.is_none() {
             return owner;
         }
         if !self.wanted.contains(&key) {
@@ -230,7 +238,7 @@ impl Shared {
                 false => self.counts.omitted += 1,
             }
         }
-        self.noted(&key, since_ns).or(owner)
+        noted.or(owner)
     }
 
     /// Returns the process that has connected a socket, if the kernel has noted that since the socket was last looked up: what
@@ -245,7 +253,7 @@ impl Shared {
     fn learn(&mut self, key: SocketKey, found: Option<(u32, Process)>) {
         // It may have been asked about again meanwhile.
         self.wanted.remove(&key);
-        let known = self.known.remove(&key);
+        let (known, is_open) = (self.known.remove(&key), found.is_some());
         let owner = match found {
             Some(owner) => Some(owner),
             None => {
@@ -255,7 +263,7 @@ impl Shared {
                 noted.or_else(|| known?.owner)
             }
         };
-        self.known.insert(key, Known { owner, since_ns: monotonic_ns() });
+        self.known.insert(key, Known { owner, is_open, since_ns: monotonic_ns() });
     }
 }
 

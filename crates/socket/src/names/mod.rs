@@ -87,7 +87,7 @@ pub struct Counts {
     pub searches: u64,
     /// Sockets of the last interval whose process is not known: it belongs to another user, or has ended.
     pub unknown: u64,
-    /// Connections whose process the kernel did not note, or forgot, as there was no room, since the start.
+    /// Connections whose process the kernel did not note, as there was no room, since the start.
     pub notes_lost: u64,
     /// Sockets and processes for which there was no room, since the start.
     pub omitted: u64,
@@ -108,6 +108,8 @@ pub struct Names {
     kernel: Option<Arc<dyn KernelOwners>>,
     /// Processes that the kernel has noted, as they were then.
     noted: Recent<u32, Process>,
+    /// The same, by the flows that have them by notes alone: their IDs may be those of other processes by now.
+    noted_flows: Recent<Ends, Process>,
     pods: Pods,
     /// Sockets of this interval whose process is known from the kernel's note alone.
     only_noted: u64,
@@ -155,6 +157,7 @@ impl Names {
             reverse: None,
             kernel: None,
             noted: Recent::new(MAX_PROCESSES),
+            noted_flows: Recent::new(MAX_PROCESSES),
             pods: Pods::default(),
             only_noted: 0,
         }
@@ -175,13 +178,17 @@ impl Names {
     /// Returns the process that has a socket of TCP, by the socket's inode, or else the one that connected it, if the kernel has
     /// noted that. A process that is not known yet is found by the next [`search`](Self::search).
     pub fn pid(&mut self, inode: u32, ends: &Ends) -> Option<u32> {
-        self.owners.pid(inode).or_else(|| {
-            let owner = self.kernel.as_ref()?.owner(TCP, ends)?;
-            self.noted.insert(owner.pid, owner.process(&mut self.pods));
-            // A socket without an inode is not counted as unknown.
-            self.only_noted += u64::from(inode != 0);
-            Some(owner.pid)
-        })
+        if let Some(pid) = self.owners.pid(inode) {
+            self.noted_flows.remove(ends);
+            return Some(pid);
+        }
+        let owner = self.kernel.as_ref()?.owner(TCP, ends)?;
+        let process = owner.process(&mut self.pods);
+        self.noted.insert(owner.pid, process.clone());
+        self.noted_flows.insert(*ends, process);
+        // A socket without an inode is not counted as unknown.
+        self.only_noted += u64::from(inode != 0);
+        Some(owner.pid)
     }
 
     /// Searches for the processes of sockets that are not known, if there are any and the budget allows it. Returns whether
@@ -193,24 +200,26 @@ impl Names {
         self.owners.search(now_ns)
     }
 
-    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, its unit and its pod.
-    pub fn process(&self, pid: u32) -> EndNames {
-        let process = self.known(pid).cloned();
+    /// Returns the process of this ID, with its name as the kernel keeps it, of at most 15 characters, its unit and its pod; of a
+    /// flow, the one that [`pid`](Self::pid) has returned the ID of.
+    pub fn process(&self, pid: u32, flow: Option<&Ends>) -> EndNames {
+        let process = self.known(pid, flow).cloned();
         process.map_or_else(|| EndNames { pid: Some(pid), ..EndNames::default() }, |process| process.names(Some(pid)))
     }
 
-    /// Returns the unit or container of a process.
-    pub fn unit(&self, pid: u32) -> Option<&Arc<str>> {
-        self.known(pid)?.unit.as_ref()
+    /// Returns the unit or container of a flow's process.
+    pub fn unit(&self, pid: u32, flow: &Ends) -> Option<&Arc<str>> {
+        self.known(pid, Some(flow))?.unit.as_ref()
     }
 
-    /// Returns the pod of a process.
-    pub fn pod(&self, pid: u32) -> Option<&Arc<Pod>> {
-        self.known(pid)?.pod.as_ref()
+    /// Returns the pod of a flow's process.
+    pub fn pod(&self, pid: u32, flow: &Ends) -> Option<&Arc<Pod>> {
+        self.known(pid, Some(flow))?.pod.as_ref()
     }
 
-    fn known(&self, pid: u32) -> Option<&Process> {
-        self.owners.process(pid).or_else(|| self.noted.get(&pid))
+    fn known(&self, pid: u32, flow: Option<&Ends>) -> Option<&Process> {
+        let noted = flow.and_then(|flow| self.noted_flows.get(flow));
+        noted.or_else(|| self.owners.process(pid)).or_else(|| self.noted.get(&pid))
     }
 
     /// Returns the name of an address in /etc/hosts, by answers of DNS, or by a reverse look-up, for which nothing waits.
@@ -259,4 +268,53 @@ fn text(path: &Path) -> String {
 /// Lines of a file without comments, each with its words.
 fn lines(text: &str) -> impl Iterator<Item = std::str::SplitAsciiWhitespace<'_>> {
     text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).split_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, os::fd::AsRawFd, os::linux::fs::MetadataExt, process};
+
+    use super::*;
+    use crate::clock::monotonic_ns;
+
+    /// The note of one flow.
+    #[derive(Debug)]
+    struct Note(Ends, KernelOwner);
+
+    impl KernelOwners for Note {
+        fn owner(&self, _protocol: Protocol, ends: &Ends) -> Option<KernelOwner> {
+            (self.0 == *ends).then(|| self.1.clone())
+        }
+
+        fn find_cgroups(&self) {}
+
+        fn lost(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_flow_that_a_note_alone_names_has_the_noted_process_whoever_has_its_id_now() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let file = std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap();
+        let inode = u32::try_from(file.st_ino()).unwrap();
+        let ends = |port| {
+            let end = |port| Endpoint { address: "127.0.0.1".parse().unwrap(), port };
+            Ends { src: end(port), dst: end(80) }
+        };
+        let (open, gone, id) = (ends(1), ends(2), process::id());
+        let owner = KernelOwner { pid: id, name: b"gone".into(), cgroup: None, time_ns: 0 };
+        let mut names = Names::of_capture(false).with_kernel(Some(Arc::new(Note(gone, owner))));
+        names.begin_interval();
+        assert_eq!(names.pid(inode, &open), None);
+        assert!(names.search(monotonic_ns()));
+        assert_eq!([names.pid(inode, &open), names.pid(0, &gone)], [Some(id); 2]);
+        let own = text(Path::new("/proc/self/comm"));
+        for (flow, name) in [(Some(&open), own.trim_end()), (None, own.trim_end()), (Some(&gone), "gone")] {
+            assert_eq!(names.process(id, flow).process.as_deref(), Some(name));
+        }
+        // Another socket with these ends is found where it is open.
+        assert_eq!(names.pid(inode, &gone), Some(id));
+        assert_eq!(names.process(id, Some(&gone)).process.as_deref(), Some(own.trim_end()));
+    }
 }

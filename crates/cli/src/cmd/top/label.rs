@@ -42,7 +42,11 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
         RowKey::Prefix(_) | RowKey::Process(_) | RowKey::Unit(_) => {}
     }
     if let Some(pid) = row.pid {
-        found.src = names.process(pid);
+        let flow = match &row.key {
+            RowKey::Flow(flow) => Some(&flow.ends),
+            _ => None,
+        };
+        found.src = names.process(pid, flow);
     }
     found
 }

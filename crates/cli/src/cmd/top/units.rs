@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use dwell_engine::names::Pod;
+use dwell_engine::{layers::Ends, names::Pod};
 use dwell_socket::names::Names;
 
 /// Units that are kept apart; processes of others have none.
@@ -18,11 +18,11 @@ pub struct Units {
 }
 
 impl Units {
-    /// Returns the number of a process's unit, which is its pod if it is in one.
-    pub fn of(&mut self, names: &Names, pid: u32) -> Option<u32> {
-        match names.pod(pid) {
+    /// Returns the number of the unit of a flow's process, which is its pod if it is in one.
+    pub fn of(&mut self, names: &Names, pid: u32, flow: &Ends) -> Option<u32> {
+        match names.pod(pid, flow) {
             Some(pod) => self.of_pod(pod),
-            None => self.number(names.unit(pid)?),
+            None => self.number(names.unit(pid, flow)?),
         }
     }
 

@@ -120,7 +120,7 @@ impl Sources {
                         ends: polled.ends,
                         cookie: polled.cookie,
                         pid,
-                        unit: pid.and_then(|pid| shown.units.of(&shown.names, pid)),
+                        unit: pid.and_then(|pid| shown.units.of(&shown.names, pid, &polled.ends)),
                         reading: &polled.reading,
                     });
                 }
