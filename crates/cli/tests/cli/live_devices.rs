@@ -85,9 +85,14 @@ fn root_a_device_without_link_headers() {
         let run = dwell.interrupt();
         let told = counters(&run.stderr);
         assert!(!told.contains_key("malformed") && !told.contains_key("not ip"), "{run}");
-        counts(&round_trips(&of_type(&run.stdout, "rtt.sample")))
+        // On a busy machine samples may come faster than they are read, which the status tells.
+        assert!(matches!(run.status, Some(0 | 4)), "{run}");
+        (run.status == Some(0), counts(&round_trips(&of_type(&run.stdout, "rtt.sample"))))
     });
-    assert_eq!(found[0], found[1]);
+    if found.iter().all(|(is_complete, _)| *is_complete) {
+        assert_eq!(found[0], found[1]);
+    }
+    let found = found.map(|(_, counts)| counts);
     let count = |method: &str, address: &str| {
         let key = (method.to_owned(), address.to_owned());
         found[0].get(&key).copied().unwrap_or(0)
