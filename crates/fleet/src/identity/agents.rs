@@ -5,12 +5,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 use super::{
-    certificates::REPLACEMENT,
-    files::{FileVersion, create, folder, from_hex, hex, lock, read_text, replace, version},
+    files::{Attempt, FileVersion, create, folder, from_hex, hex, lock, read_text, replace, version},
     raw_keys::{Private, derive, public},
     tokens,
 };
@@ -63,11 +61,7 @@ pub struct AgentKeys {
 }
 
 struct Known {
-    /// Which version of the list was read last, or tried to be; `None` if there was none.
-    version: Option<FileVersion>,
-    at: Instant,
-    /// What is wrong with it, until that is told.
-    problem: Option<Error>,
+    attempt: Attempt<FileVersion>,
     by_key: HashMap<Vec<u8>, Agent>,
 }
 
@@ -83,7 +77,7 @@ impl AgentKeys {
     /// malformed.
     pub(super) fn open(secret: &[u8], list: &Path) -> Result<AgentKeys, Error> {
         tokens::read(list)?;
-        let known = Known { version: None, at: Instant::now(), problem: None, by_key: HashMap::new() };
+        let known = Known { attempt: Attempt::new(version(list).ok()), by_key: HashMap::new() };
         let keys = AgentKeys { secret: secret.to_vec(), list: list.into(), known: Mutex::new(known) };
         keys.refresh(&mut keys.known())?;
         Ok(keys)
@@ -96,9 +90,7 @@ impl AgentKeys {
 
     /// Returns what is wrong with the list, once, and only after the time in which it may be about to be replaced.
     pub(super) fn take_problem(&self) -> Option<Error> {
-        let mut known = self.look();
-        let is_due = known.at.elapsed() >= REPLACEMENT;
-        known.problem.take_if(|_| is_due)
+        self.look().attempt.take_problem()
     }
 
     /// Returns whether a key is that of a token that may still be used.
@@ -125,17 +117,14 @@ impl AgentKeys {
     /// Reads the list if it has changed. One that cannot be read leaves the agents that were in it.
     fn look(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known();
-        let now = version(&self.list).ok();
-        if known.version != now {
-            known.at = Instant::now();
-            known.problem = self.refresh(&mut known).err();
+        if known.attempt.begin(version(&self.list).ok()) {
+            known.attempt.problem = self.refresh(&mut known).err();
         }
         known
     }
 
     /// Reads the list. Lines that are malformed are left out, and the first one is the error.
     fn refresh(&self, known: &mut Known) -> Result<(), Error> {
-        known.version = version(&self.list).ok();
         let (agents, malformed) = parse(&read_text(&self.list)?);
         let mut before: HashMap<Agent, Vec<u8>> = known.by_key.drain().map(|(key, agent)| (agent, key)).collect();
         let keys = agents.into_iter().map(|agent| {

@@ -3,7 +3,6 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
 };
 
 use rustls::{
@@ -15,13 +14,10 @@ use rustls::{
 
 use super::{
     VERSIONS,
-    files::{FileVersion, version},
+    files::{Attempt, FileVersion, version},
     provider, tuned_client, tuned_server,
 };
 use crate::{Error, wire::AgentName};
-
-/// Time that it may take to replace all files, one after the other.
-pub(super) const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Files with an own certificate, its private key, and the authorities that have signed the other side's.
 #[derive(Debug)]
@@ -35,11 +31,7 @@ pub(super) struct CertificateFiles {
 /// The last attempt to read the files.
 #[derive(Debug)]
 struct Last {
-    /// Of which versions it was; `None` if a file was missing.
-    versions: Option<[FileVersion; 3]>,
-    at: Instant,
-    /// Why it failed, until that is told.
-    problem: Option<Error>,
+    attempt: Attempt<[FileVersion; 3]>,
     /// What the last one that did not fail has found.
     loaded: Loaded,
 }
@@ -63,7 +55,7 @@ impl CertificateFiles {
         let versions = versions([certificate, key, ca]);
         let loaded = Loaded::read(certificate, key, ca)?;
         let [certificate, key, ca] = [certificate, key, ca].map(Path::to_owned);
-        let last = Last { versions, at: Instant::now(), problem: None, loaded };
+        let last = Last { attempt: Attempt::new(versions), loaded };
         Ok(CertificateFiles { certificate, key, ca, last: Mutex::new(last) })
     }
 
@@ -75,22 +67,19 @@ impl CertificateFiles {
 
     /// Returns why the files cannot be used, once, and only after the time in which they may be about to be replaced.
     pub(super) fn take_problem(&self) -> Option<Error> {
-        let is_due = |last: &Last| last.problem.is_some() && last.at.elapsed() >= REPLACEMENT;
+        let has_failed = self.last().attempt.has_failed();
         // They may have been mended since.
-        let is_still = is_due(&self.last()) && is_due(&self.look());
-        is_still.then(|| self.last().problem.take()).flatten()
+        if has_failed { self.look().attempt.take_problem() } else { None }
     }
 
     /// Reads the files if they have changed: whoever connects causes no more than that.
     fn look(&self) -> MutexGuard<'_, Last> {
         let CertificateFiles { certificate, key, ca, .. } = self;
         let mut last = self.last();
-        let now = versions([certificate, key, ca]);
-        if now != last.versions {
-            (last.versions, last.at, last.problem) = (now, Instant::now(), None);
+        if last.attempt.begin(versions([certificate, key, ca])) {
             match Loaded::read(certificate, key, ca) {
                 Ok(loaded) => last.loaded = loaded,
-                Err(error) => last.problem = Some(error),
+                Err(error) => last.attempt.problem = Some(error),
             }
         }
         last
@@ -188,7 +177,7 @@ fn unusable(path: &Path, reason: impl Into<Box<dyn std::error::Error>>) -> Error
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::Duration};
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 

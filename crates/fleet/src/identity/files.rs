@@ -35,6 +35,44 @@ pub(super) fn version(path: &Path) -> io::Result<FileVersion> {
     Ok((metadata.ctime(), metadata.ctime_nsec(), metadata.len(), metadata.ino()))
 }
 
+/// Time that it may take to replace files, one after the other.
+const REPLACEMENT: Duration = Duration::from_secs(5);
+
+/// The last attempt to read files that may be replaced at any time.
+#[derive(Debug)]
+pub(super) struct Attempt<V> {
+    /// Of which version it was; `None` if a file was missing.
+    version: Option<V>,
+    at: Instant,
+    /// Why it failed, until that is taken.
+    pub(super) problem: Option<Error>,
+}
+
+impl<V: PartialEq> Attempt<V> {
+    pub(super) fn new(version: Option<V>) -> Attempt<V> {
+        Attempt { version, at: Instant::now(), problem: None }
+    }
+
+    /// Begins another attempt if the files have another version now. Returns whether they have.
+    pub(super) fn begin(&mut self, now: Option<V>) -> bool {
+        let is_other = now != self.version;
+        if is_other {
+            *self = Attempt::new(now);
+        }
+        is_other
+    }
+
+    /// Whether it failed, and the time is over in which the files may be about to be replaced.
+    pub(super) fn has_failed(&self) -> bool {
+        self.problem.is_some() && self.at.elapsed() >= REPLACEMENT
+    }
+
+    /// Returns why it failed, once, and only after the time in which the files may be about to be replaced.
+    pub(super) fn take_problem(&mut self) -> Option<Error> {
+        if self.has_failed() { self.problem.take() } else { None }
+    }
+}
+
 /// Returns the folder of a list.
 pub(super) fn folder(list: &Path) -> &Path {
     list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

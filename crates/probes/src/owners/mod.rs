@@ -39,9 +39,9 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Attaches the program, for sockets of this thread's network namespace. `None` where this process may not do that or see
-    /// whose sockets those of other users are, where the kernel has no hook for it, and in a PID namespace of its own, where
-    /// processes have other IDs.
+    /// Attaches the program, for sockets of this thread's network namespace. `None` where this process may not do that, or may not
+    /// see the processes of other users, where the kernel has no hook for it, and in a PID namespace of its own, where processes
+    /// have other IDs.
     pub fn attach() -> Option<Owners> {
         let pids = Path::new("/proc/self/ns/pid").metadata().ok()?.st_ino();
         let may_load = || Capability::missing(&[Capability::Bpf, Capability::Perfmon]).is_empty();

@@ -4,11 +4,13 @@
 //! pass: after the way from the place of the capture to the sender and back. With it, bytes in flight are those that the
 //! sender knew of, wherever the capture was taken.
 
+mod conclusion;
+
 use std::collections::VecDeque;
 
 use super::{
     super::{Part, Times, figures::Silences},
-    flights::{Flights, Known, Limit},
+    flights::Flights,
     holes::Holes,
     scale::{Offer, Scales},
     sequence::{distance, is_after},
@@ -148,16 +150,6 @@ struct Burst {
     /// The time in transfer when it began.
     transfer_ns: f64,
 }
-
-/// Where the window of the peer is the limit for this share of the time of transfers, it may be a limit at other times too.
-const OF_WINDOW: f64 = 0.25;
-/// From this share of the time of transfers on, data waited in a queue on its way to the place of the capture.
-const QUEUED: f64 = 0.3;
-
-/// More than one overtaken segment of so many.
-const OVERTAKEN: u64 = 200;
-/// A shorter queue is none.
-const QUEUE_NS: f64 = 10e6;
 
 /// The round trip of the whole path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -553,67 +545,5 @@ impl Sender {
         let slow = (spent.min(most) - path.base_ns as f64).max(0.0);
         self.times.shift(Part::Transfer, Part::SlowStart, slow);
         self.figures.slow_starts.add(slow as u64);
-    }
-
-    /// Ends the observation. Returns the times in which it was busy.
-    pub(super) fn finish(&mut self, now_ns: u64, path: Path, knows: Known) -> Times {
-        self.settle_stall(now_ns);
-        let spent = std::mem::take(&mut self.since_progress);
-        self.times.plus(&spent);
-        self.settle_burst(now_ns, path);
-        let mss = self.mss();
-        let is_flat = self.figures.again == 0 && self.flights.is_flat(mss);
-        if let Some(mut left) = self.scales.limited_ns(mss, is_flat) {
-            for part in [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer] {
-                let some = self.times.get(part).min(left);
-                self.times.shift(part, Part::ReceiverWindow, some);
-                left -= some;
-            }
-        }
-        let transfer = self.times.get(Part::Transfer);
-        let is_of_window = self.times.get(Part::ReceiverWindow) >= transfer;
-        let is_queued = self.queued_ns as f64 >= QUEUED * (transfer + self.times.get(Part::RemoteQueue));
-        let limit = match knows {
-            // Packets that overtake each other are acknowledged in bursts, which look like pauses.
-            _ if is_of_window || self.figures.overtaken * OVERTAKEN > self.figures.segments => Limit::Congestion,
-            _ if is_queued => Limit::Queue,
-            Known::Whole => self.flights.limit(true),
-            // Bursts may be of a queue.
-            Known::Way if self.queued_ns > 0 && self.flights.limit(true) == Limit::Application => Limit::Unknown,
-            Known::Way => self.flights.limit(self.rested > 0),
-            // An application that pauses loses nothing.
-            Known::Nothing if self.figures.again > 0 => Limit::Congestion,
-            Known::Nothing => Limit::Unknown,
-        };
-        let limit = match limit {
-            Limit::Application | Limit::SendBuffer if self.is_paced() => Limit::Unknown,
-            // Acknowledgements that make room in the window of the peer are followed as closely.
-            Limit::SendBuffer if self.times.get(Part::ReceiverWindow) > OF_WINDOW * transfer => Limit::Unknown,
-            limit => limit,
-        };
-        if limit == Limit::Queue
-            && knows != Known::Whole
-            && is_queued
-            && self.in_queue < QUEUE_NS * self.queued_ns as f64
-        {
-            // It is longer by what the shortest way had of it.
-            let queue = self.times.get(Part::RemoteQueue);
-            self.times.shift(Part::RemoteQueue, Part::Unexplained, queue);
-        }
-        match limit {
-            Limit::Congestion => {}
-            Limit::SendBuffer => self.times.shift(Part::Transfer, Part::SendBuffer, transfer),
-            Limit::Application => {
-                self.times.shift(Part::Transfer, Part::Application, transfer);
-                let (count, sum_ns) = self.flights.pauses();
-                self.figures.pauses = Silences { count, sum_ns, longest_ns: 0 };
-            }
-            Limit::Queue if self.times.get(Part::LocalQueue) > self.times.get(Part::RemoteQueue) => {
-                self.times.shift(Part::Transfer, Part::LocalQueue, transfer);
-            }
-            Limit::Queue => self.times.shift(Part::Transfer, Part::RemoteQueue, transfer),
-            Limit::Unknown => self.times.shift(Part::Transfer, Part::Unexplained, transfer),
-        }
-        self.times
     }
 }

@@ -37,8 +37,8 @@ pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
         && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
 }
 
-/// Whether the peer may take its time on purpose: its answers take long, and too few requests to this host to wait for them are
-/// served.
+/// Whether the peer may take its time on purpose: its answers take long, and this host serves too few requests for these to be
+/// what waits for them.
 pub fn may_take_its_time(evidence: &Evidence) -> bool {
     evidence.source == Source::Sockets
         && reaches(evidence.answer.mean_ns(), LONG_NS)
