@@ -151,7 +151,7 @@ test: setup ## every test; those that need root run as root
 
 all-tests:
 	$(TESTS_AS_ROOT) tests/again --workspace --locked --no-fail-fast
-	cargo test --locked --manifest-path fuzz/Cargo.toml
+	cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)
 	tests/compat/run $(TARGET)/debug/dwell
 	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell-lab $(TARGET)/quic
 
@@ -177,7 +177,7 @@ lint: setup ## rustfmt, clippy and clang-format, warnings denied; what ARCHITECT
 	.ci/claims
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked -- -D warnings
+	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked --target-dir $(TARGET) -- -D warnings
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 fuzz: setup ## a short run of each fuzz target, under AddressSanitizer
