@@ -77,10 +77,12 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	const struct dwell_flow_key *key = &slot->head.key;
 	int from_b = slot->client & 1,
 	    has_id = slot->key_kind == DWELL_KEY_ESP || slot->key_kind == DWELL_KEY_WIREGUARD;
-	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
+	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0, requests = record->epoch.requests;
+	int brief;
 
-	/* at a balancer, the flows of a flood would fill the ring buffer */
-	if (slot->measured && !record->epoch.requests && !record->epoch.all && !record->epoch.answered &&
+	/* The flows of a flood, of few packets each, would fill the ring buffer with epochs that tell nothing. */
+	brief = !(slot->head.flags & DWELL_HEAD_SETTLED) && requests <= (slot->head.proto == DWELL_PROTO_UDP);
+	if ((slot->measured ? !requests : brief) && !record->epoch.all && !record->epoch.answered &&
 	    !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;

@@ -260,6 +260,21 @@ static __always_inline void dwell_rtt_client(struct dwell_step *step)
 	}
 }
 
+/* Notes that a flow is no part of a flood: who opened it goes on after an answer. An answer alone, be it a SYN-ACK, an
+ * echo reply or a stateless reset, is what a flood from forged addresses gets too.
+ */
+static __always_inline void dwell_rtt_settle(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+
+	if (packet->tcp_flags & DWELL_TCP_SYN || !flow->side[!direction].packets)
+		return;
+	if (flow->client ? flow->client == 1 + direction : flow->side[direction].packets > 1)
+		flow->head.flags |= DWELL_HEAD_SETTLED;
+}
+
 /* Runs the packet of step->flow through its matcher, which leaves what it completed in step->match and step->loop. */
 static __always_inline void dwell_rtt_step(struct dwell_step *step)
 {
@@ -271,8 +286,8 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 	side->bytes += packet->wire_bytes;
 	if (dwell_unlikely(packet->rtt.ce))
 		dwell_path_ce(step);
-	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
-		flow->head.flags |= DWELL_HEAD_SETTLED;
+	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)))
+		dwell_rtt_settle(step);
 	dwell_rtt_client(step);
 	if (dwell_unlikely(step->opened))
 		dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);

@@ -5,7 +5,7 @@ use etherparse::PacketBuilder;
 
 use crate::wire::{ETHERNET, Frame, Side, ethernet, frame, run, small};
 
-fn echo(at_ms: f64, from: Side, to: Side, id: u16, seq: u16, reply: bool) -> Frame {
+pub fn echo(at_ms: f64, from: Side, to: Side, id: u16, seq: u16, reply: bool) -> Frame {
     let builder = PacketBuilder::ipv4(from.address(), to.address(), 64);
     let builder = if reply { builder.icmpv4_echo_reply(id, seq) } else { builder.icmpv4_echo_request(id, seq) };
     let mut bytes = Vec::new();

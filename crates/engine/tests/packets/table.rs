@@ -1,11 +1,14 @@
 //! A full table continues to measure, and reports what it could not follow.
 
 use dwell_engine::{
-    measure::{CloseReason, Event, FlowChange},
+    measure::{CloseReason, Event, FlowChange, Sample},
     rtt::{Config, Counter, Tracker},
 };
 
-use crate::wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, observe, server, udp};
+use crate::{
+    icmp,
+    wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, observe, server, udp},
+};
 
 fn of_16_places() -> Config {
     Config { max_flows: 13, idle_timeout_ns: 10_000_000_000, flow_events: true, ..Config::default() }
@@ -71,6 +74,43 @@ fn established_flows_survive_a_flood_of_flows_that_nobody_answers() {
     assert!(table.count(Counter::Untracked) > 5_000);
     assert!(table.count(Counter::FlowsEvicted) > 50);
     assert!(table.closed.iter().all(|reason| *reason == CloseReason::Evicted));
+}
+
+#[test]
+fn a_flood_that_is_answered_leaves_room_for_flows_that_go_on() {
+    let opened = |at_ms: f64, port| {
+        let (syn, answer) = (client(at_ms).port(port).syn(1), server(at_ms + 1.0).port(port).syn(1).ack(2));
+        [syn, answer].map(Frame::from)
+    };
+    let pinged = |at_ms: f64, id| {
+        let ends = [(Side::Client, Side::Server, false), (Side::Server, Side::Client, true)];
+        ends.map(|(from, to, reply)| icmp::echo(at_ms + f64::from(u8::from(reply)), from, to, id, 1, reply))
+    };
+    let floods: [&dyn Fn(f64, u16) -> [Frame; 2]; 2] = [&opened, &pinged];
+    for flood in floods {
+        // A second of the flood has room, an idle time has not.
+        let mut tracker = Tracker::new(&Config { max_flows: 1000, ..of_16_places() });
+        let mut samples = 0;
+        let mut see = |frame: Frame| {
+            observe(&mut tracker, &frame, |event| {
+                let is_honest =
+                    |sample: &Sample| [sample.src, sample.dst].iter().any(|end| (1000..1004).contains(&end.port));
+                samples += usize::from(matches!(event, Event::Sample(sample) if is_honest(&sample)));
+            });
+        };
+        // Clients that begin while the table is full ask every half second.
+        for round in 0..40_u16 {
+            let begin_ms = f64::from(round) * 500.0;
+            for n in 0..200 {
+                flood(begin_ms + 2.0 * f64::from(n), 2000 + round * 200 + n).into_iter().for_each(&mut see);
+            }
+            for port in (1000..1004).filter(|_| round >= 20) {
+                let packets = exchange(begin_ms + 450.0 + f64::from(port - 1000), port, round.into());
+                packets.into_iter().for_each(|packet| see(packet.into()));
+            }
+        }
+        assert!(samples >= 76, "{samples} of 80 samples");
+    }
 }
 
 #[test]
