@@ -140,7 +140,8 @@ static __always_inline __u32 dwell_arrival_parse(const void *data, const void *e
 }
 
 /* Returns the direction of the client's packets, from a flow's first packet: as the user's list of servers says, else
- * from the sender of the SYN, else from a port that only servers have, else from the sender of the packet.
+ * from the sender of the SYN, else from a port that hardly any client has, else from the sender of the packet. Clients may
+ * be given ports from 1024 on: of two ports below those that are usual for them, the lower one is the server's.
  */
 static __always_inline __u32 dwell_client_direction(const struct dwell_filter *servers,
 						    const struct dwell_packet *packet)
@@ -163,9 +164,9 @@ static __always_inline __u32 dwell_client_direction(const struct dwell_filter *s
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN)
 		return packet->tcp_flags & DWELL_TCP_ACK ? !direction : direction;
 	if (packet->key_kind == DWELL_KEY_5TUPLE || packet->key_kind == DWELL_KEY_QUIC_CID) {
-		if (key->b_port < DWELL_EPHEMERAL_PORT && key->a_port >= DWELL_EPHEMERAL_PORT)
+		if (b_port < DWELL_EPHEMERAL_PORT && b_port < a_port)
 			return 0;
-		if (key->a_port < DWELL_EPHEMERAL_PORT && key->b_port >= DWELL_EPHEMERAL_PORT)
+		if (a_port < DWELL_EPHEMERAL_PORT && a_port < b_port)
 			return 1;
 	}
 	return direction;

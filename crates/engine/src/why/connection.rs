@@ -1,11 +1,13 @@
 //! Divides the time of one connection into parts, from successive polls of its socket.
 
+pub(super) mod between;
+
 use std::cmp::Ordering;
 
 use super::{
     Part, Role, Times,
     figures::{ConnectionFigures, Silences},
-    poll::{has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, written},
+    poll::{has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, unread, written},
 };
 use crate::{
     layers::Ends,
@@ -31,6 +33,9 @@ const SLOW_START_ROUNDS: u64 = 10;
 /// this share of the time in which bytes wait to be read, which is what `slow-reader` needs.
 const STAMPED_QUEUE_NS: f64 = 2.5e6;
 const STAMPED_READER: f64 = 0.3;
+
+/// So many bytes that are not read are no answer that somebody waits for, if that lasts.
+const FEW_BYTES: u64 = 4096;
 
 /// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
 const MESSAGE_PAUSE_NS: u64 = 50_000_000;
@@ -69,6 +74,9 @@ pub struct Connection {
     silence_ns: u64,
     /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
     unread_ns: u64,
+    /// Time in which a few bytes waited to be read for which nobody may have waited: tickets of TLS on a connection that is
+    /// kept for later are read with the next answer.
+    left_ns: u64,
     /// The wait for the first answer of the connection, once it has come.
     first_wait_ns: Option<u64>,
     /// How long nothing had been sent when the first poll found that, as part of the first silence.
@@ -122,6 +130,7 @@ impl Connection {
             is_acknowledged: false,
             silence_ns: 0,
             unread_ns: 0,
+            left_ns: 0,
             first_wait_ns: None,
             silent_before_ns: u64::from(info.last_data_sent_ms.min(info.last_data_received_ms)) * 1_000_000,
             under_way: Times::default(),
@@ -159,6 +168,9 @@ impl Connection {
         let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
         let (wrote, got) = (written > 0, received > 0);
         let answered_ns = self.answered_ns(now, wrote, got);
+        if wrote || got || unread(now) < unread(&self.last) {
+            self.end_left(wrote);
+        }
         let has_answer = if self.figures.role == Role::Server { wrote } else { got };
         self.figures.answered_polls += u64::from(has_answer);
         if wrote || got {
@@ -174,7 +186,11 @@ impl Connection {
                 self.speaker = next.other();
             }
             let answers = self.figures.service.count;
-            self.break_silence(first.unwrap_or(self.speaker.other()));
+            let between = self.between(now, dt_ns, alone);
+            match &between {
+                Some(between) if alone.is_none() => self.pass_turns(between, known),
+                _ => self.break_silence(first.unwrap_or(self.speaker.other())),
+            }
             if self.figures.service.count > answers && alone.is_none() && self.may_have_come_in_pieces(&now.info, known)
             {
                 self.figures.doubtful += 1;
@@ -183,8 +199,10 @@ impl Connection {
             self.follow_turns(written, received);
             self.is_unsure = known.is_none();
             self.speaker = known.unwrap_or(self.speaker);
-            if is_before_it_began(&self.last) {
-                self.begin_silence(now, dt_ns);
+            match &between {
+                Some(between) => self.resume_silence(now, between),
+                None if is_before_it_began(&self.last) => self.begin_silence(now, dt_ns),
+                None => {}
             }
         }
         self.is_acknowledged = !wrote && (has_acknowledged(&self.last.info, &now.info) || self.is_acknowledged && !got);
@@ -284,10 +302,11 @@ impl Connection {
                     under_way.add(Part::RemoteQueue, time * (1.0 - base));
                 }
             }
-        } else if last.readable.unwrap_or(0) > 0 {
+        } else if unread(&last) > 0 {
             match (self.figures.role, self.speaker) {
                 // Whether it is a request shows when it is answered.
                 (Role::Server, Side::Peer) => self.unread_ns += dt_ns,
+                _ if unread(&last) < FEW_BYTES => self.left_ns += dt_ns,
                 _ => self.quiet.add(Part::Reader, time),
             }
         } else {
@@ -325,8 +344,17 @@ impl Connection {
         }
     }
 
+    /// Attributes the time in which few bytes were left unread. Who sends before it reads them has not waited for them.
+    fn end_left(&mut self, is_idle: bool) {
+        match std::mem::take(&mut self.left_ns) {
+            ns if is_idle && ns > LONGEST_PAUSE_NS => self.figures.idle_ns += ns as f64,
+            ns => self.quiet.add(Part::Reader, ns as f64),
+        }
+    }
+
     /// Follows small segments that wait for an acknowledgement, or for the application.
     fn follow_held(&mut self, now: &Reading) {
+        self.end_held(now);
         let figures = &mut self.figures;
         for (since_ns, waits_now, waits) in [
             (&mut self.held_since_ns, is_held_back(now), &mut figures.held),
@@ -382,7 +410,7 @@ impl Connection {
     /// Of a connection that was not there at the search before: the kernel knows how long ago the last data was.
     fn begin_silence(&mut self, now: &Reading, dt_ns: u64) {
         let since_ms = now.info.last_data_sent_ms.min(now.info.last_data_received_ms);
-        if now.info.unacked == 0 && now.readable.unwrap_or(0) == 0 {
+        if now.info.unacked == 0 && unread(now) == 0 {
             self.silence_ns = (u64::from(since_ms) * 1_000_000).min(dt_ns);
             self.figures.idle_ns -= self.silence_ns as f64;
         }
@@ -486,6 +514,7 @@ impl Connection {
     pub(super) fn figures(&self) -> ConnectionFigures {
         let mut this = self.clone();
         this.end_silence();
+        this.end_left(true);
         let spent = std::mem::take(&mut this.since_progress);
         this.under_way.plus(&spent);
         for (since_ns, waits) in
@@ -536,6 +565,14 @@ impl Connection {
         }
     }
 
+    /// Whether the client has sent anything. One on which nobody ever spoke has asked for nothing.
+    fn has_asked(&self) -> bool {
+        match self.figures.role {
+            Role::Client => self.last.info.bytes_acked > Some(1),
+            Role::Server => self.last.info.bytes_received > Some(0),
+        }
+    }
+
     /// Whether the client has sent at least half as much as the shortest request that was answered, since it was.
     fn is_asked(&self) -> bool {
         self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest)
@@ -558,12 +595,7 @@ impl Connection {
                     Role::Client => (self.last.info.last_data_sent_ms, Side::Local),
                     Role::Server => (self.last.info.last_data_received_ms, Side::Peer),
                 };
-                // One on which nobody ever spoke has asked for nothing.
-                let has_asked = match role {
-                    Role::Client => self.last.info.bytes_acked > Some(1),
-                    Role::Server => self.last.info.bytes_received > Some(0),
-                };
-                if speaker == client && ns > 0 && has_asked {
+                if speaker == client && ns > 0 && self.has_asked() {
                     self.figures.unanswered.add(ns.max(u64::from(since_ms) * 1_000_000));
                 }
             }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     Connection, Datagrams, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role, RoundTrip, Silences,
-    Times, UdpPackets, Unsent, Worst, figures::ConnectionFigures,
+    Times, UdpPackets, Unsent, Worst, connection::between::resolution_ns, figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -516,6 +516,12 @@ impl Evidence {
             }
             _ => 0.0,
         }
+    }
+
+    /// Returns how exactly the length of requests' waits is known in the mean: polls that are far apart find it from the kernel's
+    /// times of the last data.
+    pub(super) fn turn_resolution_ns(&self) -> f64 {
+        resolution_ns(self.poll_interval_ns())
     }
 
     /// Adds what stamps of bytes showed: the queue of this host's device is taken out of the queues of the path.

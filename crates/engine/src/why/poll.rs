@@ -36,6 +36,12 @@ pub(super) fn is_before_it_began(reading: &Reading) -> bool {
     reading.info.state == 0
 }
 
+/// The bytes that have arrived and were not read. The kernel counts the end of the peer's data (FIN) as one more.
+pub(super) fn unread(reading: &Reading) -> u64 {
+    const CLOSE_WAIT: u8 = 8;
+    reading.readable.unwrap_or(0).saturating_sub(u64::from(reading.info.state == CLOSE_WAIT))
+}
+
 /// The bytes that the application has written, up to a constant.
 pub(super) fn written(reading: &Reading) -> Option<u64> {
     let info = &reading.info;

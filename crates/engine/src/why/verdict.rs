@@ -378,6 +378,7 @@ fn sparse(evidence: &Evidence) -> Option<(&'static str, f64)> {
         Cause::SlowSetUp if evidence.search_interval_ns > polls.1 => {
             ("searches for connections", evidence.search_interval_ns)
         }
+        Cause::SlowService | Cause::SlowAnswer | Cause::Nagle => ("polls", evidence.turn_resolution_ns()),
         _ => polls,
     });
     of_causes.chain(Some(polls).filter(|(_, ns)| ns * INTERVALS >= NOTICED_NS)).max_by(|(_, a), (_, b)| a.total_cmp(b))

@@ -159,6 +159,30 @@ fn connections_are_not_mistaken_for_one_another() {
     assert_eq!(packets(other), apart);
 }
 
+/// As after `sysctl net.ipv4.ip_local_port_range="1024 65535"`, on a connection that is older than the look.
+#[test]
+fn of_two_ports_that_a_server_may_have_the_lower_one_is_the_server_s() {
+    for (client, server) in [(20_000, 8081), (40_000, 8081), (1_500, 443)] {
+        for servers_are_first in [true, false] {
+            let mut seen = Seen::new(Key::FiveTuple, 64);
+            for number in 0..10_u64 {
+                let is_of_server = servers_are_first == number.is_multiple_of(2);
+                let (from, to, ports) = match is_of_server {
+                    true => ([10, 0, 0, 2], [10, 0, 0, 1], (server, client)),
+                    false => ([10, 0, 0, 1], [10, 0, 0, 2], (client, server)),
+                };
+                let mut bytes = Vec::new();
+                let builder = PacketBuilder::ipv4(from, to, 64).tcp(ports.0, ports.1, number as u32, 1000).ack(1);
+                builder.write(&mut bytes, &[0; 100]).unwrap();
+                seen.packet(START + number * 5 * MS, &bytes);
+            }
+            let records = seen.finish();
+            assert!(records.iter().all(|record| (record.src.port, record.dst.port) == (client, server)), "{records:?}");
+            assert!(!records.is_empty());
+        }
+    }
+}
+
 #[test]
 fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
     let mut seen = Seen::new(Key::Auto, 1000);

@@ -13,6 +13,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
 use dwell_engine::{
+    abi,
     filter::Filter,
     histogram::Figure,
     response::{Config, Estimator, Key, Method, Watch},
@@ -87,7 +88,7 @@ pub struct Args {
     #[arg(long, value_name = "RULE")]
     server: Vec<String>,
 
-    /// Only flows with this port at one end
+    /// Only flows with this port at one end, which is the server's if it is below 32768
     #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
@@ -248,13 +249,21 @@ impl Args {
                 KeyName::QuicCid => Key::QuicCid,
                 KeyName::Outer => Key::Outer,
             },
-            servers: Filter::parse_servers(&self.server).map_err(Failure::usage)?,
+            servers: self.servers()?,
             filter: filter(&self.filter, self.port)?,
             max_flows: self.max_flows,
             idle_timeout_ns: nanos(self.idle_timeout),
             ignore_tunnels: self.ignore_tunnels,
             seed,
         })
+    }
+
+    /// The ends that are servers: those that the user named, or else the one whose port was, unless it may be a client's.
+    fn servers(&self) -> Result<Filter, Failure> {
+        let named = self.port.filter(|port| u32::from(*port) < abi::DWELL_EPHEMERAL_PORT && self.server.is_empty());
+        let of_port = named.map(|port| format!(":{port}"));
+        let rules: Vec<String> = self.server.iter().cloned().chain(of_port).collect();
+        Filter::parse_servers(&rules).map_err(Failure::usage)
     }
 
     fn config(&self) -> Result<Config, Failure> {

@@ -24,7 +24,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         fact("waits", Some(Value::Count(evidence.held.count)), "polls"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    let is_long = reaches_by_polls(evidence, mean, MIN_WAIT_NS)
+    let is_long = reaches_by_turns(evidence, mean, MIN_WAIT_NS)
         || reaches_by_segments(&evidence.held, evidence.segments_sent, MIN_WAIT_NS);
     let holds = held >= MIN_SHARE && is_long && evidence.held.count >= least_count(evidence, MIN_WAITS);
     Assessment { share: held, holds, facts }

@@ -209,6 +209,11 @@ pub(super) fn reaches_by_polls(evidence: &Evidence, wait_ns: Option<f64>, least_
     reaches_between(evidence.poll_interval_ns(), wait_ns, least_ns)
 }
 
+/// The threshold of waits in turns, and of small segments, of which polls that are far apart know more than they find.
+fn reaches_by_turns(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) -> bool {
+    reaches_between(evidence.turn_resolution_ns(), wait_ns, least_ns)
+}
+
 /// A wait that is this many times as long as the time between two readings is one.
 pub(super) const INTERVALS: f64 = 2.0;
 

@@ -25,7 +25,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(both_ways(evidence, &evidence.answer));
     // The kernel's round trips are as long as they are, however far apart polls are.
     let is_long = reaches(carried, MIN_ANSWER_NS)
-        || reaches_by_polls(evidence, evidence.answer.mean_ns(), MIN_ANSWER_NS)
+        || reaches_by_turns(evidence, evidence.answer.mean_ns(), MIN_ANSWER_NS)
         || reaches_by_segments(&evidence.answer, evidence.awaited_segments, MIN_ANSWER_NS);
     Assessment { share: waited, holds: waited >= MIN_SHARE && is_long, facts }
 }

@@ -44,7 +44,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.service));
     facts.extend(in_pieces(evidence));
-    let is_long = reaches_by_polls(evidence, mean, MIN_SERVICE_NS)
+    let is_long = reaches_by_turns(evidence, mean, MIN_SERVICE_NS)
         || reaches_by_segments(&evidence.service, evidence.answer_segments, MIN_SERVICE_NS);
     Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }
 }

@@ -3,6 +3,7 @@
 mod certainty;
 mod connections;
 mod decisions;
+mod far;
 mod turns;
 
 use super::*;

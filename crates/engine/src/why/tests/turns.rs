@@ -233,3 +233,34 @@ fn a_connection_that_ends_after_messages_or_a_last_frame_was_owed_nothing() {
     silent.polls(500, |_| {});
     assert_eq!(waits(&mut silent), (0, 0.0), "it has asked for nothing");
 }
+
+/// As of a pool: tickets of TLS are there, or the end of the peer's data, which a program finds with its next request.
+#[test]
+fn what_a_connection_that_is_kept_for_later_has_not_read_keeps_nobody_waiting() {
+    for (state, unread_bytes) in [(1, 510), (8, 1)] {
+        let mut socket = Socket::new(Role::Client);
+        socket.answer();
+        socket.request();
+        (socket.reading.readable, socket.reading.info.state) = (Some(unread_bytes), state);
+        socket.polls(5_000, |_| {});
+        if state == 1 {
+            socket.answer();
+            socket.reading.readable = Some(0);
+            socket.polls(5, |_| {});
+            socket.request();
+        }
+        let times = socket.evidence().times;
+        assert!(times.get(Part::Reader) < 10.0 * MS, "{state}: {times:?}");
+    }
+    // A program that reads each answer late waits with it.
+    let mut late = Socket::new(Role::Client);
+    for _ in 0..20 {
+        late.answer();
+        late.reading.readable = Some(100);
+        late.request();
+        late.polls(300, |_| {});
+        late.reading.readable = Some(0);
+        late.polls(1, |_| {});
+    }
+    assert_eq!(cause(&late.evidence()), Some(Cause::SlowReader));
+}

@@ -305,7 +305,10 @@ impl Connections {
         connection.set_ends(ends);
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
         let other = other.and_then(|cookie| self.followed.get_mut(cookie));
-        let counted = match (is_upstream, other.is_some()) {
+        // The other end may be beyond the limit; both have one address, and both are the target's.
+        let is_here =
+            role == Role::Client && ends.src.address == ends.dst.address && !target.selected.is_of_processes();
+        let counted = match (is_upstream, other.is_some() || is_here) {
             (true, _) => Counted::Upstream,
             (_, true) => Counted::WithPeer,
             _ => Counted::Whole,

@@ -1,0 +1,140 @@
+//! What has passed between two polls that are far apart, by the kernel's times of the last data of either side. Polls that are far
+//! apart find few of the turns, and of these those that took long: without the kernel's times each would have taken as long
+//! as the polls are apart.
+
+use super::{Connection, MESSAGE_SEGMENTS, Part, Reading, Role, Side, Silences, is_before_it_began, unread};
+
+/// Polls that are this far apart, or further, tell less than the kernel's times of the last data do.
+const FAR_NS: u64 = 30_000_000;
+/// The longest tick of these times.
+pub(in crate::why) const TICK_NS: u64 = 10_000_000;
+/// An answer of up to so many segments is sent at once: it fits a congestion window as connections begin with.
+const AT_ONCE: u32 = 10;
+
+/// Returns how exactly the length of turns is known from polls that are so far apart in the mean.
+pub(in crate::why) fn resolution_ns(poll_interval_ns: f64) -> f64 {
+    if poll_interval_ns < FAR_NS as f64 { poll_interval_ns } else { TICK_NS as f64 }
+}
+
+/// What was sent between two polls, of which the first found nothing under way.
+pub(super) struct Between {
+    dt_ns: u64,
+    /// The segments with data of the client and of the server, and how long ago the last of each was.
+    asks: u32,
+    answers: u32,
+    asked_ns: u64,
+    answered_ns: u64,
+    /// Time that was taken back from the silence of before, as data has ended it.
+    left_ns: u64,
+}
+
+impl Between {
+    fn last_ns(&self) -> u64 {
+        self.asked_ns.min(self.answered_ns)
+    }
+}
+
+impl Connection {
+    /// Returns what has passed since the last poll, if that is long ago. The silence that the last poll found ends where data
+    /// of the side that spoke `alone` did, not at this poll; if both have, all of the time is left to [`Self::pass_turns`].
+    pub(super) fn between(&mut self, now: &Reading, dt_ns: u64, alone: Option<Side>) -> Option<Between> {
+        if dt_ns < FAR_NS || is_before_it_began(&self.last) {
+            return None;
+        }
+        let ago_ns = |ms: u32| (u64::from(ms) * 1_000_000).min(dt_ns);
+        let (out, into) = self.data_segments(&now.info).unwrap_or((1, 1));
+        let sent = (out, ago_ns(now.info.last_data_sent_ms));
+        let received = (into, ago_ns(now.info.last_data_received_ms));
+        let ((asks, asked_ns), (answers, answered_ns)) = match self.figures.role {
+            Role::Client => (sent, received),
+            Role::Server => (received, sent),
+        };
+        let mut between = Between { dt_ns, asks, answers, asked_ns, answered_ns, left_ns: 0 };
+        let after_ns = match alone {
+            None => dt_ns,
+            Some(side) if side == self.client() => asked_ns,
+            Some(_) if answers <= AT_ONCE => answered_ns,
+            Some(_) => 0,
+        };
+        between.left_ns = self.take_back(after_ns);
+        Some(between)
+    }
+
+    /// Takes time back from the silence that the last poll found, if it found one.
+    fn take_back(&mut self, ns: u64) -> u64 {
+        let (last, is_asked) = (&self.last, self.speaker == self.client());
+        let is_quiet = last.info.unacked == 0 && last.info.notsent_bytes.unwrap_or(0) == 0;
+        let from = match unread(last) {
+            0 if is_quiet => &mut self.silence_ns,
+            1.. if is_quiet && is_asked && self.figures.role == Role::Server => &mut self.unread_ns,
+            _ => return 0,
+        };
+        let taken_ns = ns.min(*from);
+        *from -= taken_ns;
+        taken_ns
+    }
+
+    /// Adds the turns in which both sides have sent since the last poll; `last` is who was last, as far as it is known. The time
+    /// until the last data is theirs.
+    pub(super) fn pass_turns(&mut self, between: &Between, last: Option<Side>) {
+        let client = self.client();
+        let was_asked = self.speaker == client && !self.is_unsure && self.has_asked();
+        let (silence_ns, unread_ns) = (std::mem::take(&mut self.silence_ns), std::mem::take(&mut self.unread_ns));
+        let before_ns = silence_ns + unread_ns;
+        (self.silent_before_ns, self.burst_bytes) = (0, 0);
+        // The acknowledgement of a request comes after a round trip, and the wait for its answer begins.
+        let trip_ns = match self.figures.role {
+            Role::Client => u64::from(self.last.info.min_rtt_us.unwrap_or(self.last.info.rtt_us)) * 1000,
+            Role::Server => 0,
+        };
+        let turns = u64::from(between.asks.min(between.answers).max(1));
+        let are_short = u64::from(between.answers) <= u64::from(AT_ONCE) * turns;
+        let is_asked = last == Some(client);
+        let pause_ns = between.answered_ns.saturating_sub(between.asked_ns);
+        // The client that asks again at once does so after each answer.
+        let is_known = are_short && last.is_some() && (!is_asked || was_asked && (turns == 1 || pause_ns <= TICK_NS));
+        let (part, waits) = match self.figures.role {
+            Role::Client => (Part::Answer, &mut self.figures.answer),
+            Role::Server => (Part::Service, &mut self.figures.service),
+        };
+        let sum_ns = match is_asked {
+            // As long as those that are known.
+            _ if !is_known => (waits.mean_ns().unwrap_or(0.0) * turns as f64) as u64,
+            false => turns * between.asked_ns.saturating_sub(between.answered_ns).saturating_sub(trip_ns),
+            true => (between.dt_ns - between.asked_ns).saturating_sub(turns * (pause_ns + trip_ns)),
+        };
+        let until_ns = between.left_ns.saturating_sub(between.last_ns());
+        let waited_ns = sum_ns.min(until_ns);
+        if is_known {
+            let sum_ns = if is_asked && was_asked { before_ns + sum_ns } else { sum_ns };
+            waits.plus(&Silences { count: turns, sum_ns, longest_ns: sum_ns / turns });
+        }
+        self.quiet.add(part, waited_ns as f64);
+        self.figures.idle_ns += (until_ns - waited_ns) as f64;
+        match was_asked {
+            true => self.quiet.add(part, before_ns as f64),
+            false => self.figures.idle_ns += before_ns as f64,
+        }
+    }
+
+    /// Begins the silence that this poll finds with the time since the last data.
+    pub(super) fn resume_silence(&mut self, now: &Reading, between: &Between) {
+        let since_ns = between.left_ns.min(between.last_ns());
+        match (now.info.unacked, unread(now)) {
+            (0, 0) => self.silence_ns += since_ns,
+            (0, _) if self.figures.role == Role::Server && self.speaker == Side::Peer => self.unread_ns += since_ns,
+            _ => self.figures.idle_ns += since_ns as f64,
+        }
+    }
+
+    /// Adds a wait of a small segment for an acknowledgement that has come since the last poll, which found it waiting. If polls are
+    /// far apart it was found at any moment of it, so that it has lasted twice as long in the mean as it had until then.
+    pub(super) fn end_held(&mut self, now: &Reading) {
+        let (before, dt_ns) = (&self.last, now.time_ns.saturating_sub(self.last.time_ns));
+        let has_ended = now.info.bytes_acked > before.info.bytes_acked && before.info.unacked <= MESSAGE_SEGMENTS;
+        if dt_ns >= FAR_NS && has_ended && self.held_since_ns.take().is_some() {
+            let so_far_ns = u64::from(before.info.last_data_sent_ms) * 1_000_000;
+            self.figures.held.add(so_far_ns + so_far_ns.min(dt_ns));
+        }
+    }
+}

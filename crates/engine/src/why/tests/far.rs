@@ -1,0 +1,116 @@
+//! Polls that are further apart than what they are to find.
+
+use super::*;
+
+/// A connection that is polled each `apart_ms`. The client thinks, and asks; the server answers after `answer_ms`; a round trip
+/// takes 1 ms. Times of the last data have the kernel's tick of 4 ms.
+fn polled(role: Role, apart_ms: u64, answer_ms: u64, mut think_ms: impl FnMut() -> u64, look_ms: u64) -> Connection {
+    const TICK_MS: u64 = 4;
+    let (mut asked, mut answered, mut turns, mut pure) = (None, None, (0_u32, 0_u32), 0);
+    let mut next_ms = think_ms();
+    let mut socket = Socket::new(role);
+    let mut at_ms = 1;
+    loop {
+        // Events up to this poll.
+        loop {
+            let is_asked = turns.0 > turns.1;
+            let event_ms = if is_asked { asked.unwrap_or(0) + answer_ms } else { next_ms };
+            if event_ms > at_ms {
+                break;
+            }
+            if is_asked {
+                answered = Some(event_ms);
+                turns.1 += 1;
+                next_ms = event_ms + think_ms();
+                pure += u32::from(next_ms > event_ms);
+            } else {
+                asked = Some(event_ms);
+                turns.0 += 1;
+            }
+        }
+        let ago = |event: Option<u64>| event.map_or(100_000, |ms| (at_ms / TICK_MS - ms / TICK_MS) * TICK_MS) as u32;
+        let info = &mut socket.reading.info;
+        let (ask, answer) = ((turns.0, ago(asked)), (turns.1, ago(answered)));
+        let (out, into) = if role == Role::Client { (ask, answer) } else { (answer, ask) };
+        (info.data_segments_out, info.bytes_sent, info.last_data_sent_ms) =
+            (Some(out.0), Some(u64::from(out.0) * 100), out.1);
+        (info.data_segments_in, info.bytes_received, info.last_data_received_ms) =
+            (Some(into.0), Some(u64::from(into.0) * 100), into.1);
+        info.bytes_acked = Some(1 + u64::from(out.0) * 100);
+        // A request that follows at once acknowledges the answer.
+        info.segments_in = Some(into.0 + pure);
+        (info.rtt_us, info.min_rtt_us) = (1000, Some(1000));
+        socket.reading.time_ns = at_ms * 1_000_000;
+        if at_ms == 1 {
+            socket.connection = Connection::new(role, &socket.reading);
+        } else {
+            socket.connection.observe(&socket.reading);
+        }
+        at_ms += apart_ms;
+        if at_ms > look_ms {
+            return socket.connection;
+        }
+    }
+}
+
+/// Connections that ask now and then, polled a few times each, as thousands of them are.
+fn polled_by_the_thousand(role: Role, apart_ms: u64, answer_ms: u64, think_ms: u64) -> Evidence {
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+    let mut random = 1_u64;
+    for _ in 0..800 {
+        let mut think = || {
+            random = crate::hash::split_mix(random);
+            let share = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+            (-share.ln() * think_ms as f64) as u64
+        };
+        evidence.add(&polled(role, apart_ms, answer_ms, &mut think, 10_000), key(role, 80), Counted::Whole);
+    }
+    evidence
+}
+
+#[test]
+fn thousands_of_connections_that_are_polled_seldom_wait_as_long_as_they_do() {
+    for role in [Role::Server, Role::Client] {
+        for (apart_ms, think_ms) in [(3300, 10_000), (3300, 1_000), (600, 1_000), (1100, 0), (113, 40)] {
+            // Whether a client that never pauses or its server was last is told by what acknowledges.
+            if role == Role::Client && think_ms == 0 {
+                continue;
+            }
+            for answer_ms in [40, 200, 1500] {
+                let evidence = polled_by_the_thousand(role, apart_ms, answer_ms, think_ms);
+                let (waits, part, slow) = match role {
+                    Role::Server => (evidence.service, Part::Service, Cause::SlowService),
+                    Role::Client => (evidence.answer, Part::Answer, Cause::SlowAnswer),
+                };
+                let case = format!("{role:?}, polls each {apart_ms} ms, {think_ms} ms, {answer_ms} ms: {waits:?}");
+                let mean_ms = waits.mean_ns().unwrap_or(0.0) / MS;
+                assert!((0.7..1.3).contains(&(mean_ms / answer_ms as f64)), "{case}: {mean_ms}");
+                let share = evidence.times.get(part) / evidence.polled_ns;
+                let truth = answer_ms as f64 / (answer_ms + think_ms) as f64;
+                assert!((0.6..1.5).contains(&(share / truth)), "{case}: {share} of {truth}");
+                assert_eq!(cause(&evidence), Some(slow), "{case}");
+            }
+            let evidence = polled_by_the_thousand(role, apart_ms, 2, think_ms);
+            assert_eq!(cause(&evidence), None, "{role:?} {apart_ms} {think_ms}: {:?}", evidence.service);
+        }
+    }
+}
+
+/// A small segment waits for the acknowledgement of the one before, 40 ms each time, as often as can be.
+#[test]
+fn waits_of_small_segments_that_follow_one_another_between_two_polls_are_several() {
+    let mut socket = Socket::new(Role::Server);
+    for poll in 0..100_u64 {
+        socket.reading.time_ns += 113_000_000;
+        let info = &mut socket.reading.info;
+        (info.notsent_bytes, info.unacked, info.cwnd, info.send_window) = (Some(200), 1, 10, Some(60_000));
+        info.last_data_sent_ms = (poll * 113 % 40) as u32;
+        info.bytes_acked = info.bytes_acked.map(|acked| acked + 600);
+        info.bytes_sent = info.bytes_sent.map(|sent| sent + 600);
+        info.bytes_received = info.bytes_received.map(|received| received + 200);
+        socket.connection.observe(&socket.reading);
+    }
+    let held = socket.evidence().held;
+    assert!(held.count >= 98, "{held:?}");
+    assert!((30.0..50.0).contains(&(held.mean_ns().unwrap() / MS)), "{held:?}");
+}
