@@ -77,6 +77,8 @@ pub struct Connection {
     /// Time in which a few bytes waited to be read for which nobody may have waited: tickets of TLS on a connection that is
     /// kept for later are read with the next answer.
     left_ns: u64,
+    /// Waits in turns that passed between two polls, as far as their length is known.
+    passed: Silences,
     /// The wait for the first answer of the connection, once it has come.
     first_wait_ns: Option<u64>,
     /// How long nothing had been sent when the first poll found that, as part of the first silence.
@@ -131,6 +133,7 @@ impl Connection {
             silence_ns: 0,
             unread_ns: 0,
             left_ns: 0,
+            passed: Silences::default(),
             first_wait_ns: None,
             silent_before_ns: u64::from(info.last_data_sent_ms.min(info.last_data_received_ms)) * 1_000_000,
             under_way: Times::default(),

@@ -275,6 +275,14 @@ fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>) -> bool {
     reaches(mean_ns, LONG_NS) && evidence.process.is_some_and(is_idle)
 }
 
+/// The mean over all answers, where there were more than polls saw requests wait for: those came between two polls.
+fn over_all(waits: &Silences, answers: u64) -> Option<Fact> {
+    const MANY: u64 = 2;
+    let mean_ns = waits.sum_ns as f64 / answers.max(1) as f64;
+    (waits.count > 0 && answers >= waits.count * MANY)
+        .then(|| time("the same over all answers, of which most came between two polls", Some(mean_ns), "polls"))
+}
+
 /// The fact that the ends do not take turns, if they do not: what one sends is then no answer to the other.
 fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
     const MANY: u64 = 2;

@@ -22,6 +22,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("round trips of requests beyond the shortest", carried, "tcp_info rtt, min_rtt"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
+    facts.extend(over_all(&evidence.answer, evidence.answered_polls[1]));
     facts.extend(both_ways(evidence, &evidence.answer));
     // The kernel's round trips are as long as they are, however far apart polls are.
     let is_long = reaches(carried, MIN_ANSWER_NS)

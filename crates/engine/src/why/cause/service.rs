@@ -37,6 +37,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("longest", Some(evidence.service.longest_ns as f64), "polls"),
         fact("answers", Some(Value::Count(evidence.service.count)), "polls"),
     ];
+    facts.extend(over_all(&evidence.service, evidence.answered_polls[0]));
     facts.extend(
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );

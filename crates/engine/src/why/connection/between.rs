@@ -99,15 +99,20 @@ impl Connection {
         };
         let sum_ns = match is_asked {
             // As long as those that are known.
-            _ if !is_known => (waits.mean_ns().unwrap_or(0.0) * turns as f64) as u64,
+            _ if !is_known => (self.passed.mean_ns().unwrap_or(0.0) * turns as f64) as u64,
             false => turns * between.asked_ns.saturating_sub(between.answered_ns).saturating_sub(trip_ns),
             true => (between.dt_ns - between.asked_ns).saturating_sub(turns * (pause_ns + trip_ns)),
         };
         let until_ns = between.left_ns.saturating_sub(between.last_ns());
         let waited_ns = sum_ns.min(until_ns);
+        let sum_ns = if is_asked && was_asked { before_ns + sum_ns } else { sum_ns };
+        let these = Silences { count: turns, sum_ns, longest_ns: sum_ns / turns };
         if is_known {
-            let sum_ns = if is_asked && was_asked { before_ns + sum_ns } else { sum_ns };
-            waits.plus(&Silences { count: turns, sum_ns, longest_ns: sum_ns / turns });
+            self.passed.plus(&these);
+        }
+        // As of polls that are close together, what is too short to be seen counts as time alone.
+        if is_known && sum_ns >= turns * TICK_NS {
+            waits.plus(&these);
         }
         self.quiet.add(part, waited_ns as f64);
         self.figures.idle_ns += (until_ns - waited_ns) as f64;
