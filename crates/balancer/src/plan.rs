@@ -28,6 +28,9 @@ pub struct State {
     /// VIPs that route by connection ID, by slot, from 1.
     #[serde(default)]
     pub zero_slots: BTreeMap<u32, VipKey>,
+    /// Removed VIPs, by the number under which packets of their open connections still count.
+    #[serde(default)]
+    pub removed_vips: BTreeMap<u32, VipKey>,
 }
 
 impl State {
@@ -36,6 +39,13 @@ impl State {
         let mut slots = self.zero_slots.iter();
         let (slot, _) = slots.find(|(_, other)| *other == key)?;
         (*slot).try_into().ok()
+    }
+
+    /// Returns the removed VIPs whose connections may still be open.
+    fn still_counted(&self) -> BTreeMap<u32, VipKey> {
+        let keys: BTreeSet<VipKey> = self.reals.values().filter_map(|real| real.vip).collect();
+        let is_counted = |(number, key): &(&u32, &VipKey)| !self.vips.contains_key(number) && keys.contains(key);
+        self.removed_vips.iter().filter(is_counted).map(|(number, key)| (*number, *key)).collect()
     }
 }
 
@@ -187,8 +197,12 @@ pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanE
         plan.next.vips.remove(number);
     }
     let numbers: BTreeMap<VipKey, u32> = state.vips.iter().map(|(n, key)| (*key, *n)).collect();
-    // The number of a VIP that ends is not reused at once: packets may be in flight.
-    let mut free_vips = FreeNumbers::new(state.vips.keys().copied());
+    let mut removed = state.still_counted();
+    removed.retain(|number, _| *number <= limits.vips);
+    // The number of a VIP that ends now is not free at once either: packets may be in flight.
+    let mut free_vips = FreeNumbers::new(state.vips.keys().chain(removed.keys()).copied());
+    let returning: BTreeMap<VipKey, u32> = removed.iter().map(|(n, key)| (*key, *n)).collect();
+    removed.retain(|_, key| !is_wanted(key));
     for vip in wanted {
         match numbers.get(&vip.key) {
             Some(number) => {
@@ -196,14 +210,21 @@ pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanE
                 plan.numbers.push((*number, Vec::new()));
             }
             None => {
-                let number = free_vips.next();
+                let number = returning.get(&vip.key).copied().unwrap_or_else(|| match free_vips.next() {
+                    // Wrong counts are better than no VIP.
+                    number if number > limits.vips => removed.pop_first().map_or(number, |(number, _)| number),
+                    number => number,
+                });
                 plan.next.vips.insert(number, vip.key);
                 plan.new_vips.push(number);
                 plan.numbers.push((number, Vec::new()));
             }
         }
     }
+    removed.extend(plan.gone_vips.iter().copied());
+    plan.next.removed_vips = removed;
     number_backends(state, wanted, &mut plan);
+    plan.next.removed_vips = plan.next.still_counted();
     assign_slots(state, wanted, &mut plan);
     check_server_ids(state, wanted, &plan)?;
     check_room(state, &plan, limits)?;

@@ -67,6 +67,26 @@ fn a_backend_with_another_forwarding_is_another_backend() {
     }
 }
 
+/// Packets of its open connections count by it.
+#[test]
+fn the_number_of_a_removed_vip_is_kept_until_its_last_backend_has_left() {
+    let numbers = |state: &State| state.vips.keys().copied().collect::<Vec<_>>();
+    let [alone, both, other] = [vec![(1, vec![1])], vec![(1, vec![1]), (2, vec![2])], vec![(1, vec![1]), (3, vec![3])]];
+    let first = next(&State::default(), &both);
+    let mut removed = next(&first, &alone);
+    let later = next(&removed, &other);
+    assert_eq!(numbers(&later), [1, 3]);
+    // It has its number again.
+    for before in [&removed, &next(&later, &alone)] {
+        assert_eq!(next(before, &both).vips, first.vips);
+    }
+    // If there is no other number, it is taken.
+    let limits = Limits { vips: 2, ..LIMITS };
+    assert_eq!(numbers(&plan(&removed, &wanted(&other), limits).unwrap().next), [1, 2]);
+    removed.reals.retain(|_, real| real.phase != Phase::Leaving);
+    assert_eq!(numbers(&next(&removed, &other)), [1, 2]);
+}
+
 #[test]
 fn an_error_for_lack_of_room_names_what_takes_it() {
     let limits = Limits { reals: 2, ..LIMITS };
@@ -296,6 +316,11 @@ proptest! {
             prop_assert_eq!(keys, wanted.iter().map(|vip| vip.key).collect::<BTreeSet<_>>());
             for (number, key) in &state.vips {
                 prop_assert!(next.vips.get(number).is_none_or(|now| now == key));
+            }
+            // Where connections of a removed VIP may be open, no other VIP has its number.
+            for (number, key) in &state.removed_vips {
+                let is_over = state.reals.values().all(|real| real.vip != Some(*key));
+                prop_assert!(is_over || next.vips.get(number).is_none_or(|now| now == key));
             }
             // Numbers are reported in the order of the configuration.
             for (vip, (number, reals)) in wanted.iter().zip(&planned.numbers) {

@@ -286,7 +286,7 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
     };
     for (key, limit, range) in [
         ("connections", &mut limits.connections, 4..=16_000_000),
-        ("vips", &mut limits.vips, 1..=65_536),
+        ("vips", &mut limits.vips, 1..=65_535),
         ("reals", &mut limits.reals, 1..=1_000_000),
     ] {
         *limit = table.get(key, whole(range)).unwrap_or(*limit);

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 7
+#define DWELL_BALANCE_LAYOUT 8
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.

@@ -29,12 +29,18 @@ typedef __u64 dwell_selection;
 /* How far behind it may be, likewise: it was sent again. */
 #define DWELL_SEQ_BEHIND 16
 
-/* Returns the upper half of the sequence number behind a packet. */
-static __always_inline __u16 dwell_seq_high(const struct dwell_packet *packet)
+/* Returns the sequence number behind a packet. */
+static __always_inline __u32 dwell_seq_behind(const struct dwell_packet *packet)
 {
 	__u32 flag_bytes = !!(packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
 
-	return packet->kind == DWELL_KIND_TCP ? (packet->seq + packet->payload_bytes + flag_bytes) >> 16 : 0;
+	return packet->kind == DWELL_KIND_TCP ? packet->seq + packet->payload_bytes + flag_bytes : 0;
+}
+
+/* Returns its upper half. */
+static __always_inline __u16 dwell_seq_high(const struct dwell_packet *packet)
+{
+	return dwell_seq_behind(packet) >> 16;
 }
 
 /* Follows the client's sequence numbers. Returns true if the packet's is near the newest one. */
@@ -73,7 +79,24 @@ static __always_inline __u8 dwell_slot_settle(struct dwell_slot *slot, const str
 	return flags;
 }
 
-/* Updates the flags of a connection from a client's packet. */
+/* Silence after which data of a connection that has ended shows that it goes on, 2 s in coarse units: what the server did not
+ * acknowledge is sent again sooner.
+ */
+#define DWELL_RESENT_COARSE (2000000000 >> 20)
+
+/* Returns true if data shows that a connection has not ended, and its end was forged: data that was lost is sent again after
+ * the end too, but does not go beyond it.
+ */
+static __always_inline int dwell_goes_on(const struct dwell_slot *slot, const struct dwell_packet *packet,
+					 __u32 now_coarse)
+{
+	__u32 end = (__u32)slot->seq_high << 16 | slot->lb.end_low, idle = now_coarse - slot->head.seen;
+
+	return !(slot->head.flags & DWELL_HEAD_ENDED) || (__s32)(dwell_seq_behind(packet) - end) > 0 ||
+	       (idle > DWELL_RESENT_COARSE && !dwell_is_future(idle));
+}
+
+/* Updates the flags of a connection from a client's packet, before its time is noted as the connection's. */
 static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet,
 					    __u32 now_coarse)
 {
@@ -81,15 +104,23 @@ static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struc
 	int is_near = 1;
 
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
-		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
+		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED) {
 			slot->seq_high = dwell_seq_high(packet);
+			slot->lb.end_low = dwell_seq_behind(packet);
+		}
 	} else if (packet->kind == DWELL_KIND_TCP) {
+		if (!(packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) && packet->payload_bytes &&
+		    dwell_goes_on(slot, packet, now_coarse))
+			next &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
 		is_near = dwell_slot_advance(slot, packet);
 		next |= DWELL_HEAD_ESTABLISHED;
-		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST))
-			next |= DWELL_HEAD_CLOSING | (is_near ? DWELL_HEAD_ENDED : 0);
-		else if (packet->payload_bytes) /* the connection was not over: the end was forged */
-			next &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
+		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) {
+			next |= DWELL_HEAD_CLOSING;
+			if (is_near) {
+				next |= DWELL_HEAD_ENDED;
+				slot->lb.end_low = dwell_seq_behind(packet);
+			}
+		}
 	}
 	/* a flood can repeat its SYN, or its Initial of QUIC */
 	if (dwell_unlikely(!(flags & DWELL_HEAD_SETTLED)) && is_near && !(packet->tcp_flags & DWELL_TCP_SYN) &&
@@ -359,8 +390,8 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 		} else if (reason != DWELL_REASON_CONNECTION) {
 			dwell_slot_move(table, slot, packet, record);
 		}
+		dwell_slot_mark(slot, packet, dwell_now_coarse(table->clock));
 		slot->head.seen = dwell_now_coarse(table->clock);
-		dwell_slot_mark(slot, packet, slot->head.seen);
 		if (dwell_is_open(slot, packet))
 			dwell_count_open(table->embedder, slot->lb.real, 1);
 	}
@@ -375,9 +406,9 @@ static __always_inline dwell_selection dwell_balance_known(struct dwell_table *t
 	__u32 now_coarse = dwell_now_coarse(table->clock), idle = now_coarse - slot->head.seen;
 	__u8 flags = slot->head.flags;
 
+	dwell_slot_mark(slot, packet, now_coarse);
 	if (idle)
 		slot->head.seen = now_coarse;
-	dwell_slot_mark(slot, packet, now_coarse);
 	if (dwell_unlikely((flags ^ slot->head.flags) & DWELL_HEAD_ENDED) && dwell_is_recent(table, idle))
 		dwell_count_open(table->embedder, slot->lb.real, flags & DWELL_HEAD_ENDED ? 1 : -1);
 	return slot->measured ? DWELL_SELECTION(DWELL_REASON_CONNECTION, slot_index)

@@ -24,7 +24,8 @@ struct dwell_slot {
 		/* of the balancer: where the connection goes */
 		struct {
 			__u32 real;
-			__u32 vip;
+			__u16 vip;
+			__u16 end_low; /* lower half of the sequence number behind the client's end; see `seq_high` */
 		} lb;
 		/* of a slot that no flow occupies */
 		struct {

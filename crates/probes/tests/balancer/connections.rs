@@ -23,6 +23,7 @@ fn root_connections_stay_until_they_are_over() {
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Reason::Connection));
     assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Reason::Connection));
+    assert_eq!(pass(&mut plane, &client.at(996).data(4)), (Some(1), Reason::Connection), "sent again");
     let told = plane.sweep(drop).unwrap();
     assert_eq!((told.of(1), told.tracked(1)), (0, 1));
     // Its last ACK still goes there, and its addresses and ports can be used again.

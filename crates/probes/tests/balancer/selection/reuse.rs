@@ -94,6 +94,35 @@ fn a_syn_after_a_long_silence_is_placed_anew() {
 }
 
 #[test]
+fn data_that_is_sent_again_after_the_end_brings_no_connection_back() {
+    for seq in [1000, u32::MAX - 150, 0x1_ffff - 150, 0x1_ffff - 50] {
+        let connected = || {
+            let (mut scene, client) = (Scene::new(), v4().at(seq));
+            scene.connect(&client);
+            scene.pass(1, &client.at(seq.wrapping_add(100)).data(100));
+            (scene, client)
+        };
+        for end in [Client::fin, Client::rst] {
+            let (mut scene, client) = connected();
+            let last = client.at(seq.wrapping_add(200));
+            for after_ms in [1, 5, 400, 800] {
+                scene.pass(after_ms, &end(&last));
+                scene.pass(after_ms, &client.at(seq.wrapping_add(100)).data(100));
+            }
+            scene.pass(1, &last.at(last.seq.wrapping_add(1)).data(0));
+            assert_eq!(scene.pass(20, &client.syn()), (Some(2), Reason::New), "{seq}");
+        }
+        // A forged end; the client goes on beyond it, or after a pause.
+        for (after_ms, ahead) in [(1, 0), (3000, 50_000)] {
+            let (mut scene, client) = connected();
+            scene.pass(1, &client.at(seq.wrapping_add(200 + ahead)).fin());
+            scene.pass(after_ms, &client.at(seq.wrapping_add(200)).data(2));
+            assert_eq!(scene.pass(20, &client.syn()), (Some(1), Reason::Connection), "{seq}");
+        }
+    }
+}
+
+#[test]
 fn a_reuse_that_comes_too_soon_is_followed_to_its_own_end() {
     let (mut scene, client) = (Scene::new(), v4());
     scene.connect(&client);
