@@ -13,9 +13,10 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
-/// Writes one line that begins with the program's name, as it was called.
+/// Writes one line that begins with the program's name, as it was called. Control characters, which names of others may have, are
+/// replaced.
 pub fn tell(words: impl Display) {
-    show(format_args!("{}: {words}\n", program()));
+    show(format_args!("{}: {}\n", program(), printable(words)));
 }
 
 /// Writes such a line about something that is not as it must be: in red where a person looks at it and the environment does
@@ -24,8 +25,12 @@ pub fn alarm(words: impl Display) {
     const STYLE: Style = AnsiColor::Red.on_default();
     match AutoStream::choice(&stderr()) {
         ColorChoice::Never => tell(words),
-        _ => show(format_args!("{}: {STYLE}{words}{STYLE:#}\n", program())),
+        _ => show(format_args!("{}: {STYLE}{}{STYLE:#}\n", program(), printable(words))),
     }
+}
+
+fn printable(words: impl Display) -> String {
+    words.to_string().replace(|character: char| character.is_control() && !matches!(character, '\n' | '\t'), "\u{fffd}")
 }
 
 fn program() -> &'static str {

@@ -1,6 +1,7 @@
 //! An agent's connection to its collector, which is re-established whenever it is lost.
 
 use std::{
+    collections::VecDeque,
     fmt, io,
     net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
     str::FromStr,
@@ -114,7 +115,7 @@ pub enum Event {
     Disconnected {
         /// Why, for people to read.
         reason: String,
-        /// Whether the reason differs from that of the previous failure.
+        /// Whether none of the previous failures had this reason, since a collector last accepted the agent.
         is_new: bool,
     },
 }
@@ -231,7 +232,7 @@ struct Pause {
 impl Worker {
     fn run(&mut self) {
         let mut pause = MIN_PAUSE;
-        let mut last_reason = None;
+        let mut reasons = Reasons::default();
         loop {
             let mut was_welcome = false;
             let reason = match self.session(&mut was_welcome) {
@@ -241,10 +242,9 @@ impl Worker {
             };
             self.tend();
             if was_welcome {
-                (pause, last_reason) = (MIN_PAUSE, None);
+                (pause, reasons) = (MIN_PAUSE, Reasons::default());
             }
-            let is_new = last_reason.as_ref() != Some(&reason);
-            last_reason = Some(reason.clone());
+            let is_new = reasons.add(&reason);
             (self.on_event)(Event::Disconnected { reason, is_new });
             // A random pause, so that agents that lost a collector together do not return together.
             match self.stopped.recv_timeout(pause.mul_f64(rand::random_range(0.5..1.0))) {
@@ -263,8 +263,8 @@ impl Worker {
         (self.on_event)(Event::Authenticated { collector, secret });
         link.set_idle_timeout(HELLO_TIMEOUT);
         let hello = self.hello_of(&run, confirmed);
-        link.send(&AgentMessage::Hello(hello)).map_err(|error| describe(&error))?;
-        let through = match receive(&mut link)? {
+        link.send(&AgentMessage::Hello(hello)).map_err(|error| describe_unwelcome(&error))?;
+        let through = match link.receive(MAX_FRAME_BYTES).map_err(|error| describe_unwelcome(&error))? {
             CollectorMessage::Welcome { through } => through,
             CollectorMessage::Refused(reason) => return Err(refused(&reason)),
             _ => return Err(FrameError::Turn.to_string()),
@@ -366,7 +366,7 @@ impl Worker {
         let address = stream.peer_addr().map_err(|io| io.to_string())?;
         let copy = stream.try_clone().map_err(|io| io.to_string())?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
-        let link = Link::connect(stream, &self.identity, name).map_err(|error| describe(&error))?;
+        let link = Link::connect(stream, &self.identity, name).map_err(|error| describe_unwelcome(&error))?;
         Ok((link, address))
     }
 }
@@ -377,7 +377,6 @@ impl Worker {
 ///
 /// [`Error::Enrolment`], if the collector cannot be reached, or refuses.
 pub fn ask_for_key(collector: &CollectorAddress, token: &Token) -> Result<NewKey, Error> {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let ask = || {
         let identity = Identity::from_token(token);
         let name = identity.collector_name(collector.host()).map_err(|error| error.to_string())?;
@@ -386,8 +385,7 @@ pub fn ask_for_key(collector: &CollectorAddress, token: &Token) -> Result<NewKey
             FrameError::Io(io) if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
                 Error::Token.to_string()
             }
-            // A collector that does not accept the token may have closed the connection before its alert arrives.
-            FrameError::Io(io) if matches!(io.kind(), ConnectionReset | BrokenPipe | UnexpectedEof) => {
+            FrameError::Io(io) if is_close(io) => {
                 format!("it closed the connection, most likely because {}", Error::Token)
             }
             _ => describe(&error),
@@ -430,6 +428,44 @@ fn refused(reason: &str) -> String {
     format!("it refuses this agent: {reason}")
 }
 
+/// Reasons of failures that were reported.
+#[derive(Default)]
+struct Reasons(VecDeque<String>);
+
+impl Reasons {
+    /// Most reasons that are remembered: refusals alternate between a few.
+    const MOST: usize = 8;
+
+    /// Remembers a reason. Returns whether it is new.
+    fn add(&mut self, reason: &str) -> bool {
+        if self.0.iter().any(|known| known == reason) {
+            return false;
+        }
+        if self.0.len() == Reasons::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(reason.to_owned());
+        true
+    }
+}
+
+/// Whether the other side has closed the connection. Where it refuses a credential, that may arrive before its alert.
+fn is_close(io: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(io.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Describes an error of a connection before the collector has accepted the agent.
+fn describe_unwelcome(error: &FrameError) -> String {
+    match error {
+        FrameError::Io(io) if is_close(io) => {
+            "it closed the connection before it accepted this agent: it may not accept our key, or is about to end"
+                .into()
+        }
+        error => describe(error),
+    }
+}
+
 const UPDATE: &str = "update the older of the two, the collector first";
 
 /// Describes an error of a connection, and what it probably means.
@@ -448,5 +484,22 @@ fn describe(error: &FrameError) -> String {
         }
         _ if io.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
         _ => io.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reasons;
+
+    #[test]
+    fn reasons_that_alternate_are_told_once_each() {
+        let mut reasons = Reasons::default();
+        assert_eq!(
+            ["closed", "no key", "closed", "no key"].map(|reason| reasons.add(reason)),
+            [true, true, false, false]
+        );
+        // Whoever makes up new ones occupies no more memory.
+        (0..100).for_each(|number| assert!(reasons.add(&number.to_string())));
+        assert_eq!(reasons.0.len(), Reasons::MOST);
     }
 }

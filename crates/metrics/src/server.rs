@@ -6,26 +6,28 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use dwell_socket::{acceptor, deadline::DeadlineStream, privilege};
+use dwell_socket::privilege;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::{
     Registry,
     protobuf::{self, protobuf},
 };
 
-/// A request and its response have this long together, so that a peer who
-/// dawdles holds up scrapes no longer.
+/// Connections that are served at once; later ones wait until one of these is over.
+const MAX_CONNECTIONS: usize = 16;
+/// A request and its response have this long together, so that a peer who dawdles occupies a connection no longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request's line and headers.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
+/// Most bytes that are read of a request that is too long, after its refusal.
+const MAX_REST_BYTES: usize = 64 * 1024;
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Why metrics cannot be served.
@@ -50,46 +52,38 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    /// The end of a pair of sockets, at whose close the thread ends.
+    stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    stopping: AtomicBool,
-    /// Of the connection being served, so that stopping need not wait for it.
-    connection: Mutex<Option<TcpStream>>,
-}
-
-impl Shared {
-    fn connection(&self) -> MutexGuard<'_, Option<TcpStream>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Serves `metrics` at `/metrics` of `address`, one connection at a time.
+/// Serves `metrics` at `/metrics` of `address`, to several connections at once.
 ///
 /// # Errors
 ///
 /// If the address cannot be listened on; the message says what to do.
 pub fn serve(address: SocketAddr, metrics: Arc<Registry>) -> Result<Server, ServeError> {
+    start(address, metrics, PATIENCE)
+}
+
+fn start(address: SocketAddr, metrics: Arc<Registry>, patience: Duration) -> Result<Server, ServeError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         Ok((listener.local_addr()?, listener))
     };
     let (address, listener) =
         bind().map_err(|io: io::Error| ServeError::Bind { address, remedy: remedy(address, &io), io })?;
-    let shared = Arc::new(Shared::default());
-    let for_thread = Arc::clone(&shared);
+    let (stop, stopped) = UnixStream::pair().map_err(ServeError::Thread)?;
     let thread = thread::Builder::new()
         .name("metrics".into())
         .spawn(move || {
             // Whoever can reach it can send it anything.
             let _ = privilege::keep(&[]);
-            accept(&listener, &metrics, &for_thread);
+            run(&listener, &stopped, &metrics, patience);
         })
         .map_err(ServeError::Thread)?;
-    Ok(Server { address, shared, thread: Some(thread) })
+    Ok(Server { address, stop: Some(stop), thread: Some(thread) })
 }
 
 impl Server {
@@ -101,13 +95,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(connection) = &*self.shared.connection() {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
-        if acceptor::wake(self.address)
-            && let Some(thread) = self.thread.take()
-        {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
@@ -125,118 +114,163 @@ fn remedy(address: SocketAddr, io: &io::Error) -> String {
     }
 }
 
-fn accept(listener: &TcpListener, metrics: &Registry, shared: &Shared) {
+/// Serves connections until the other end of `stopped` is closed.
+fn run(listener: &TcpListener, stopped: &UnixStream, metrics: &Registry, patience: Duration) {
+    /// How long to wait where the system lacks descriptors or memory.
+    const PAUSE: Duration = Duration::from_millis(100);
+    let mut exchanges: Vec<Exchange> = Vec::new();
     loop {
-        let connection = listener.accept();
-        if shared.stopping.load(Ordering::SeqCst) {
-            return;
+        let mut files = vec![PollFd::new(stopped.as_fd(), PollFlags::POLLIN)];
+        files.extend(exchanges.iter().map(|exchange| PollFd::new(exchange.connection.as_fd(), exchange.awaits())));
+        if exchanges.len() < MAX_CONNECTIONS {
+            files.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
         }
-        match connection {
-            Ok((connection, _)) => {
-                *shared.connection() = connection.try_clone().ok();
-                // Stopping may have begun before the line above.
-                if shared.stopping.load(Ordering::SeqCst) {
-                    return;
+        let deadline = exchanges.iter().map(|exchange| exchange.deadline).min();
+        match poll(&mut files, deadline.map_or(PollTimeout::NONE, time_until)) {
+            Ok(_) if files[0].any() != Some(false) => return,
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(_) => thread::sleep(PAUSE),
+        }
+        let now = Instant::now();
+        exchanges.retain_mut(|exchange| exchange.deadline > now && exchange.advance(metrics).is_none());
+        while exchanges.len() < MAX_CONNECTIONS {
+            match listener.accept().and_then(|(connection, _)| Exchange::new(connection, patience)) {
+                Ok(exchange) => exchanges.push(exchange),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Out of descriptors, as a rule: do not spin.
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    break;
                 }
-                // A client that disconnects or is slow does not matter.
-                let _ = Exchange::new(connection).answer(metrics);
-                *shared.connection() = None;
             }
-            // Out of descriptors, as a rule: do not spin.
-            Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
 }
 
-/// One request and its response.
+/// The time until a deadline, rounded up so that it has passed when the time is over.
+fn time_until(deadline: Instant) -> PollTimeout {
+    let left = deadline.saturating_duration_since(Instant::now());
+    PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+}
+
+/// One request and its response. Neither reads nor writes block.
 struct Exchange {
-    connection: DeadlineStream,
+    connection: TcpStream,
+    deadline: Instant,
+    head: Vec<u8>,
+    /// Empty until the request is complete.
+    response: Vec<u8>,
+    sent_bytes: usize,
+    /// The bytes that are still read of a request that was refused as too long.
+    rest_bytes: usize,
 }
 
 impl Exchange {
-    fn new(connection: TcpStream) -> Exchange {
-        Exchange { connection: DeadlineStream::new(connection, Instant::now() + PATIENCE) }
+    fn new(connection: TcpStream, patience: Duration) -> io::Result<Exchange> {
+        connection.set_nonblocking(true)?;
+        let deadline = Instant::now() + patience;
+        Ok(Exchange { connection, deadline, head: Vec::new(), response: Vec::new(), sent_bytes: 0, rest_bytes: 0 })
     }
 
-    fn answer(&mut self, metrics: &Registry) -> io::Result<()> {
-        let Some(head) = self.read_head()? else {
-            self.refuse("431 Request Header Fields Too Large")?;
-            return self.read_rest();
-        };
-        let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next();
-        let line = String::from_utf8_lossy(line.unwrap_or_default());
-        let words: Vec<&str> = line.split(' ').collect();
-        let [method, target, version] = words[..] else {
-            return self.refuse("400 Bad Request");
-        };
-        if !version.starts_with("HTTP/1.") {
-            return self.refuse("505 HTTP Version Not Supported");
-        }
-        let body = method != "HEAD";
-        match (method, target.split('?').next()) {
-            ("GET" | "HEAD", Some("/metrics")) if wants_protobuf(&head) => {
-                let [proto, encoding] = protobuf::PARAMETERS.map(|(name, value)| format!("; {name}={value}"));
-                let content_type = format!("{}{proto}{encoding}", protobuf::MEDIA_TYPE);
-                self.respond("200 OK", &content_type, &protobuf(&metrics.snapshot()), body)
-            }
-            ("GET" | "HEAD", Some("/metrics")) => self.respond("200 OK", TEXT, metrics.render().as_bytes(), body),
-            (_, Some("/metrics")) => self.refuse("405 Method Not Allowed"),
-            _ => self.respond("404 Not Found", TEXT, b"Metrics are at /metrics\n", body),
+    fn awaits(&self) -> PollFlags {
+        match self.sent_bytes < self.response.len() {
+            true => PollFlags::POLLOUT,
+            false => PollFlags::POLLIN,
         }
     }
 
-    /// The request line and headers; `None` if they are too long.
-    fn read_head(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut head = Vec::new();
+    /// Goes on as far as the peer lets it. Returns `None` while it waits for the peer, and the result once the exchange is
+    /// over: a client that disconnects does not matter.
+    fn advance(&mut self, metrics: &Registry) -> Option<io::Result<()>> {
+        match self.try_advance(metrics) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            result => Some(result),
+        }
+    }
+
+    fn try_advance(&mut self, metrics: &Registry) -> io::Result<()> {
+        while self.response.is_empty() {
+            self.read_head(metrics)?;
+        }
+        while self.sent_bytes < self.response.len() {
+            self.sent_bytes += self.connection.write(&self.response[self.sent_bytes..])?;
+        }
+        if self.rest_bytes == 0 {
+            return Ok(());
+        }
+        // Closing with input unread would reset the connection, and the response might be lost with it.
+        self.connection.shutdown(Shutdown::Write)?;
         let mut chunk = [0; 1024];
-        loop {
-            let count = self.connection.read(&mut chunk)?;
-            if count == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            head.extend_from_slice(&chunk[..count]);
-            let ended = |end: &[u8]| head.windows(end.len()).any(|window| window == end);
-            if head.len() > MAX_HEAD_BYTES {
-                return Ok(None);
-            }
-            if ended(b"\r\n\r\n") || ended(b"\n\n") {
-                return Ok(Some(head));
-            }
-        }
-    }
-
-    /// Closing with input unread would reset the connection, and the response
-    /// might be lost with it.
-    fn read_rest(&mut self) -> io::Result<()> {
-        self.connection.get_ref().shutdown(Shutdown::Write)?;
-        let mut chunk = [0; 1024];
-        for _ in 0..64 {
-            if self.connection.read(&mut chunk)? == 0 {
-                break;
+        while self.rest_bytes > 0 {
+            match self.connection.read(&mut chunk)? {
+                0 => break,
+                bytes => self.rest_bytes = self.rest_bytes.saturating_sub(bytes),
             }
         }
         Ok(())
     }
 
-    fn refuse(&mut self, status: &str) -> io::Result<()> {
-        self.respond(status, TEXT, b"", true)
-    }
-
-    fn respond(&mut self, status: &str, content_type: &str, body: &[u8], with_body: bool) -> io::Result<()> {
-        let allow = match status.starts_with("405") {
-            true => "Allow: GET, HEAD\r\n",
-            false => "",
-        };
-        let mut response = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
-            body.len()
-        )
-        .into_bytes();
-        if with_body {
-            response.extend_from_slice(body);
+    /// Reads what is there of the request line and headers, and makes the response once they are complete or too long.
+    fn read_head(&mut self, metrics: &Registry) -> io::Result<()> {
+        let mut chunk = [0; 1024];
+        let count = self.connection.read(&mut chunk)?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
         }
-        self.connection.write_all(&response)
+        self.head.extend_from_slice(&chunk[..count]);
+        let ended = |end: &[u8]| self.head.windows(end.len()).any(|window| window == end);
+        if self.head.len() > MAX_HEAD_BYTES {
+            self.rest_bytes = MAX_REST_BYTES;
+            self.response = refuse("431 Request Header Fields Too Large");
+        } else if ended(b"\r\n\r\n") || ended(b"\n\n") {
+            self.response = answer(&self.head, metrics);
+        }
+        Ok(())
     }
+}
+
+/// The response to a request with this line and headers.
+fn answer(head: &[u8], metrics: &Registry) -> Vec<u8> {
+    let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next();
+    let line = String::from_utf8_lossy(line.unwrap_or_default());
+    let words: Vec<&str> = line.split(' ').collect();
+    let [method, target, version] = words[..] else {
+        return refuse("400 Bad Request");
+    };
+    if !version.starts_with("HTTP/1.") {
+        return refuse("505 HTTP Version Not Supported");
+    }
+    let body = method != "HEAD";
+    match (method, target.split('?').next()) {
+        ("GET" | "HEAD", Some("/metrics")) if wants_protobuf(head) => {
+            let [proto, encoding] = protobuf::PARAMETERS.map(|(name, value)| format!("; {name}={value}"));
+            let content_type = format!("{}{proto}{encoding}", protobuf::MEDIA_TYPE);
+            respond("200 OK", &content_type, &protobuf(&metrics.snapshot()), body)
+        }
+        ("GET" | "HEAD", Some("/metrics")) => respond("200 OK", TEXT, metrics.render().as_bytes(), body),
+        (_, Some("/metrics")) => refuse("405 Method Not Allowed"),
+        _ => respond("404 Not Found", TEXT, b"Metrics are at /metrics\n", body),
+    }
+}
+
+fn refuse(status: &str) -> Vec<u8> {
+    respond(status, TEXT, b"", true)
+}
+
+fn respond(status: &str, content_type: &str, body: &[u8], with_body: bool) -> Vec<u8> {
+    let allow = match status.starts_with("405") {
+        true => "Allow: GET, HEAD\r\n",
+        false => "",
+    };
+    let mut response = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    if with_body {
+        response.extend_from_slice(body);
+    }
+    response
 }
 
 /// Whether a scraper prefers protobuf to text, as Prometheus does where it wants native histograms.
@@ -264,8 +298,12 @@ mod tests {
     use super::*;
 
     fn server() -> Server {
+        patient(PATIENCE)
+    }
+
+    fn patient(patience: Duration) -> Server {
         let metrics = Arc::new(Registry::new("0.1.0"));
-        serve("127.0.0.1:0".parse().unwrap(), metrics).unwrap()
+        start("127.0.0.1:0".parse().unwrap(), metrics, patience).unwrap()
     }
 
     fn ask(server: &Server, request: &[u8]) -> String {
@@ -346,19 +384,39 @@ mod tests {
     }
 
     #[test]
-    fn stopping_does_not_wait_for_a_silent_peer() {
-        let server = server();
-        let silent = TcpStream::connect(server.address()).unwrap();
-        // It is being served once it is not in the queue: what comes behind is.
-        while server.shared.connection().is_none() {
-            thread::yield_now();
+    fn silent_peers_keep_no_scrape_waiting_until_there_are_sixteen_of_them() {
+        const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\n\r\n";
+        const NEVER: Duration = Duration::from_secs(3_600);
+        let server = patient(NEVER);
+        let connect = || TcpStream::connect(server.address()).unwrap();
+        let mut silent: Vec<_> = (1..MAX_CONNECTIONS).map(|_| connect()).collect();
+        silent[0].write_all(b"GET /met").unwrap();
+        for _ in 0..3 {
+            assert!(ask(&server, SCRAPE).starts_with("HTTP/1.1 200 "));
         }
+        silent.push(connect());
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| ask(&server, SCRAPE));
+            // One of them goes on as if nothing had happened, and makes room.
+            silent[0].write_all(b"rics HTTP/1.1\r\n\r\n").unwrap();
+            let mut response = String::new();
+            silent[0].read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+            assert!(waits.join().unwrap().starts_with("HTTP/1.1 200 "));
+        });
+        // Stopping waits for none of them.
         let address = server.address();
-        let start = Instant::now();
         drop(server);
-        assert!(start.elapsed() < Duration::from_secs(2));
         assert!(TcpStream::connect(address).is_err());
-        drop(silent);
+        assert_eq!(silent.pop().unwrap().read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn peers_that_dawdle_are_dropped() {
+        let server = patient(Duration::from_millis(50));
+        let mut slow = TcpStream::connect(server.address()).unwrap();
+        slow.write_all(b"GET").unwrap();
+        assert!(matches!(slow.read(&mut [0]), Ok(0) | Err(_)));
     }
 
     #[test]

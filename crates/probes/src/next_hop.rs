@@ -100,6 +100,14 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     Kernel::open()?.route(to, from)
 }
 
+/// The same, and what [`device`] reads of the interface by which the packets leave.
+pub(crate) fn route_and_device(to: IpAddr, from: Option<IpAddr>) -> io::Result<(Route, io::Result<Device>)> {
+    let mut kernel = Kernel::open()?;
+    let route = kernel.route(to, from)?;
+    let device = kernel.device(route.interface);
+    Ok((route, device))
+}
+
 /// Reads what Ethernet frames from an interface need. Fails if it has no Ethernet frames.
 pub(crate) fn device(index: u32) -> io::Result<Device> {
     Kernel::open()?.device(index)

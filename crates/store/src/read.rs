@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -116,7 +117,10 @@ impl Reader {
     /// [`StoreError`] if the file cannot be read or is not a store.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
         // To open the file and close it would end the locks of a writer in this process.
-        std::fs::metadata(path).map_err(|io| StoreError::File { path: path.into(), io })?;
+        let file = |io| StoreError::File { path: path.into(), io };
+        if std::fs::metadata(path).map_err(file)?.is_dir() {
+            return Err(file(io::ErrorKind::IsADirectory.into()));
+        }
         // One thread has it at a time, so that nothing must be locked for each value.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|sqlite| failed("open", path, sqlite))?;

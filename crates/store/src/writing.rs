@@ -9,7 +9,7 @@ use rusqlite::{
 };
 
 use crate::{
-    BackendRow, ClockRow, GrayRow, IntervalRow, LostRow, PathRow, Progress,
+    BackendRow, ClockRow, GrayRow, IntervalRow, Loss, LostRow, PathRow, Progress,
     columns::{Cell, CounterRow, FlowEnds, NAMES, Row, flow_values, name_values, signed},
     spool::{Spooled, enqueue},
 };
@@ -165,6 +165,19 @@ impl Writing<'_> {
         let sql = "UPDATE run SET ended_ns = ?3 WHERE host_id = ?1 AND run = ?2";
         self.db.prepare_cached(sql)?.execute(params![host, run, now_ns])?;
         Ok(())
+    }
+
+    /// Records that a run goes on that was taken for killed, as it was frozen or cut off: the row that says so is deleted. Returns
+    /// whether there was one. A row that was sent to a server stays there.
+    pub fn resume_run(&mut self, host: &str, run: &[u8]) -> Written<bool> {
+        const OF_RUN: &str = "host_id = (SELECT host_id FROM host WHERE name = ?1) AND";
+        let sql = format!("DELETE FROM lost WHERE {OF_RUN} run = lower(hex(?2)) AND why = ?3");
+        let deleted = self.db.prepare_cached(&sql)?.execute(params![host, run, Loss::Killed.name()])?;
+        if deleted > 0 {
+            let sql = format!("UPDATE run SET ended_ns = NULL WHERE {OF_RUN} run = ?2");
+            self.db.prepare_cached(&sql)?.execute(params![host, run])?;
+        }
+        Ok(deleted > 0)
     }
 
     /// Returns the runs of a host, other than this one, of which it is not known that they have ended.

@@ -85,13 +85,10 @@ pub fn clock() -> Clock {
     Clock::with_offset(unix_offset_ns().into())
 }
 
-/// Fails if `lost` events did not reach the report, naming `what` was lost and a remedy.
-pub fn fail_if_lost(lost: u64, what: &str, remedy: &str) -> Result<Exit, Failure> {
+/// Fails if anything that was measured did not reach the report, naming how much of `what`, and why with a remedy.
+pub fn fail_if_lost(lost: u64, what: &str, why: &str) -> Result<Exit, Failure> {
     match lost {
         0 => Ok(Exit::Done),
-        _ => Err(Failure::new(
-            Exit::Incomplete,
-            anyhow!("{lost} {what} were lost: user space could not keep up; {remedy}"),
-        )),
+        _ => Err(Failure::new(Exit::Incomplete, anyhow!("{lost} {what} were lost: {why}"))),
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathB
 use clap::builder::PossibleValuesParser;
 use dwell_engine::{
     filter::Filter,
-    layers::{Config, Counter},
+    layers::{Config, Counter, Counters},
 };
 use dwell_probes::stack::{self, Interval, Monitor, NamespaceNames, Options, PROFILES, Profile};
 use dwell_records::{Status, Verb};
@@ -118,15 +118,20 @@ pub fn host_name() -> String {
 
 /// Returns what was lost and what it cost to follow bytes, up to the end of an interval.
 pub fn stack_status(verb: Verb, interval: &Interval, last: bool) -> Status {
-    let counters = &interval.counters;
-    let lost = [Counter::TracesLost, Counter::TxDisplaced, Counter::RxDisplaced].map(|counter| counters.get(counter));
     Status {
         verb,
         time_ns: Some(interval.end_ns),
         last,
-        lost: lost.iter().sum::<u64>() + interval.unreadable_passages,
+        lost: stack_lost(&interval.counters, interval.unreadable_passages),
         cost: cost(&interval.run_times),
         counters: interval.counts(),
         verdict: None,
     }
+}
+
+/// Returns the number of bytes that were stamped and whose time is not reported, though no option left them out. Of a read that was
+/// too long to be examined it is not known how many bytes are missing: it counts once.
+pub fn stack_lost(counters: &Counters, unreadable_passages: u64) -> u64 {
+    let lost = [Counter::TracesLost, Counter::TxDisplaced, Counter::RxDisplaced, Counter::RxUnwalked];
+    lost.into_iter().map(|counter| counters.get(counter)).sum::<u64>() + unreadable_passages
 }

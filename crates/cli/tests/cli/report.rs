@@ -351,7 +351,12 @@ fn options_choose_what_is_in_the_page() {
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr.contains(says), "{run}");
     }
-    for (store, says) in [("absent", "cannot open"), ("page.html", "is not a store of dwell")] {
+    for (store, says) in [
+        // Nothing of a name acts on the terminal.
+        ("\x1b[31mabsent", "/\u{fffd}[31mabsent: No such file"),
+        ("", "is a directory"),
+        ("page.html", "is not a store of dwell"),
+    ] {
         let store = stored.path(store);
         let run = dwell(&["report", "--store", store.to_str().unwrap()]);
         assert_eq!(run.status, Some(2), "{run}");

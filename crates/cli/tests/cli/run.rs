@@ -38,6 +38,10 @@ fn output_input_and_exit_status_pass_through() {
     command.args(["run", "--outside", "--output", "/dev/null", "--", "sh", "-c", script]);
     let run = run(&mut command, b"spoken");
     assert_eq!(run, Run { status: Some(7), stdout: "spoken".into(), stderr: "whispered\n".into() });
+    // Root's programs inherit a descriptor, with a large number where they may have that.
+    let few = "ulimit -n 100; exec \"$0\" run --summary -- sh -c 'exit 7'";
+    let few = crate::support::run(Command::new("sh").args(["-c", few, DWELL]), b"");
+    assert_eq!(few.status, Some(7), "{few}");
 }
 
 #[test]

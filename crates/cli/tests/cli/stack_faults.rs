@@ -48,6 +48,37 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     assert!(median < 150_000_000, "{median} ns");
 }
 
+/// Nobody reads them until others have gone through all rows of the table: what is left is not what was asked for, whatever its
+/// figures say.
+#[test]
+fn root_bytes_that_lose_their_place_end_the_run_as_incomplete() {
+    if skipped() {
+        return;
+    }
+    const UNREAD: usize = 48 << 10;
+    const BLOCK: usize = 32 << 10;
+    let pair = Pair::start("stack-lost");
+    let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "64", "--fail-if", "rx total p99>1h"]);
+    let listener = listen(&pair);
+    let (mut client, mut server) = connect(&pair, &listener);
+    let (mut other_client, mut other_server) = connect(&pair, &listener);
+    client.write_all(&vec![1; UNREAD]).unwrap();
+    // The table has 131,072 rows, one for each of 64 bytes.
+    for _ in 0..2 * (131_072 * 64) / BLOCK {
+        other_client.write_all(&[1; BLOCK]).unwrap();
+        other_server.read_exact(&mut [0; BLOCK]).unwrap();
+    }
+    server.read_exact(&mut vec![0; UNREAD]).unwrap();
+    let run = dwell.interrupt();
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!(run.stderr.contains("stamped bytes, reads or hops were lost"), "{run}");
+    let status = objects_of(&run, "stack.status").pop().unwrap();
+    let count = |name: &str| number(&status["counters"], name);
+    assert!(count("rx_displaced") >= 500, "{run}");
+    assert_eq!(number(&status, "lost"), count("rx_displaced") + count("rx_unwalked"), "{run}");
+    assert_eq!(status["fail_if"]["failed"], false, "{run}");
+}
+
 /// The second copy of a byte that this host drops after IP comes when the sender's patience ends:
 /// no delay of a layer.
 #[test]

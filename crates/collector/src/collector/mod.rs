@@ -217,7 +217,14 @@ impl Collector {
         tell(format_args!("{name} is here{again}, from {}", agent.address));
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
-        let last = self.store.write(|to| write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses))?;
+        let mut is_resumed = false;
+        let last = self.store.write(|to| {
+            is_resumed = !agent.is_past && to.resume_run(name, &agent.run)?;
+            write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses)
+        })?;
+        if is_resumed {
+            tell(format_args!("{name} was not killed, but frozen or cut off: its row of table 'lost' is deleted"));
+        }
         self.losses.add(name, &losses);
         self.print_agent(agent, None)?;
         Ok(Ok(last))

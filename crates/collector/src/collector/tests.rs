@@ -107,10 +107,21 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
     collector.leave(&left, "it left").unwrap();
     collector.hello(&agent(2)).unwrap().unwrap();
     let store = rusqlite::Connection::open(&path).unwrap();
-    let lost = store.query_row("SELECT why, from_batch, from_ns FROM lost", [], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-    });
-    assert_eq!(lost.unwrap(), ("killed".into(), 3, ended_ns));
+    let lost = || {
+        let mut lost = store.prepare("SELECT why, from_batch, from_ns FROM lost").unwrap();
+        let rows =
+            lost.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+        rows.unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let killed = ("killed".to_owned(), 3, ended_ns);
+    assert_eq!(lost(), [killed.clone()]);
+    collector.leave(&agent(2), "it left").unwrap();
+    // It was frozen, or cut off, and has lost nothing; until the next one comes again.
+    assert_eq!(collector.hello(&agent(1)).unwrap().unwrap(), 2);
+    assert_eq!(lost(), []);
+    collector.leave(&agent(1), "it left").unwrap();
+    collector.hello(&agent(3)).unwrap().unwrap();
+    assert_eq!(lost(), [killed]);
 }
 
 /// A holder of a shared key may have any name, and as many as it likes.

@@ -123,10 +123,12 @@ impl AgentKeys {
         known
     }
 
-    /// Reads the list. Lines that are malformed are left out, and the first one is the error.
+    /// Reads the list. Lines that are malformed are left out, and the first one is the error. Of several lines with a name the last one
+    /// counts, as it may be meant to replace the others.
     fn refresh(&self, known: &mut Known) -> Result<(), Error> {
         let (agents, malformed) = parse(&read_text(&self.list)?);
         let mut before: HashMap<Agent, Vec<u8>> = known.by_key.drain().map(|(key, agent)| (agent, key)).collect();
+        let agents: HashMap<AgentName, u32> = agents.into_iter().collect();
         let keys = agents.into_iter().map(|agent| {
             let key = before.remove(&agent);
             let (name, number) = &agent;

@@ -311,6 +311,9 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     }
     let reason = match &error {
         None | Some(FrameError::End) => "it left".to_owned(),
+        Some(FrameError::Io(io)) if io.kind() == io::ErrorKind::UnexpectedEof => {
+            "its connection was closed without taking leave: it was killed, or its host was".to_owned()
+        }
         Some(error) => error.to_string(),
     };
     drop(registration);

@@ -101,6 +101,10 @@ fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_o
     let renewed = agent("web", 2, &address, &Identity::from_key(&new));
     renewed.wait_until_connected();
     drop(renewed);
+    // A later line replaces an earlier one of the same name.
+    let list = fs::read_to_string(office.list()).unwrap();
+    fs::write(office.list(), format!("{list}web 1\n")).unwrap();
+    agent("web", 4, &address, &Identity::from_key(&new)).wait_for_failure("the collector does not accept our key");
     // Whatever else is wrong with the list.
     fs::write(office.list(), b"# caf\xe9\nx y z\n").unwrap();
     agent("web", 3, &address, &Identity::from_key(&new)).wait_for_failure("the collector does not accept our key");

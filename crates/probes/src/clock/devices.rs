@@ -58,8 +58,8 @@ impl ClockMode {
 /// Says why a program must not go into the driver of the device that leads to an address: it carries a default route, or
 /// that is not known. `None` if nothing speaks against it, or there is no route.
 pub fn driver_obstacle(to: IpAddr) -> Option<String> {
-    let route = next_hop::route(to.to_canonical(), None).ok()?;
-    let device = next_hop::device(route.interface).ok()?;
+    let (_, device) = next_hop::route_and_device(to.to_canonical(), None).ok()?;
+    let device = device.ok()?;
     match carries_default_route(&device.name) {
         Ok(false) => None,
         Ok(true) => Some(format!("'{}' carries a default route", device.name)),

@@ -251,8 +251,9 @@ impl Prober {
         let own = self.socket.inner().local_addr();
         let own = own.map_err(|error| format!("no address to reach {agent} from: {error}"))?;
         let loop_port = looped.local_addr().map_or(0, |address| address.port());
-        let route = next_hop::route(agent, Some(own.ip())).map_err(|error| format!("no route to {agent}: {error}"))?;
-        let device = next_hop::device(route.interface).map_err(|error| error.to_string())?;
+        let found = next_hop::route_and_device(agent, Some(own.ip()));
+        let (route, device) = found.map_err(|error| format!("no route to {agent}: {error}"))?;
+        let device = device.map_err(|error| error.to_string())?;
         let dst_mac = self.resolve(&route)?;
         self.number = self.number.or_else(|| self.station.reserve_number());
         let number = self.number.ok_or_else(|| {

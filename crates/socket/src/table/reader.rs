@@ -35,8 +35,9 @@ pub struct Table {
     address: NonNull<c_void>,
 }
 
-/// The least number of an inherited descriptor: shells and scripts choose small ones for their own.
-const INHERITED_FROM: i32 = 100;
+/// The least number of an inherited descriptor: shells and scripts choose small ones for their own. The next one is for processes that
+/// may have no descriptor with the one before.
+const INHERITED_FROM: [i32; 2] = [100, 3];
 
 /// A socket that its process released has ended if no other process takes it over within this time.
 const GRACE_NS: u64 = 300_000_000;
@@ -77,7 +78,12 @@ impl Table {
     /// Returns a descriptor of the table that programs inherit, and the path by which a program that has it can open the
     /// table, whatever its user: the value of [`INHERITED_VARIABLE`](super::INHERITED_VARIABLE).
     pub fn inheritable(&self) -> Result<(OwnedFd, PathBuf), Error> {
-        let number = fcntl(&self.file, FcntlArg::F_DUPFD(INHERITED_FROM)).map_err(failed("fcntl(F_DUPFD)"))?;
+        let [least, fallback] = INHERITED_FROM.map(FcntlArg::F_DUPFD);
+        let number = fcntl(&self.file, least).or_else(|error| match error {
+            nix::Error::EINVAL => fcntl(&self.file, fallback),
+            error => Err(error),
+        });
+        let number = number.map_err(failed("fcntl(F_DUPFD)"))?;
         // SAFETY: the descriptor is new.
         let file = unsafe { OwnedFd::from_raw_fd(number) };
         Ok((file, PathBuf::from(format!("/proc/self/fd/{number}"))))

@@ -62,6 +62,35 @@ fn rows_beyond_an_age_or_a_size_are_deleted_oldest_first() {
     assert_eq!(store.retain(&of_size, Origin::Live, 0).unwrap(), 0);
 }
 
+/// Most rows are of one busy time long ago, as after a test of load.
+#[test]
+fn a_size_takes_the_rows_that_are_too_many_and_not_a_part_of_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let db = Connection::open(&path).unwrap();
+    let pragma = |pragma: &str| db.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    let bytes = || (pragma("page_count") - pragma("freelist_count")) * pragma("page_size");
+    let write = |table: &str, from_s: i64, to_s: i64, rows: i64| {
+        let values = if table == "counter" { "NULL, 'name', n" } else { "1, 'run', 1, NULL, NULL, NULL, 'gap'" };
+        let sql = format!(
+            "WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < ?3 - 1)
+                INSERT INTO {table} SELECT (?1 + (?2 - ?1) * n / ?3) * 1000000000 + n, {values} FROM n"
+        );
+        db.execute(&sql, [from_s, to_s, rows]).unwrap();
+    };
+    db.execute("INSERT INTO host VALUES (1, 'a')", []).unwrap();
+    // A single row of another table is much older than all others.
+    write("lost", 1, 2, 1);
+    write("counter", 1_000, 4_600, 45_000);
+    write("counter", 4_600, 2_600_000, 5_000);
+    let most = bytes() * 96 / 100;
+    let retain = Retain { age: None, bytes: Some(most.cast_unsigned()) };
+    Retention::new(Some(retain), Origin::Live).apply(&mut store, 0, Duration::from_secs(3_600)).unwrap();
+    let left = number_of_rows(&path);
+    assert!(bytes() <= most && (45_000..48_000).contains(&left), "{left} rows, {} bytes of {most}", bytes());
+}
+
 /// More rows arrive between two calls than are deleted in one transaction.
 #[test]
 fn a_store_into_which_much_is_written_keeps_to_its_size() {

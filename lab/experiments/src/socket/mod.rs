@@ -232,7 +232,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let files = Files::of(&options.folder);
     let mut messages = exchange(&net, options, &files, &signals)?;
     for program in stamps {
-        messages.extend(program.interrupt()?);
+        messages.extend(program.interrupt_incomplete()?);
     }
     let queues = net.statistics()?;
     let emulator = net.stop()?;

@@ -88,7 +88,7 @@ impl Fleet {
             .devices
             .map(|program| {
                 let out = program.stdout_file().to_owned();
-                program.interrupt()?;
+                program.interrupt_incomplete()?;
                 fs::read_to_string(&out).map_err(Error::file("read", &out))
             })
             .transpose()?;

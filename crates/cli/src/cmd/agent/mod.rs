@@ -353,18 +353,16 @@ impl Args {
         if (waiting, dropped) == (0, 0) {
             return Ok(Exit::Done);
         }
-        let kept = match (waiting, is_on_disk) {
-            (0, _) => String::new(),
-            (_, true) => format!(" (they are in {} for the next agent)", self.buffer_dir.display()),
-            (_, false) => " (they are lost)".to_owned(),
+        let kept = match is_on_disk {
+            true => format!("they are in {} for the next agent", self.buffer_dir.display()),
+            false => "they are lost".to_owned(),
         };
-        Err(Failure::new(
-            Exit::Incomplete,
-            anyhow!(
-                "the collector has not stored {} of what was measured{kept}, and {dropped} more were dropped, mostly as --buffer \
-                 was full",
-                counted(waiting, "batch", "batches")
-            ),
-        ))
+        let batches = |count| counted(count, "batch", "batches");
+        let waiting =
+            (waiting > 0).then(|| format!("has not stored {} of what was measured ({kept})", batches(waiting)));
+        let dropped = (dropped > 0)
+            .then(|| format!("was not sent {} that were dropped, mostly as --buffer was full", batches(dropped)));
+        let what: Vec<_> = waiting.into_iter().chain(dropped).collect();
+        Err(Failure::new(Exit::Incomplete, anyhow!("the collector {}", what.join(", and "))))
     }
 }

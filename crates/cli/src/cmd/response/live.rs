@@ -159,7 +159,11 @@ impl Live<'_> {
         let counters = counters?;
         finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
-        fail_if_lost(lost, "epochs", "choose a longer --interval, or follow fewer flows with --filter")
-            .and_then(|exit| self.report.exit(exit))
+        fail_if_lost(
+            lost,
+            "epochs",
+            "user space could not keep up; choose a longer --interval, or follow fewer flows with --filter",
+        )
+        .and_then(|exit| self.report.exit(exit))
     }
 }

@@ -219,7 +219,7 @@ impl Live<'_> {
         fail_if_lost(
             lost,
             "samples or flow events",
-            "sample less with --rate-limit, or count in the kernel with --aggregate",
+            "user space could not keep up; sample less with --rate-limit, or count in the kernel with --aggregate",
         )
         .and_then(|exit| self.report.exit(exit))
     }

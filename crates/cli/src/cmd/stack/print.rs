@@ -19,7 +19,7 @@ use crate::{
     names::Namer,
     ranking::{self, RankingArgs},
     served::Served,
-    source::{Namespaces, StackMetrics, clock, host_name, stack_status},
+    source::{Namespaces, StackMetrics, clock, fail_if_lost, host_name, stack_lost, stack_status},
     stored,
     tell::tell,
 };
@@ -61,9 +61,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     printer.is_over = true;
     let last = monitor.end_interval(&mut printer);
     let counters = monitor.counters()?;
+    let mut lost = stack_lost(&counters, monitor.unreadable_passages());
     if !matches!(&last, Err(failure) if failure.exit == Exit::Done) {
         describe(&counters, monitor.unreadable_passages()).into_iter().for_each(tell);
-        printer.describe_hops()?;
+        lost += printer.describe_hops()?;
         monitor.pauses().into_iter().for_each(tell);
         if let Some(verdict) = &printer.latencies.verdict {
             fail_if::announce(verdict, ("byte", "bytes"));
@@ -72,6 +73,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     ended.and(last)?;
     let exit = printer.baseline.map_or(Ok(Exit::Done), Baseline::finish)?;
     let exit = stored::finish(Some(&mut printer.output), exit);
+    fail_if_lost(lost, "stamped bytes, reads or hops", "the lines above say how many of which, and why")?;
     Ok(fail_if::exit(printer.latencies.verdict.as_ref(), exit))
 }
 
@@ -154,9 +156,10 @@ impl Printer {
         hops.collect()
     }
 
-    fn describe_hops(&mut self) -> Result<(), Failure> {
+    /// Reports the hops that the table has no room for, and returns how many they are.
+    fn describe_hops(&mut self) -> Result<u64, Failure> {
         let Some(devices) = &mut self.devices else {
-            return Ok(());
+            return Ok(0);
         };
         let dropped = devices.dropped_hops()?;
         if dropped > 0 {
@@ -165,7 +168,7 @@ impl Printer {
                 "{hops} between devices not reported: there are more pairs of devices than the table holds"
             ));
         }
-        Ok(())
+        Ok(dropped)
     }
 }
 

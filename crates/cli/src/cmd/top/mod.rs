@@ -44,6 +44,7 @@ use crate::{
     screen::{Input, Screen},
     source,
     stop::Stop,
+    tell::tell,
 };
 
 /// Show flows, peers, prefixes, processes and units live, the slowest first
@@ -306,6 +307,7 @@ fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
 
 /// Prints the table of one interval.
 fn once(args: &Args, mut sources: Sources, backends: Option<By>, stop: &Stop) -> Result<Exit, Failure> {
+    sources.notice.take().into_iter().for_each(tell);
     sources.end_interval()?;
     let end = Instant::now() + args.interval.unwrap_or(INTERVAL);
     while Instant::now() < end && !stop.is_asked() {
@@ -343,6 +345,7 @@ fn watch(
     if let Some(by) = backends {
         app.page = Page::Backends(Backends::new(by));
     }
+    app.message = sources.notice.take();
     sources.end_interval()?;
     let interval = args.interval.filter(|_| args.store.is_none()).unwrap_or(INTERVAL);
     let mut next = Instant::now() + FIRST.min(interval);

@@ -48,11 +48,6 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "shows whether this host's own device drops them: a cable, a duplex mismatch, a full ring",
         ),
     ];
-    if bbr(evidence).is_none() {
-        remedies.push(remedy(
-            format!("sudo dwell run --congestion bbr --pid {}", pid(evidence)),
-            "a congestion control that does not slow down for single losses, until Ctrl-C",
-        ));
-    }
+    remedies.extend(use_bbr(evidence, "a congestion control that does not slow down for single losses, until Ctrl-C"));
     remedies
 }

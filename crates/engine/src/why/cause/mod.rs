@@ -23,6 +23,8 @@ mod stalled_peer;
 mod starved;
 mod timeout;
 
+use std::net::IpAddr;
+
 use super::{Evidence, Fact, Part, Process, Remedy, Role, Silences, Source, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
@@ -263,6 +265,12 @@ fn bbr(evidence: &Evidence) -> Option<Fact> {
         .then(|| fact(what, Some(Value::Count(evidence.with_bbr)), "sock_diag cong"))
 }
 
+/// The remedy that makes the running connections use BBR, unless most of them do.
+fn use_bbr(evidence: &Evidence, effect: &'static str) -> Option<Remedy> {
+    let command = || format!("sudo dwell run --congestion bbr --pid {}", pid(evidence));
+    bbr(evidence).is_none().then(|| remedy(command(), effect))
+}
+
 /// A silence of this length may be meant.
 const LONG_NS: f64 = 50e6;
 
@@ -320,28 +328,29 @@ pub(super) fn port_number(evidence: &Evidence) -> String {
     evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string())
 }
 
-/// A command at the peer's host, which may be this one.
+/// A command at the peer's host.
 fn at_peer(evidence: &Evidence, command: &str) -> String {
-    match evidence.target.peer {
-        Some(peer) if peer.is_loopback() => command.to_owned(),
-        _ => over_ssh(&peer_address(evidence), command),
-    }
-}
-
-/// A command at a host. The shell there reads it once more.
-fn over_ssh(host: &str, command: &str) -> String {
-    match command.contains(['"', '\'', '$', '|', '*']) {
-        true => format!("ssh {host} '{}'", command.replace('\'', r"'\''")),
-        false => format!("ssh {host} {command}"),
-    }
+    at_host(evidence.target.peer, command)
 }
 
 /// A command at the server's host.
 fn at_server(evidence: &Evidence, command: &str) -> String {
     match (evidence.target.role, evidence.target.seen_from) {
         (Some(Role::Server), None) => command.to_owned(),
-        (Some(Role::Server), Some(server)) => over_ssh(&server.to_string(), command),
+        (Some(Role::Server), server) => at_host(server, command),
         _ => at_peer(evidence, command),
+    }
+}
+
+/// A command at a host, which may be this one, or not known. The shell of another one reads it once more.
+fn at_host(host: Option<IpAddr>, command: &str) -> String {
+    let host = match host {
+        Some(host) if host.is_loopback() => return command.to_owned(),
+        host => host.map_or_else(|| "HOST".to_owned(), |host| host.to_string()),
+    };
+    match command.contains(['"', '\'', '$', '|', '*']) {
+        true => format!("ssh {host} '{}'", command.replace('\'', r"'\''")),
+        false => format!("ssh {host} {command}"),
     }
 }
 

@@ -32,11 +32,9 @@ fn assess(evidence: &Evidence) -> Assessment {
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let mut remedies = Vec::new();
-    if bbr(evidence).is_none() {
-        remedies.push(remedy(
-            format!("sudo dwell run --congestion bbr --pid {}", pid(evidence)),
-            "a congestion control that keeps queues short, on the running connections, until Ctrl-C",
-        ));
+    let effect = "a congestion control that keeps queues short, on the running connections, until Ctrl-C";
+    if let Some(running) = use_bbr(evidence, effect) {
+        remedies.push(running);
         remedies.push(remedy(
             "sudo sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
             "the same for all new connections (`sudo modprobe tcp_bbr` first, if it is not there)",

@@ -27,6 +27,8 @@ const TCP: Protocol = Protocol(6);
 pub struct Sources {
     from: From,
     pub shown: Shown,
+    /// What is not watched, for people to read.
+    pub notice: Option<String>,
 }
 
 enum From {
@@ -42,22 +44,25 @@ impl Sources {
     pub fn open(args: &Args, filter: Filter) -> Result<Sources, Failure> {
         let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
         let census = Census::open().map_err(host_cannot)?;
-        let responses = args.has_responses().then(|| Responses::attach(args, &filter)).flatten().map(Box::new);
+        let (responses, notice) = match args.has_responses() {
+            true => Responses::attach(args, &filter),
+            false => (None, None),
+        };
         let shown = Shown::new(args.settings(), filter, &args.names, source)?;
-        let mut sources = Sources { from: From::Host(census, responses), shown };
+        let mut sources = Sources { from: From::Host(census, responses.map(Box::new)), shown, notice };
         sources.find_processes()?;
         Ok(sources)
     }
 
     /// Shows the flows of a capture that was read.
     pub fn of_capture(shown: Shown) -> Sources {
-        Sources { from: From::Capture, shown }
+        Sources { from: From::Capture, shown, notice: None }
     }
 
     /// Opens a store, and shows its last interval.
     pub fn of_store(args: &Args, path: &Path, filter: Filter) -> Result<Sources, Failure> {
         let (file, shown) = StoreFile::open(args, path, filter)?;
-        Ok(Sources { from: From::Store(file), shown })
+        Ok(Sources { from: From::Store(file), shown, notice: None })
     }
 
     /// Finds the processes of the connections that are there.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
+    fs,
     hash::BuildHasher,
     time::Duration,
 };
@@ -38,8 +39,9 @@ pub struct Responses {
 
 impl Responses {
     /// Watches the interfaces that are up and have an address. `None` where this process may not do that, and where the kernel
-    /// has no tcx, whose links go with the process, however it ends.
-    pub fn attach(args: &Args, filter: &Filter) -> Option<Responses> {
+    /// has no tcx, whose links go with the process, however it ends. Also returns why the interfaces that refuse the program do, for
+    /// people to read.
+    pub fn attach(args: &Args, filter: &Filter) -> (Option<Responses>, Option<String>) {
         let [shortest, longest] = EPOCHS;
         // The only epoch of `--once` is ended with the run.
         let epoch = if args.once { longest } else { args.interval.unwrap_or(INTERVAL).clamp(shortest, longest) };
@@ -54,9 +56,17 @@ impl Responses {
             seed: RandomState::new().hash_one(std::process::id()),
             ..Watch::default()
         };
-        let mut probe = Probe::load(&Options { tc: TcHookKind::Tcx, ..Options::new(watch) }).ok()?;
-        let attached = interfaces().iter().filter(|interface| probe.attach(interface).is_ok()).count();
-        (attached > 0).then_some(Responses { probe, config, ends_epochs: args.once })
+        let Ok(mut probe) = Probe::load(&Options { tc: TcHookKind::Tcx, ..Options::new(watch) }) else {
+            return (None, None);
+        };
+        let (mut attached, mut refused) = (0, Vec::new());
+        for name in interfaces() {
+            match Interface::find(&name).and_then(|interface| probe.attach(&interface)) {
+                Ok(()) => attached += 1,
+                Err(error) => refused.push((name, error.to_string())),
+            }
+        }
+        ((attached > 0).then_some(Responses { probe, config, ends_epochs: args.once }), notice(&refused))
     }
 
     /// Ends the epochs that are over, and reads them as [`Responses::read`] does. Returns the number of epochs since the start that
@@ -107,9 +117,16 @@ pub fn believed(record: &Record, config: &Config) -> Option<u64> {
     estimate.response_ns.filter(|_| estimate.is_valid() && record.key.has_ports())
 }
 
+/// Describes which interfaces are not watched, and why the first of them refuses the program.
+fn notice(refused: &[(String, String)]) -> Option<String> {
+    let (_, error) = refused.first()?;
+    let names: Vec<_> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    Some(format!("no response latency of flows on {}: {error}", names.join(", ")))
+}
+
 /// Returns the interfaces that are up and have an address. One of the link alone does not count: ports of a bridge have those,
-/// whose packets the bridge shows too.
-fn interfaces() -> Vec<Interface> {
+/// whose packets the bridge shows too; nor does a VLAN of one that counts itself.
+fn interfaces() -> Vec<String> {
     let addressed = getifaddrs().into_iter().flatten().filter(|interface| {
         let is_v4 = interface.address.is_some_and(|address| address.as_sockaddr_in().is_some());
         let v6 = interface.address.as_ref().and_then(|address| Some(address.as_sockaddr_in6()?.ip()));
@@ -117,5 +134,43 @@ fn interfaces() -> Vec<Interface> {
         is_addressed && interface.flags.contains(InterfaceFlags::IFF_UP)
     });
     let names: BTreeSet<String> = addressed.map(|interface| interface.interface_name).collect();
-    names.iter().filter_map(|name| Interface::find(name).ok()).collect()
+    // A kernel without VLANs has no such file.
+    let vlans = fs::read_to_string("/proc/thread-self/net/vlan/config").unwrap_or_default();
+    names.iter().filter(|name| !is_vlan_of(name, &names, &vlans)).cloned().collect()
+}
+
+/// Whether an interface is a VLAN of one of these, which all of its packets pass too. `vlans` has a line `NAME | ID | PARENT` for
+/// each VLAN.
+fn is_vlan_of(name: &str, parents: &BTreeSet<String>, vlans: &str) -> bool {
+    vlans.lines().any(|line| {
+        let mut words = line.split('|').map(str::trim);
+        words.next() == Some(name) && words.nth(1).is_some_and(|parent| parents.contains(parent))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_vlan_of, notice};
+
+    /// As the kernel writes it (`vlan_seq_show` of net/8021q/vlanproc.c).
+    const VLANS: &str = "VLAN Dev name\t | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
+        eth0.5         | 5  | eth0\neth1.7         | 7  | eth1\n";
+
+    #[test]
+    fn packets_of_a_vlan_are_not_watched_a_second_time() {
+        let names = ["eth0", "eth0.5", "eth1.7", "lo"].map(str::to_owned).into();
+        let watched = ["eth0", "eth0.5", "eth1.7", "lo"].map(|name| !is_vlan_of(name, &names, VLANS));
+        assert_eq!(watched, [true, false, true, true], "eth1 has no address");
+        assert!(!is_vlan_of("eth0.5", &names, ""));
+    }
+
+    #[test]
+    fn interfaces_that_refuse_the_program_are_named() {
+        assert_eq!(notice(&[]), None);
+        let refused = ["eth1", "tun0"].map(|name| (name.to_owned(), format!("cannot attach to {name}")));
+        assert_eq!(
+            notice(&refused).as_deref(),
+            Some("no response latency of flows on eth1, tun0: cannot attach to eth1")
+        );
+    }
 }
