@@ -7,6 +7,7 @@ pub const LONGEST: usize = 64;
 const ELLIPSIS: char = '…';
 /// What replaces bytes that are not text and characters that would do something to a terminal.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+const REPLACEMENT_TEXT: &str = "\u{fffd}";
 
 /// Joins what was asked for and its kind to a label: `GET /index.html`. `is_cut` says that more bytes of it follow, which
 /// were not captured.
@@ -18,7 +19,7 @@ pub(super) fn label(kind: &str, asked: &[u8], is_cut: bool) -> Arc<str> {
     let text = if is_cut { text.trim_end_matches(REPLACEMENT) } else { &text };
     let mut label = String::with_capacity(LONGEST);
     label.extend([kind, " "]);
-    label.push_str(&harmless(text));
+    label.push_str(&text.replace(|character| !is_narrow(character), REPLACEMENT_TEXT));
     if is_cut || label.len() > LONGEST {
         let room = LONGEST - ELLIPSIS.len_utf8();
         while label.len() > room {
@@ -27,6 +28,13 @@ pub(super) fn label(kind: &str, asked: &[u8], is_cut: bool) -> Arc<str> {
         label.push(ELLIPSIS);
     }
     label.into()
+}
+
+/// Returns true of characters that every terminal shows in one column. A stranger who chooses others moves the figures that
+/// stand behind them.
+fn is_narrow(character: char) -> bool {
+    matches!(character,
+        ' '..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{24f}' | '\u{370}'..='\u{482}' | '\u{48a}'..='\u{52f}' | REPLACEMENT)
 }
 
 /// Returns what a terminal may be given of a stranger's text.
@@ -48,6 +56,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_label_takes_one_column_for_each_character() {
+        let label = label("GET", "/a漢🇪\u{1160}\u{2800}\u{ad}e\u{301}ßλЖ".as_bytes(), false);
+        assert_eq!(&*label, "GET /a\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}e\u{fffd}ßλЖ");
+    }
 
     #[test]
     fn a_label_is_cut_at_the_boundary_of_a_character() {

@@ -7,7 +7,10 @@ use std::cmp::Ordering;
 use super::{
     Part, Role, Times,
     figures::{ConnectionFigures, Silences},
-    poll::{has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, unread, written},
+    poll::{
+        CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, unread,
+        written,
+    },
 };
 use crate::{
     layers::Ends,
@@ -36,6 +39,9 @@ const STAMPED_READER: f64 = 0.3;
 
 /// So many bytes that are not read are no answer that somebody waits for, if that lasts.
 const FEW_BYTES: u64 = 4096;
+
+/// What is longer is an upload, and may need no answer.
+const LONGEST_REQUEST: u64 = 65_536;
 
 /// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
 const MESSAGE_PAUSE_NS: u64 = 50_000_000;
@@ -516,6 +522,9 @@ impl Connection {
     /// its tick; polls divide what these leave open.
     pub(super) fn figures(&self) -> ConnectionFigures {
         let mut this = self.clone();
+        if this.is_given_up() {
+            this.end();
+        }
         this.end_silence();
         this.end_left(true);
         let spent = std::mem::take(&mut this.since_progress);
@@ -576,6 +585,16 @@ impl Connection {
         }
     }
 
+    /// Whether the client has closed a connection on which the server has never said anything.
+    fn is_given_up(&self) -> bool {
+        let info = &self.last.info;
+        match self.figures.role {
+            // FIN_WAIT_1, FIN_WAIT_2, CLOSING.
+            Role::Client => matches!(info.state, 4 | 5 | 11) && info.bytes_received == Some(0),
+            Role::Server => info.state == CLOSE_WAIT && info.bytes_sent == Some(0),
+        }
+    }
+
     /// Whether the client has sent at least half as much as the shortest request that was answered, since it was.
     fn is_asked(&self) -> bool {
         self.shortest_asked.is_none_or(|shortest| self.asked_bytes.saturating_mul(2) >= shortest)
@@ -599,7 +618,11 @@ impl Connection {
                     Role::Server => (self.last.info.last_data_received_ms, Side::Peer),
                 };
                 if speaker == client && ns > 0 && self.has_asked() {
-                    self.figures.unanswered.add(ns.max(u64::from(since_ms) * 1_000_000));
+                    let waited_ns = ns.max(u64::from(since_ms) * 1_000_000);
+                    self.figures.unanswered.add(waited_ns);
+                    if (1..=LONGEST_REQUEST).contains(&self.asked_bytes) && !self.goes_on {
+                        self.figures.owed.add(waited_ns);
+                    }
                 }
             }
         }

@@ -131,6 +131,8 @@ pub struct Evidence {
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
     pub unanswered: Silences,
+    /// Of these, on which it has sent since dwell looks.
+    pub owed: Silences,
     /// The connections on which most time was spent, by part.
     pub longest: Longest,
     /// The connections by whose they are.
@@ -284,6 +286,7 @@ impl Evidence {
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
+        self.owed.plus(&figures.owed);
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
         true
@@ -343,6 +346,7 @@ impl Evidence {
             (&mut self.set_ups, &other.set_ups),
             (&mut self.secured, &other.secured),
             (&mut self.unanswered, &other.unanswered),
+            (&mut self.owed, &other.owed),
         ] {
             own.plus(more);
         }

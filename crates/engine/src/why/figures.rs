@@ -183,4 +183,6 @@ pub(super) struct ConnectionFigures {
     pub(super) overtaken: u64,
     /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
     pub(super) unanswered: Silences,
+    /// Of these, where it has sent since the first poll.
+    pub(super) owed: Silences,
 }

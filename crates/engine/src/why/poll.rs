@@ -8,6 +8,9 @@ use super::{
 };
 use crate::socket::{Reading, TcpInfo};
 
+/// The state in which the peer has closed its side.
+pub(super) const CLOSE_WAIT: u8 = 8;
+
 /// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
 /// acknowledged (Nagle's algorithm).
 pub(super) fn is_held_back(reading: &Reading) -> bool {
@@ -38,7 +41,6 @@ pub(super) fn is_before_it_began(reading: &Reading) -> bool {
 
 /// The bytes that have arrived and were not read. The kernel counts the end of the peer's data (FIN) as one more.
 pub(super) fn unread(reading: &Reading) -> u64 {
-    const CLOSE_WAIT: u8 = 8;
     reading.readable.unwrap_or(0).saturating_sub(u64::from(reading.info.state == CLOSE_WAIT))
 }
 

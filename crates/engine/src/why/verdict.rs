@@ -1,7 +1,7 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Source, Target, Unopened, Unseen, Worst,
+    Cause, Common, Evidence, Part, Silences, Source, Target, Unopened, Unseen, Worst,
     cause::{
         Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, names, peer,
         reaches_by_polls, set_up,
@@ -261,6 +261,14 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = not_all_seen(evidence, sparse);
     }
+    if let Some(owed) = owed(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!("No wait that has ended is long enough to count, but {owed}.");
+        verdict.unseen.insert(0, unseen::owed(evidence));
+    }
+    if evidence.unanswered.count > 0 {
+        verdict.facts.extend(unanswered(evidence));
+    }
     let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
     if repaired >= MIN_REPAIRED {
         verdict.certainty = Some(Certainty::Possible);
@@ -318,6 +326,9 @@ fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
 }
 
 fn no_traffic_sentence(evidence: &Evidence) -> String {
+    if let Some(owed) = owed(evidence) {
+        return format!("Nothing was answered: {owed}.");
+    }
     let failed = evidence.failed_attempts.unwrap_or(0);
     match (evidence.connections, &evidence.datagrams) {
         (0, None) if failed == 1 => "No TCP connection of the target was seen, and an attempt to open one failed on \
@@ -436,6 +447,9 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if evidence.connections == 0 || (moved == 0 && active <= (active + idle) * MIN_ACTIVE) {
         return Some(Outcome::NoTraffic);
     }
+    if owed(evidence).is_some() && evidence.answered_polls == [0, 0] {
+        return Some(Outcome::NoTraffic);
+    }
     let is_short = match evidence.source {
         // Names and handshakes are counted by looks and searches.
         Source::Sockets => {
@@ -468,6 +482,19 @@ fn unanswered(evidence: &Evidence) -> [Fact; 2] {
         fact("connections on which the client spoke last", Value::Count(evidence.unanswered.count)),
         fact("longest time since", Value::Time(evidence.unanswered.longest_ns as f64)),
     ]
+}
+
+/// What clients have sent while dwell looked, and had no answer to, if that is long ago.
+fn owed(evidence: &Evidence) -> Option<String> {
+    const LONG_NS: u64 = 1_000_000_000;
+    let Silences { count, longest_ns, .. } = evidence.owed;
+    let longest_s = longest_ns as f64 / 1e9;
+    (longest_ns >= LONG_NS).then(|| match count {
+        1 => format!("on a connection the client spoke last, {longest_s:.1} s ago, and may be owed an answer"),
+        _ => format!(
+            "on {count} connections the client spoke last, up to {longest_s:.1} s ago, and may be owed an answer"
+        ),
+    })
 }
 
 /// The verdict where nothing answers the first packets of connections.

@@ -33,7 +33,8 @@ fn again(test: &str, setpriv: &[&str]) {
     let folder = env::temp_dir().join(format!("dwell-host-{}-{}", test, std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let executable = folder.join("test");
-    std::fs::copy(env::current_exe().unwrap(), &executable).unwrap();
+    // Another process copies it: one that a thread of this one starts meanwhile would have the file open to write it.
+    assert!(Command::new("cp").arg(env::current_exe().unwrap()).arg(&executable).status().unwrap().success());
     let status = Command::new("setpriv")
         .args(setpriv)
         .arg(&executable)

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use dwell_engine::labels::harmless;
+
 /// The length of a container's whole ID.
 const ID: usize = 64;
 /// The digits of an ID that are shown, as container engines do.
@@ -62,7 +64,8 @@ impl Membership {
 
     /// Interprets a list of cgroups (cgroups(7)).
     pub(super) fn parse(cgroups: &str) -> Membership {
-        Membership { unit: unit(cgroups), pod: pod(cgroups) }
+        // Whoever may make a cgroup chooses its name.
+        Membership { unit: unit(cgroups).map(|unit| harmless(&unit)), pod: pod(cgroups) }
     }
 }
 

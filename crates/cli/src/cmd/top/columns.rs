@@ -2,6 +2,7 @@
 
 use dwell_engine::top::{Figures, Metric, Row, View};
 use dwell_records::{Latency, Rate};
+use ratatui::text::Span;
 
 /// A column, but for the name, which takes the rest of the width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +126,20 @@ pub fn sparkline(values: impl Iterator<Item = Option<f64>>, width: usize) -> Str
     shown.iter().map(bar).collect()
 }
 
-/// Cuts a text to a width in characters, with an ellipsis where it was longer.
+/// Cuts a text to a width in columns, with an ellipsis where it was longer.
 pub fn fit(text: &str, width: usize) -> String {
-    match text.chars().count() <= width {
-        true => text.to_owned(),
-        false => text.chars().take(width.saturating_sub(1)).chain(['…']).take(width).collect(),
+    if columns(text) <= width {
+        return text.to_owned();
     }
+    let mut room = width.saturating_sub(1);
+    let kept = text.chars().take_while(|character| {
+        let taken = columns(character.encode_utf8(&mut [0; 4]));
+        room.checked_sub(taken).map(|left| room = left).is_some()
+    });
+    kept.chain(['…']).take(if width == 0 { 0 } else { usize::MAX }).collect()
+}
+
+/// Returns how many columns of a terminal a text takes.
+pub fn columns(text: &str) -> usize {
+    Span::raw(text).width()
 }

@@ -9,7 +9,7 @@ use dwell_engine::{
 };
 
 use super::{
-    columns::fit,
+    columns::{columns, fit},
     shown::{Origin, Shown},
 };
 
@@ -96,7 +96,8 @@ pub fn line(row: &Row, names: &FlowNames) -> String {
 /// narrow screens the middle of all.
 pub fn line_in(row: &Row, names: &FlowNames, width: usize) -> String {
     const NARROW: usize = 26;
-    let count = |text: &str| text.chars().count();
+    const LEAST_LABEL: usize = "  [GET /…".len();
+    let count = columns;
     if let RowKey::Flow(flow) = &row.key {
         let (ends, peer) = (of_flow(row, flow, names), peer(flow, names));
         let (before, after) = ends.rsplit_once(&peer).unwrap_or((&ends, ""));
@@ -107,7 +108,9 @@ pub fn line_in(row: &Row, names: &FlowNames, width: usize) -> String {
             _ => {}
         }
     }
-    fit(&line(row, names), width)
+    let (whole, without_label) = (line(row, names), line(row, &FlowNames { label: None, ..names.clone() }));
+    // A few letters of a label say nothing, and would take the last digits of a port.
+    fit(if columns(&without_label) + LEAST_LABEL <= width { &whole } else { &without_label }, width)
 }
 
 /// Cuts the middle out of a text that is longer than the width.

@@ -224,7 +224,9 @@ pub(super) const INTERVALS: f64 = 2.0;
 /// chance, and without segments their number is unknown.
 fn reaches_by_segments(waits: &Silences, segments: u64, least_ns: f64) -> bool {
     const FEW: u64 = 10;
-    waits.count >= FEW && segments > 0 && waits.sum_ns as f64 >= segments as f64 * least_ns
+    // A connection that was over before the next poll has its wait, and not the segment that ended it.
+    let answers = segments.max(waits.count) as f64;
+    waits.count >= FEW && segments > 0 && waits.sum_ns as f64 >= answers * least_ns
 }
 
 /// The threshold of a wait that was found by readings which are this far apart.
