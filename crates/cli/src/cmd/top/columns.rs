@@ -2,7 +2,7 @@
 
 use dwell_engine::top::{Figures, Metric, Row, View};
 use dwell_records::{Latency, Rate};
-use ratatui::text::Span;
+use ratatui_core::text::Span;
 
 /// A column, but for the name, which takes the rest of the width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
