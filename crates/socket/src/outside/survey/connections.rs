@@ -77,7 +77,7 @@ pub(super) struct Followed {
     /// When bytes were last seen to have moved; 0 if they never were.
     moved_ns: u64,
     /// Of one that was found because its process was searched for, when it began and how far apart such searches are.
-    by_chance: Option<(u64, u64)>,
+    pub(super) by_chance: Option<(u64, u64)>,
 }
 
 /// A connection on which no byte has moved for this long leaves the panel.
@@ -98,11 +98,12 @@ impl Followed {
     fn end(&mut self) {
         /// Fewer are found than one in so many where searches seldom meet any, and their number says little.
         const MOST: f64 = 20.0;
-        self.connection.end();
-        self.closely.iter_mut().for_each(Connection::end);
-        if let Some((begun_ns, apart_ns)) = self.by_chance {
-            let lived_ns = self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
-            self.connection.stand_for((apart_ns as f64 / lived_ns as f64).clamp(1.0, MOST) - 1.0);
+        let lived_ns = |begun_ns| self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
+        let found = |(begun_ns, apart_ns)| (apart_ns as f64 / lived_ns(begun_ns) as f64).clamp(1.0, MOST);
+        let others = self.by_chance.map(|by_chance| found(by_chance) - 1.0);
+        for connection in [&mut self.connection].into_iter().chain(&mut self.closely) {
+            connection.end();
+            others.into_iter().for_each(|others| connection.stand_for(others));
         }
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub(super) evidence: Evidence,
     /// What connections have shown while they were in a panel: those that this host has accepted, and those that it has opened.
     panel: [Evidence; 2],
+    /// What connections have shown that were found by chance and did not live to join a panel.
+    by_chance: Evidence,
     /// Connections that were not followed, in namespaces that are gone.
     pub(super) omitted: u64,
     /// Connections whose first request was not read when it was answered.
@@ -52,8 +54,12 @@ impl Tally {
     }
 
     pub(super) fn add(&mut self, followed: &mut Followed) {
-        self.evidence.add(&followed.connection, followed.group_key(), followed.counted);
+        let key = followed.group_key();
+        self.evidence.add(&followed.connection, key, followed.counted);
         self.leave_panel(followed);
+        if followed.by_chance.is_some() && !followed.was_in_panel {
+            self.by_chance.add(&followed.connection, key, followed.counted);
+        }
     }
 
     /// Keeps what a connection has shown since it joined the panel, if it is in it.
@@ -70,10 +76,14 @@ impl Tally {
         *was_in_panel |= of_role.add_polls(closely, key, counted, !*was_in_panel);
     }
 
-    /// Returns what the panel alone has shown. Connections that this host opened and those that it accepted are as many as
-    /// they are among all, in the time that each takes.
+    /// Returns what the panel alone has shown, with what services waited for on connections that were too short for it. Connections
+    /// that this host opened and those that it accepted are as many as they are among all, in the time that each takes.
     pub(super) fn closer(&mut self) -> Option<Evidence> {
-        let [mut closer, opened] = mem::take(&mut self.panel);
+        let [mut closer, mut opened] = mem::take(&mut self.panel);
+        if closer.groups.is_empty() && opened.groups.is_empty() {
+            return None;
+        }
+        opened.plus(&self.by_chance, 1.0);
         let of = |evidence: &Evidence, role: Role| {
             let groups = evidence.groups.iter().filter(|group| group.key.role == role);
             groups.map(|group| group.connections).sum::<u64>() as f64
@@ -81,7 +91,7 @@ impl Tally {
         let server = of(&self.evidence, Role::Server) / of(&closer, Role::Server);
         let client = of(&self.evidence, Role::Client) / of(&opened, Role::Client);
         closer.plus(&opened, if (client / server).is_normal() { client / server } else { 1.0 });
-        (!closer.groups.is_empty()).then_some(closer)
+        Some(closer)
     }
 }
 
@@ -115,5 +125,26 @@ mod tests {
         assert!(groups == 2, "{groups}");
         let key_of = |group: &dwell_engine::why::Group| -> Key { group.key };
         assert!(closer.groups.iter().all(|group| group.connections == 3 && key_of(group).port == 443));
+    }
+
+    /// A proxy that opens a connection for each question has none that lives to join the panel of its clients.
+    #[test]
+    fn what_a_service_waits_for_counts_in_the_panel_although_it_is_never_part_of_it() {
+        let reading = |time_ns| Reading { time_ns, info: TcpInfo::default(), unacknowledged: None, readable: None };
+        let polled = |role| {
+            let mut connection = Connection::new(role, &reading(0));
+            connection.observe(&reading(250_000_000));
+            connection
+        };
+        let key = |role| Key { peer: [192, 0, 2, 1].into(), port: 80, role, pid: Some(7), seen_from: None };
+        let (client, upstream) = (polled(Role::Server), polled(Role::Client));
+        let mut tally = Tally::default();
+        tally.by_chance.add(&upstream, key(Role::Client), Counted::Upstream);
+        assert!(tally.closer().is_none(), "there is no panel");
+        tally.add_closely(&client, key(Role::Server), Counted::Whole, &mut false);
+        let closer = tally.closer().unwrap();
+        let counted: Vec<_> = closer.groups.iter().map(|group| (group.counted, group.connections)).collect();
+        assert_eq!(counted, [(Counted::Whole, 1), (Counted::Upstream, 1)]);
+        assert_eq!(closer.connections, 1);
     }
 }
