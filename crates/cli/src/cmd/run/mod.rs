@@ -47,7 +47,7 @@ Examples:
                                       one line per connection and second, and where the time goes
   dwell run --minimize -- curl -T FILE https://example.org/upload
                                       the same with a short send buffer
-  dwell run --format jsonl --output run.jsonl -- python3 server.py
+  dwell run --format jsonl -w run.jsonl -- python3 server.py
   dwell run --fail-if 'mean>50ms' -- ./upload.sh
                                       fail if data waits too long in the send buffer
   dwell run --summary -- ./test.sh    one table at the end, including programs that it starts

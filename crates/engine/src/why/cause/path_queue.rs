@@ -46,5 +46,9 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "shows whether the queue is that of this host's own device",
         ));
     }
+    remedies.push(remedy(
+        "sudo tc qdisc replace dev DEVICE root fq_codel".to_owned(),
+        "at the host or router before the narrow link: keeps its queue short, whoever fills it",
+    ));
     remedies
 }
