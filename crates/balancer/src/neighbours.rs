@@ -241,15 +241,16 @@ impl Lookups {
             Ok(hops) => hops.find(address),
             Err(io) => Err(dwell_probes::Error::NextHop { to: address, io }),
         };
-        found.map_err(|error| LookupFailure {
-            kind: match &error {
-                dwell_probes::Error::NextHop { io, .. } => FailureKind::of(io),
-                _ => FailureKind::Host,
-            },
-            message: match nudged {
-                Err(io) => format!("{error} ({io})"),
-                Ok(()) => error.to_string(),
-            },
+        found.map_err(|error| {
+            let (kind, cause) = match &error {
+                dwell_probes::Error::NextHop { io, .. } => (FailureKind::of(io), io.raw_os_error()),
+                _ => (FailureKind::Host, None),
+            };
+            let message = match nudged {
+                Err(io) if cause.is_none() || io.raw_os_error() != cause => format!("{error} ({io})"),
+                _ => error.to_string(),
+            };
+            LookupFailure { kind, message }
         })
     }
 

@@ -180,6 +180,12 @@ fn faults_of_single_keys() {
             "interface = \"eth0\"\nshared = { name = \"lb1\", endpoints = [\"http://etcd:2379\"], ca = \"ca.pem\" }",
         ),
         ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"10.0.0.0/16\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"127.0.0.1\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"0.0.3.4\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"224.0.0.1\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source6 = \"::1\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source6 = \"fe80::1\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source6 = \"ff00::\""),
         ("name = \"web\"", ""),
         ("name = \"web\"", "name = \"a b\""),
         ("\"192.0.2.10\"", "\"www.example.com\""),
@@ -210,12 +216,26 @@ fn faults_of_single_keys() {
         ("address = \"10.0.0.2\"", ""),
         ("address = \"10.0.0.2\"", "address = \"10.0.0.2\"\nweight = -1"),
         ("address = \"10.0.0.2\"", "address = \"10.0.0.2\"\nweight = \"heavy\""),
+        ("address = \"10.0.0.2\"", "address = \"10.0.0.2\"\nname = \"10.0.0.9\""),
         ("[[vip.backend]]", "[vip.backend]"),
+        ("port = 443", "port = 443\nzero_rtt.window = \"1m\""),
         ("[[vip]]", "[[vip]"),
     ] {
         faults.push(format!("{to:?}\n    {}", faults_with(from, to)));
     }
     insta::assert_snapshot!(faults.join("\n"));
+}
+
+#[test]
+fn keys_without_effect_are_warned_of() {
+    let keys = "port = 443\ngue_port = 6081\nlatency.floor = 0.1\nhealth = { kind = \"icmp\", port = 80 }";
+    let text = GOOD.replace("port = 443", keys).replace("[[vip.backend]]", "[[vip.backend]]\nserver_id = 1");
+    let config = parse(&text).unwrap();
+    let keys: Vec<_> = config.warnings.iter().map(|warning| warning.key.as_str()).collect();
+    assert_eq!(keys, ["vip.gue_port", "vip.latency", "vip.health.port", "vip.backend.server_id"]);
+    insta::assert_snapshot!(config.warnings[0], @r#"lb.toml:8: vip.gue_port: it has no effect, as forward is not "gue"; remove it"#);
+    assert_eq!(config.vips[0].check.as_ref().map(|check| check.port), Some(0));
+    assert_eq!(parse(&text.replace("\"ipip\"", "\"gue\"\nmeasure = true")).unwrap().warnings.len(), 2);
 }
 
 #[test]

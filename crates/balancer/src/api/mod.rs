@@ -7,7 +7,7 @@ mod client;
 mod server;
 mod status;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, ops::RangeInclusive};
 
 use dwell_records::Object;
 use schemars::JsonSchema;
@@ -132,6 +132,9 @@ pub struct PacketRoute {
 impl Object for PacketRoute {
     const KINDS: &'static [&'static str] = &["lb.route"];
 }
+
+/// The bytes that a frame may have over which the kernel runs a program.
+pub const FRAME_BYTES: RangeInclusive<usize> = 14..=3_500;
 
 /// Parses hexadecimal digits. White space and colons between them are ignored. None if anything else is there, or an
 /// odd number of digits.

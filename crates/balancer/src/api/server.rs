@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    net::Shutdown,
     os::unix::{
         fs::FileTypeExt,
         net::{UnixListener, UnixStream},
@@ -78,6 +79,8 @@ pub struct Listener {
 const MAX_CONNECTIONS: usize = 32;
 /// A connection without a request for this time is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most bytes that are read of what follows a request that is too long.
+const MAX_IGNORED_BYTES: u64 = 64 * MAX_REQUEST_BYTES;
 
 impl Listener {
     /// Creates the socket for its owner alone (mode 0600). Must be called before other threads start, since the mode of
@@ -179,7 +182,9 @@ fn serve_connection(mut stream: UnixStream, requests: &Sender<PendingRequest>) -
         }
         if line.len() as u64 == MAX_REQUEST_BYTES && !line.ends_with(b"\n") {
             send_answer(&mut stream, &Err(format!("a request has at most {MAX_REQUEST_BYTES} bytes")))?;
-            return Ok(());
+            stream.shutdown(Shutdown::Write)?;
+            // If bytes were left unread, the end would be a reset, and the answer lost.
+            return io::copy(&mut reader.take(MAX_IGNORED_BYTES), &mut io::sink()).map(drop);
         }
         let answer = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => submit(request, by, requests),

@@ -62,7 +62,7 @@ pub struct PlaneStatus {
     pub start: String,
     /// The number of tracked connections.
     pub connections: u64,
-    /// The number of connections that can be tracked.
+    /// The number of connections that can be tracked, the next power of two from `limits.connections`.
     pub capacity: u64,
     /// When the control plane last renewed it; null if it never did.
     #[serde(default)]

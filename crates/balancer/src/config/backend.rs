@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    table::Table,
-    value::{host, number, plain_name, whole},
+    table::{Problem, Table},
+    value::{host, number, plain, plain_name, single, whole},
 };
 
 /// The largest weight that a backend may have, in the configuration and in requests.
@@ -34,12 +34,56 @@ pub(super) struct BackendLines {
     pub address: usize,
 }
 
+/// Checks a weight that a backend is to have.
+///
+/// # Errors
+///
+/// It is not a number from 0 to [`MAX_WEIGHT`].
+pub fn check_weight(weight: f64) -> Result<(), String> {
+    match (0.0..=MAX_WEIGHT).contains(&weight) {
+        true => Ok(()),
+        false => Err(format!("the weight {weight} is out of range: choose 0 to {MAX_WEIGHT}")),
+    }
+}
+
+/// Checks that a backend's name does not stand for another one in requests, which name backends by address too.
+fn check_name(name: &str, address: IpAddr) -> Result<(), Problem> {
+    match name.parse::<IpAddr>() {
+        Ok(other) if other != address => {
+            Err(Problem::new(format!("{other} is not the address of this backend"), "write another name, or none"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Backend {
-    pub(super) fn read(mut table: Table<'_>) -> Option<(Backend, BackendLines)> {
+    /// Checks a backend that does not come from the configuration as one that does.
+    ///
+    /// # Errors
+    ///
+    /// The configuration would refuse the name, the address or the weight.
+    pub fn check(&self) -> Result<(), String> {
+        let at = |key: &'static str| move |Problem { what, remedy }| format!("{key}: {what}; {remedy}");
+        single(self.address).map_err(at("address"))?;
+        let name = plain(self.name.clone()).and_then(|name| check_name(&name, self.address));
+        name.map_err(at("name"))?;
+        check_weight(self.weight)
+    }
+
+    /// Reads a backend. `has_ids`: packets of its VIP are routed by connection ID.
+    pub(super) fn read(mut table: Table<'_>, has_ids: bool) -> Option<(Backend, BackendLines)> {
         let address = table.require("address", "\"10.0.0.2\"", host);
         let name = table.get("name", plain_name);
         let weight = table.get("weight", number(0.0..=MAX_WEIGHT)).unwrap_or(1.0);
         let server_id = table.get("server_id", whole(0..=i64::MAX));
+        if !has_ids {
+            table.warn_of_no_effect("server_id", "the policy is not \"zero-rtt\"");
+        }
+        if let (Some(name), Some(address)) = (&name, address)
+            && let Err(problem) = check_name(name, address)
+        {
+            table.fault(problem, "name");
+        }
         let lines = BackendLines { name: table.line_of("name"), address: table.line_of("address") };
         table.finish();
         let address = address?;

@@ -100,8 +100,11 @@ impl Check {
                 ("icmp", KindName::Icmp),
             ]),
         );
-        let port = table.get("port", whole(1..=65_535)).or(vip_port);
-        if port.is_none() && !matches!(kind, None | Some(KindName::Icmp)) {
+        let is_ping = matches!(kind, Some(KindName::Icmp));
+        let port = table.get("port", whole(1..=65_535)).or(vip_port).filter(|_| !is_ping);
+        if is_ping {
+            table.warn_of_no_effect("port", "a ping has no port");
+        } else if port.is_none() && kind.is_some() {
             let problem =
                 Problem::new("the VIP is for any port, so it gives no port to check", "write port = and the port");
             table.fault(problem, "port");

@@ -14,11 +14,13 @@ mod zero_rtt;
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    str::FromStr,
     time::Duration,
 };
 
+use dwell_engine::{balance::is_special, rtt::Prefix};
 use dwell_metrics::otlp::Endpoint;
 use dwell_probes::XdpMode;
 use toml::de::{DeTable, DeValue};
@@ -35,7 +37,7 @@ pub use dwell_engine::{
 };
 
 pub use self::{
-    backend::{Backend, MAX_WEIGHT},
+    backend::{Backend, MAX_WEIGHT, check_weight},
     check::{Check, CheckKind, CheckTls},
     latency::Latency,
     shared::{MOST_BACKENDS, Secret, SharedSettings, StoreIdentity, StoreUrl},
@@ -85,6 +87,8 @@ pub struct Config {
     pub heartbeat: HeartbeatSettings,
     /// The VIPs, in the order of the file.
     pub vips: Vec<Vip>,
+    /// The keys from which nothing follows, in the order of the file.
+    pub warnings: Vec<Fault>,
 }
 
 /// The sizes of the kernel's maps. Their memory is allocated at the start.
@@ -190,12 +194,12 @@ impl Config {
             source.fault(source.line(at), "", problem);
         }
         if !errors.is_empty() {
-            return Err(ConfigError::Faults(source.into_faults()));
+            return Err(ConfigError::Faults(source.into_faults().0));
         }
         let config = read_root(&source, root.get_ref(), path);
-        let faults = source.into_faults();
+        let (faults, warnings) = source.into_faults();
         match config {
-            Some(config) if faults.is_empty() => Ok(config),
+            Some(config) if faults.is_empty() => Ok(Config { warnings, ..config }),
             _ => Err(ConfigError::Faults(faults)),
         }
     }
@@ -245,6 +249,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         health: read_health(&mut table),
         heartbeat: read_heartbeat(&mut table),
         vips,
+        warnings: Vec::new(),
     };
     overlap::check(&config, &lines, &table);
     table.finish();
@@ -303,14 +308,34 @@ fn read_tunnel(root: &mut Table<'_>) -> Tunnel {
     let Some(mut table) = root.table("tunnel") else {
         return tunnel;
     };
-    if let Some(source4) = table.get("source4", parsed("an IPv4 address", "\"172.16.0.0\"")) {
+    if let Some(source4) = table.get("source4", sender("an IPv4 address", "\"172.16.0.0\"", 16)) {
         tunnel.source4 = source4;
     }
-    if let Some(source6) = table.get("source6", parsed("an IPv6 address", "\"100::\"")) {
+    if let Some(source6) = table.get("source6", sender("an IPv6 address", "\"100::\"", 64)) {
         tunnel.source6 = source6;
     }
     table.finish();
     tunnel
+}
+
+/// Reads a source of tunnels, of which the first `bits` count.
+fn sender<T>(what: &'static str, example: &'static str, bits: u8) -> impl FnOnce(&DeValue<'_>) -> Result<T, Problem>
+where
+    T: FromStr + Copy + Into<IpAddr>,
+{
+    move |value| {
+        let source: T = parsed(what, example)(value)?;
+        let address: IpAddr = source.into();
+        if [address, Prefix::of(address, bits).address].into_iter().any(is_special) {
+            return Err(Problem::new(
+                format!("{address} is a loopback, link-local, multicast, broadcast or unspecified address"),
+                format!(
+                    "packets of such a sender are dropped on their way: write the network of no host, as in {example}"
+                ),
+            ));
+        }
+        Ok(source)
+    }
 }
 
 fn read_socket(root: &mut Table<'_>) -> PathBuf {

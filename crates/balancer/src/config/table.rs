@@ -54,12 +54,19 @@ pub(super) struct Source {
     /// The offset of each line's first byte.
     lines: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
+    /// What does no harm, but not what its writer expects.
+    warnings: RefCell<Vec<Fault>>,
 }
 
 impl Source {
     pub(super) fn new(path: PathBuf, text: &str) -> Source {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
-        Source { path, lines: std::iter::once(0).chain(after).collect(), faults: RefCell::default() }
+        Source {
+            path,
+            lines: std::iter::once(0).chain(after).collect(),
+            faults: RefCell::default(),
+            warnings: RefCell::default(),
+        }
     }
 
     pub(super) fn line(&self, at: usize) -> usize {
@@ -67,15 +74,22 @@ impl Source {
     }
 
     pub(super) fn fault(&self, line: usize, key: impl Into<String>, problem: Problem) {
-        let Problem { what, remedy } = problem;
-        self.faults.borrow_mut().push(Fault { path: self.path.clone(), line, key: key.into(), what, remedy });
+        self.faults.borrow_mut().push(self.at(line, key, problem));
     }
 
-    /// Returns all faults in the order of the file.
-    pub(super) fn into_faults(self) -> Vec<Fault> {
-        let mut faults = self.faults.into_inner();
-        faults.sort_by_key(|fault| fault.line);
-        faults
+    fn at(&self, line: usize, key: impl Into<String>, problem: Problem) -> Fault {
+        let Problem { what, remedy } = problem;
+        Fault { path: self.path.clone(), line, key: key.into(), what, remedy }
+    }
+
+    /// Returns all faults and all warnings, in the order of the file.
+    pub(super) fn into_faults(self) -> (Vec<Fault>, Vec<Fault>) {
+        let [faults, warnings] = [self.faults, self.warnings].map(|found| {
+            let mut found = found.into_inner();
+            found.sort_by_key(|fault| fault.line);
+            found
+        });
+        (faults, warnings)
     }
 }
 
@@ -187,6 +201,15 @@ impl<'a> Table<'a> {
     /// Adds a fault of a key.
     pub(super) fn fault(&self, problem: Problem, key: &str) {
         self.source.fault(self.line_of(key), self.path_of(key), problem);
+    }
+
+    /// Warns of a key that the table has although nothing follows from it.
+    pub(super) fn warn_of_no_effect(&self, key: &str, why: &str) {
+        if self.has(key) {
+            let problem = Problem::new(format!("it has no effect, as {why}"), "remove it");
+            let warning = self.source.at(self.line_of(key), self.path_of(key), problem);
+            self.source.warnings.borrow_mut().push(warning);
+        }
     }
 
     /// Adds a fault of another table's key, whose line and path are known.

@@ -103,24 +103,35 @@ pub(super) fn choice<T: Copy>(words: &'static [(&'static str, T)]) -> impl FnOnc
 
 /// Reads a name of at most 64 letters, digits and punctuation marks.
 pub(super) fn plain_name(value: &DeValue<'_>) -> Read<String> {
-    let name = text(value)?;
+    text(value).and_then(plain)
+}
+
+/// Returns a name if it has 1 to 64 letters, digits and punctuation marks.
+pub(super) fn plain(name: String) -> Read<String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
-    if name.len() <= 64 && name.chars().all(is_plain) {
+    if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
         return Ok(name);
     }
-    Err(Problem::new(format!("{name:?} is not a valid name"), "write up to 64 letters, digits and any of -_.:"))
+    let shown: String = name.chars().take(64).collect();
+    Err(Problem::new(format!("{shown:?} is not a valid name"), "write up to 64 letters, digits and any of -_.:"))
 }
+
+const HOST_EXAMPLE: &str = "\"192.0.2.10\" or \"2001:db8::10\"";
 
 /// Reads an IP address that a single host can have.
 pub(super) fn host(value: &DeValue<'_>) -> Read<IpAddr> {
-    let example = "\"192.0.2.10\" or \"2001:db8::10\"";
-    let text = string(value, "an address", example)?;
-    let Ok(address) = text.parse::<IpAddr>() else {
-        return Err(Problem::new(
+    let text = string(value, "an address", HOST_EXAMPLE)?;
+    let address = text.parse().map_err(|_| {
+        Problem::new(
             format!("\"{text}\" is not an IP address"),
-            format!("write one, as in {example}; names are not looked up"),
-        ));
-    };
+            format!("write one, as in {HOST_EXAMPLE}; names are not looked up"),
+        )
+    })?;
+    single(address)
+}
+
+/// Returns an IP address if a single host can have it.
+pub(super) fn single(address: IpAddr) -> Read<IpAddr> {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     let is_mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let what = match address {
@@ -135,7 +146,7 @@ pub(super) fn host(value: &DeValue<'_>) -> Read<IpAddr> {
             let plain = v6.to_ipv4_mapped().map(IpAddr::V4).unwrap_or(address);
             format!("write {plain}")
         }
-        _ => format!("write the address of a host, as in {example}"),
+        _ => format!("write the address of a host, as in {HOST_EXAMPLE}"),
     };
     Err(Problem::new(format!("{address} is {what}"), remedy))
 }

@@ -158,6 +158,9 @@ impl Vip {
             choice(&[("l2", ForwardName::L2), ("ipip", ForwardName::Ipip), ("gue", ForwardName::Gue)]),
         );
         let gue_port = table.get("gue_port", whole(1..=65_535)).unwrap_or(GUE_PORT);
+        if !matches!(forward, None | Some(ForwardName::Gue)) {
+            table.warn_of_no_effect("gue_port", "forward is not \"gue\"");
+        }
         let second_chance = table.get("second_chance", flag).unwrap_or(false);
         if second_chance && (protocol != Protocol::Tcp || matches!(forward, Some(ForwardName::L2))) {
             let problem = Problem::new(
@@ -177,6 +180,9 @@ impl Vip {
         }
         let is_zero_rtt = policy == PolicyName::ZeroRtt;
         let is_measured = measure.flatten().is_some();
+        if policy != PolicyName::Latency && !is_measured {
+            table.warn_of_no_effect("latency", "the policy is not \"latency\", and nothing is measured");
+        }
         if is_zero_rtt && is_measured {
             let problem = Problem::new(
                 "packets that are routed by connection ID are not measured: servers report their load themselves",
@@ -222,10 +228,16 @@ impl Vip {
             protocol == Protocol::Tcp && port.flatten().is_some() && !matches!(forward, Some(ForwardName::L2));
         let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten(), may_tunnel));
         let (backends, backend_lines): (Vec<Backend>, Vec<_>) =
-            table.tables("backend").into_iter().filter_map(Backend::read).unzip();
+            table.tables("backend").into_iter().filter_map(|table| Backend::read(table, is_zero_rtt)).unzip();
         let zero_rtt = match is_zero_rtt {
             true => ZeroRtt::read(&mut table, path, (protocol, port.flatten()), &backends),
-            false => None,
+            false => {
+                if table.table("zero_rtt").is_some() {
+                    let problem = Problem::new("the policy is another", "write policy = \"zero-rtt\", or remove it");
+                    table.fault(problem, "zero_rtt");
+                }
+                None
+            }
         };
         let lines = VipLines {
             name: table.line_of("name"),

@@ -9,7 +9,7 @@ use std::{
 use dwell_engine::response::{self, Record, estimate};
 use dwell_probes::{
     XdpMode,
-    balancer::{ActiveConnections, CidEvent, Plane, Reason},
+    balancer::{ActiveConnections, CidEvent, Load, Plane, Reason},
 };
 
 use super::{
@@ -59,6 +59,7 @@ impl Balancer {
         }
         let connections = self.sweep()?;
         self.figures.counted = self.state.reals.keys().copied().collect();
+        self.figures.reals = self.plane.real_loads()?;
         self.figures.vips = self.plane.vip_loads()?;
         self.update_pressure()?;
         let is_held = self.figures.pressure.is_some();
@@ -73,7 +74,6 @@ impl Balancer {
         self.read_server_loads()?;
         self.update_heavy_shares()?;
         self.remove_left_backends()?;
-        self.figures.reals = self.plane.real_loads()?;
         if is_changed {
             self.save();
         }
@@ -178,6 +178,11 @@ impl Balancer {
         // A request may reuse the number at once: by then no connection ID must lead to it.
         self.update_zero_vips()?;
         self.plane.remove_reals(&left)?;
+        for number in &left {
+            if let Some(load) = self.figures.reals.get_mut(*number as usize) {
+                *load = Load::default();
+            }
+        }
         self.idle_since.retain(|number, _| left.binary_search(number).is_err());
         self.vips.iter_mut().filter_map(|run| run.recent.as_mut()).for_each(|recent| recent.forget(&left));
         for backend in backends {

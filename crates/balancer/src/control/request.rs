@@ -4,12 +4,13 @@ use std::fmt::Display;
 
 use dwell_engine::steer::{Share, ShareReason};
 use dwell_probes::balancer::Verdict;
+use dwell_records::counted;
 use serde::Serialize;
 
 use super::{Balancer, Event, plan_for, vip::PriorState};
 use crate::{
-    api::{Answer, BackendName, Changes, PacketRoute, Request, from_hex, to_hex},
-    config::{Backend, Config, ConfigError, MAX_WEIGHT, Vip},
+    api::{Answer, BackendName, Changes, FRAME_BYTES, PacketRoute, Request, from_hex, to_hex},
+    config::{Backend, Config, ConfigError, Vip, check_weight},
     plan::{Phase, Plan, differences, plan, restart_keys},
 };
 
@@ -105,13 +106,9 @@ impl Balancer {
     }
 
     fn add(&mut self, vip: &str, backend: Backend) -> Outcome {
-        check_weight(backend.weight)?;
+        backend.check()?;
         self.check_server_id(vip, &backend)?;
         let address = backend.address;
-        let is_not_a_host = address.is_unspecified() || address.is_multicast() || address.is_loopback();
-        if is_not_a_host {
-            return Err(format!("{address} is not the address of another host: name the backend's own"));
-        }
         if let Some(other) = self.config.vips.iter().find(|vip| vip.key.address == address) {
             return Err(format!("{address} is the VIP '{}': name the backend's own address", other.name));
         }
@@ -237,6 +234,11 @@ impl Balancer {
     /// Reports where a frame would be sent, by running the kernel's own program.
     fn route(&mut self, frame: &str) -> Result<PacketRoute, String> {
         let bytes = from_hex(frame).ok_or("a frame is written in hexadecimal digits, two per byte")?;
+        if !FRAME_BYTES.contains(&bytes.len()) {
+            let (least, most) = (FRAME_BYTES.start(), FRAME_BYTES.end());
+            let bytes = counted(bytes.len() as u64, "byte", "bytes");
+            return Err(format!("this frame has {bytes}: give one of {least} to {most}"));
+        }
         let dry_run = self.plane.dry_run(&bytes).map_err(|error| error.to_string())?;
         let decision = dry_run.decision;
         let real = decision.real.and_then(|real| self.state.reals.get(&real));
@@ -256,13 +258,6 @@ impl Balancer {
             address: real.map(|real| real.address),
             frame: is_sent.then(|| to_hex(&dry_run.frame)),
         })
-    }
-}
-
-fn check_weight(weight: f64) -> Result<(), String> {
-    match (0.0..=MAX_WEIGHT).contains(&weight) {
-        true => Ok(()),
-        false => Err(format!("the weight {weight} is out of range: choose 0 to {MAX_WEIGHT}")),
     }
 }
 

@@ -59,7 +59,7 @@ impl Balancer {
         PlaneStatus {
             start: self.start.into(),
             connections: counters.map_or(0, |counters| Counters::slots_taken(&counters.table)),
-            capacity: u64::from(self.config.limits.connections),
+            capacity: u64::from(self.plane.capacity()),
             heartbeat: self.heartbeat_status(),
             pressure: self.figures.pressure,
             xdp: self.xdp_status(),

@@ -287,7 +287,7 @@ impl Scene {
             .collect();
         let forward = if vip.contains("forward") { "" } else { "forward = \"l2\"\n" };
         let text = format!(
-            "interface = \"eth0\"\npin = \"{}\"\nlimits.connections = 4096\napi.socket = \"{}\"\n{top}\n\
+            "interface = \"eth0\"\npin = \"{}\"\nlimits.connections = 4000\napi.socket = \"{}\"\n{top}\n\
              [[vip]]\nname = \"web\"\naddress = \"{}\"\nport = {PORT}\n{forward}table_size = {}\n{vip}\n{backends}",
             self.pin.display(),
             self.path("lb.sock"),

@@ -39,6 +39,7 @@ fn root_connections_go_to_all_backends_and_stay_where_they_are() {
         status["vips"][0]["connections"] == 41
     });
     let status = scene.status();
+    assert_eq!(status["plane"]["capacity"], 4096);
     let of = |server: usize, key: &str| status["vips"][0]["backends"][server][key].as_u64().unwrap();
     assert_eq!(of(0, "connections") + of(1, "connections"), 41);
     assert_eq!(of(usize::from(number), "active"), 1, "{status}");
@@ -220,6 +221,8 @@ fn root_a_backend_whose_route_or_neighbour_disappears_gets_no_connections_until_
     let there = address(4);
     ip(&scene.balancer, &format!("route add unreachable {there}/32\n"));
     gets("there is no route", false);
+    let problem = scene.backend(1)["problem"].to_string();
+    assert_eq!(problem.matches("os error").count(), 1, "{problem}");
     assert_eq!(scene.spread(20).get(&0), Some(&20));
     ip(&scene.balancer, &format!("route del unreachable {there}/32\n"));
     gets("the route is back", true);
@@ -306,7 +309,18 @@ fn root_backends_are_added_removed_and_reweighted_until_the_next_reload() {
         (&["add", "x", "10.79.0.9"], "there is no VIP 'x'; the VIPs are: web"),
         (&["add", "web", &there], "already has the backend 's2' (10.79.0.5)"),
         (&["add", "web", "198.51.100.1"], "is the VIP 'web'"),
+        (&["add", "web", "10.79.0.9", "--name", "a b\n"], "name: \"a b\\n\" is not a valid name"),
+        (&["add", "web", "10.79.0.9", "--name", ""], "name: \"\" is not a valid name"),
+        (&["add", "web", "10.79.0.9", "--name", "10.79.0.3"], "name: 10.79.0.3 is not the address of this backend"),
+        (&["add", "web", "255.255.255.255"], "address: 255.255.255.255 is a multicast or broadcast address"),
+        (
+            &["add", "web", "::ffff:10.79.0.9"],
+            "address: ::ffff:10.79.0.9 is an IPv4-mapped IPv6 address; write 10.79.0.9",
+        ),
+        (&["add", "web", "10.79.0.9", "--weight", "nan"], "the weight NaN is out of range: choose 0 to 1000000"),
+        (&["weight", "s0", "inf"], "the weight inf is out of range"),
         (&["weight", "s0", "-1"], "out of range"),
+        (&["where", "--frame", "00"], "this frame has 1 byte: give one of 14 to 3500"),
     ] {
         let run = scene.lb(arguments);
         assert_eq!(run.status, Some(2), "{run}");
@@ -341,6 +355,16 @@ fn root_tunnels_end_at_backends_that_decapsulate_them() {
     assert_eq!(scene.spread(30).len(), 2);
     load.go_on();
     assert_eq!(load.end(), [""; 0]);
+    // Tunnels also end at addresses that the interface gets later.
+    ip(&scene.servers[0].namespace, "addr add 10.79.0.40/24 dev eth0\n");
+    scene.ok(&["add", "web", "10.79.0.40"]);
+    for gone in ["web/s0", "web/s1"] {
+        scene.ok(&["remove", gone]);
+    }
+    eventually("its new address is reached", || scene.connect().is_ok());
+    let second = spawn(&scene.servers[0].namespace, DWELL, &["lb", "decap", "eth0"]).end();
+    assert_eq!(second.status, Some(3), "{second}");
+    assert!(second.stderr.contains("perhaps that of another `dwell lb decap`"), "{second}");
     for decap in decaps {
         let run = decap.interrupt();
         assert_eq!(run.status, Some(0), "{run}");

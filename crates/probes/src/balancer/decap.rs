@@ -10,7 +10,7 @@ use dwell_engine::{
 use libbpf_rs::{MapCore, MapMut, Object};
 use zerocopy::IntoBytes;
 
-use super::maps;
+use super::{maps, plane::busy};
 use crate::{
     Error, Hook, Interface, TcHookKind,
     attach::{Attachment, attach},
@@ -24,11 +24,18 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.
 pub struct Decap {
     attachment: Option<Attachment>,
     object: Object,
+    addresses: BTreeSet<IpAddr>,
     vips: BTreeSet<Prefix>,
 }
 
 /// The most backends to which packets are sent on, as `hops` of the program has.
 const MAX_OTHERS: usize = 4096;
+
+/// The addresses at which tunnels may end, at least: an interface may get more than it had at the start.
+const MIN_ADDRESSES: usize = 1024;
+
+const IN_THE_WAY: &str = "another XDP program is attached, perhaps that of another `dwell lb decap`, of a balancer or of \
+                          `dwell response` (`dwell doctor` shows it): stop it";
 
 impl Decap {
     /// Loads the program.
@@ -39,21 +46,35 @@ impl Decap {
     pub fn load(rules: &DecapRules) -> Result<Decap, Error> {
         let program = rules.to_core();
         let mut object = load::open("the tunnel endpoint", OBJECT)?;
-        let entries = |name: &str| (name == "own").then(|| rules.addresses.len().max(1) as u32);
+        let entries = |name: &str| (name == "own").then(|| rules.addresses.len().max(MIN_ADDRESSES) as u32);
         load::configure(&mut object, entries, &[(".rodata.program", program.as_bytes())])?;
         let mut object = load::load("the tunnel endpoint", object)?;
-        let own = load::map(&mut object, "own");
-        for address in &rules.addresses {
-            let key = balance::to_core(*address);
-            maps::write(&own, "own", key.as_bytes(), &1u32)?;
-        }
         let senders = load::map(&mut object, "senders");
         rules.senders.iter().try_for_each(|sender| list(&senders, "senders", sender))?;
         let backends = load::map(&mut object, "backends");
         rules.backends.iter().try_for_each(|backend| list(&backends, "backends", backend))?;
-        let mut decap = Decap { attachment: None, object, vips: BTreeSet::new() };
+        let mut decap = Decap { attachment: None, object, addresses: BTreeSet::new(), vips: BTreeSet::new() };
+        decap.set_addresses(&rules.addresses)?;
         decap.set_vips(&rules.vips)?;
         Ok(decap)
+    }
+
+    /// Replaces the list of addresses at which tunnels end. Tunnels to those on both lists end there all the time.
+    ///
+    /// # Errors
+    ///
+    /// If there are more than 1,024, and more than at the start, or the map cannot be written.
+    pub fn set_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
+        let wanted: BTreeSet<IpAddr> = addresses.iter().copied().collect();
+        let map = load::map(&mut self.object, "own");
+        for gone in self.addresses.difference(&wanted) {
+            maps::delete(&map, "own", balance::to_core(*gone).as_bytes())?;
+        }
+        for new in wanted.difference(&self.addresses) {
+            maps::write(&map, "own", balance::to_core(*new).as_bytes(), &1u32)?;
+        }
+        self.addresses = wanted;
+        Ok(())
     }
 
     /// Replaces the list of VIPs. Those on both lists are served all the time.
@@ -99,7 +120,11 @@ impl Decap {
     /// If another XDP program is attached, or the driver does not support XDP.
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
         let program = load::program(&self.object, "decapsulate");
-        self.attachment = Some(attach(&program, interface, Hook::Xdp, TcHookKind::Auto)?);
+        let attached = attach(&program, interface, Hook::Xdp, TcHookKind::Auto).map_err(|error| match error {
+            Error::Attach { io, .. } => busy(interface, io, IN_THE_WAY),
+            error => error,
+        });
+        self.attachment = Some(attached?);
         Ok(())
     }
 

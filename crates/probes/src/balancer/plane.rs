@@ -140,7 +140,7 @@ impl Plane {
         if self.slot.is_none() {
             let program = load::program(&self.object, PROGRAM);
             let link = attach::xdp(program.as_fd(), interface.index, self.options.mode);
-            self.attachment = Some(link.map(Attachment::Descriptor).map_err(|io| busy(interface, io))?);
+            self.attachment = Some(link.map(Attachment::Descriptor).map_err(|io| busy(interface, io, IN_THE_WAY))?);
         }
         Ok(())
     }
@@ -443,6 +443,11 @@ impl Plane {
         next_hop::device(index)
     }
 
+    /// Returns the number of connections that the connection table has room for.
+    pub fn capacity(&self) -> u32 {
+        self.options.places()
+    }
+
     pub(super) fn check(&self, what: &'static str, number: u32, most: u32) -> Result<(), Error> {
         match (1..=most).contains(&number) {
             true => Ok(()),
@@ -459,16 +464,17 @@ impl Plane {
     }
 }
 
-/// Explains why an interface refused the program.
-pub(super) fn busy(interface: &Interface, io: std::io::Error) -> Error {
+pub(super) const IN_THE_WAY: &str = "another XDP program is attached, perhaps that of another balancer or of \
+                                     `dwell response` (`dwell doctor` shows it): detach it, or let it call this one \
+                                     by tail call";
+
+/// Explains why an interface refused the program. `in_the_way` is the remedy if it has another one.
+pub(super) fn busy(interface: &Interface, io: std::io::Error, in_the_way: &'static str) -> Error {
     let remedy = match io.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "this needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
-        std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::AlreadyExists => {
-            "another XDP program is attached, perhaps that of another balancer or of `dwell response` (`dwell doctor` \
-             shows it): detach it, or let it call this one by tail call"
-        }
+        std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::AlreadyExists => in_the_way,
         _ => "its driver does not support XDP, or not with an MTU this large",
     };
     Error::Attach { hook: Hook::Xdp.name(), interface: interface.name.clone(), io, remedy }

@@ -44,6 +44,8 @@ pub fn read_csv(mut reader: impl BufRead, path: &Path, gap_ns: f64) -> Result<Ve
             let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
             at((good.chars().count() + 1, "not valid UTF-8".to_owned()))
         })?;
+        // Spreadsheets write a byte order mark.
+        let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
         let text = text.trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() || text.starts_with('#') || (number == 1 && is_header(text)) {
             continue;
@@ -148,8 +150,9 @@ mod tests {
 
     #[test]
     fn flows_are_sorted_and_start_at_zero() {
-        let flows =
-            read_text(b"start,client,packets,bytes\n# two clients\n12.5,b,3,700\r\n\n10,a,1,0\n11.000000001, b ,2,50");
+        let flows = read_text(
+            b"\xef\xbb\xbfstart,client,packets,bytes\n# two clients\n12.5,b,3,700\r\n\n10,a,1,0\n11.000000001, b ,2,50",
+        );
         let flows = flows.unwrap();
         let seen: Vec<_> = flows.iter().map(|f| (f.start_ns, f.client, f.packets, f.bytes)).collect();
         assert_eq!(seen, [(0, 1, 1, 0), (1_000_000_001, 0, 2, 50), (2_500_000_000, 0, 3, 700)]);

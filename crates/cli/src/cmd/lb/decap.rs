@@ -47,7 +47,7 @@ pub struct Args {
     interface: String,
 
     /// VIP whose packets are decapsulated, or a network of VIPs; may be repeated
-    /// [default: the addresses of this host]
+    /// [default: the addresses of this host, as they change]
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = vip)]
     vip: Vec<Prefix>,
 
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS[/BITS]", requires = "from")]
     backend: Vec<Prefix>,
 
-    /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses]
+    /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses, as they change]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
 
@@ -88,10 +88,7 @@ const REPORT: Duration = Duration::from_secs(60);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interface = Interface::find(&args.interface)?;
-    let addresses = match args.address.as_slice() {
-        [] => addresses_of(Some(&args.interface))?.into_iter().collect(),
-        addresses => addresses.to_vec(),
-    };
+    let addresses = ends(args)?;
     if addresses.is_empty() {
         return Err(Failure::usage(anyhow!(
             "'{}' has no address: give one that the balancer sends to with --address",
@@ -131,8 +128,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         if refreshed.elapsed() >= REFRESH {
             refreshed = Instant::now();
-            // Addresses that cannot be read for a moment stay as they are.
-            if let (true, Ok(vips)) = (args.vip.is_empty(), vips(args)) {
+            // Addresses that cannot be read for a moment stay as they are, and those of an interface with another name now.
+            if let (Ok(ends), Ok(vips)) = (ends(args), vips(args)) {
+                if !ends.is_empty() {
+                    decap.set_addresses(&ends)?;
+                }
                 decap.set_vips(&vips)?;
             }
             let counters = decap.counters()?;
@@ -199,6 +199,14 @@ fn overlap<'a>(vips: &'a [Prefix], backends: &'a [Prefix]) -> Option<(&'a Prefix
 
 fn is_single(prefix: &Prefix) -> bool {
     prefix.bits == if prefix.address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Returns the addresses of the command line; else those of the interface as they are now.
+fn ends(args: &Args) -> Result<Vec<IpAddr>, Failure> {
+    match args.address.as_slice() {
+        [] => Ok(addresses_of(Some(&args.interface))?.into_iter().collect()),
+        addresses => Ok(addresses.to_vec()),
+    }
 }
 
 /// Returns the VIPs of the command line; else the addresses of this host as they are now.

@@ -18,7 +18,7 @@ use std::{
 
 use clap::Subcommand;
 use dwell_balancer::{
-    config::{DEFAULT_SOCKET, default_pin},
+    config::{DEFAULT_SOCKET, check_weight, default_pin},
     control::detach,
 };
 use dwell_records::{Header, Object, print, write_object};
@@ -98,7 +98,7 @@ Examples:
         #[arg(long)]
         name: Option<String>,
         /// Weight relative to the VIP's other backends
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, value_parser = weight)]
         weight: f64,
         /// Server ID that connection IDs carry, if the policy is zero-rtt
         #[arg(long)]
@@ -121,7 +121,7 @@ Examples:
         /// VIP/BACKEND, or BACKEND if only one VIP has it; BACKEND is a name or an address
         backend: String,
         /// New weight, from 0
-        #[arg(allow_negative_numbers = true)]
+        #[arg(allow_negative_numbers = true, value_parser = weight)]
         weight: f64,
     },
     Where(packet::Args),
@@ -187,6 +187,12 @@ fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> 
             Ok(Exit::False)
         }
     }
+}
+
+/// Parses a weight.
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().map_err(|error| format!("{error}"))?;
+    check_weight(weight).map(|()| weight)
 }
 
 /// Returns an object as a line of JSON. `time` is in RFC 3339.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_balancer::api::{Client, MAX_REQUEST_BYTES, PacketRoute, Request, from_hex, to_hex};
+use dwell_balancer::api::{Client, FRAME_BYTES, MAX_REQUEST_BYTES, PacketRoute, Request, from_hex, to_hex};
 use dwell_capture::Reader;
 use etherparse::PacketBuilder;
 
@@ -56,8 +56,6 @@ const MAX_FRAMES: usize = 64;
 const MAX_FRAMES_BYTES: u64 = MAX_REQUEST_BYTES - 256;
 /// The time to live of the packet.
 const HOP_LIMIT: u8 = 64;
-/// The longest frame over which the kernel runs a program.
-const MAX_FRAME_BYTES: usize = 3_500;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let frames = frames(args)?;
@@ -133,7 +131,7 @@ fn captured(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
         }
         let mut frame = packet.data.to_vec();
         // Bytes that the capture cut off are zero.
-        frame.resize((packet.wire_len as usize).clamp(14, MAX_FRAME_BYTES), 0);
+        frame.resize((packet.wire_len as usize).clamp(*FRAME_BYTES.start(), *FRAME_BYTES.end()), 0);
         frames.push(frame);
     }
     Ok(frames)
@@ -247,7 +245,7 @@ mod tests {
             (0, 60, vec![]),
             (64, 60, vec![64]),
             (65, 60, vec![64, 1]),
-            (64, MAX_FRAME_BYTES, vec![37, 27]),
+            (64, *FRAME_BYTES.end(), vec![37, 27]),
             (2, 200_000, vec![1, 1]),
         ] {
             let frames: Vec<Vec<u8>> = (0..frames).map(|at| vec![at; bytes]).collect();
@@ -255,7 +253,7 @@ mod tests {
             let counts: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
             assert_eq!(counts, wanted, "{bytes} bytes");
             assert_eq!(batches.concat(), frames);
-            if bytes > MAX_FRAME_BYTES {
+            if bytes > *FRAME_BYTES.end() {
                 continue;
             }
             for batch in batches {

@@ -58,6 +58,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
+    config.warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
     // The socket must be created before other threads start.
     let listener = Listener::bind(&config.socket).map_err(Failure::usage)?;
     let out: Box<dyn Write + Send> = match args.write.lasting_file()? {

@@ -24,7 +24,7 @@ use self::{folder::open_private, migrate::Migration};
 use super::{
     maps,
     options::PlaneOptions,
-    plane::{CHAINED, PROGRAM, Plane, busy, load_object, open_object, opened},
+    plane::{CHAINED, IN_THE_WAY, PROGRAM, Plane, busy, load_object, open_object, opened},
 };
 use crate::{
     Chain, Error, Interface, XdpMode, attach,
@@ -397,7 +397,7 @@ impl Folder {
 
     /// Attaches a program, and pins its link.
     fn attach(&self, program: BorrowedFd<'_>, mode: XdpMode, interface: &Interface) -> Result<(), Error> {
-        let link = attach::xdp(program, interface.index, mode).map_err(|io| busy(interface, io))?;
+        let link = attach::xdp(program, interface.index, mode).map_err(|io| busy(interface, io, IN_THE_WAY))?;
         attach::pin_link(&link, &self.pin(LINK_PIN)).map_err(|io| pin_error("pin", &self.pin(LINK_PIN), io))
     }
 
