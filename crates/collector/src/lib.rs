@@ -186,7 +186,12 @@ fn serve(collector: &mut Collector, gate: &Gate, jobs: Vec<Job>) -> Result<(), E
     for job in jobs {
         match job {
             Job::Hello(agent, answer) => {
-                let _ = answer.send(collector.hello(&agent)?);
+                let admitted = collector.hello(&agent)?;
+                let is_here = admitted.is_ok();
+                // Whoever has waited too long was refused meanwhile, and is never said to have disconnected.
+                if answer.send(admitted).is_err() && is_here {
+                    collector.leave(&agent, "it was refused, as the collector took too long to admit it")?;
+                }
             }
             Job::Disconnected(agent, reason) => collector.leave(&agent, &reason)?,
             Job::Clock(sample) => samples.push(sample),

@@ -38,7 +38,8 @@ const INCOMPATIBLE: Duration = Duration::from_secs(60);
 
 /// What the writing thread is asked to do.
 pub enum Job {
-    /// An agent connected; answered with the number of its last stored batch, or why it cannot come.
+    /// An agent connected; answered with the number of its last stored batch, or why it cannot come. The answer waits until it is
+    /// taken, so that it is known whether it was.
     Hello(Agent, SyncSender<Result<u64, String>>),
     /// Store a batch; answered when it is on disk, or with the reason why not.
     Store(Agent, Batch, SyncSender<Result<(), Busy>>),
@@ -248,7 +249,7 @@ fn answer<T>(answered: &Receiver<T>, limit: Duration) -> Result<T, &'static str>
 
 impl Handler for Front {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
-        let (to_answer, answered) = mpsc::sync_channel(1);
+        let (to_answer, answered) = mpsc::sync_channel(0);
         let sent = self.jobs.send(Job::Hello(agent.clone(), to_answer));
         sent.and_then(|()| answer(&answered, HELLO)).map_err(str::to_owned)?
     }

@@ -56,6 +56,14 @@ pub enum Error {
         /// The line.
         line: usize,
     },
+    /// The list of agents is full.
+    #[error("{} names {most} agents, and no list has more: take one off that is not there any more", path.display())]
+    TooManyAgents {
+        /// The file.
+        path: PathBuf,
+        /// The most agents of a list.
+        most: usize,
+    },
     /// The text is no token, or the token may not be used any more.
     #[error(
         "the token is not valid: it was used before, has expired, or is not that of this collector; make a new one with `dwell collect --new-token NAME`"

@@ -403,8 +403,12 @@ impl Scenario {
         require("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
         require("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
         require("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
-        require("zero_rtt.alpha", zero.alpha, (0.0..=1000.0).contains(&zero.alpha), "0 to 1000")?;
-        require("zero_rtt.load_lifetime", zero.load_lifetime, zero.load_lifetime <= 24 * hour, "0 to 24h")?;
+        let (longest_ns, margins) = (self.mean_rtt().as_nanos() as f64 * zero.alpha, OverloadConfig::MARGIN);
+        let is_margin = (0.0..=1000.0).contains(&zero.alpha) && longest_ns <= margins.end().as_nanos() as f64;
+        require("zero_rtt.alpha", zero.alpha, is_margin, "0 to 1000, and times the mean round trip up to 1h")?;
+        let lifetime = zero.load_lifetime;
+        let is_lifetime = lifetime.is_zero() || OverloadConfig::STALE.contains(&lifetime);
+        require("zero_rtt.load_lifetime", lifetime, is_lifetime, "0, or 1s to 24h")?;
         self.trace.check(require, |key, gap: Duration| {
             require(key, gap, !gap.is_zero() && gap <= minute, "above 0, up to 1m")
         })

@@ -56,6 +56,14 @@ fn errors_name_the_key_and_its_range() {
         ("[server]\ntickets = 9", "the scenario's server.tickets is 9; it may be 0 to 8"),
         ("[zero_rtt]\nheavy = 33", "the scenario's zero_rtt.heavy is 33; it may be 1 to 32"),
         ("[zero_rtt]\nheavy_interval = 3", "the scenario's zero_rtt.heavy_interval is 3; it may be 16 to 2^30"),
+        (
+            "[zero_rtt]\nload_lifetime = \"500ms\"",
+            "the scenario's zero_rtt.load_lifetime is 500ms; it may be 0, or 1s to 24h",
+        ),
+        (
+            "[network]\ntrip = [\"1m\", \"1m\"]\n[zero_rtt]\nalpha = 60.0",
+            "the scenario's zero_rtt.alpha is 60.0; it may be 0 to 1000, and times the mean round trip up to 1h",
+        ),
         ("[zero_rtt]\npercentile = nan", "the scenario's zero_rtt.percentile is NaN; it may be 0 to 1"),
         ("[trace]\nkind = \"synthetic\"\nlongest = 0", "the scenario's trace.longest is 0.0; it may be 1 to 2^20"),
         ("[trace]\nkind = \"csv\"", "missing field `path`"),

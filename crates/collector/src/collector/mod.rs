@@ -38,6 +38,8 @@ use crate::{
 const GRACE_NS: u64 = 2_000_000_000;
 /// Counters are written at most once in this time, and only if they changed.
 const COUNTED_NS: u64 = 10_000_000_000;
+/// Time between two updates of the metrics of counters.
+const SERVED_NS: u64 = 1_000_000_000;
 
 /// Time between the deletion of old rows and the next, and how long new transactions of one may begin.
 const DELETE_NS: u64 = 500_000_000;
@@ -73,6 +75,7 @@ pub struct Collector {
     /// When the next interval ends.
     due_ns: u64,
     counted_ns: u64,
+    served_ns: u64,
     /// When a byte of a flow was last seen on both hosts: nothing is estimated for such a flow.
     matched: HashMap<Ends, u64>,
     estimates: Estimates,
@@ -133,6 +136,7 @@ impl Collector {
             metrics: registry.map(|registry| registry.register(CollectorMetrics::new())),
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
+            served_ns: 0,
             matched: HashMap::new(),
             estimates: Estimates::default(),
             counted: HashMap::new(),
@@ -269,19 +273,22 @@ impl Collector {
         Ok(print.output.flush()?)
     }
 
-    /// Reports the intervals that are over.
+    /// Reports counters, at times of their own, and the intervals that are over.
     pub fn poll(&mut self, server: &Server) -> Result<(), Error> {
         let now_ns = self.time.now_ns();
+        if now_ns - self.counted_ns >= COUNTED_NS {
+            self.counted_ns = now_ns;
+            self.count(&server.refusals())?;
+        }
+        if now_ns - self.served_ns >= SERVED_NS {
+            self.served_ns = now_ns;
+            self.serve_counts(server);
+        }
         if now_ns < self.due_ns + GRACE_NS {
             return Ok(());
         }
         let until_ns = self.due_ns;
         self.due_ns = self.config.next_end(now_ns - GRACE_NS);
-        if now_ns - self.counted_ns >= COUNTED_NS {
-            self.counted_ns = now_ns;
-            self.count(&server.refusals())?;
-        }
-        self.serve_counts(server);
         self.report_until(now_ns, until_ns)
     }
 

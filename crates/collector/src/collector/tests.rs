@@ -124,6 +124,23 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
     assert_eq!(lost(), [killed]);
 }
 
+/// The store may be slower than the patience of whoever asks.
+#[test]
+fn an_agent_whose_hello_is_answered_too_late_does_not_count_as_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut collector = open(&folder.path().join("store"));
+    let gate = Gate::new(1);
+    let mut hello = |is_awaited: bool| {
+        let (to_answer, answered) = std::sync::mpsc::sync_channel(0);
+        let awaited = is_awaited.then(|| std::thread::spawn(move || answered.recv().unwrap()));
+        crate::serve(&mut collector, &gate, vec![crate::queue::Job::Hello(agent(1), to_answer)]).unwrap();
+        assert!(awaited.is_none_or(|awaited| awaited.join().unwrap() == Ok(0)));
+        collector.hosts.is_connected(agent(1).name.as_str())
+    };
+    assert!(!hello(false));
+    assert!(hello(true));
+}
+
 /// A holder of a shared key may have any name, and as many as it likes.
 #[test]
 fn hosts_of_a_store_have_a_bound_and_those_of_which_nothing_is_left_make_room() {

@@ -58,7 +58,8 @@ impl Running {
                 spool: folder.path().join("spool"),
                 spool_bytes,
             },
-            join: Config::default(),
+            // No interval of paths ends while a test runs.
+            join: Config { window_ns: 1 << 50, ..Config::default() },
             sync_interval: Duration::from_secs(64),
             clock_mode: ClockMode::Socket,
             agent_rate: 1 << 30,

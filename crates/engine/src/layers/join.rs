@@ -328,13 +328,17 @@ impl Joiner {
                 break;
             }
             self.settling.pop_front();
-            let young = self.young.remove(&key);
-            if let Some(waiting) = &young {
-                self.waiting.give_back(waiting.host);
-            }
-            let waiting = young.or_else(|| self.old.remove(&key));
-            // The byte may have been dropped to make room.
-            if let Some(waiting) = waiting.filter(|it| it.settles_ns == Some(settles_ns)) {
+            // The byte may have been dropped to make room, and another one with its key may wait.
+            let has_settled = |waiting: Option<&Waiting>| waiting.is_some_and(|it| it.settles_ns == Some(settles_ns));
+            let waiting = if has_settled(self.young.get(&key)) {
+                let young = self.young.remove(&key);
+                young.inspect(|waiting| self.waiting.give_back(waiting.host))
+            } else if has_settled(self.old.get(&key)) {
+                self.old.remove(&key)
+            } else {
+                None
+            };
+            if let Some(waiting) = waiting {
                 self.count(&waiting);
             }
         }

@@ -297,6 +297,25 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
     assert_eq!(pairs.counters().crowded, 0);
 }
 
+/// It settles when the byte before it with the same key would have.
+#[test]
+fn a_byte_that_comes_after_one_that_was_dropped_is_not_lost_with_it() {
+    let config = Config { max_waiting: 2, ..Config::default() };
+    let mut joiner = Joiner::new(config, Checkpoint::default());
+    let pair = |joiner: &mut Joiner, seq| [sent(seq, MS), read(seq, MS)].map(|trace| joiner.add(trace));
+    pair(&mut joiner, 0);
+    // Two others, for which it makes room.
+    pair(&mut joiner, 1);
+    pair(&mut joiner, 2);
+    let again = sent(0, MS);
+    joiner.add(HostTrace { arrived_ns: T + S, ..again });
+    joiner.advance(T + 2 * S);
+    joiner.advance(T + 60 * S);
+    joiner.advance(T + 120 * S);
+    let counters = joiner.counters();
+    assert_eq!((counters.matched, counters.unmatched_tx), (3, 1), "{counters:?}");
+}
+
 /// One host reports far more than all others together.
 #[test]
 fn a_host_that_reports_too_much_does_not_take_the_room_of_others() {

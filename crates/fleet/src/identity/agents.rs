@@ -144,7 +144,7 @@ impl AgentKeys {
 }
 
 /// Writes the key of an agent beside a list, as NAME.key, and its name into the list, which is created if it does not
-/// exist. If it was in the list before, its former key is good no longer. Returns the file of the key.
+/// exist. If it was in the list before, its former key is no longer valid. Returns the file of the key.
 ///
 /// # Errors
 ///
@@ -160,21 +160,29 @@ pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<Pat
     Ok(path)
 }
 
-/// Adds an agent to a list, or makes its key another one. Returns the number of its key, which is random: an agent that was
-/// taken off the list and comes back must not get the key that it had.
+/// Adds an agent to a list, or makes its key another one; all else in the list stays as it is. Returns the number of its key,
+/// which is random: an agent that was taken off the list and comes back must not get the key that it had.
 fn add(name: &AgentName, list: &Path) -> Result<u32, Error> {
-    let mut agents = if list.exists() { read(list)? } else { Vec::new() };
-    agents.retain(|(known, _)| known != name);
-    if agents.len() >= MAX_AGENTS {
-        return Err(Error::Agents { path: list.into(), line: MAX_AGENTS + 1 });
+    let before = if list.exists() { read_text(list)? } else { String::new() };
+    let (agents, malformed) = parse(&before);
+    let others = agents.iter().filter(|(known, _)| known != name).count();
+    if others >= MAX_AGENTS {
+        return Err(Error::TooManyAgents { path: list.into(), most: MAX_AGENTS });
+    }
+    if let Some(line) = malformed {
+        return Err(Error::Agents { path: list.into(), line });
     }
     let number = rand::random_range(2..=u32::MAX);
-    agents.push((name.clone(), number));
-    let lines = agents.iter().map(|(name, number)| match number {
-        1 => format!("{name}\n"),
-        number => format!("{name} {number}\n"),
-    });
-    replace(list, &lines.collect::<String>(), 0o644)?;
+    let entry = format!("{name} {number}");
+    let mut lines: Vec<String> = before.lines().map(str::to_owned).collect();
+    for line in lines.iter_mut().filter(|line| entry_of(line).split(' ').next() == Some(name.as_str())) {
+        let rest = line.split_off(line.find(entry_of(line)).unwrap_or_default() + entry_of(line).len());
+        *line = entry.clone() + &rest;
+    }
+    if others == agents.len() {
+        lines.push(entry);
+    }
+    replace(list, &(lines.join("\n") + "\n"), 0o644)?;
     Ok(number)
 }
 
@@ -187,18 +195,11 @@ fn derive_agent(secret: &[u8], name: &AgentName, number: u32) -> Private {
     derive(secret, &[b"agent", &number.to_be_bytes(), name.as_str().as_bytes()])
 }
 
-fn read(list: &Path) -> Result<Vec<Agent>, Error> {
-    match parse(&read_text(list)?) {
-        (agents, None) => Ok(agents),
-        (_, Some(line)) => Err(Error::Agents { path: list.into(), line }),
-    }
-}
-
 /// Returns the agents of a list, and the number of the first line that names none.
 fn parse(text: &str) -> (Vec<Agent>, Option<usize>) {
     let (mut agents, mut malformed) = (Vec::new(), None);
     for (line, number) in text.lines().zip(1..) {
-        let line = line.split('#').next().unwrap_or_default().trim();
+        let line = entry_of(line);
         if line.is_empty() {
             continue;
         }
@@ -209,6 +210,11 @@ fn parse(text: &str) -> (Vec<Agent>, Option<usize>) {
         }
     }
     (agents, malformed)
+}
+
+/// Returns a line of a list without its comment.
+fn entry_of(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
 }
 
 impl std::fmt::Debug for AgentKeys {

@@ -67,7 +67,7 @@ impl Key {
     }
 
     /// Makes the key of an agent, as NAME.key beside a list of agents, and adds its name to that list. If it is there
-    /// already, its former key is good no longer. Returns the file of the key.
+    /// already, its former key is no longer valid. Returns the file of the key.
     ///
     /// # Errors
     ///

@@ -175,7 +175,7 @@ impl Identity {
         }
     }
 
-    /// Gives the agent of a token its key, as the content of a file, and its name. The token is good no longer.
+    /// Gives the agent of a token its key, as the content of a file, and its name. The token is no longer valid.
     ///
     /// # Errors
     ///

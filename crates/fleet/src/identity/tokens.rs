@@ -64,7 +64,7 @@ pub(super) struct Unused {
     public: Vec<u8>,
 }
 
-/// Makes a token, and notes it beside a list of agents. A former one of the same agent is good no longer.
+/// Makes a token, and notes it beside a list of agents. A former one of the same agent is no longer valid.
 pub(super) fn issue(secret: &[u8], name: &AgentName, list: &Path, lifetime: Duration) -> Result<Token, Error> {
     let collector = public(&agents::derive_collector(secret));
     let token = Token(AgentKey { name: name.clone(), private: rand::random(), collector });

@@ -428,7 +428,7 @@ fn session(
             Handled::Rejected { number, reason } => {
                 rejected += 1;
                 if rejected > MAX_REJECTED {
-                    return Err(FrameError::Turn);
+                    return Err(FrameError::Rejected(MAX_REJECTED));
                 }
                 admission.count_malformed();
                 CollectorMessage::Rejected { number, reason }

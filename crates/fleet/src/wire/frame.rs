@@ -45,6 +45,9 @@ pub enum FrameError {
     /// The content of a frame is not a message.
     #[error("a frame does not contain a valid message: {0}")]
     Content(postcard::Error),
+    /// More batches than this were not valid.
+    #[error("more than {0} of its batches were not valid")]
+    Rejected(u32),
 }
 
 /// What frames contain.

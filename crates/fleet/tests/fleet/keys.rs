@@ -93,8 +93,14 @@ fn an_agent_that_is_taken_off_the_list_or_gets_a_new_key_is_refused_by_its_old_o
     let address = server.address().to_string();
     let connected = agent("web", 1, &address, &Identity::from_key(&old));
     connected.wait_until_connected();
+    let list = fs::read_to_string(office.list()).unwrap();
+    fs::write(office.list(), format!("# rack 3 is ours\n\n{}db # 12 disks\n", list.replace('\n', "  # the front\n")))
+        .unwrap();
     let new = office.enroll("web");
-    assert_eq!(fs::read_to_string(office.list()).unwrap().lines().count(), 1);
+    let text = fs::read_to_string(office.list()).unwrap();
+    let [rack, "", web, "db # 12 disks"] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert_eq!(rack, "# rack 3 is ours");
+    assert!(web.starts_with("web ") && web.ends_with("  # the front") && !list.contains(web), "{web}");
     // At the latest with the next check.
     connected.wait_for_failure("its key is not accepted any more");
     drop(connected);

@@ -300,4 +300,12 @@ fn a_batch_that_is_not_valid_is_given_up_and_the_next_is_stored() {
     assert_eq!(server.refusals().malformed, 1);
     let events: Vec<_> = agent.events.try_iter().collect();
     assert!(events.iter().any(|event| matches!(event, Event::Rejected { .. })), "{events:?}");
+    // Somebody who sends nothing else is disconnected.
+    for _ in 0..16 {
+        let names = vec![("x".repeat(100), 1)];
+        agent.uplink.push(dwell_fleet::wire::Content { counters: names, ..Default::default() });
+    }
+    let told = || memory.disconnected.lock().unwrap().clone();
+    eventually("it is disconnected", || !told().is_empty());
+    assert_eq!(told(), ["a: more than 16 of its batches were not valid"]);
 }
