@@ -179,6 +179,22 @@ impl Balancer {
         self.counted(real).map(|connections| connections.tracked(real))
     }
 
+    /// What may be why a VIP has no estimates.
+    fn doubt(&self, run: &RunningVip) -> String {
+        let (least, part) = (run.vip.latency.intervals.min_connections, run.vip.sampling().connections());
+        let measured = |backend: &RunningBackend| self.active(backend.real) / u64::from(part);
+        let of_sampling = match part {
+            1 => String::new(),
+            part => format!(", and are enough of them measured (measure = \"1/{part}\")"),
+        };
+        match run.backends.iter().map(measured).max().unwrap_or(0) {
+            most if most < u64::from(least) => format!(
+                "no backend has as many measured connections as an estimate takes (at most {most} of min_connections = {least})"
+            ),
+            _ => format!("do clients wait for answers, one at a time, over TCP{of_sampling}?"),
+        }
+    }
+
     fn active(&self, real: u32) -> u64 {
         self.counted(real).map_or(0, |connections| connections.of(real))
     }
@@ -252,13 +268,9 @@ impl Balancer {
         for run in &self.vips {
             let name = &run.vip.name;
             if run.is_blind() {
-                let few = match run.vip.sampling().connections() {
-                    1 => String::new(),
-                    connections => format!(", and are enough of them measured (measure = \"1/{connections}\")"),
-                };
+                let doubt = self.doubt(run);
                 warnings.push(format!(
-                    "VIP '{name}': policy 'latency' has no estimate of any backend, so that weights stay as they are: do clients \
-                     wait for answers, one at a time, over TCP{few}?"
+                    "VIP '{name}': policy 'latency' has no estimate of any backend, so that weights stay as they are: {doubt}"
                 ));
             }
             if run.table.entries().is_empty() {

@@ -112,7 +112,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     let percent = |share: f64| (share * 100.0).round();
     let places = [
         (shares.sender, "in this host's send buffer", Some((&total.sender, remedy.as_str()))),
-        (shares.network, "in the network, taken as half of the round trip", None),
+        (shares.network, "in the network or for the other end, taken as half of the round trip", None),
         (shares.receiver, "in this host's receive buffer", Some((&total.receiver, ": the program reads late"))),
     ];
     let (share, place, buffer) = places.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
