@@ -3,6 +3,7 @@
 mod certainty;
 mod connections;
 mod decisions;
+mod ended;
 mod far;
 mod turns;
 
