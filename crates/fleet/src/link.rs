@@ -173,6 +173,12 @@ fn presented(certificates: Option<&[CertificateDer<'_>]>) -> Vec<CertificateDer<
     certificates.into_iter().flatten().map(|certificate| certificate.clone().into_owned()).collect()
 }
 
+/// Whether the other side has closed the connection without taking leave. Where it refuses a credential, that may arrive before its
+/// alert.
+pub(crate) fn is_close(io: &io::Error) -> bool {
+    matches!(io.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+}
+
 fn with_deadline(stream: TcpStream) -> io::Result<DeadlineStream> {
     stream.set_nodelay(true)?;
     Ok(DeadlineStream::new(stream, Instant::now() + HANDSHAKE_TIMEOUT))

@@ -17,7 +17,7 @@ use dwell_socket::privilege::{self, Capability};
 
 use crate::{
     Backlog, Error, Identity, NewKey, Outbox, Secret, Token,
-    link::{HANDSHAKE_TIMEOUT, Link},
+    link::{HANDSHAKE_TIMEOUT, Link, is_close},
     outbox::{Next, Run},
     wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
 };
@@ -447,12 +447,6 @@ impl Reasons {
         self.0.push_back(reason.to_owned());
         true
     }
-}
-
-/// Whether the other side has closed the connection. Where it refuses a credential, that may arrive before its alert.
-fn is_close(io: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(io.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// Describes an error of a connection before the collector has accepted the agent.

@@ -22,7 +22,7 @@ use registry::Registry;
 
 use crate::{
     Error, Identity, Secret,
-    link::Link,
+    link::{Link, is_close},
     wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId, Version},
 };
 
@@ -311,7 +311,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     }
     let reason = match &error {
         None | Some(FrameError::End) => "it left".to_owned(),
-        Some(FrameError::Io(io)) if io.kind() == io::ErrorKind::UnexpectedEof => {
+        Some(FrameError::Io(io)) if is_close(io) => {
             "its connection was closed without taking leave: it was killed, or its host was".to_owned()
         }
         Some(error) => error.to_string(),

@@ -21,14 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn batches_are_stored_in_order_and_the_backlog_empties() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
-    let agent = agent("a", 1, &server.address().to_string(), &key);
-    (0..50).for_each(|count| agent.push(count));
-    let (uplink, run) = (agent.uplink, agent.run);
+    let address = server.address().to_string();
+    let first = agent("a", 1, &address, &key);
+    (0..50).for_each(|count| first.push(count));
+    let (uplink, run) = (first.uplink, first.run);
     let left = uplink.finish(PATIENCE);
     assert_eq!((left.batches, left.dropped), (0, 0));
     assert_eq!(memory.numbers(run), (1..=50).collect::<Vec<_>>());
     eventually("the agent is gone", || *memory.disconnected.lock().unwrap() == ["a: it left"]);
     assert_eq!(server.agents(), 0);
+    // As of a process that is killed.
+    let killed = agent("b", 2, &address, &key);
+    killed.wait_until_connected();
+    drop(killed);
+    let says = "b: its connection was closed without taking leave: it was killed, or its host was";
+    eventually("it is gone", || memory.disconnected.lock().unwrap().last().is_some_and(|last| last == says));
 }
 
 #[test]
