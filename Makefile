@@ -92,7 +92,9 @@ install_completions = install -d $(DESTDIR)$(PREFIX)/share/bash-completion/compl
 	$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d && \
 	$(EMULATOR) $(RELEASE)/$(1) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(1) && \
 	$(EMULATOR) $(RELEASE)/$(1) completions zsh > $(DESTDIR)$(ZSHDIR)/_$(1) && \
-	$(EMULATOR) $(RELEASE)/$(1) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$(1).fish
+	$(EMULATOR) $(RELEASE)/$(1) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$(1).fish && \
+	chmod 644 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(1) $(DESTDIR)$(ZSHDIR)/_$(1) \
+	$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$(1).fish
 
 install: ## what was built, and all that goes with it, below PREFIX (/usr/local), in DESTDIR
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(RELEASE)/dwell
@@ -118,7 +120,9 @@ install: ## what was built, and all that goes with it, below PREFIX (/usr/local)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dwell README.md CHANGELOG.md SECURITY.md
 	cp -R docs examples LICENSES $(DESTDIR)$(PREFIX)/share/doc/dwell
 	cp -R dist/kubernetes $(DESTDIR)$(PREFIX)/share/dwell
-	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell $(DESTDIR)$(PREFIX)/share/dwell/kubernetes
+	chmod -R u=rwX,go=rX $(DESTDIR)$(PREFIX)/share/doc/dwell $(DESTDIR)$(PREFIX)/share/dwell/kubernetes \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/dwell.pc $(DESTDIR)$(PREFIX)/share/man/man1/dwell*.1 \
+		$(DESTDIR)$(PREFIX)/lib/systemd/system/dwell-*.service
 	$(call install_debug,bin,$(RELEASE)/dwell)
 	$(call install_debug,$(LIBDIR:$(PREFIX)/%=%),$(RELEASE)/libdwell.so)
 	$(call install_debug,lib/dwell,$(RELEASE)/libdwell_preload.so $(RELEASE)/libdwell_calls.so)

@@ -54,8 +54,10 @@ fn seeds_agree_with_the_generator() {
 fn run(name: &str, target: Target, input: &str, bytes: &[u8]) -> BTreeSet<Method> {
     panic::catch_unwind(AssertUnwindSafe(|| target(bytes))).unwrap_or_else(|_| {
         let path = std::env::temp_dir().join(format!("dwell-fuzz-{name}"));
-        let _ = fs::write(&path, bytes);
-        panic!("{name} fails on {input}, kept as {}", path.display());
+        match fs::write(&path, bytes) {
+            Ok(()) => panic!("{name} fails on {input}, kept as {}", path.display()),
+            Err(error) => panic!("{name} fails on {input}, which cannot be kept as {}: {error}", path.display()),
+        }
     })
 }
 

@@ -34,4 +34,7 @@ pub enum Error {
     /// QUIC needs this cipher suite for its first packets.
     #[error("the TLS configuration lacks TLS 1.3 with AES-128-GCM, which QUIC's first packets need")]
     CipherSuite,
+    /// The system gave no random bytes for the key of tokens.
+    #[error("the system gives no random bytes, which the key of address-validation tokens is made of")]
+    Random,
 }

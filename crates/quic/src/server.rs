@@ -44,12 +44,12 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// The errors of [`single_use`].
+    /// The errors of [`single_use`], and [`Error::Random`](crate::Error::Random).
     pub fn configs(&self, tls: rustls::ServerConfig) -> Result<(ServerConfig, EndpointConfig)> {
         let crypto = single_use(tls, Arc::clone(&self.sessions), self.tickets)?;
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
         let lifetime = self.sessions.limits().ttl;
-        server.token_key(Arc::new(TokenKey::new(self.cids.clone(), lifetime)));
+        server.token_key(Arc::new(TokenKey::new(self.cids.clone(), lifetime)?));
         let mut tokens = ValidationTokenConfig::default();
         let sent = self.tickets.try_into().unwrap_or(u32::MAX);
         tokens.lifetime(lifetime).sent(sent).log(Arc::new(UsedTokens::default()));

@@ -99,6 +99,10 @@ impl SingleUseSessions {
     /// Creates an empty store, and a thread that deletes expired sessions until the store is dropped.
     ///
     /// A TTL of more than a day is reduced to a day.
+    ///
+    /// # Panics
+    ///
+    /// If the process may start no more threads.
     pub fn new(limits: Limits) -> Arc<SingleUseSessions> {
         let (end, ended) = mpsc::channel();
         let limits = Limits { max_sessions: limits.max_sessions.max(1), ttl: limits.ttl.min(ADVERTISED_LIFETIME) };

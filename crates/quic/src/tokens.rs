@@ -20,7 +20,7 @@ use ring::{
 };
 use zeroize::Zeroizing;
 
-use crate::Cids;
+use crate::{Cids, Error, Result};
 
 /// The key of a server's tokens, which lasts as long as the process. Tokens of other processes validate no address, and
 /// their beginnings are still good for the balancer.
@@ -31,16 +31,15 @@ pub(crate) struct TokenKey {
 }
 
 impl TokenKey {
-    pub(crate) fn new(cids: Cids, lifetime: Duration) -> TokenKey {
+    pub(crate) fn new(cids: Cids, lifetime: Duration) -> Result<TokenKey> {
         let mut secret = Zeroizing::new([0; 32]);
-        // Without randomness rustls fails too, so that no token is ever sent.
-        let _ = SystemRandom::new().fill(&mut *secret);
+        SystemRandom::new().fill(&mut *secret).map_err(|_| Error::Random)?;
         let minutes = lifetime.as_secs().div_ceil(60).max(1);
-        TokenKey {
+        Ok(TokenKey {
             inner: hkdf::Salt::new(hkdf::HKDF_SHA256, b"dwell token").extract(&*secret),
             cids,
             lifetime_minutes: minutes.try_into().unwrap_or(u16::MAX),
-        }
+        })
     }
 }
 
@@ -124,7 +123,7 @@ mod tests {
 
     fn key(lifetime: Duration) -> TokenKey {
         let cids = Cids::new(7, Config::own(2, [5; 16]).unwrap(), None, || None).unwrap();
-        TokenKey::new(cids, lifetime)
+        TokenKey::new(cids, lifetime).unwrap()
     }
 
     fn seal(key: &TokenKey) -> Vec<u8> {

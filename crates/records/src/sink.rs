@@ -82,7 +82,7 @@ impl Sink {
         self
     }
 
-    /// Returns the width of the terminal in characters. `None` if it is none.
+    /// Returns the width of the terminal in characters. `None` if it is not a terminal.
     pub fn width(&self) -> Option<usize> {
         self.width
     }

@@ -311,8 +311,11 @@ impl Reader {
 
     /// Returns the quality of each host's clock that was compared with the collector's.
     pub fn clocks(&self, span: Span) -> Result<Vec<ClockRead>, StoreError> {
-        let sql = "SELECT host_id, max(bound_ns), sum(stepped), method, max(time_ns) FROM clock
-            WHERE time_ns > ?1 AND time_ns <= ?2 GROUP BY host_id ORDER BY host_id";
+        // A bare column is of the row with the maximum only where there is one maximum.
+        let sql = "WITH chosen AS (SELECT * FROM clock WHERE time_ns > ?1 AND time_ns <= ?2),
+                latest AS (SELECT host_id, method, max(time_ns) FROM chosen GROUP BY host_id)
+            SELECT host_id, max(bound_ns), sum(stepped), latest.method FROM chosen JOIN latest USING (host_id)
+            GROUP BY host_id ORDER BY host_id";
         self.read(|db| {
             let mut statement = db.prepare(sql)?;
             let rows = statement.query_map([span.0, span.1], |row| {
@@ -327,22 +330,23 @@ impl Reader {
         })
     }
 
-    /// Returns the latest losses, at most `most`, the latest first; and how many there are.
-    pub fn lost(&self, span: Span, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
-        let chosen = "ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2";
+    /// Returns the latest losses of these hosts, or of all if none are given, at most `most`, the latest first; and how many there
+    /// are.
+    pub fn lost(&self, span: Span, hosts: Option<&[i64]>, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
+        let chosen = format!("ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2 AND {OF_HOSTS}");
         // The tables of older versions know of no losses.
         if self.version < 4 {
             return Ok((Vec::new(), 0));
         }
         self.read(|db| {
             let count = format!("SELECT count(*) FROM lost WHERE {chosen}");
-            let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
+            let count: i64 = db.query_row(&count, params![span.0, span.1, list(hosts)], |row| row.get(0))?;
             let sql = format!(
                 "SELECT host_id, from_batch, to_batch, time_ns, from_ns, to_ns, why FROM lost WHERE {chosen}
-                    ORDER BY time_ns DESC, from_batch DESC LIMIT ?3"
+                    ORDER BY time_ns DESC, from_batch DESC LIMIT ?4"
             );
             let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+            let rows = statement.query_map(params![span.0, span.1, list(hosts), most as i64], |row| {
                 Ok(LostRead {
                     host: row.get(0)?,
                     batches: (
@@ -359,25 +363,27 @@ impl Reader {
         })
     }
 
-    /// Returns the latest times of which hosts with agents have no intervals, at most `most`, the latest first; and how many
-    /// there are. Who ends `dwell stack` misses nothing.
-    pub fn silences(&self, span: Span, most: usize) -> Result<(Vec<Silence>, u64), StoreError> {
+    /// Returns the latest times of which these hosts, or all if none are given, have agents and no intervals, at most `most`, the
+    /// latest first; and how many there are. Who ends `dwell stack` misses nothing.
+    pub fn silences(&self, span: Span, hosts: Option<&[i64]>, most: usize) -> Result<(Vec<Silence>, u64), StoreError> {
         // Half of an interval is no silence: an interval may be late, or a clock may have been corrected.
-        let silences = "WITH ends AS (
+        let silences = format!(
+            "WITH ends AS (
                 SELECT host_id, time_ns, interval_ns FROM interval
                 WHERE flow_id IS NULL AND NOT retransmitted AND time_ns > ?1 AND time_ns <= ?2
-                    AND host_id IN (SELECT host_id FROM run)
+                    AND host_id IN (SELECT host_id FROM run) AND {OF_HOSTS}
                 GROUP BY host_id, time_ns
             ), steps AS (
                 SELECT host_id, time_ns AS since, interval_ns AS length,
                     lead(time_ns - interval_ns, 1, ?2) OVER (PARTITION BY host_id ORDER BY time_ns) AS until
                 FROM ends
-            ) SELECT host_id, since, until FROM steps WHERE until - since > length + length / 2";
+            ) SELECT host_id, since, until FROM steps WHERE until - since > length + length / 2"
+        );
         self.read(|db| {
             let count = format!("SELECT count(*) FROM ({silences})");
-            let count: i64 = db.query_row(&count, [span.0, span.1], |row| row.get(0))?;
-            let mut statement = db.prepare(&format!("{silences} ORDER BY since DESC LIMIT ?3"))?;
-            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+            let count: i64 = db.query_row(&count, params![span.0, span.1, list(hosts)], |row| row.get(0))?;
+            let mut statement = db.prepare(&format!("{silences} ORDER BY since DESC LIMIT ?4"))?;
+            let rows = statement.query_map(params![span.0, span.1, list(hosts), most as i64], |row| {
                 Ok(Silence { host: row.get(0)?, since_ns: row.get(1)?, until_ns: row.get(2)? })
             })?;
             Ok((rows.collect::<Result<_, _>>()?, count.cast_unsigned()))
@@ -391,6 +397,14 @@ impl Reader {
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         read(&self.db).map_err(|sqlite| failed("read", &self.path, sqlite))
     }
+}
+
+/// The condition that a row is of one of the hosts in the third parameter, which is a [`list`].
+pub(crate) const OF_HOSTS: &str = "(?3 IS NULL OR host_id IN (SELECT value FROM json_each(?3)))";
+
+/// Writes numbers of hosts as an array of JSON; `None` stands for all hosts.
+pub(crate) fn list(hosts: Option<&[i64]>) -> Option<String> {
+    hosts.map(|hosts| serde_json::Value::from(hosts).to_string())
 }
 
 fn one(row: &Row<'_>) -> rusqlite::Result<Read> {

@@ -5,7 +5,10 @@ use std::fmt;
 use dwell_engine::layers::Ends;
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::{Reader, Span, StoreError};
+use super::{
+    Reader, Span, StoreError,
+    read::{OF_HOSTS, list},
+};
 
 /// A row of the table `latency`, with the numbers of its host, flow and names.
 #[derive(Debug, Clone, Copy)]
@@ -148,21 +151,27 @@ impl Reader {
         }))
     }
 
-    /// Returns the latest verdicts, at most `most`, the latest first; and how many there are.
-    pub(crate) fn verdicts(&self, span: Span, most: usize) -> Result<(Vec<VerdictRead>, u64), StoreError> {
+    /// Returns the latest verdicts on these hosts, or all if none are given, at most `most`, the latest first; and how many there
+    /// are.
+    pub(crate) fn verdicts(
+        &self,
+        span: Span,
+        hosts: Option<&[i64]>,
+        most: usize,
+    ) -> Result<(Vec<VerdictRead>, u64), StoreError> {
         if !self.has_latencies() {
             return Ok((Vec::new(), 0));
         }
         self.read(|db| {
-            let chosen = "verdict WHERE time_ns > ?1 AND time_ns <= ?2";
-            let count: i64 =
-                db.query_row(&format!("SELECT count(*) FROM {chosen}"), [span.0, span.1], |row| row.get(0))?;
+            let chosen = format!("verdict WHERE time_ns > ?1 AND time_ns <= ?2 AND {OF_HOSTS}");
+            let count = format!("SELECT count(*) FROM {chosen}");
+            let count: i64 = db.query_row(&count, params![span.0, span.1, list(hosts)], |row| row.get(0))?;
             let sql = format!(
                 "SELECT time_ns, host_id, target, outcome, cause, certainty, sentence, parts, facts, remedies FROM {chosen}
-                    ORDER BY time_ns DESC LIMIT ?3"
+                    ORDER BY time_ns DESC LIMIT ?4"
             );
             let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(params![span.0, span.1, most as i64], |row| {
+            let rows = statement.query_map(params![span.0, span.1, list(hosts), most as i64], |row| {
                 Ok(VerdictRead {
                     time_ns: row.get(0)?,
                     host: row.get(1)?,

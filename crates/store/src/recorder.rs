@@ -141,6 +141,8 @@ impl Recorder {
     }
 
     fn send(&mut self) {
+        const SLOW: &str = "the disk is too slow for";
+        const ENDED: &str = "nothing is written any more to";
         self.sent_ns = self.last_ns;
         let rows = mem::take(&mut self.rows);
         let (Some(queue), false) = (&self.queue, rows.is_empty()) else {
@@ -149,9 +151,10 @@ impl Recorder {
         let count = rows.len() as u64;
         self.missing.waiting.fetch_add(count, Relaxed);
         let left = match self.origin {
-            Origin::Capture => queue.send(rows).map_err(|error| error.0),
+            Origin::Capture => queue.send(rows).map_err(|_| ENDED),
             Origin::Live => queue.try_send(rows).map_err(|error| match error {
-                TrySendError::Full(rows) | TrySendError::Disconnected(rows) => rows,
+                TrySendError::Full(_) => SLOW,
+                TrySendError::Disconnected(_) => ENDED,
             }),
         };
         let was_dropping = mem::replace(&mut self.is_dropping, left.is_err());
@@ -159,11 +162,9 @@ impl Recorder {
             self.missing.waiting.fetch_sub(count, Relaxed);
             self.missing.dropped.fetch_add(count, Relaxed);
         }
-        if self.is_dropping && !was_dropping {
+        if let (Err(why), false) = (left, was_dropping) {
             let path = self.path.display();
-            (self.tell)(&format!(
-                "the disk is too slow for the store {path}; rows that it leaves out are counted, and all else goes on"
-            ));
+            (self.tell)(&format!("{why} the store {path}; rows that it leaves out are counted, and all else goes on"));
         }
     }
 

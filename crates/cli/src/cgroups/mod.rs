@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
+use dwell_probes::host::mount_points;
 use dwell_socket::names::{Pods, container_id, is_id, is_uid, pod_uid};
 
 /// Suffixes of the names of systemd's units that have cgroups.
@@ -172,16 +173,9 @@ fn roots() -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Interprets a list of mounts (proc_pid_mountinfo(5)).
+/// Interprets a list of mounts.
 fn roots_in(mounts: &str) -> Vec<PathBuf> {
-    let mounted = |wanted: &str| -> Vec<PathBuf> {
-        let lines = mounts.lines().filter_map(|line| {
-            let (left, right) = line.split_once(" - ")?;
-            (right.split(' ').next() == Some(wanted)).then(|| left.split(' ').nth(4).map(PathBuf::from))?
-        });
-        lines.collect()
-    };
-    [mounted("cgroup2"), mounted("cgroup")].concat()
+    ["cgroup2", "cgroup"].into_iter().flat_map(|kind| mount_points(mounts, kind)).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::text;
 /// The methods of RFC 9110 section 9.3, and PATCH of RFC 5789.
 pub(super) const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
-/// Reads the beginning of a request. `None` if it is none.
+/// Reads the beginning of a request. `None` if it is not one.
 ///
 /// What follows the path is left out, because it often holds secrets: a query, a fragment, and parameters after a semicolon,
 /// such as IDs of sessions. Of a target with an authority the path is left, and of CONNECT host and port.

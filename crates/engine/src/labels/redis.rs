@@ -7,7 +7,7 @@ use super::text;
 /// The longest name of a command.
 const LONGEST: usize = 20;
 
-/// Reads the beginning of an array of strings, of which the first names a command. `None` if it is none: an answer may be
+/// Reads the beginning of an array of strings, of which the first names a command. `None` if it is not one: an answer may be
 /// such an array too, so only the names that Redis, Valkey and their like have themselves are shown.
 pub(super) fn request(bytes: &[u8]) -> Option<Arc<str>> {
     let rest = line(bytes, b'*')?.1;

@@ -308,24 +308,24 @@ counters! {
     /// A reason why stamped bytes are in no segment, or in no flow.
     Counter: abi::DWELL_MISSED;
 
-    /// ByteRange that reached the driver without a first stamp: they were written before the run started, or another
+    /// Bytes that reached the driver without a first stamp: they were written before the run started, or another
     /// byte took their row.
     TxUnbegun = DWELL_TX_UNBEGUN, "tx_unbegun";
-    /// ByteRange that were read without their first stamps.
+    /// Bytes that were read without their first stamps.
     RxUnbegun = DWELL_RX_UNBEGUN, "rx_unbegun";
-    /// ByteRange that reached the driver only after TCP had retransmitted them.
+    /// Bytes that reached the driver only after TCP had retransmitted them.
     TxAgain = DWELL_TX_AGAIN, "tx_retransmitted";
-    /// ByteRange that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
+    /// Bytes that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
     RxAgain = DWELL_RX_AGAIN, "rx_retransmitted";
-    /// ByteRange that lost their row to another byte before they reached the driver: in no segment.
+    /// Bytes that lost their row to another byte before they reached the driver: in no segment.
     TxDisplaced = DWELL_TX_DISPLACED, "tx_displaced";
-    /// ByteRange that lost their row to another byte before they were read: in no segment.
+    /// Bytes that lost their row to another byte before they were read: in no segment.
     RxDisplaced = DWELL_RX_DISPLACED, "rx_displaced";
     /// Reads that returned more sampled bytes at once than are examined.
     RxUnwalked = DWELL_RX_UNWALKED, "rx_unwalked";
     /// Byte traces that did not fit into the ring buffer.
     TracesLost = DWELL_TRACES_LOST, "traces_lost";
-    /// ByteRange of flows that there was no room for: they are in the aggregate only.
+    /// Bytes of flows that there was no room for: they are in the aggregate only.
     FlowsOmitted = DWELL_FLOWS_LOST, "flows_omitted";
 }
 

@@ -31,7 +31,7 @@ pub struct HostLayers {
 
 impl fmt::Debug for HostLayers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Path").field("counters", &self.counters()).finish_non_exhaustive()
+        f.debug_struct("HostLayers").field("counters", &self.counters()).finish_non_exhaustive()
     }
 }
 
@@ -113,7 +113,7 @@ impl HostLayers {
         hops.take(self.core.hops as usize).collect()
     }
 
-    /// From now on, stamps only each 2^thin-th byte of the sampling grid. ByteRange that are on their way are ignored.
+    /// From now on, stamps only each 2^thin-th byte of the sampling grid. Bytes that are on their way are ignored.
     pub fn thin(&mut self, thin: u32) {
         self.core.grid = next_grid(self.core.grid, thin);
     }

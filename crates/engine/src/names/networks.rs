@@ -26,7 +26,7 @@ const LONGEST_LINE: u64 = 1024;
 pub struct Network {
     /// The number of its autonomous system.
     pub asn: Option<u32>,
-    /// The name of that.
+    /// The name of that system.
     pub as_name: Option<Arc<str>>,
     /// The country, as two letters of ISO 3166.
     pub country: Option<Country>,

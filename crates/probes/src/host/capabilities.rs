@@ -20,6 +20,12 @@ pub(crate) fn remedy_for_missing() -> &'static str {
     if is_in_initial_user_namespace() == Some(false) { OUTSIDE } else { GRANT }
 }
 
+/// The capabilities for loading programs for network hooks that this process lacks, and what grants them; `None` if it has all.
+pub fn lacking_to_load() -> Option<(Vec<&'static str>, &'static str)> {
+    let lacking = Capability::missing(&Capability::TO_LOAD);
+    (!lacking.is_empty()).then(|| (lacking, remedy_for_missing()))
+}
+
 /// A capability that some verb needs, by its number in capabilities(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {

@@ -12,10 +12,12 @@ mod plan;
 mod probe;
 mod trials;
 
+pub use capabilities::lacking_to_load;
 pub use clsact::Filter;
 pub use devices::{Attached, Device};
 pub use explain::{Report, diagnose};
 pub use facts::{Answer, Fact, LayerHook};
+pub use mounts::mount_points;
 pub use needs::{DWELL, ExtraFact, Need, Obstacle, Otherwise, Requirements, Verb};
 pub use plan::{Reason, State, Verdict};
 pub use probe::installed;

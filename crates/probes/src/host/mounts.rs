@@ -1,6 +1,6 @@
 //! Where a file system of the kernel is mounted, and what hides it.
 
-use std::{fs, path::PathBuf};
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::PathBuf};
 
 use super::{Answer, Fact};
 use crate::stack::{named_namespace, own_namespace};
@@ -43,13 +43,31 @@ pub(super) fn own_name() -> Option<String> {
     own_namespace().ok().and_then(named_namespace)
 }
 
-/// Finds where a file system of a kind is mounted (proc_pid_mountinfo(5)).
+/// Finds where a file system of a kind is mounted first.
 pub(crate) fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
+    mount_points(mounts, kind).next()
+}
+
+/// Finds where file systems of a kind are mounted, in a list of mounts (proc_pid_mountinfo(5)).
+pub fn mount_points<'a>(mounts: &'a str, kind: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+    mounts.lines().filter_map(move |line| {
         let (left, right) = line.split_once(" - ")?;
-        let path = left.split(' ').nth(4)?;
-        (right.split(' ').next() == Some(kind)).then(|| PathBuf::from(path))
+        let path = left.split(' ').nth(4).filter(|_| right.split(' ').next() == Some(kind))?;
+        Some(unescape(path))
     })
+}
+
+/// Undoes how the kernel writes blanks, tabs, line feeds and backslashes: a backslash and three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let (mut path, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once('\\') {
+        path.extend_from_slice(before.as_bytes());
+        let byte = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(byte.unwrap_or(b'\\'));
+        rest = byte.and_then(|_| after.get(3..)).unwrap_or(after);
+    }
+    path.extend_from_slice(rest.as_bytes());
+    PathBuf::from(OsString::from_vec(path))
 }
 
 /// What to do where this process has no BPF file system; `None` if it has one.
@@ -69,8 +87,10 @@ mod tests {
     fn finds_mount_points_with_optional_fields() {
         let mounts = "24 30 0:22 / /proc rw,relatime shared:5 - proc proc rw\n\
                       25 30 0:23 / /sys/fs/cgroup/unified rw,relatime shared:6 master:1 - cgroup2 cgroup2 rw\n\
-                      26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n";
+                      26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n\
+                      27 30 0:25 / /mnt/my\\040own\\011\\134\\303\\244 rw - bpf bpf rw\n";
         assert_eq!(mount_point(mounts, "cgroup2"), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(mount_point(mounts, "tracefs"), None);
+        assert_eq!(mount_point(mounts, "bpf"), Some("/mnt/my own\t\\ä".into()));
     }
 }

@@ -147,10 +147,10 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "rtt -i --attach clsact", also: &[], needs: &[RTT, CLSACT, NAMES, OWNERS], obstacles: &[] },
         Verb { name: "rtt -i --hook xdp", also: &[], needs: &[RTT_AT_XDP, RTT, NAMES, OWNERS], obstacles: &[XDP_TAKEN_FOR_RTT] },
         Verb { name: "rtt -r", also: &["--annotate"], needs: &[], obstacles: &[] },
-        Verb { name: "response -i", also: &["--hook", "auto"], needs: &[RESPONSE, RESPONSE_ANYWHERE, RTT, NAMES, OWNERS], obstacles: &[] },
-        Verb { name: "response -i --hook tc", also: &[], needs: &[RESPONSE, RTT, NAMES, OWNERS], obstacles: &[] },
-        Verb { name: "response -i --hook xdp", also: &[], needs: &[RESPONSE_AT_XDP, RESPONSE, RTT, NAMES, OWNERS], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
-        Verb { name: "response -i --tail-call", also: &[], needs: &[RESPONSE, RTT, TAIL_CALL, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "response -i", also: &["--hook", "auto"], needs: &[RESPONSE, RESPONSE_ANYWHERE, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "response -i --hook tc", also: &[], needs: &[RESPONSE, NAMES, OWNERS], obstacles: &[] },
+        Verb { name: "response -i --hook xdp", also: &[], needs: &[RESPONSE_AT_XDP, RESPONSE, NAMES, OWNERS], obstacles: &[XDP_TAKEN_FOR_RESPONSE] },
+        Verb { name: "response -i --tail-call", also: &[], needs: &[RESPONSE, TAIL_CALL, NAMES, OWNERS], obstacles: &[] },
         Verb { name: "response -r", also: &[], needs: &[], obstacles: &[] },
         Verb { name: "stack", also: &["--pid", "--flows", "--raw", "--devices"], needs: &[STACK, NAMES], obstacles: &[] },
         Verb { name: "stack --cgroup", also: &[], needs: &[STACK, CGROUP, NAMES], obstacles: &[] },
@@ -185,25 +185,33 @@ pub static DWELL: Requirements = Requirements {
 
 use Otherwise::{Degraded, Impossible};
 
-/// Live RTT. That the program loads is the proof; the rest says what that takes, and so why it may have been refused.
+/// What it takes to watch packets live. That the program loads is the proof; the rest says what that takes, and so why it may have
+/// been refused.
 #[rustfmt::skip]
-pub const RTT: &[Need] = &[
-    Need { any_of: &[Fact::RttProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::RttProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::RttProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::RttProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::RttProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
-    Need { any_of: &[Fact::Tcx, Fact::Clsact], serves: "watches packets; detached with the process, however it ends", otherwise: Impossible("has no hook to watch packets at tc") },
-    Need { any_of: &[Fact::Tcx], serves: "", otherwise: Degraded("falls back to clsact: a run ended by SIGKILL leaves its filters behind") },
-    Need { any_of: &[Fact::Clsact, Fact::Tcx], serves: "watches packets where there is no tcx", otherwise: Impossible("nothing to fall back to without tcx") },
-    Need { any_of: &[Fact::Jit], serves: "runs as machine code", otherwise: Degraded("each packet costs several times as much") },
-    Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", otherwise: Degraded("the kernel times each program run: some 44 ns more for each packet") },
-    Need { any_of: &[Fact::MemoryLock, Fact::RttProgram], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
-    Need { any_of: &[Fact::TcProgram, Fact::RttProgram], serves: "watches packets", otherwise: Impossible("cannot watch packets at tc") },
-    Need { any_of: &[Fact::BpfLoop, Fact::RttProgram], serves: "finds idle flows", otherwise: Impossible("its program needs it") },
-    Need { any_of: &[Fact::RingBuffer, Fact::RttProgram], serves: "reports samples", otherwise: Impossible("cannot report samples") },
-    Need { any_of: &[Fact::MmapableArray, Fact::RttProgram], serves: "keeps its flow table", otherwise: Impossible("cannot keep its flow table") },
-];
+macro_rules! live {
+    ($program:ident) => {
+        &[
+            Need { any_of: &[Fact::$program], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
+            Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::$program], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+            Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::$program], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
+            Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::$program], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
+            Need { any_of: &[Fact::InitialUserNamespace, Fact::$program], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+            Need { any_of: &[Fact::Tcx, Fact::Clsact], serves: "watches packets; detached with the process, however it ends", otherwise: Impossible("has no hook to watch packets at tc") },
+            Need { any_of: &[Fact::Tcx], serves: "", otherwise: Degraded("falls back to clsact: a run ended by SIGKILL leaves its filters behind") },
+            Need { any_of: &[Fact::Clsact, Fact::Tcx], serves: "watches packets where there is no tcx", otherwise: Impossible("nothing to fall back to without tcx") },
+            Need { any_of: &[Fact::Jit], serves: "runs as machine code", otherwise: Degraded("each packet costs several times as much") },
+            Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", otherwise: Degraded("the kernel times each program run: some 44 ns more for each packet") },
+            Need { any_of: &[Fact::MemoryLock, Fact::$program], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
+            Need { any_of: &[Fact::TcProgram, Fact::$program], serves: "watches packets", otherwise: Impossible("cannot watch packets at tc") },
+            Need { any_of: &[Fact::BpfLoop, Fact::$program], serves: "finds idle flows", otherwise: Impossible("its program needs it") },
+            Need { any_of: &[Fact::RingBuffer, Fact::$program], serves: "reports samples", otherwise: Impossible("cannot report samples") },
+            Need { any_of: &[Fact::MmapableArray, Fact::$program], serves: "keeps its flow table", otherwise: Impossible("cannot keep its flow table") },
+        ]
+    };
+}
+
+/// Live RTT.
+pub const RTT: &[Need] = live!(RttProgram);
 
 /// Names and labels in the records of live flows.
 #[rustfmt::skip]
@@ -232,11 +240,8 @@ const CLSACT: &[Need] = &[
     Need { any_of: &[Fact::Clsact], serves: "watches packets by filters", otherwise: Impossible("cannot attach filters") },
 ];
 
-/// Live response latency, in addition to [`RTT`].
-#[rustfmt::skip]
-pub const RESPONSE: &[Need] = &[
-    Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
-];
+/// Live response latency.
+pub const RESPONSE: &[Need] = live!(ResponseProgram);
 
 /// Live response latency at XDP if that is possible, in addition to [`RESPONSE`].
 #[rustfmt::skip]

@@ -207,6 +207,15 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_is_judged_by_its_own_program() {
+        let plan = plan(&without(&[Fact::RttProgram]));
+        assert!(!is_rtt_possible(&plan));
+        for verb in ["response -i", "response -i --hook tc", "response -i --hook xdp", "response -i --tail-call"] {
+            assert_eq!(verdict(&plan, verb).state, State::Works, "{verb}");
+        }
+    }
+
+    #[test]
     fn stack_is_impossible_for_the_reason_behind_and_worse_without_a_layer() {
         let plan_of = |facts: &[Fact]| verdict(&plan(&without(facts)), "stack").clone();
         let refused = plan_of(&[Fact::StackProgram, Fact::Netfilter, Fact::Fentry, Fact::Kprobe]);

@@ -92,7 +92,8 @@ impl Session {
         Ok(Socket::new(fd, cookie, Arc::clone(&self.shared)))
     }
 
-    /// Lets `controller` decide the settings of a socket, instead of the configuration.
+    /// Lets `controller` decide the settings of a socket, instead of the configuration. It runs in the session's thread, and its
+    /// `update` must not call the session, which is locked meanwhile; it may when it is dropped.
     ///
     /// # Errors
     /// The socket has ended.
@@ -107,8 +108,8 @@ impl Session {
     pub fn control_raw(&self, fd: i32, controller: Box<dyn Controller + Send>) -> Result<(), Error> {
         let cookie = self.shared.adopt(fd)?;
         let mut state = self.shared.lock()?;
-        let sockets = state.sockets.get_mut(&cookie).ok_or(Error::Ended)?;
-        let before = sockets.controller.replace(controller);
+        let socket = state.sockets.get_mut(&cookie).ok_or(Error::Ended)?;
+        let before = socket.controller.replace(controller);
         // Dropping the controller runs its owner's code, which may call this session.
         drop(state);
         drop(before);
@@ -179,8 +180,8 @@ impl fmt::Debug for Session {
 impl Shared {
     pub(super) fn info(&self, cookie: u64) -> Result<Info, Error> {
         let state = self.lock()?;
-        let sockets = state.sockets.get(&cookie).ok_or(Error::Ended)?;
-        Ok(sockets.history.info())
+        let socket = state.sockets.get(&cookie).ok_or(Error::Ended)?;
+        Ok(socket.history.info())
     }
 
     /// Returns true once a bound is exceeded, false after the timeout.
@@ -189,12 +190,12 @@ impl Shared {
         let began_ns = sys::monotonic_ns();
         let mut state = self.lock()?;
         loop {
-            let sockets = state.sockets.get(&cookie).filter(|_| !state.is_over);
-            let sockets = sockets.ok_or(Error::Ended)?;
-            if bound.is_passed(&sockets.history.since(began_ns)) {
+            let socket = state.sockets.get(&cookie).filter(|_| !state.is_over);
+            let socket = socket.ok_or(Error::Ended)?;
+            if bound.is_passed(&socket.history.since(began_ns)) {
                 return Ok(true);
             }
-            if sockets.has_ended {
+            if socket.has_ended {
                 return Err(Error::Ended);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -270,12 +271,22 @@ impl Shared {
         let Ok(mut state) = self.lock() else {
             return;
         };
-        let mut budget = Budget::default();
+        let (mut budget, mut ended) = (Budget::default(), Vec::new());
         while !state.is_over {
             let began = Instant::now();
             let began_ns = sys::monotonic_ns();
-            let next_ns = state.poll(self.context(), began_ns);
+            let next_ns = state.poll(self.context(), began_ns, &mut ended);
             self.polled.notify_all();
+            if !ended.is_empty() {
+                // Dropping a controller runs its owner's code, which may call this session.
+                drop(state);
+                ended.clear();
+                let Ok(locked) = self.lock() else {
+                    return;
+                };
+                state = locked;
+                continue;
+            }
             if state.sockets.is_empty() {
                 let woken = self.work.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -318,19 +329,18 @@ impl Drop for Shared {
 }
 
 impl State {
-    fn poll(&mut self, context: Context<'_>, now_ns: u64) -> Option<u64> {
+    /// Polls the sockets, and moves those whose connections have ended to `ended`.
+    fn poll(&mut self, context: Context<'_>, now_ns: u64, ended: &mut Vec<SessionSocket>) -> Option<u64> {
         let State { registry, sockets, .. } = self;
         let registry = registry.get();
         let mut on_poll = |account: &Account, state: &control::State<'_>| {
-            let sockets = sockets.get_mut(&account.cookie)?;
-            sockets.update(account);
-            let controller = sockets.controller.as_mut();
+            let socket = sockets.get_mut(&account.cookie)?;
+            socket.update(account);
+            let controller = socket.controller.as_mut();
             controller.map(|controller| controller.update(state))
         };
         let next_ns = registry.poll(context, now_ns, &mut on_poll, &mut |_| ());
-        registry.remove_lost(context, now_ns, &mut |cookie| {
-            sockets.remove(&cookie);
-        });
+        registry.remove_lost(context, now_ns, &mut |cookie| ended.extend(sockets.remove(&cookie)));
         next_ns
     }
 }

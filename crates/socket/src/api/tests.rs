@@ -116,6 +116,30 @@ fn a_controller_of_the_program_decides() {
 }
 
 #[test]
+fn a_controller_may_call_its_session_when_it_is_dropped_with_its_connection() {
+    struct Own(&'static Session, mpsc::Sender<bool>);
+    impl Controller for Own {
+        fn update(&mut self, _: &State<'_>) -> Setting {
+            Setting::default()
+        }
+    }
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let _ = self.1.send(self.0.watch(&other).is_err());
+        }
+    }
+    // If it waits for ever, so would the end of the session.
+    let session: &'static Session = Box::leak(Box::new(session()));
+    let (client, server) = pair();
+    let (dropped, is_refused) = mpsc::channel();
+    session.control(&session.watch(&client).unwrap(), Box::new(Own(session, dropped))).unwrap();
+    drop((client, server));
+    assert!(is_refused.recv_timeout(PATIENCE).expect("it is not stuck"));
+    session.end();
+}
+
+#[test]
 fn a_waiting_caller_is_woken_by_the_end_of_the_session() {
     let (client, _server) = pair();
     let session = session();

@@ -283,9 +283,9 @@ impl Registry {
             return None;
         }
         let block = *self.blocks.get(index / BLOCK)?;
-        // SAFETY: a index with a cookie is in a block that is mapped, and `&mut self` has it alone.
+        // SAFETY: the entry of an index with a cookie is in a block that is mapped, and `&mut self` has it alone.
         let memory = unsafe { (*block).0.get_mut(index % BLOCK)? };
-        // SAFETY: a index with a cookie was written.
+        // SAFETY: the entry was written before its cookie.
         Some(unsafe { memory.assume_init_mut() })
     }
 

@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// Returns the process that has connected a socket, if the kernel has noted that since the socket was last looked up: what
-    /// was found then is newer. Reads the folders of pods at most once every five seconds.
+    /// was found then is newer. The folders of pods are read at most once every five seconds.
     fn noted(&mut self, (protocol, ends): &SocketKey, since_ns: Option<u64>) -> Option<(u32, Process)> {
         let owner = self.kernel.as_ref()?.owner(*protocol, ends)?;
         let is_new = since_ns.is_none_or(|since_ns| owner.time_ns > since_ns);

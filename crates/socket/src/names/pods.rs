@@ -34,6 +34,8 @@ pub struct Pods {
     pods: HashMap<String, PodName>,
     /// The names of containers, with those of their pods, by ID.
     containers: HashMap<String, (PodName, Arc<str>)>,
+    /// The containers of pods that have no other one, by the UID of the pod; `None` if it has several.
+    only: HashMap<String, Option<Arc<str>>>,
     read_ns: Option<u64>,
 }
 
@@ -45,7 +47,8 @@ impl Default for Pods {
 
 impl Pods {
     fn below(logs: &Path) -> Pods {
-        Pods { logs: logs.to_owned(), pods: HashMap::new(), containers: HashMap::new(), read_ns: None }
+        let (pods, containers, only) = Default::default();
+        Pods { logs: logs.to_owned(), pods, containers, only, read_ns: None }
     }
 
     /// Returns the UIDs of the pods that are called `NAME` or `NAMESPACE/NAME`, of all that have had logs on the host whose root
@@ -69,8 +72,11 @@ impl Pods {
         }
         let linked = member.container_id.as_ref().and_then(|id| self.containers.get(id));
         let name = linked.map(|(pod, _)| pod).or_else(|| self.pods.get(&member.uid)).cloned();
-        let container = linked.map(|(_, container)| Arc::clone(container));
-        let container = container.or_else(|| self.only_container(member, name.as_ref()?));
+        let container = match (linked, &name) {
+            (Some((_, container)), _) => Some(Arc::clone(container)),
+            (None, Some(name)) => self.only_container(member, name),
+            (None, None) => None,
+        };
         Pod { uid: member.uid.as_str().into(), name, container }
     }
 
@@ -82,17 +88,23 @@ impl Pods {
     }
 
     fn read(&mut self) {
+        self.only.clear();
         self.pods = entries(&self.logs.join("pods")).filter_map(|entry| of_folder(&name(&entry)?)).collect();
         self.containers = entries(&self.logs.join("containers")).filter_map(|entry| of_link(&name(&entry)?)).collect();
     }
 
     /// Returns the container of a pod that has no other one: links to logs are not everywhere.
-    fn only_container(&self, member: &PodMember, PodName { namespace, name }: &PodName) -> Option<Arc<str>> {
+    fn only_container(&mut self, member: &PodMember, PodName { namespace, name }: &PodName) -> Option<Arc<str>> {
         member.container_id.as_ref()?;
+        if let Some(known) = self.only.get(&member.uid) {
+            return known.clone();
+        }
         let folder = self.logs.join("pods").join(format!("{namespace}_{name}_{}", member.uid));
         let mut containers = entries(&folder).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let only = containers.next().filter(|_| containers.next().is_none())?;
-        only.file_name().to_str().filter(|name| is_name(name)).map(Into::into)
+        let only = containers.next().filter(|_| containers.next().is_none());
+        let only = only.and_then(|only| only.file_name().to_str().filter(|name| is_name(name)).map(Arc::from));
+        self.only.insert(member.uid.clone(), only.clone());
+        only
     }
 }
 
@@ -209,6 +221,16 @@ mod tests {
         fs::create_dir(root.path().join(format!("var/log/pods/shop_web-0_{UID}"))).unwrap();
         assert_eq!(pods.name(&member(None), PAUSE_NS).name, None);
         assert_eq!(pods.name(&member(None), PAUSE_NS + 1).to_string(), "shop/web-0");
+    }
+
+    #[test]
+    fn the_only_container_of_a_pod_is_looked_for_once_in_a_while_and_not_for_each_process() {
+        let root = logs(&[&format!("shop_web-0_{UID}/nginx")], &[]);
+        let mut pods = Pods::below(&root.path().join("var/log"));
+        assert_eq!(pods.name(&member(Some('a')), 0).to_string(), "shop/web-0/nginx");
+        fs::create_dir(root.path().join(format!("var/log/pods/shop_web-0_{UID}/sidecar"))).unwrap();
+        assert_eq!(pods.name(&member(Some('a')), PAUSE_NS).to_string(), "shop/web-0/nginx");
+        assert_eq!(pods.name(&member(Some('a')), PAUSE_NS + 1).to_string(), "shop/web-0");
     }
 
     #[test]

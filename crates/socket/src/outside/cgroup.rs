@@ -79,7 +79,7 @@ impl Cgroup {
         !self.path.join("cgroup.procs").exists()
     }
 
-    /// Returns why connections in other namespaces are not seen, if there are such.
+    /// Returns why connections in other namespaces are not seen, if there are such now.
     pub fn inaccessible(&self) -> impl Iterator<Item = &Error> {
         self.inaccessible.values()
     }
@@ -113,8 +113,8 @@ impl Cgroup {
             let Ok(number) = number_of(&pid.to_string()) else {
                 continue;
             };
-            present.insert(number);
-            if self.by_namespace.contains_key(&number) || self.inaccessible.contains_key(&number) {
+            // One that could not be entered is tried again at the next search: the process may just have ended.
+            if !present.insert(number) || self.by_namespace.contains_key(&number) {
                 continue;
             }
             let processes = Processes::of_cgroups(vec![self.path.clone()], Some(number));
@@ -126,6 +126,7 @@ impl Cgroup {
                 Ok(mut outside) => {
                     // dwell's BPF program sets the options of connections that begin from now on.
                     outside.config.options = None;
+                    self.inaccessible.remove(&number);
                     self.by_namespace.insert(number, outside);
                 }
                 Err(error @ Error::Namespace { .. }) => {
@@ -134,6 +135,7 @@ impl Cgroup {
                 Err(error) => return Err(error),
             }
         }
+        self.inaccessible.retain(|number, _| present.contains(number));
         // A watcher's netlink socket keeps the namespace alive. The watcher goes with the last process there.
         self.by_namespace.retain(|number, outside| present.contains(number) || !outside.sockets.is_empty());
         Ok(())
@@ -148,5 +150,29 @@ impl Watch for Cgroup {
             outside.visit(each)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process may end between the list of a cgroup and the look at its namespace.
+    #[test]
+    fn a_namespace_that_could_not_be_entered_is_tried_again_and_one_that_is_gone_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        // As of a cgroup of this process alone.
+        std::fs::write(folder.path().join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        let mut cgroup = Cgroup::start(folder.path(), Config::default()).unwrap();
+        let number = number_of("thread-self").unwrap();
+        cgroup.by_namespace.remove(&number).expect("this process is in it");
+        for number in [number, 1] {
+            cgroup.inaccessible.insert(number, Error::Namespace { pid: std::process::id() });
+        }
+        cgroup.next_search_ns = 0;
+        cgroup.poll().unwrap();
+        assert!(cgroup.by_namespace.contains_key(&number));
+        let still = |of: u64| cgroup.inaccessible.contains_key(&of);
+        assert!(!still(number) && !still(1), "{:?}", cgroup.inaccessible);
     }
 }

@@ -104,7 +104,7 @@ impl Writer {
     pub fn alone(config: &RawConfig) -> Result<Writer, Errno> {
         let address = sys::map(size_of::<Layout>(), None)?;
         let writer = Writer {
-            // SAFETY: mapped for good, as long as the type, and zeroes are valid.
+            // SAFETY: mapped until `release`, whose caller has no copy left; as long as the type, and zeroes are valid.
             layout: unsafe { &*address.cast::<Layout>() },
         };
         writer.layout.begin(config);

@@ -73,10 +73,10 @@ impl Report {
         })?;
         let wanted = (!choice.hosts.is_empty()).then_some(wanted);
         let backends = PageBackends::read(store, choice, (wanted.as_deref(), &hosts), span, gathered.bin_ns)?;
-        let latencies = Latencies::read(store, choice, wanted, span, gathered.bin_ns)?;
+        let latencies = Latencies::read(store, choice, wanted.clone(), span, gathered.bin_ns)?;
         let damaged = damaged + latencies.damaged();
         let latency = latencies.finish(store, &hosts)?;
-        let (verdicts, verdicts_known) = verdicts(store, span, choice, &hosts)?;
+        let (verdicts, verdicts_known) = verdicts(store, span, wanted.as_deref(), &hosts)?;
         if gathered.cells.is_empty() && latency.is_none() && verdicts.is_empty() && backends.is_empty() {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl Report {
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
         let (gray, gray_known) = gray(store, span, choice)?;
-        let (losses, losses_known) = losses(store, span, is_wanted, &name)?;
+        let (losses, losses_known) = losses(store, span, wanted.as_deref(), &name)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
             from_ms: span.0 as f64 / 1e6,
@@ -153,24 +153,25 @@ impl Report {
     }
 }
 
-/// Returns the times of which measurements of wanted hosts are missing, the earliest first, and how many there are in all.
+/// Returns the times of which measurements of these hosts, or of all, are missing, the earliest first, and how many there are in
+/// all.
 fn losses(
     store: &Reader,
     span: Span,
-    is_wanted: impl Fn(i64) -> bool,
+    wanted: Option<&[i64]>,
     name: &impl Fn(i64) -> String,
 ) -> Result<(Vec<PageLoss>, u64), StoreError> {
-    let (lost, lost_known) = store.lost(span, MOST_LOSSES)?;
-    let (silences, silences_known) = store.silences(span, MOST_LOSSES)?;
+    let (lost, lost_known) = store.lost(span, wanted, MOST_LOSSES)?;
+    let (silences, silences_known) = store.silences(span, wanted, MOST_LOSSES)?;
     let ms = |time_ns: i64| time_ns as f64 / 1e6;
-    let lost = lost.into_iter().filter(|lost| is_wanted(lost.host)).map(|lost| PageLoss {
+    let lost = lost.into_iter().map(|lost| PageLoss {
         host: name(lost.host),
         from_ms: lost.since_ns.map(ms),
         to_ms: lost.until_ns.map(ms),
         batches: lost.batches.1.map(|last| last - lost.batches.0 + 1),
         why: lost.why,
     });
-    let silences = silences.into_iter().filter(|silence| is_wanted(silence.host)).map(|silence| PageLoss {
+    let silences = silences.into_iter().map(|silence| PageLoss {
         host: name(silence.host),
         from_ms: Some(ms(silence.since_ns)),
         to_ms: Some(ms(silence.until_ns)),
@@ -182,15 +183,15 @@ fn losses(
     Ok((losses, lost_known + silences_known))
 }
 
-/// Returns the verdicts on wanted hosts, the latest first, and how many there are in all. A target may be anything, so they
-/// are not chosen by flows.
+/// Returns the verdicts on these hosts, or all, the latest first, and how many there are in all. A target may be anything, so
+/// they are not chosen by flows.
 fn verdicts(
     store: &Reader,
     span: Span,
-    choice: &Choice,
+    wanted: Option<&[i64]>,
     hosts: &[(i64, String)],
 ) -> Result<(Vec<Verdict>, u64), StoreError> {
-    let (verdicts, known) = store.verdicts(span, MOST_VERDICTS)?;
+    let (verdicts, known) = store.verdicts(span, wanted, MOST_VERDICTS)?;
     let json = |text: &str| serde_json::from_str(text).unwrap_or_default();
     let verdicts = verdicts.into_iter().map(|verdict| Verdict {
         time_ms: verdict.time_ns as f64 / 1e6,
@@ -204,10 +205,7 @@ fn verdicts(
         facts: json(&verdict.facts),
         remedies: json(&verdict.remedies),
     });
-    let is_wanted = |verdict: &Verdict| {
-        choice.hosts.is_empty() || verdict.host.as_ref().is_some_and(|host| choice.hosts.contains(host))
-    };
-    Ok((verdicts.filter(is_wanted).collect(), known))
+    Ok((verdicts.collect(), known))
 }
 
 /// The place, the flow and the path segment of a row.

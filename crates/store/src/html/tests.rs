@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    BackendRow, IntervalRow, Loss, LostRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written,
+    BackendRow, ClockRow, IntervalRow, Loss, LostRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written,
     tests::{self, endpoint},
 };
 
@@ -252,6 +252,80 @@ fn a_missing_interval_is_not_an_idle_one() {
     assert_eq!(losses, [gap, silent(3.0, 6.0)]);
     assert_eq!(page.losses_known, 2);
     assert!(page.html().contains("\"why\":\"gap\""));
+}
+
+/// A page shows at most 100 losses of each kind, and 200 verdicts.
+#[test]
+fn what_is_missing_of_a_host_is_shown_however_much_of_others_is() {
+    let lost = |second, host| LostRow {
+        time_ns: second * SECOND_NS,
+        host,
+        run: &[1; 16],
+        batches: (1, Some(1)),
+        since_ns: None,
+        until_ns: None,
+        why: Loss::Gap,
+    };
+    let idle = Histogram::default();
+    let (folder, reader) = store(|store| {
+        ["here", "there"].into_iter().try_for_each(|host| store.batch(host, &[1; 16], (1, 1), 1).map(drop))?;
+        let interval = |second, host| IntervalRow { host, ..interval(second * SECOND_NS, &idle, None) };
+        store.interval(&interval(1, "here"))?;
+        store.lost(&lost(2, "here"))?;
+        store.interval(&interval(4, "here"))?;
+        for second in (5..).step_by(3).take(150) {
+            store.interval(&interval(second, "there"))?;
+            store.lost(&lost(second, "there"))?;
+        }
+        store.interval(&interval(5, "here"))
+    });
+    drop(reader);
+    let path = folder.path().join("store");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch(
+        "INSERT INTO verdict (time_ns, host_id, target, outcome, sentence, observed_ns, connections, active_ns,
+                causes, parts, facts, unseen, remedies)
+            WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 201)
+            SELECT 3000000000 + n, host_id, ':443', 'good', 'It is.', 1, 1, 1, '[]', '[]', '[]', '[]', '[]'
+            FROM n, host WHERE name = iif(n = 0, 'here', 'there')",
+    )
+    .unwrap();
+    drop(db);
+    let reader = Reader::open(&path).unwrap();
+    let all = page(&reader, &choice());
+    assert_eq!((all.losses.len(), all.verdicts.len(), all.verdicts_known), (200, 200, 202));
+    let here = page(&reader, &Choice { hosts: vec!["here".into()], ..choice() });
+    let silent_from =
+        |from_ms: f64| here.losses.iter().any(|loss| loss.why == "silent" && loss.from_ms == Some(from_ms));
+    assert!(silent_from(1e3) && here.losses.iter().any(|loss| loss.why == "gap"), "{:?}", here.losses);
+    // The last silence is the one after its last interval.
+    assert_eq!((here.losses.len(), here.losses_known), (3, 3));
+    assert_eq!((here.verdicts.len(), here.verdicts_known), (1, 1));
+}
+
+#[test]
+fn a_clock_is_shown_with_its_worst_bound_and_its_latest_method() {
+    let clock = |second, bound_ns, method| ClockRow {
+        time_ns: second * SECOND_NS,
+        host: "here",
+        offset_ns: 0,
+        bound_ns,
+        drift_ppb: None,
+        drift_bound_ppb: None,
+        round_trip_ns: None,
+        method,
+        stepped: second == 1,
+    };
+    let (_folder, reader) = store(|store| {
+        for (second, bound_ns, method) in [(1, 20, "xdp"), (2, 900, "socket"), (3, 30, "driver"), (4, 10, "generic")] {
+            store.interval(&interval(second * SECOND_NS, &of(&[1000]), None))?;
+            store.clock(&clock(second, bound_ns, method))?;
+        }
+        Ok(())
+    });
+    let clocks = page(&reader, &choice()).clocks;
+    let clocks: Vec<_> = clocks.iter().map(|clock| (clock.bound_ns, clock.steps, clock.method.as_str())).collect();
+    assert_eq!(clocks, [(900, 1, "generic")]);
 }
 
 fn backend(second: i64, name: &'static str, latency: Option<&'static LatencyObject>) -> BackendRow<'static> {

@@ -170,10 +170,10 @@ fn a_store_of_an_older_version_is_read_and_brought_up_to_date() {
         let path = folder.path().join(version.to_string());
         old_store(&path, version);
         let reader = Reader::open(&path).unwrap();
-        assert_eq!(reader.lost((0, i64::MAX), 5).unwrap(), (Vec::new(), 0));
+        assert_eq!(reader.lost((0, i64::MAX), None, 5).unwrap(), (Vec::new(), 0));
         assert_eq!(reader.span().unwrap(), Some((6, 7)));
         assert_eq!(reader.flows((0, 9), &[]).unwrap(), []);
-        assert_eq!(reader.verdicts((0, 9), 5).unwrap().1, 0);
+        assert_eq!(reader.verdicts((0, 9), None, 5).unwrap().1, 0);
         assert_eq!(reader.last_interval(None, 9).unwrap(), Some((6, 7)));
         assert_eq!(reader.last_interval(Some(3), 2).unwrap(), Some((4, 7)), "all rows are of the future");
         reader.last_latencies((0, 9), |_| panic!("no row is of a send buffer")).unwrap();

@@ -41,7 +41,7 @@ fn configs() -> [Config; 3] {
 fn table_sizes() {
     let sizes = [
         ("flow", size_of::<abi::dwell_flow>()),
-        ("its memories", size_of::<abi::dwell_cold>() + size_of::<abi::dwell_matcher>()),
+        ("state of a flow", size_of::<abi::dwell_cold>() + size_of::<abi::dwell_matcher>()),
         ("bucket of four flows", size_of::<abi::dwell_slot_bucket>()),
         ("stamp", size_of::<abi::dwell_stamp>()),
     ];

@@ -145,10 +145,12 @@ impl Replay {
         });
         if self.began_before > 0 {
             evidence.unseen.push(Unseen {
-                what: format!(
-                    "windows and shortest round trips of {} connections, which began before the capture",
-                    self.began_before
-                ),
+                what: match self.began_before {
+                    1 => "windows and the shortest round trip of a connection that began before the capture".into(),
+                    many => {
+                        format!("windows and shortest round trips of {many} connections that began before the capture")
+                    }
+                },
                 remedy: "begin the capture first, and then the connections".into(),
             });
         }

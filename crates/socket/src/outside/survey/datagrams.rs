@@ -124,7 +124,7 @@ impl Datagrams {
     }
 
     /// Returns how long questions to name servers have taken at least that are still open: a resolver that is dead is waited
-    /// for for longer than most looks take.
+    /// for longer than most looks take.
     pub(super) fn open_names(&self) -> impl Iterator<Item = u64> {
         self.asking.values().filter_map(so_far)
     }

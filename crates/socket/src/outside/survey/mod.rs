@@ -476,7 +476,10 @@ impl Survey {
                 false => namespace::enter(pid, Connections::open),
             };
             match opened {
-                Ok(connections) => drop(self.namespaces.insert(number, connections)),
+                Ok(connections) => {
+                    self.inaccessible.remove(&number);
+                    self.namespaces.insert(number, connections);
+                }
                 Err(Error::Namespace { pid }) => drop(self.inaccessible.insert(number, pid)),
                 Err(error) => return Err(error),
             }

@@ -125,3 +125,15 @@ fn the_end_of_a_process_is_noticed_also_while_looks_at_others_are_put_off() {
     }
     assert!(survey.has_ended());
 }
+
+/// The process through which it is entered may end at the wrong moment.
+#[test]
+fn a_namespace_that_was_entered_in_the_end_is_not_told_as_unseen() {
+    let own = namespace::number_of("thread-self").unwrap();
+    let mut survey = Survey::start(Selected::Process(std::process::id()), false).unwrap();
+    survey.namespaces.clear();
+    survey.inaccessible.insert(own, 1);
+    survey.find_namespaces().unwrap();
+    assert!(survey.namespaces.contains_key(&own));
+    assert_eq!(survey.inaccessible.len(), 0, "{:?}", survey.inaccessible);
+}

@@ -14,7 +14,7 @@ const OF_WINDOW: f64 = 0.25;
 const QUEUED: f64 = 0.3;
 /// More than one overtaken segment of so many.
 const OVERTAKEN: u64 = 200;
-/// A shorter queue is none.
+/// Anything shorter does not count as a queue.
 const QUEUE_NS: f64 = 10e6;
 
 impl Sender {
