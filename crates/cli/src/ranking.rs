@@ -32,6 +32,15 @@ impl RankingArgs {
         self.top.map_or(usize::MAX, |top| top as usize)
     }
 
+    /// Refuses a summary that would be written nowhere, and the options where there is none to sort.
+    pub fn check(&self, has_summary: bool, is_written: bool) -> Result<(), Failure> {
+        self.refuse_without("--summary", has_summary)?;
+        match has_summary && !is_written {
+            true => Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two"))),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses the options where there is nothing to sort, because `option` was not given.
     pub fn refuse_without(&self, option: &str, is_given: bool) -> Result<(), Failure> {
         match (self.by, self.top) {

@@ -133,7 +133,10 @@ fn age(text: &str) -> Option<Duration> {
         Some(days) => {
             days.parse::<u32>().ok().filter(|days| *days > 0).map(|days| Duration::from_secs(DAY_S * u64::from(days)))
         }
-        None => positive_duration(text).ok().filter(|_| !text.contains('m')),
+        None => positive_duration(text).ok().filter(|_| {
+            let number = text.strip_suffix(['h', 's']).unwrap_or_default();
+            number.ends_with(|last: char| last.is_ascii_digit())
+        }),
     }
 }
 
@@ -172,6 +175,9 @@ mod tests {
             "30",
             "500m",
             "10ms",
+            "100ns",
+            "500us",
+            "5µs",
             "1M,500m",
             "999k",
             "4000000000",

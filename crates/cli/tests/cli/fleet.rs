@@ -496,6 +496,7 @@ fn calls_that_make_no_sense_are_refused() {
         (collect(store, "/no/such/key"), "/no/such/key"),
         (collect(text, key), "is not a store of dwell"),
         ([collect(store, key), vec!["--retain", "forever"]].concat(), "30d, 30G or 12h,500M"),
+        ([collect(store, key), vec!["--flows"]].concat(), "--flows is for what --format prints or --write keeps"),
         (
             [collect("clickhouse://127.0.0.1:1/x", key), vec!["--spool", store, "--retain", "1d"]].concat(),
             "drop old partitions on the server",

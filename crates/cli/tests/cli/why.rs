@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     records::objects,
-    support::{Cgroup, DWELL, Run, dwell, eventually, skipped, start},
+    support::{self, Cgroup, DWELL, Run, dwell, eventually, skipped, start},
     top::Terminal,
 };
 
@@ -114,6 +115,37 @@ fn a_reader_that_sleeps_is_slow() {
         }
     });
     names(&listener, "slow-reader");
+}
+
+/// As `setcap` gives them to the file of dwell.
+#[test]
+fn root_bytes_are_stamped_with_the_three_capabilities_alone() {
+    if skipped() || lacks_program("setpriv") {
+        return;
+    }
+    let (listener, mut client, mut server) = pair();
+    thread::spawn(move || while client.write_all(&[0; 65536]).is_ok() {});
+    thread::spawn(move || {
+        while server.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let target = format!(":{}", listener.local_addr().unwrap().port());
+    let capabilities = "-all,+bpf,+net_admin,+perfmon";
+    let ambient = format!("--ambient-caps={capabilities}");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    command.args([&format!("--inh-caps={capabilities}"), &ambient]);
+    // Others may have no access to the folder of the tests.
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("dwell");
+    fs::copy(DWELL, &copy).unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    command.arg(copy).args(["why", "--format", "jsonl", &target, "--duration", "3s"]).current_dir("/");
+    let run = support::run(&mut command, b"");
+    let verdict = objects(&run.stdout).pop().unwrap_or_else(|| panic!("{run}"));
+    let unseen = verdict["unseen"].to_string();
+    assert!(!unseen.contains("layers of this host"), "{unseen}");
 }
 
 #[test]

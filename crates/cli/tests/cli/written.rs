@@ -90,6 +90,13 @@ fn the_format_none_leaves_a_file_its_records() {
     assert_eq!(object(text.lines().next().unwrap())["type"], "rtt.summary");
     let text = written(&["response", "-r", "x.pcap", "--format", "none", "-w", "none.jsonl"]);
     assert_eq!(object(text.lines().last().unwrap())["type"], "response.status");
+    for verb in ["rtt", "response"] {
+        let mut command = Command::new(DWELL);
+        command.current_dir(folder.0.path()).args([verb, "-r", "x.pcap", "--format", "none", "--summary"]);
+        let refused = run(&mut command, b"");
+        assert_eq!(refused.status, Some(2), "{refused}");
+        assert!(refused.stderr.contains("--format none prints no summary"), "{refused}");
+    }
     let text = written(&["rtt", "-r", "x.pcap", "--format", "text", "-w", "none.jsonl"]);
     assert!(text.contains("  icmp "), "{text}");
 }

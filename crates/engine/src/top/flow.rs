@@ -155,7 +155,10 @@ impl Flow {
         let reading = socket.reading;
         let counts = Counts::new(reading);
         if self.cookie != socket.cookie {
-            // The first one, or another connection with the same ends.
+            // The first one, or another connection with the same ends, which may be of another process.
+            if self.has_socket() {
+                (self.pid, self.unit, self.past) = (None, None, Past::default());
+            }
             self.cookie = socket.cookie;
             self.first = counts;
             self.last = Counts::default();

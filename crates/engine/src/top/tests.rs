@@ -112,13 +112,17 @@ fn a_connection_without_traffic_has_an_old_round_trip_and_one_that_is_stuck_wait
 fn a_socket_that_is_not_polled_again_has_ended_and_one_with_its_ends_is_another() {
     let mut table = Table::new(SETTINGS);
     let ends = to("198.51.100.7", 5000);
-    poll(&mut table, ends, 9, &reading(SECOND, 1_000_000, 0, 20_000));
-    table.end_interval(SECOND);
-    let other = reading(2 * SECOND, 10, 0, 1_000);
-    table.socket(&SocketReading { ends, cookie: 77, pid: Some(9), unit: None, reading: &other });
-    table.end_interval(2 * SECOND);
-    assert_eq!(figures(&table, &tcp(ends)), Figures::default(), "nothing is known of its past");
+    for second in 1..=2 {
+        poll(&mut table, ends, 9, &reading(second * SECOND, second * 1_000_000, 0, 20_000));
+        table.end_interval(second * SECOND);
+    }
+    let other = reading(3 * SECOND, 10, 0, 1_000);
+    table.socket(&SocketReading { ends, cookie: 77, pid: None, unit: None, reading: &other });
     table.end_interval(3 * SECOND);
+    assert_eq!(figures(&table, &tcp(ends)), Figures::default(), "nothing is known of its past");
+    assert_eq!(table.row(&tcp(ends)).unwrap().pid, None, "the process may be another one");
+    assert_eq!(table.past(&tcp(ends)).unwrap().of(Metric::Rate).flatten().count(), 0, "nor are its rates");
+    table.end_interval(4 * SECOND);
     assert_eq!(table.flows(), 0);
     assert!(table.rows(View::Peers, Metric::Rtt).is_empty());
 }

@@ -54,6 +54,15 @@ impl Census {
         })
     }
 
+    /// Passes the port of each socket of TCP that listens.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not report its sockets.
+    pub fn listeners(&mut self, mut each: impl FnMut(u16)) -> Result<(), Error> {
+        self.diag.dump_listening(&mut |_, report| each(report.key.ends().src.port))
+    }
+
     /// Passes the ends and the inode of every socket of TCP, also of those that listen, and of UDP. The other end of a socket
     /// that has none has port 0.
     ///

@@ -63,9 +63,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     spool: Option<PathBuf>,
 
-    /// Megabytes that may wait in the spool; while it is full, agents keep their measurements
-    #[arg(long, value_name = "MB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    spool_limit: u32,
+    /// Megabytes that may wait in the spool; while it is full, agents keep their measurements [default: 2048]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    spool_limit: Option<u32>,
 
     /// File with the password of the ClickHouse user, which other users of this host cannot read
     #[arg(long, value_name = "FILE")]
@@ -83,16 +83,16 @@ pub struct Args {
     new_key: Option<PathBuf>,
 
     /// Create the key of an agent, NAME.key beside the list of --agents, add it to that list, and exit; a former key of
-    /// that name is good no longer
+    /// that name is no longer valid
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"])]
     new_agent: Option<String>,
 
     /// Print a token by which the agent NAME gets its key from this collector itself, once, note it beside the list of
-    /// --agents, and exit; a former token of that name is good no longer, and its key once this one is used
+    /// --agents, and exit; a former token of that name is no longer valid, and its key once this one is used
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"], conflicts_with = "new_agent")]
     new_token: Option<String>,
 
-    /// Time after which such a token is good no longer
+    /// Time after which such a token is no longer valid
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_duration, requires = "new_token")]
     token_lifetime: Duration,
 
@@ -143,6 +143,9 @@ pub struct Args {
     #[command(flatten)]
     metrics: MetricsArgs,
 }
+
+/// Megabytes that may wait in the spool, unless the user says otherwise.
+const SPOOL_MB: u32 = 2048;
 
 /// The store.
 #[derive(Debug, Clone)]
@@ -226,6 +229,7 @@ impl Args {
                 Err(stored::for_server("--clickhouse-password-file"))
             }
             (Place::File(_), Some(_)) => Err(stored::for_server("--spool")),
+            (Place::File(_), None) if self.spool_limit.is_some() => Err(stored::for_server("--spool-limit")),
             (Place::File(path), None) => {
                 Ok(Destination::File { path: path.clone(), retain: Some(self.retain.unwrap_or(stored::RETAIN)) })
             }
@@ -236,7 +240,7 @@ impl Args {
                 address: address.clone(),
                 login: clickhouse_login(self.clickhouse_password_file.as_deref())?,
                 spool: spool.clone(),
-                spool_bytes: u64::from(self.spool_limit) * 1_000_000,
+                spool_bytes: u64::from(self.spool_limit.unwrap_or(SPOOL_MB)) * 1_000_000,
             }),
             (Place::Server(_), None) => {
                 Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
@@ -255,7 +259,12 @@ impl Args {
 
     fn print(&self) -> Result<Option<Print>, Failure> {
         let Some(format) = self.write.format(self.format.name()) else {
-            return Ok(None);
+            return match self.flows {
+                true => Err(Failure::usage(anyhow!(
+                    "--flows is for what --format prints or --write keeps: give one of them"
+                ))),
+                false => Ok(None),
+            };
         };
         let source = Source { host: Some(host_name()), ..Source::default() };
         let output = Output::new((format.new)(), self.write.open()?, source);

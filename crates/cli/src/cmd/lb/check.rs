@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 
 use dwell_balancer::config::Config;
 use dwell_probes::{Interface, balancer::NextHops};
+use dwell_records::counted;
 
 use super::print;
 use crate::exit::{Exit, Failure};
@@ -34,11 +35,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     put(
         &mut text,
         format_args!(
-            "on {}, pinned in {}: {} VIPs, {} backends, {} connections in at most {} MB",
+            "on {}, pinned in {}: {}, {}, {} connections in at most {} MB",
             config.interface,
             config.pin.display(),
-            config.vips.len(),
-            config.backends(),
+            counted(config.vips.len() as u64, "VIP", "VIPs"),
+            counted(config.backends() as u64, "backend", "backends"),
             config.limits.connections,
             (slots * CONNECTION_BYTES).div_ceil(1_000_000)
         ),

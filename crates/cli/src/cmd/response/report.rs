@@ -43,11 +43,11 @@ impl Report {
     /// Opens the output.
     pub fn new(args: &Args, source: Source, names: Namer, metrics: Option<Exporter>) -> Result<Report, Failure> {
         let source = Source { names: names.of_source(), ..source };
-        let name = args.format.name();
-        args.ranking.refuse_without("--summary", args.summary.is_some())?;
+        let format = args.write.format(args.format.name());
+        args.ranking.check(args.summary.is_some(), format.is_some())?;
         let baseline = args.baseline(source.host.clone())?;
         let store = args.store.open(args.interval, args.read.is_some())?;
-        let output = match args.write.format(name) {
+        let output = match format {
             Some(format) => Some(Output::new((format.new)(), args.write.open()?, source)),
             None => store.is_some().then(|| Output::nothing(source)),
         };

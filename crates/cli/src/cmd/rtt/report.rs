@@ -51,10 +51,7 @@ impl Report {
         let source = Source { names: names.of_source(), ..source };
         let name = args.format.name();
         let format = args.write.format(name);
-        args.ranking.refuse_without("--summary", args.summary)?;
-        if format.is_none() && args.summary {
-            return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
-        }
+        args.ranking.check(args.summary, format.is_some())?;
         if let Some(format) = format {
             let wanted = [
                 (args.aggregate, Kind::Interval),

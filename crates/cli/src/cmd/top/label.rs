@@ -5,6 +5,7 @@ use std::{fmt::Display, net::IpAddr};
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::{EndNames, FlowNames},
+    roles::Role,
     top::{FlowKey, Row, RowKey},
 };
 
@@ -20,6 +21,11 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     if let RowKey::Unit(Some(number)) = &row.key {
         found.src.unit = shown.units.name(*number).cloned();
         found.src.pod = shown.units.pod(*number).cloned();
+    }
+    if let RowKey::Flow(FlowKey { ends, protocol: Protocol(6) }) = &row.key {
+        // The local end is `src`; the other one is of this host too where they talk to each other.
+        let is_own = |end: &Endpoint| end.address == ends.src.address || end.address.is_loopback();
+        found.src_role = Role::by_listeners(ends, |end| shown.listening.contains(&end.port) && is_own(end));
     }
     let Some(names) = shown.names() else {
         return found;
@@ -56,7 +62,7 @@ fn stored_names_of(row: &Row, shown: &Shown, found: FlowNames) -> FlowNames {
     let (names, mut found) = (&shown.stored_names, found);
     let peer = match &row.key {
         RowKey::Flow(flow) => {
-            found.service = names.service(server(flow), flow.protocol);
+            found.service = names.service(server(flow, &found), flow.protocol);
             Some(flow.ends.dst.address)
         }
         RowKey::Peer(address) => Some(*address),
@@ -144,13 +150,13 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
     }
     let port: &dyn Display = match &names.service {
         Some(name) => name,
-        None => &server(flow).port,
+        None => &server(flow, names).port,
     };
     let own = |port: &dyn Display| match &own {
         Some(name) => format!("{name}:{port}"),
         None => format!("{}:{port}", host(ends.src.address)),
     };
-    match *server(flow) == ends.src {
+    match *server(flow, names) == ends.src {
         true => format!("{} ← {peer}:{}", own(port), ends.dst.port),
         // A client's port says little where the process has a name.
         false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),
@@ -162,10 +168,11 @@ fn peer(flow: &FlowKey, names: &FlowNames) -> String {
     names.dst.host.as_deref().map_or_else(|| host(flow.ends.dst.address), str::to_owned)
 }
 
-/// The end of a flow with the lower port.
-pub fn server(flow: &FlowKey) -> &Endpoint {
+/// The server's end of a flow; as far as it is not known, the one with the lower port.
+pub fn server<'a>(flow: &'a FlowKey, names: &FlowNames) -> &'a Endpoint {
     let ends = &flow.ends;
-    if ends.src.port < ends.dst.port { &ends.src } else { &ends.dst }
+    let is_src = names.src_role.map_or(ends.src.port < ends.dst.port, |role| role == Role::Server);
+    if is_src { &ends.src } else { &ends.dst }
 }
 
 /// The protocol, where it is not TCP.

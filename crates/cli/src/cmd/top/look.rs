@@ -9,13 +9,13 @@ use std::{
 };
 
 use dwell_engine::{
+    layers::Ends,
     names::FlowNames,
-    roles::Role,
     top::{Row, RowKey},
 };
 
 use super::{
-    label::unit,
+    label::{server, unit},
     shown::{Origin, Shown},
 };
 
@@ -121,12 +121,11 @@ fn text(from: Option<impl Read>) -> String {
 
 /// What to ask `dwell why` about. The client's end of a connection names this connection alone.
 /// Files have no processes.
-fn target(key: &RowKey, names: &FlowNames, origin: Origin) -> Option<String> {
+pub(super) fn target(key: &RowKey, names: &FlowNames, origin: Origin) -> Option<String> {
     match key {
         RowKey::Flow(flow) if flow.protocol.0 == 6 => {
-            let ends = &flow.ends;
-            let is_client = names.src_role.map_or(ends.src.port > ends.dst.port, |role| role == Role::Client);
-            Some(if is_client { ends.src } else { ends.dst }.to_string())
+            let Ends { src, dst } = &flow.ends;
+            Some(if server(flow, names) == src { dst } else { src }.to_string())
         }
         RowKey::Peer(address) => Some(address.to_string()),
         RowKey::Process(Some(pid)) if origin == Origin::Live => Some(pid.to_string()),

@@ -1,6 +1,12 @@
 //! What the screen shows: flows and their names, whatever they come from.
 
-use std::{collections::VecDeque, mem, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    mem,
+    net::IpAddr,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use dwell_engine::{
     filter::Filter,
@@ -45,6 +51,8 @@ pub struct Shown {
     pub path: Option<PathBuf>,
     /// The names that a store has.
     pub stored_names: StoredNames,
+    /// The ports at which sockets of this host listen; none of a capture or a store.
+    pub listening: HashSet<u16>,
     /// The balancer of this host, or what a store has of balancers; a capture has none.
     pub balancer: Option<Balancer>,
     /// The end of the last interval and its length.
@@ -85,6 +93,7 @@ impl Shown {
             path: None,
             stored_names: StoredNames::default(),
             source,
+            listening: HashSet::new(),
             balancer: None,
             interval: (0, 0),
             losses: CaptureLosses::new(),

@@ -3,7 +3,7 @@ use dwell_engine::{
     layers::Ends,
     measure::{Endpoint, Protocol},
     socket::{Reading, TcpInfo},
-    top::{Metric, SocketReading, View},
+    top::{FlowKey, Metric, Row, RowKey, SocketReading, View},
 };
 use dwell_records::{Clock, Source};
 use ratatui_core::{backend::TestBackend, terminal::Terminal};
@@ -14,7 +14,7 @@ use super::{
     app::{Action, App},
     backends::Balancer,
     columns::{Column, Columns, fit, sparkline},
-    draw,
+    draw, label, look,
     shown::{Origin, Shown},
 };
 use crate::names::NamesArgs;
@@ -361,6 +361,23 @@ fn keys_choose_views_and_ranks_and_a_filter_is_typed() {
     assert_eq!(app.key(with('q', KeyModifiers::ALT)), Action::Quit);
     assert_eq!((app.key(control('s')), app.key(control('q'))), (Action::Nothing, Action::Nothing));
     assert_eq!(app.key(KeyCode::Char('q')), Action::Quit);
+}
+
+/// A client has the lower port.
+#[test]
+fn the_end_that_listens_is_the_server_whatever_the_ports() {
+    let mut shown = shown();
+    let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
+    let ends = Ends { src: end("192.0.2.1", 50_051), dst: end("198.51.100.7", 40_000) };
+    let key = RowKey::Flow(FlowKey { ends, protocol: Protocol(6) });
+    let row = Row { key, pid: None, ..shown.rows(View::Flows, Metric::Rtt).remove(0) };
+    let told = |shown: &Shown| {
+        let names = label::names_of(&row, shown);
+        (look::target(&row.key, &names, Origin::Live).unwrap(), label::line(&row, &names))
+    };
+    assert_eq!(told(&shown), ("192.0.2.1:50051".into(), "192.0.2.1:50051 → 198.51.100.7:40000".into()));
+    shown.listening.insert(50_051);
+    assert_eq!(told(&shown), ("198.51.100.7:40000".into(), "192.0.2.1:50051 ← 198.51.100.7:40000".into()));
 }
 
 #[test]

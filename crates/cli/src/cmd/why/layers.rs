@@ -1,4 +1,4 @@
-//! What stamps of bytes show of the layers of this host, while `dwell why` looks. They need root.
+//! What stamps of bytes show of the layers of this host, while `dwell why` looks. They need the capabilities of `dwell stack`.
 
 use std::{
     collections::hash_map::RandomState,
@@ -19,7 +19,8 @@ use dwell_engine::{
     why::{Evidence, Layers, Unseen},
 };
 use dwell_probes::{
-    Error,
+    Error, count_run_times,
+    host::lacking_to_load,
     stack::{self, Interval, Monitor, Observer, Options, PROFILES},
 };
 use dwell_socket::outside::{Scope, Selected, namespace};
@@ -27,6 +28,8 @@ use nix::sched::{CloneFlags, setns};
 
 /// One byte in so many is stamped, unless that costs more than the budget.
 const SAMPLE_BYTES: u32 = 1024;
+/// The same where nobody knows what that costs: the kernel counts it with CAP_SYS_ADMIN only.
+const UNCOUNTED_SAMPLE_BYTES: u32 = 65_536;
 /// The share of the host's processor time that stamping may use.
 const CPU_BUDGET: f64 = 0.005;
 /// The most processes whose bytes are stamped, of several cgroups or of one of version 1.
@@ -34,9 +37,25 @@ const MAX_PROCESSES: usize = 1024;
 /// Longer than any look: there is one interval.
 const INTERVAL: Duration = Duration::from_secs(1 << 30);
 
+/// Why bytes cannot be stamped, and what to do.
+struct Blind {
+    why: String,
+    remedy: String,
+}
+
+impl From<String> for Blind {
+    fn from(why: String) -> Blind {
+        let remedy = match nix::unistd::geteuid().is_root() {
+            true => "dwell doctor shows what this kernel lacks",
+            false => "run dwell as root",
+        };
+        Blind { why, remedy: remedy.into() }
+    }
+}
+
 /// Stamps bytes until it is ended.
 pub struct Stamping {
-    thread: JoinHandle<Result<Layers, String>>,
+    thread: JoinHandle<Result<Layers, Blind>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -55,20 +74,17 @@ impl Stamping {
         let result = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match result {
             Ok(layers) => evidence.set_layers(layers),
-            Err(why) => evidence.unseen.push(Unseen {
-                what: format!("queues and waits in the layers of this host: {why}"),
-                remedy: match nix::unistd::geteuid().is_root() {
-                    true => "dwell doctor shows what this kernel lacks".into(),
-                    false => "run dwell as root".into(),
-                },
-            }),
+            Err(Blind { why, remedy }) => {
+                let what = format!("queues and waits in the layers of this host: {why}");
+                evidence.unseen.push(Unseen { what, remedy });
+            }
         }
     }
 }
 
-fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err("stamping bytes needs privilege".into());
+fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, Blind> {
+    if let Some((lacking, remedy)) = lacking_to_load() {
+        return Err(Blind { why: format!("stamping bytes needs {}", lacking.join(", ")), remedy: remedy.into() });
     }
     go_to(selected)?;
     let mut options = Options::new(config(selected)?, &PROFILES[0]);
@@ -81,7 +97,7 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
             tree.sort_by_key(|other| other != pid);
             tree.truncate(MAX_PROCESSES);
             if tree.is_empty() {
-                return Err(format!("process {pid} has ended"));
+                return Err(format!("process {pid} has ended").into());
             }
             options.processes = tree;
         }
@@ -91,7 +107,11 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
             _ => options.processes = members(paths)?,
         },
     }
-    let mut monitor = Monitor::attach(&options, Some(CPU_BUDGET)).map_err(|error| error.to_string())?;
+    let budget = count_run_times().is_some().then_some(CPU_BUDGET);
+    if budget.is_none() {
+        options.config.sample_bytes = UNCOUNTED_SAMPLE_BYTES;
+    }
+    let mut monitor = Monitor::attach(&options, budget).map_err(|error| error.to_string())?;
     let mut means = Means::default();
     let run = monitor.run(INTERVAL, || is_over.load(Ordering::Relaxed), &mut means);
     monitor.detach();
@@ -100,18 +120,19 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, String> {
 }
 
 /// Moves this thread into the network namespace of the target's processes; of the first one's where there are several.
-fn go_to(selected: &Selected) -> Result<(), String> {
+fn go_to(selected: &Selected) -> Result<(), Blind> {
     let pid = match selected {
         Selected::Ends { .. } => return Ok(()),
         Selected::Process(pid) => *pid,
-        Selected::Cgroups(paths) => *members(paths)?.first().ok_or("the cgroup has no process")?,
+        Selected::Cgroups(paths) => *members(paths)?.first().ok_or_else(|| "the cgroup has no process".to_owned())?,
     };
     let number = |process: &str| namespace::number_of(process).map_err(|error| error.to_string());
     if number(&pid.to_string())? == number("thread-self")? {
         return Ok(());
     }
     let namespace = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| error.to_string())?;
-    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|error| format!("its network namespace: {error}"))
+    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|error| format!("its network namespace: {error}"))?;
+    Ok(())
 }
 
 fn members(cgroups: &[PathBuf]) -> Result<Vec<u32>, String> {
