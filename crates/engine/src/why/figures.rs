@@ -1,6 +1,6 @@
 //! Figures that evidence is made of.
 
-use super::{Role, Times, Unsent};
+use super::{RequestEnds, Role, Times, Unsent};
 use crate::{layers::Ends, socket::Totals};
 
 /// Round trips of one kind, weighted by time.
@@ -183,4 +183,6 @@ pub(super) struct ConnectionFigures {
     pub(super) overtaken: u64,
     /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
     pub(super) unanswered: Silences,
+    /// Of a capture.
+    pub(super) ends_of_requests: RequestEnds,
 }
