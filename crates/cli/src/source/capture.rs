@@ -1,6 +1,11 @@
 //! The packets of a capture, one after the other.
 
-use std::{borrow::Cow, collections::BTreeSet, io::Write, path::Path};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+    io::Write,
+    path::Path,
+};
 
 use anyhow::anyhow;
 use dwell_app::progress::Bar;
@@ -25,11 +30,30 @@ use crate::{
 const PROGRESS_BYTES: u64 = 8 << 20;
 /// Interfaces below this number are shown by name, those of later sections by number.
 const MAX_NAMES: u32 = 65_536;
+/// More than one packet of so many that is cut within its headers is a fault of the capture.
+const MOST_CUT: u64 = 10;
+/// Times of most captures are so exact: packets that are earlier by less may be in order.
+const RESOLUTION_NS: u64 = 1_000;
 /// Packets between two steps of the progress bar.
 const STRIDE: u64 = 4096;
 
+/// The remedy where headers are cut.
+pub const MORE_OF_EACH: &str = "capture more of each packet (tcpdump -s 128)";
+
 /// What a capture lacks, by the names of counters.
 pub type CaptureLosses = Vec<(Cow<'static, str>, u64)>;
+
+const REPEATED: &str = "capture_repeated";
+const DISORDERED: &str = "capture_disordered";
+
+/// Writes how many packets a capture has more than once, and how many out of order, to follow the counters of a run.
+pub fn left_out(losses: &[(Cow<'static, str>, u64)]) -> String {
+    let named = [(REPEATED, "repeated"), (DISORDERED, "out of order")].into_iter().filter_map(|(counter, name)| {
+        let (_, count) = losses.iter().find(|(found, _)| found == counter)?;
+        Some(format!(", {count} {name}"))
+    });
+    named.collect()
+}
 
 /// An open capture.
 pub struct Capture<'a> {
@@ -42,6 +66,9 @@ pub struct Capture<'a> {
     untimed: u64,
     /// Packets of which the capture has only the beginning.
     shortened: u64,
+    /// The time of the latest packet of each interface, and packets that are earlier.
+    latest_ns: HashMap<u32, u64>,
+    disordered: u64,
     /// Finds packets that passed before, which are left out.
     repeats: Repeats,
     /// Learns names from the packets.
@@ -69,6 +96,8 @@ impl<'a> Capture<'a> {
             unknown_links: BTreeSet::new(),
             untimed: 0,
             shortened: 0,
+            latest_ns: HashMap::new(),
+            disordered: 0,
             repeats: Repeats::default(),
             names: Namer::default(),
         })
@@ -113,12 +142,18 @@ impl<'a> Capture<'a> {
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         let (unknown_links, interface, names) = (&mut self.unknown_links, &mut self.interface, &self.names);
         let (shortened, repeats) = (&mut self.shortened, &mut self.repeats);
+        let (latest_ns, disordered) = (&mut self.latest_ns, &mut self.disordered);
         let mut comments = Vec::new();
         let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
                 unknown_links.insert(packet.link);
             }
             *shortened += u64::from(packet.data.len() < packet.wire_len as usize);
+            if packet.interface < MAX_NAMES {
+                let latest_ns = latest_ns.entry(packet.interface).or_default();
+                *disordered += u64::from(packet.time_ns.saturating_add(RESOLUTION_NS) < *latest_ns);
+                *latest_ns = packet.time_ns.max(*latest_ns);
+            }
             if interface.replace(packet.interface) != Some(packet.interface) {
                 change_source(&mut |source| name_interface(source, packet, distinguishes_interfaces));
             }
@@ -153,9 +188,14 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
-    /// Returns the number of packets that the capture has twice. They count once.
+    /// Returns the number of packets that the capture has more than once, but for their first. They do not count.
     pub fn repeated(&self) -> u64 {
         self.repeats.count()
+    }
+
+    /// Returns the number of packets that are earlier than one before them on their interface.
+    pub fn disordered(&self) -> u64 {
+        self.disordered
     }
 
     /// Returns what the capture lacks, with the names that counters of a status have.
@@ -164,7 +204,8 @@ impl<'a> Capture<'a> {
         let losses = [
             ("capture_untimed", self.untimed),
             ("capture_shortened", self.shortened),
-            ("capture_repeated", self.repeats.count()),
+            (REPEATED, self.repeats.count()),
+            (DISORDERED, self.disordered),
             ("capture_cut_off", u64::from(is_cut_off)),
             ("capture_interrupted", u64::from(self.input.is_cut())),
             (Counter::UnknownLink.name(), counters.get(Counter::UnknownLink)),
@@ -188,7 +229,19 @@ impl<'a> Capture<'a> {
         Err(Failure::new(exit, anyhow!("{}: {}", name_of(self.path), faults.join("; "))))
     }
 
-    /// Returns why packets of a capture that was read to its end were not measured, each with the remedy.
+    /// Whether most packets are cut within their headers, or passed at several places that the capture does not tell apart, so
+    /// that it shows nothing that can be judged.
+    pub fn is_unreadable(&self, counters: &Counters) -> bool {
+        self.repeats.afar().is_some() || counters.get(Counter::Truncated) * 2 > self.input.reader.packets()
+    }
+
+    /// Returns the number of packets that are cut within their headers, and whether that is a fault of the capture.
+    pub fn cut(&self, counters: &Counters) -> (u64, bool) {
+        let cut = counters.get(Counter::Truncated);
+        (cut, cut * MOST_CUT > self.input.reader.packets())
+    }
+
+    /// Returns why packets of a capture that was read to its end were not measured, or not rightly, each with the remedy.
     pub fn faults(&self, counters: &Counters) -> Vec<(String, String)> {
         let (untimed, unknown) = (self.untimed, counters.get(Counter::UnknownLink));
         let packets = self.input.reader.packets();
@@ -206,6 +259,20 @@ impl<'a> Capture<'a> {
             faults.push((
                 format!("{unknown} of {packets} packets have an unknown link type: {}", names.join(", ")),
                 "capture on another interface, or convert it with a tool that knows it".into(),
+            ));
+        }
+        if let (cut, true) = self.cut(counters) {
+            faults.push((
+                format!("{cut} of {packets} packets are cut within their headers and were not measured"),
+                MORE_OF_EACH.into(),
+            ));
+        }
+        if let Some(segments) = self.repeats.afar() {
+            faults.push((
+                format!(
+                    "{segments} segments passed twice and are the same byte by byte: they were captured at two places"
+                ),
+                "split the capture, or merge those of both places as pcapng, which tells their interfaces apart".into(),
             ));
         }
         faults

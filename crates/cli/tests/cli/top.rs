@@ -209,8 +209,19 @@ fn a_capture_has_of_each_flow_what_rtt_and_response_say_of_it() {
     let run = dwell(&["top", "-r", CAPTURE, "--once", "--format", "jsonl"]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     let rows: Vec<_> = objects(&run.stdout).into_iter().filter(|line| line["type"] == "top.row").collect();
-    assert!(rows.len() >= 50 && rows.len() == trips.len(), "{} rows of {} flows", rows.len(), trips.len());
-    for row in &rows {
+    let measured: Vec<_> = rows.iter().filter(|row| !row["rtt_ns"].is_null()).collect();
+    assert!(measured.len() >= 50 && measured.len() == trips.len(), "{} of {} flows", measured.len(), trips.len());
+    // All that passed, also after the last round trip and of flows without one.
+    let closes = dwell(&["rtt", "-r", CAPTURE, "--flow-events", "--format", "jsonl"]);
+    let closes: Vec<_> = objects(&closes.stdout).into_iter().filter(|line| line["event"] == "close").collect();
+    let data: u64 = closes.iter().map(|line| line["data_segments"].as_u64().unwrap_or(0)).sum();
+    assert_eq!(rows.iter().map(|row| row["segments_sent"].as_u64().unwrap()).sum::<u64>(), data);
+    for close in closes.iter().filter(|close| !close["flow"]["client"].is_null()) {
+        let row = rows.iter().find(|row| id(row) == id(close)).unwrap();
+        let client = |line: &Value| line["flow"][line["flow"]["client"].as_str().unwrap()].clone();
+        assert_eq!(client(row), client(close), "{row} {close}");
+    }
+    for row in measured {
         // To one side and back, and to the other.
         let trip: u64 = trips[&id(row)].values().sum();
         assert_eq!(row["rtt_ns"], trip, "{row}");

@@ -145,6 +145,13 @@ impl<'a> Payload<'a> {
     }
 }
 
+/// Why a packet is not read as a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSegment {
+    CutOff,
+    Other,
+}
+
 /// A segment of TCP in a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -179,9 +186,13 @@ impl Segment {
     pub const RST: u8 = abi::DWELL_TCP_RST as u8;
     pub const ACK: u8 = abi::DWELL_TCP_ACK as u8;
 
-    /// Reads a packet. `None` if it is not of TCP, malformed or cut off, or not of a flow that the configuration's filter
+    /// Reads a packet.
+    ///
+    /// # Errors
+    ///
+    /// If it is cut off within its headers; else if it is not of TCP, malformed, or not of a flow that the configuration's filter
     /// admits.
-    pub fn read(packet: &Observation<'_>, config: &abi::dwell_rtt_config) -> Option<Segment> {
+    pub fn read(packet: &Observation<'_>, config: &abi::dwell_rtt_config) -> Result<Segment, NoSegment> {
         let mut raw = abi::dwell_native_segment::default();
         // SAFETY: `data` is valid for its length, and the core reads no further.
         let result = unsafe {
@@ -195,15 +206,18 @@ impl Segment {
                 &mut raw,
             )
         };
+        if result == abi::DWELL_SKIP_TRUNCATED {
+            return Err(NoSegment::CutOff);
+        }
         if result != abi::DWELL_COUNTERS {
-            return None;
+            return Err(NoSegment::Other);
         }
         let a = measure::endpoint(raw.key.a, raw.key.a_port);
         let b = measure::endpoint(raw.key.b, raw.key.b_port);
         let (src, dst) = if raw.direction == 0 { (a, b) } else { (b, a) };
         let payload = packet.data.get(raw.payload_offset as usize..).unwrap_or_default();
         let is_tls = matches!(payload, [0x14..=0x17, 3, 0..=4, ..]) && raw.payload_bytes >= 5;
-        Some(Segment {
+        Ok(Segment {
             time_ns: packet.time_ns,
             interface: raw.interface,
             src,

@@ -3,7 +3,8 @@
 use super::{Figures, Metric, Past, figures::Mean};
 use crate::{
     layers::Ends,
-    measure::{Method, Protocol, Sample},
+    measure::{FlowEvent, Method, Protocol, Sample},
+    roles::Role,
     socket::Reading,
 };
 
@@ -105,7 +106,8 @@ struct Packets {
     again: u64,
     /// Bytes of the flow so far: at the last interval, and now.
     bytes: (Option<u64>, u64),
-    samples: u64,
+    /// Whether samples or the end of the flow have told of packets.
+    is_counted: bool,
 }
 
 /// The state of one flow.
@@ -122,6 +124,10 @@ pub(super) struct Flow {
     /// The last reading of this interval.
     now: Option<(Counts, u64, Option<u64>)>,
     packets: Packets,
+    /// Segments with data of the flow so far, and those of them that were sent again, as samples have told.
+    counted: (u64, u64),
+    /// What `src` is, if the packets that opened the flow were seen.
+    pub(super) role: Option<Role>,
     response: Mean,
     /// The wait in the send buffer, as a store has it.
     send_buffer: Mean,
@@ -182,8 +188,19 @@ impl Flow {
         packets.sent += sample.path.sent;
         packets.again += sample.path.retransmitted;
         packets.bytes.1 = packets.bytes.1.max(sample.bytes);
-        packets.samples += 1;
+        packets.is_counted = true;
+        self.counted.0 += sample.path.sent;
+        self.counted.1 += sample.path.retransmitted;
         self.seen_ns = self.seen_ns.max(sample.time_ns);
+    }
+
+    /// Adds what has passed since the last sample of a flow that is over.
+    pub(super) fn close(&mut self, event: &FlowEvent) {
+        let (packets, (sent, again)) = (&mut self.packets, std::mem::take(&mut self.counted));
+        packets.sent += event.data.saturating_sub(sent);
+        packets.again += u64::from(event.retransmitted).saturating_sub(again);
+        packets.bytes.1 = packets.bytes.1.max(event.bytes);
+        packets.is_counted = true;
     }
 
     /// Adds an estimate of how long the server took to respond.
@@ -227,9 +244,9 @@ impl Flow {
         self.figures.send_buffer_ns = std::mem::take(&mut self.send_buffer).get().or(self.figures.send_buffer_ns);
         let packets = std::mem::take(&mut self.packets);
         // Where no packet was seen, there was no sample either, and the count of bytes stays.
-        self.packets.bytes = match packets.samples {
-            0 => packets.bytes,
-            _ => (Some(packets.bytes.1), packets.bytes.1),
+        self.packets.bytes = match packets.is_counted {
+            false => packets.bytes,
+            true => (Some(packets.bytes.1), packets.bytes.1),
         };
         self.last_rtt_ns = self.figures.rtt_ns.or(self.last_rtt_ns);
         self.past.push(&self.figures);
@@ -270,7 +287,7 @@ impl Flow {
             (Some(there), Some(here)) => Some(there.saturating_add(here)),
             (there, here) => around.or(there).or(here),
         };
-        if packets.samples == 0 {
+        if !packets.is_counted {
             return Figures { rtt_ns, ..Figures::default() };
         }
         let (before, bytes) = packets.bytes;

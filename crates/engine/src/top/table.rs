@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     layers::Ends,
-    measure::{Endpoint, Protocol, Sample},
+    measure::{Endpoint, FlowEvent, Protocol, Sample},
+    roles::Role,
     rtt::Prefix,
 };
 
@@ -45,6 +46,8 @@ pub struct Row {
     pub figures: Figures,
     /// The round trip that was measured last, maybe in an earlier interval. `None` of several flows.
     pub last_rtt_ns: Option<u64>,
+    /// What the `src` of the flow is, if the packets that opened it were seen. `None` of several flows.
+    pub role: Option<Role>,
 }
 
 /// Several flows.
@@ -100,15 +103,30 @@ impl Table {
     /// Adds a round trip that packets have shown.
     pub fn sample(&mut self, sample: &Sample) {
         let ends = Ends { src: sample.src, dst: sample.dst };
-        let (key, is_reversed) = self.known(FlowKey { ends, protocol: sample.protocol });
+        let (key, is_reversed) = self.known(FlowKey { ends, protocol: sample.protocol }, sample.src_role);
         if let Some(flow) = self.flow(key) {
+            flow.role = flow.role.or(role_of(sample.src_role, is_reversed));
             flow.sample(sample, is_reversed);
+        }
+    }
+
+    /// Adds the end of a flow, which is reported late where packets stopped to come. Where flows are forgotten, only those that
+    /// are still there have it.
+    pub fn close(&mut self, event: &FlowEvent) {
+        let ends = Ends { src: event.src, dst: event.dst };
+        let (key, is_reversed) = self.known(FlowKey { ends, protocol: event.protocol }, event.src_role);
+        if self.settings.idle_ns < u64::MAX && !self.flows.contains_key(&key) {
+            return;
+        }
+        if let Some(flow) = self.flow(key) {
+            flow.role = flow.role.or(role_of(event.src_role, is_reversed));
+            flow.close(event);
         }
     }
 
     /// Adds an estimate of how long `server` took to respond to `client`.
     pub fn response(&mut self, time_ns: u64, client: Endpoint, server: Endpoint, protocol: Protocol, response_ns: u64) {
-        let (key, _) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol });
+        let (key, _) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol }, None);
         if let Some(flow) = self.flow(key) {
             flow.respond(time_ns, response_ns);
         }
@@ -120,7 +138,7 @@ impl Table {
         let (key, is_reversed) = match stored.is_src_local {
             Some(true) => (key, false),
             Some(false) => (key.reversed(), true),
-            None => self.known(key),
+            None => self.known(key, None),
         };
         let other = if self.flows.contains_key(&key) { None } else { self.take_not_local(&key.reversed()) };
         let Some(flow) = self.flow(key) else {
@@ -210,16 +228,15 @@ impl Table {
         self.flows.get(key)?.limits()
     }
 
-    /// Returns the flow that stands in the table for this one, and whether it is the other way round there.
-    fn known(&self, key: FlowKey) -> (FlowKey, bool) {
+    /// Returns the flow that stands in the table for this one, whose `src` is known to be the client or the server, and whether
+    /// it is the other way round there.
+    fn known(&self, key: FlowKey, role: Option<Role>) -> (FlowKey, bool) {
         let reversed = key.reversed();
-        if self.flows.contains_key(&key) {
-            (key, false)
-        } else if self.flows.contains_key(&reversed) || key.ends.src.port < key.ends.dst.port {
-            // Servers have the lower ports.
-            (reversed, true)
-        } else {
-            (key, false)
+        // Servers have the lower ports.
+        let is_server = || role.map_or(key.ends.src.port < key.ends.dst.port, |role| role == Role::Server);
+        match !self.flows.contains_key(&key) && (self.flows.contains_key(&reversed) || is_server()) {
+            true => (reversed, true),
+            false => (key, false),
         }
     }
 
@@ -244,6 +261,10 @@ impl Table {
     }
 }
 
+fn role_of(src: Option<Role>, is_reversed: bool) -> Option<Role> {
+    src.map(|role| if is_reversed { role.other() } else { role })
+}
+
 fn view_of(key: &RowKey) -> View {
     match key {
         RowKey::Flow(_) => View::Flows,
@@ -255,10 +276,11 @@ fn view_of(key: &RowKey) -> View {
 }
 
 fn flow_row(key: &FlowKey, flow: &Flow) -> Row {
-    Row { key: RowKey::Flow(*key), flows: 1, pid: flow.pid, figures: flow.figures, last_rtt_ns: flow.last_rtt_ns }
+    let (key, pid) = (RowKey::Flow(*key), flow.pid);
+    Row { key, flows: 1, pid, figures: flow.figures, last_rtt_ns: flow.last_rtt_ns, role: flow.role }
 }
 
 fn group_row(key: &RowKey, group: &Group) -> Row {
     let pid = if let RowKey::Process(pid) = key { *pid } else { None };
-    Row { key: *key, flows: group.flows, pid, figures: group.figures, last_rtt_ns: None }
+    Row { key: *key, flows: group.flows, pid, figures: group.figures, last_rtt_ns: None, role: None }
 }

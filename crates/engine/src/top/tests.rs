@@ -2,7 +2,8 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::{
-    measure::{Endpoint, Method, PathCounts, Sample, Tunnel},
+    measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, PathCounts, Sample, Tunnel},
+    roles::Role,
     socket::{Reading, TcpInfo},
 };
 
@@ -217,6 +218,47 @@ fn a_flow_of_a_capture_has_a_rate_in_its_first_interval_and_groups_follow_what_i
         table.retain(|flow| flow.ends.src == client);
         table.regroup();
         assert_eq!(table.rows(View::Peers, Metric::Rtt).iter().map(|row| row.flows).collect::<Vec<_>>(), [1]);
+    }
+}
+
+/// A flow that is over after so many bytes, 15 segments with data, and two of them that were sent again.
+fn over(src: Endpoint, dst: Endpoint, src_role: Option<Role>, bytes: u64) -> FlowEvent {
+    FlowEvent {
+        time_ns: 2 * SECOND,
+        change: FlowChange::Close(CloseReason::End),
+        first_ns: SECOND,
+        src,
+        dst,
+        src_role,
+        protocol: Protocol(6),
+        interface: 1,
+        tunnel: Tunnel(0),
+        samples: 0,
+        packets: 20,
+        bytes,
+        data: 15,
+        retransmitted: 2,
+        late: 0,
+        ce: 0,
+    }
+}
+
+#[test]
+fn a_flow_that_is_over_has_what_passed_after_its_last_round_trip_and_is_seen_from_the_client_that_opened_it() {
+    let (client, server) = (end("10.0.0.1", 4_000), end("10.0.1.1", 50_051));
+    let mut table = Table::new(Settings { is_capture: true, idle_ns: u64::MAX, ..SETTINGS });
+    table.end_interval(SECOND);
+    let opened = Sample { src_role: Some(Role::Server), ..sample(server, client, 2 * SECOND, 5_000_000, 1_000) };
+    table.sample(&opened);
+    table.close(&over(client, server, Some(Role::Client), 1_000_000));
+    // One without a round trip, whose client is not known.
+    let other = end("10.0.0.2", 60_000);
+    table.close(&over(server, other, None, 500_000));
+    table.end_interval(2 * SECOND);
+    for (client, role, rate_bps) in [(client, Some(Role::Client), 8_000_000), (other, None, 4_000_000)] {
+        let row = table.row(&tcp(Ends { src: client, dst: server })).unwrap();
+        assert_eq!((row.role, row.figures.rate_bps), (role, Some(rate_bps)));
+        assert_eq!((row.figures.segments_sent, row.figures.retransmissions), (Some(15), Some(2)));
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, Counted, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role,
-    RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, connection::between::resolution_ns,
+    Connection, Counted, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, RequestEnds,
+    Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, connection::between::resolution_ns,
     figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
@@ -151,8 +151,12 @@ pub struct Evidence {
     pub udp: UdpPackets,
     /// The waits for answers, by what was asked. Empty without labels.
     pub requests: Requests,
+    /// In a capture, how many requests had an answer, and what the others had instead.
+    pub ends_of_requests: RequestEnds,
     /// What stamps show of the path between two hosts.
     pub path: Option<PathFigures>,
+    /// Whether the packets of a capture cannot be judged, as `unseen` says.
+    pub is_unreadable: bool,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
     /// Names for people.
@@ -287,6 +291,7 @@ impl Evidence {
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
         self.owed.plus(&figures.owed);
+        self.ends_of_requests.plus(&figures.ends_of_requests);
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
         true
@@ -381,6 +386,9 @@ impl Evidence {
         let mut about = self.clone();
         let spent = |group: &&Group| group.times.sum(parts);
         let most = self.groups.iter().filter(|group| spent(group) > 0.0).max_by(|a, b| spent(a).total_cmp(&spent(b)));
+        // Refused connections take no time.
+        let refused = self.groups.first().filter(|_| self.ends_of_requests.refused > 0);
+        let most = most.or(refused);
         if let Some(Group { key, .. }) = most {
             about.target.peer = Some(key.peer);
             about.target.port = Some(key.port);

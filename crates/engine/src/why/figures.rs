@@ -1,6 +1,6 @@
 //! Figures that evidence is made of.
 
-use super::{Role, Times, Unsent};
+use super::{RequestEnds, Role, Times, Unsent};
 use crate::{layers::Ends, socket::Totals};
 
 /// Round trips of one kind, weighted by time.
@@ -185,4 +185,6 @@ pub(super) struct ConnectionFigures {
     pub(super) unanswered: Silences,
     /// Of these, where it has sent since the first poll.
     pub(super) owed: Silences,
+    /// Of a capture.
+    pub(super) ends_of_requests: RequestEnds,
 }

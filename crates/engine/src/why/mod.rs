@@ -34,7 +34,7 @@ pub use groups::{Counted, Group, Key};
 pub use names::Names;
 pub use part::{Part, Times};
 pub use path::{Path, PathFigures};
-pub use requests::Requests;
+pub use requests::{RequestEnds, Requests};
 pub use unsent::Unsent;
 pub use verdict::{Certainty, Fact, Outcome, Ranked, Remedy, Value, Verdict, decide};
 pub use worst::{Longest, Worst};

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Silences;
+use super::{Fact, Silences, Value};
 
 /// Labels that are kept apart; requests of others are counted.
 const MAX_LABELS: usize = 1024;
@@ -36,6 +36,65 @@ impl Requests {
     /// Returns the number of requests that found no room.
     pub fn omitted(&self) -> u64 {
         self.omitted
+    }
+}
+
+/// How the requests in a capture ended, and the connections that were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestEnds {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests on whose answer the client waited, until it closed or reset the connection.
+    pub given_up: u64,
+    /// Requests that the server did not answer, but closed the connection.
+    pub closed: u64,
+    /// Requests that the server did not answer, but reset the connection.
+    pub reset: u64,
+    /// Connections that the server refused: it answered their first packet by a reset.
+    pub refused: u64,
+}
+
+impl RequestEnds {
+    /// Returns the number of requests without an answer and of refused connections.
+    pub(super) fn failed(&self) -> u64 {
+        self.given_up + self.closed + self.reset + self.refused
+    }
+
+    /// Whether most of what was asked failed, so that the connections are not healthy, however quick they are.
+    pub(super) fn mostly_fail(&self) -> bool {
+        self.failed() > self.answered
+    }
+
+    /// Says how much failed.
+    pub(super) fn sentence(&self) -> String {
+        let (failed, all) = (self.failed(), self.failed() + self.answered);
+        match self.refused {
+            1 if failed == 1 => "The connection was refused: its host answers, and nobody listens at that port.".into(),
+            refused if refused == failed => {
+                format!("{refused} connections were refused: their host answers, and nobody listens at that port.")
+            }
+            _ => format!("No wait is long enough to count, but {failed} of {all} requests had no answer."),
+        }
+    }
+
+    /// Returns what failed.
+    pub(super) fn facts(&self) -> Vec<Fact> {
+        let counts = [
+            ("requests without an answer that clients gave up", self.given_up),
+            ("requests without an answer, whose server closed the connection", self.closed),
+            ("requests without an answer, whose server reset the connection", self.reset),
+            ("connections that the server refused", self.refused),
+        ];
+        let fact = |(what, count)| Fact { what, value: Some(Value::Count(count)), method: "packets", speaks_for: true };
+        counts.into_iter().filter(|(_, count)| *count > 0).map(fact).collect()
+    }
+
+    pub(super) fn plus(&mut self, other: &RequestEnds) {
+        self.answered += other.answered;
+        self.given_up += other.given_up;
+        self.closed += other.closed;
+        self.reset += other.reset;
+        self.refused += other.refused;
     }
 }
 

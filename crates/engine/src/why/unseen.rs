@@ -2,7 +2,7 @@
 
 use super::{
     Evidence, Part, RoundTrip, Source, Unseen,
-    cause::{MIN_SHARE, peer_address, port, port_number},
+    cause::{MIN_SHARE, at_server, peer_address, peer_in_brackets, port, port_number},
 };
 
 /// By how much round trips of small messages vary on a path whose queues are empty.
@@ -88,7 +88,7 @@ pub(super) fn window(evidence: &Evidence) -> Unseen {
         what: "whether the path takes no more, or TCP keeps its congestion window small".into(),
         remedy: format!(
             "`ss -tin dst {}` shows cwnd, ssthresh and pacing_rate: another congestion control may have others",
-            peer_address(evidence)
+            peer_in_brackets(evidence)
         ),
     }
 }
@@ -107,6 +107,15 @@ pub(super) fn owed(evidence: &Evidence) -> Unseen {
                 format!("`sudo cat /proc/{pid}/status /proc/{pid}/stack` shows whether the server is stopped or stuck")
             }
         },
+    }
+}
+
+/// Only the server knows why it does not answer.
+pub(super) fn failure(evidence: &Evidence) -> Unseen {
+    let listeners = format!("sudo ss -ltnp sport = :{}", port_number(evidence));
+    Unseen {
+        what: "why the server does not answer".into(),
+        remedy: format!("`{}` shows who listens there, and its log may tell why", at_server(evidence, &listeners)),
     }
 }
 

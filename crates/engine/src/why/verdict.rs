@@ -143,19 +143,22 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     let mut ranked: Vec<Ranked> = holding.iter().map(ranked_of).collect();
     ranked.extend(of_the_rest(evidence, &held, ranked.first().map(|first| first.cause)));
     let outcome = match (lacks(evidence), holding.first()) {
+        _ if evidence.is_unreadable => Outcome::NotEnough,
         // Of a capture each packet tells what it tells, whatever the others hide.
         (Some(Outcome::NotEnough), Some((cause, _))) if tells(evidence) => Outcome::Slow(*cause),
         (Some(outcome), _) => outcome,
         (None, Some((cause, _))) => Outcome::Slow(*cause),
-        // What may be a cause is not called healthy.
-        (None, None) if evidence.unexplained() >= MIN_SHARE => Outcome::NotEnough,
+        // What may be a cause is not called healthy, and neither is what fails.
+        (None, None) if evidence.unexplained() >= MIN_SHARE || evidence.ends_of_requests.mostly_fail() => {
+            Outcome::NotEnough
+        }
         (None, None) => Outcome::Healthy,
     };
     let mut verdict = Verdict {
         outcome,
         certainty: None,
         sentence: String::new(),
-        ranked,
+        ranked: if evidence.is_unreadable { Vec::new() } else { ranked },
         parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
         facts: Vec::new(),
         common: None,
@@ -171,6 +174,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         Outcome::NoTraffic => no_traffic(&mut verdict, evidence),
         Outcome::NotEnough => not_enough(&mut verdict, evidence),
     }
+    verdict.facts.extend(evidence.ends_of_requests.facts());
     if evidence.source == Source::Capture {
         // The same facts were read from packets, but for those that no packet has.
         verdict.facts.retain(|fact| fact.value.is_some());
@@ -269,6 +273,11 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     if evidence.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
     }
+    if evidence.ends_of_requests.failed() > 0 {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = evidence.ends_of_requests.sentence();
+        verdict.unseen.insert(0, unseen::failure(evidence));
+    }
     let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
     if repaired >= MIN_REPAIRED {
         verdict.certainty = Some(Certainty::Possible);
@@ -308,6 +317,10 @@ fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
     if evidence.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
         verdict.unseen.insert(0, unseen::owed(evidence));
+    }
+    if evidence.ends_of_requests.failed() > 0 {
+        verdict.sentence = evidence.ends_of_requests.sentence();
+        verdict.unseen.insert(0, unseen::failure(evidence));
     }
     if evidence.datagrams.is_some() {
         if evidence.connections == 0 {
@@ -360,13 +373,21 @@ fn no_traffic_sentence(evidence: &Evidence) -> String {
 
 /// Says that it cannot be told.
 fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
-    verdict.sentence = match (evidence.source, evidence.unexplained() >= MIN_SHARE) {
+    let is_unclear = evidence.is_unreadable || evidence.unexplained() >= MIN_SHARE;
+    verdict.sentence = match (evidence.source, is_unclear) {
         (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
         _ => "There is not enough evidence for a verdict.",
     }
     .into();
     verdict.facts = traffic(evidence);
+    if evidence.is_unreadable {
+        return;
+    }
     verdict.unseen.insert(0, unseen::missing(evidence));
+    if evidence.ends_of_requests.mostly_fail() && evidence.unexplained() < MIN_SHARE {
+        verdict.sentence = evidence.ends_of_requests.sentence();
+        verdict.unseen[0] = unseen::failure(evidence);
+    }
 }
 
 /// What was too far apart, polls, looks at sockets of UDP or searches for connections, and how far: waits which people notice

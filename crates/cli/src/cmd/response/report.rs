@@ -14,7 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
-    source::{CaptureLosses, cost},
+    source::{CaptureLosses, cost, left_out},
     stored,
     tell::tell,
 };
@@ -166,7 +166,7 @@ impl Report {
                 let epochs = counted(self.too_short, "epoch", "epochs");
                 tell(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
             }
-            tell(Text::counters(counters, ("epoch", "epochs")));
+            tell(Text::counters(counters, ("epoch", "epochs")) + &left_out(&self.losses));
             if let Some(verdict) = &verdict {
                 fail_if::announce(verdict, ("response", "responses"));
             }

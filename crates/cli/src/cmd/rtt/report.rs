@@ -17,7 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
     names::Namer,
-    source::CaptureLosses,
+    source::{CaptureLosses, left_out},
     stored,
     tell::tell,
 };
@@ -194,7 +194,7 @@ impl Report {
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(counters, ("sample", "samples")));
+            tell(Text::counters(counters, ("sample", "samples")) + &left_out(&self.losses));
             if let Some(verdict) = &verdict {
                 fail_if::announce(verdict, ("sample", "samples"));
             }

@@ -16,7 +16,7 @@ use super::{
 
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
 pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
-    let mut found = FlowNames::default();
+    let mut found = FlowNames { src_role: row.role, ..FlowNames::default() };
     // A unit has no number that people know.
     if let RowKey::Unit(Some(number)) = &row.key {
         found.src.unit = shown.units.name(*number).cloned();
@@ -145,18 +145,23 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         (None, pid) => pid.map(|pid| pid.to_string()),
     };
     let peer = peer(flow, names);
+    let server = match row.role {
+        Some(Role::Client) => &ends.dst,
+        Some(Role::Server) => &ends.src,
+        None => server(flow, names),
+    };
     if flow.protocol.is_icmp() {
         return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
     }
     let port: &dyn Display = match &names.service {
         Some(name) => name,
-        None => &server(flow, names).port,
+        None => &server.port,
     };
     let own = |port: &dyn Display| match &own {
         Some(name) => format!("{name}:{port}"),
         None => format!("{}:{port}", host(ends.src.address)),
     };
-    match *server(flow, names) == ends.src {
+    match *server == ends.src {
         true => format!("{} ← {peer}:{}", own(port), ends.dst.port),
         // A client's port says little where the process has a name.
         false if row.pid.is_some() => format!("{} → {peer}:{port}", own(&"").trim_end_matches(':')),

@@ -45,6 +45,7 @@ mod tests {
             pid: None,
             figures: Figures { rtt_ns, send_buffer_ns, ..Figures::default() },
             last_rtt_ns: None,
+            role: None,
         };
         let rows = [row(Some(30_000_000), Some(5)), row(Some(20_000_000), None), row(None, None)];
         let failed = |text: &str| {

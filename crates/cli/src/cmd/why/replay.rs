@@ -12,7 +12,7 @@ use dwell_socket::outside::Selected;
 use super::peers::Learned;
 use crate::{
     exit::{Exit, Failure},
-    source::{Capture, NoInput, interrupted},
+    source::{Capture, MORE_OF_EACH, NoInput, interrupted},
     stop::Stop,
 };
 
@@ -45,10 +45,22 @@ pub fn read(
     let counters: Counters = replay.counters();
     let mut evidence = replay.evidence(name);
     learned.name(&mut evidence);
-    evidence.unseen.extend(capture.faults(&counters).into_iter().map(|(what, remedy)| Unseen { what, remedy }));
+    evidence.is_unreadable = capture.is_unreadable(&counters);
+    let (cut, is_much) = capture.cut(&counters);
+    if cut > 0 && !is_much {
+        let what = format!("{cut} packets whose headers were cut off");
+        evidence.unseen.push(Unseen { what, remedy: MORE_OF_EACH.into() });
+    }
+    let faults = capture.faults(&counters).into_iter().map(|(what, remedy)| Unseen { what, remedy });
+    evidence.unseen.splice(0..0, faults);
     if capture.repeated() > 0 {
-        let what = format!("the second of each of {} packets that the capture has twice", capture.repeated());
+        let what = format!("{} copies of packets that the capture has more than once", capture.repeated());
         let remedy = "capture at one interface, where each packet passes once".into();
+        evidence.unseen.push(Unseen { what, remedy });
+    }
+    if capture.disordered() > 0 {
+        let what = format!("the order of {} packets, which are earlier than one before them", capture.disordered());
+        let remedy = "`reordercap FILE SORTED` sorts them by their times".into();
         evidence.unseen.push(Unseen { what, remedy });
     }
     if let Err(error) = &read {

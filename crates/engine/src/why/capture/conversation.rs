@@ -4,10 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     super::{
-        Part, Role, Times,
+        Part, RequestEnds, Role, Times,
         connection::longest_pause_ns,
         figures::{ConnectionFigures, RoundTrip, Silences},
     },
+    ending::Wait,
     flights::Known,
     reach::{Reach, ShownBy},
     sender::{Path, Sender},
@@ -19,7 +20,7 @@ const MAX_STAMPS: usize = 256;
 /// An end that sends this many times as much as the other is the one whose limits count.
 const MOSTLY: u64 = 4;
 /// The fewest bytes that make an end the sender of a transfer.
-const TRANSFER_BYTES: u64 = 64 << 10;
+pub(super) const TRANSFER_BYTES: u64 = 64 << 10;
 /// A capture that is nearer to an end was taken at its host.
 const AT_SENDER_NS: u64 = 200_000;
 /// Types of TLS's records.
@@ -30,36 +31,45 @@ const TLS_DATA: u8 = 0x17;
 #[derive(Debug)]
 pub(super) struct Conversation {
     ends: Ends,
-    senders: [Sender; 2],
+    pub(super) senders: [Sender; 2],
     /// The way from the place of the capture to each end and back.
     reach: [Reach; 2],
     /// TSvals of each end, from the last one that was echoed on.
     stamps: [VecDeque<Stamp>; 2],
-    client: usize,
-    phase: Phase,
-    set_up: SetUp,
-    /// Who sent data last.
-    speaker: Option<usize>,
+    pub(super) client: usize,
+    pub(super) phase: Phase,
+    pub(super) set_up: SetUp,
+    /// Who sent data last; `None` once nobody waits for an answer any more.
+    pub(super) speaker: Option<usize>,
     /// Who has sent the latest request with a label, and what it asked for.
     asked: Option<(usize, Arc<str>)>,
-    silence_ns: u64,
+    /// Whether what the client has sent since the last data of the server has a request with a label.
+    pub(super) is_asking: bool,
+    /// Whether the client has gone on after a silence of its own.
+    pub(super) goes_on: bool,
+    /// The wait of a client that has closed its side.
+    pub(super) half_closed: Option<Wait>,
+    pub(super) ends_of_requests: RequestEnds,
+    pub(super) silence_ns: u64,
     /// What the speaker has sent since the last silence, and its longest segment.
-    burst_bytes: u64,
+    pub(super) burst_bytes: u64,
     longest_segment: u64,
     /// Silences by who spoke before and who broke them.
-    quiet: [[Silences; 2]; 2],
+    pub(super) quiet: [[Silences; 2]; 2],
     /// From the last data of an end to the first data of the other.
-    turns: [Silences; 2],
-    last_data_ns: u64,
+    pub(super) turns: [Silences; 2],
+    pub(super) last_data_ns: u64,
     idle_ns: f64,
     start_ns: u64,
-    last_ns: u64,
+    pub(super) last_ns: u64,
     /// Packets of each end.
-    packets: [u64; 2],
+    pub(super) packets: [u64; 2],
     transfers: [RoundTrip; 2],
     /// How long data of each end was in a queue between it and the place of the capture, where that is at the end itself.
     queued: [RoundTrip; 2],
-    is_over: bool,
+    /// Which ends have closed it, and whether one has broken it off.
+    closed: [bool; 2],
+    is_reset: bool,
 }
 
 /// A TSval, and when it first passed.
@@ -72,7 +82,7 @@ struct Stamp {
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Between the first SYN and the end of TCP's handshake.
     Opening,
     /// In TLS's handshake.
@@ -82,12 +92,12 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct SetUp {
+pub(super) struct SetUp {
     /// When the first SYN passed, and the times that the handshakes took.
-    syn_ns: Option<u64>,
+    pub(super) syn_ns: Option<u64>,
     tcp_ns: u64,
-    tls_ns: u64,
-    retries: u64,
+    pub(super) tls_ns: u64,
+    pub(super) retries: u64,
     time_ns: f64,
 }
 
@@ -109,6 +119,10 @@ impl Conversation {
             set_up: SetUp::default(),
             speaker: None,
             asked: None,
+            is_asking: false,
+            goes_on: false,
+            half_closed: None,
+            ends_of_requests: RequestEnds::default(),
             silence_ns: 0,
             burst_bytes: 0,
             longest_segment: 0,
@@ -121,13 +135,19 @@ impl Conversation {
             packets: [0; 2],
             transfers: [RoundTrip::default(); 2],
             queued: [RoundTrip::default(); 2],
-            is_over: false,
+            closed: [false; 2],
+            is_reset: false,
         }
     }
 
-    /// Whether both ends have closed it, or one has broken it off: a SYN begins another connection.
+    /// Whether both ends have closed it, or one has broken it off.
     pub(super) fn is_over(&self) -> bool {
-        self.is_over
+        self.is_reset || self.closed == [true; 2]
+    }
+
+    /// Whether an end has closed it: a SYN begins another connection.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_reset || self.closed.contains(&true)
     }
 
     /// Returns when the last packet passed.
@@ -161,11 +181,25 @@ impl Conversation {
             }
             self.senders[other].arrive(now_ns);
         }
-        self.is_over |= segment.has(Segment::RST) || segment.has(Segment::FIN);
-        if segment.payload_bytes == 0 || segment.has(Segment::SYN) {
-            return None;
-        }
+        let answered = match segment.payload_bytes > 0 && !segment.has(Segment::SYN) {
+            true => self.take_message(side, segment, label),
+            false => None,
+        };
+        self.is_reset |= segment.has(Segment::RST);
+        self.closed[side] |= segment.has(Segment::FIN);
+        self.end(side, segment);
+        answered
+    }
+
+    /// Takes data with its label. Returns the label and the wait of a request whose answer begins.
+    fn take_message(&mut self, side: usize, segment: &Segment, label: Option<Arc<str>>) -> Option<(Arc<str>, u64)> {
         let turn_ns = self.take_data(side, segment);
+        if side != self.client {
+            self.half_closed = None;
+            self.is_asking = false;
+            self.ends_of_requests.answered += u64::from(self.phase == Phase::Open && turn_ns.is_some());
+        }
+        self.is_asking |= side == self.client && label.is_some();
         let answered = match &self.asked {
             Some((asker, label)) if *asker != side && self.phase == Phase::Open => Some(Arc::clone(label)).zip(turn_ns),
             _ => None,
@@ -298,7 +332,7 @@ impl Conversation {
     }
 
     /// The round trip of the path for data of one end.
-    fn path(&self, sender: usize) -> Path {
+    pub(super) fn path(&self, sender: usize) -> Path {
         let (own, peer) = (self.reach[sender], self.reach[1 - sender]);
         Path {
             base_ns: own.base() + peer.base(),
@@ -368,11 +402,17 @@ impl Conversation {
             Some(speaker) if speaker != next || ns <= longest_ns => self.quiet[speaker][next].add(ns),
             _ => self.idle_ns += ns as f64,
         }
+        self.goes_on |= next == self.client && self.speaker == Some(next);
     }
 
     /// Ends the observation. Returns the figures and the ends, the local one first.
     pub(super) fn finish(mut self) -> (ConnectionFigures, Ends) {
+        self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64;
+        if self.is_refused() {
+            // Nothing was opened, and nobody waited.
+            self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
+        }
         let local = self.local();
         let peer = 1 - local;
         let role = if local == self.client { Role::Client } else { Role::Server };
@@ -397,9 +437,10 @@ impl Conversation {
         let all_ns = last_ns.saturating_sub(self.start_ns) as f64;
         let way = self.unknown_way();
         let beyond = way.map(|way| self.beyond_way(way, role, &mut times, &mut idle_ns));
-        if self.lacks_packets() {
+        let is_one_way = self.is_one_way();
+        if is_one_way || self.lacks_packets() {
             // What passed meanwhile is not known.
-            let set_up = times.get(Part::SetUp);
+            let set_up = if is_one_way { 0.0 } else { times.get(Part::SetUp) };
             times = Times::default();
             times.add(Part::SetUp, set_up);
             times.add(Part::Unexplained, all_ns - set_up);
@@ -409,7 +450,7 @@ impl Conversation {
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
         let (answer, messages) = self.answers(&times, base_ns);
         let mut set_ups = Silences::default();
-        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 {
+        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
         }
         let figures = ConnectionFigures {
@@ -442,6 +483,7 @@ impl Conversation {
             set_up_retries: self.set_up.retries,
             stalled_ns: figures.stalled_ns,
             overtaken: figures.overtaken,
+            ends_of_requests: self.ends_of_requests,
             ..ConnectionFigures::default()
         };
         let ends = match local {
@@ -451,15 +493,21 @@ impl Conversation {
         (figures, ends)
     }
 
-    /// Whether the capture has the data of one end alone, or lacks much of it, so that nothing can be told.
+    /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
+    /// neither does one to which a connection cannot be opened.
+    fn is_one_way(&self) -> bool {
+        let is_gone = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
+        let is_unopened = self.phase == Phase::Opening && self.set_up.syn_ns.is_some();
+        self.packets.contains(&0) && !is_gone && !is_unopened
+    }
+
+    /// Whether the capture lacks much of the data, so that nothing can be told.
     fn lacks_packets(&self) -> bool {
         /// The share of segments.
         const MUCH: f64 = 0.1;
         let sum = |of: fn(&Sender) -> u64| self.senders.iter().map(of).sum::<u64>();
         let (segments, missed) = (sum(|sender| sender.figures.segments), sum(|sender| sender.figures.missed));
-        // An end that is gone says nothing.
-        let is_stalled = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
-        (self.packets.contains(&0) && segments > 0 && !is_stalled) || missed as f64 > (segments + missed) as f64 * MUCH
+        missed as f64 > (segments + missed) as f64 * MUCH
     }
 
     /// Of connections that lack their handshake, the way to the server and back: at least, and at most. An answer may have

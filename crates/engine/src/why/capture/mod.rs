@@ -5,6 +5,7 @@
 
 mod conversation;
 mod datagrams;
+mod ending;
 mod flights;
 mod holes;
 mod reach;
@@ -29,7 +30,7 @@ use crate::{
     observe::Observation,
     rtt::{
         Config, Counter, Counters, Tracker,
-        native::{Payload, Segment},
+        native::{NoSegment, Payload, Segment},
     },
 };
 
@@ -37,6 +38,9 @@ use crate::{
 const MAX_CONNECTIONS: usize = 4096;
 /// A connection without a packet for so long makes room for another.
 const SILENT_NS: u64 = 60_000_000_000;
+
+/// Packets between two searches for connections that make room: each looks at all of them.
+const ROOM_STRIDE: u64 = 256;
 
 /// Follows the connections of a capture.
 pub struct Replay {
@@ -55,6 +59,10 @@ pub struct Replay {
     began_before: u64,
     /// Segments that it lacks.
     missed: u64,
+    /// Packets of TCP that are cut off within their headers.
+    cut: u64,
+    /// Packets since room was last made for more connections.
+    since_room: u64,
 }
 
 impl Replay {
@@ -74,6 +82,8 @@ impl Replay {
             one_way: 0,
             began_before: 0,
             missed: 0,
+            cut: 0,
+            since_room: ROOM_STRIDE,
         }
     }
 
@@ -81,15 +91,22 @@ impl Replay {
     pub fn observe(&mut self, packet: &Observation<'_>) {
         let (first, last) = self.span_ns.unwrap_or((packet.time_ns, packet.time_ns));
         self.span_ns = Some((first.min(packet.time_ns), last.max(packet.time_ns)));
+        let segment = Segment::read(packet, &self.config);
+        let cut_before = self.names.counters().get(Counter::Truncated);
         let evidence = &mut self.evidence;
         self.names.observe(packet, |event| {
             if let Event::Sample(sample) = event {
                 evidence.add_name(sample.rtt_ns);
             }
         });
-        let Some(segment) = Segment::read(packet, &self.config) else {
-            evidence.udp.observe(packet, &self.filter);
-            return;
+        let segment = match segment {
+            Ok(segment) => segment,
+            Err(why) => {
+                let is_counted = self.names.counters().get(Counter::Truncated) > cut_before;
+                self.cut += u64::from(why == NoSegment::CutOff && !is_counted);
+                evidence.udp.observe(packet, &self.filter);
+                return;
+            }
         };
         let (low, high) = match (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port) {
             true => (segment.src, segment.dst),
@@ -97,16 +114,22 @@ impl Replay {
         };
         let key = (segment.interface, low, high);
         let is_new = segment.has(Segment::SYN) && !segment.has(Segment::ACK);
-        if is_new && self.conversations.get(&key).is_some_and(Conversation::is_over) {
+        if is_new && self.conversations.get(&key).is_some_and(Conversation::is_closing) {
             let over = self.conversations.remove(&key).expect("it was just there");
             self.add(over);
         }
+        self.since_room += 1;
         if !self.conversations.contains_key(&key) {
-            if self.conversations.len() >= MAX_CONNECTIONS {
+            if self.conversations.len() >= MAX_CONNECTIONS && self.since_room >= ROOM_STRIDE {
+                self.since_room = 0;
                 self.make_room(segment.time_ns);
             }
             if self.conversations.len() >= MAX_CONNECTIONS {
                 self.evidence.omitted += u64::from(is_new);
+                return;
+            }
+            if self.evidence.omitted > 0 && !segment.has(Segment::SYN) {
+                // It may be of one that found no room.
                 return;
             }
         }
@@ -124,14 +147,13 @@ impl Replay {
 
     /// Returns what was counted of all packets so far.
     pub fn counters(&self) -> Counters {
-        self.names.counters()
+        self.names.counters().plus(Counter::Truncated, self.cut)
     }
 
     /// Ends the replay. Returns what it found of the target that the user called `name`.
     pub fn evidence(mut self, name: &str) -> Evidence {
         let left: Vec<Conversation> = self.conversations.drain().map(|(_, conversation)| conversation).collect();
         left.into_iter().for_each(|conversation| self.add(conversation));
-        let truncated = self.names.counters().get(Counter::Truncated);
         let mut evidence = self.evidence;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
@@ -158,12 +180,6 @@ impl Replay {
             evidence.unseen.push(Unseen {
                 what: format!("what one end of {} connections sent", self.one_way),
                 remedy: "capture where both directions pass, without a filter on the source".into(),
-            });
-        }
-        if truncated > 0 {
-            evidence.unseen.push(Unseen {
-                what: format!("{truncated} packets whose headers were cut off"),
-                remedy: "capture more of each packet (tcpdump -s 128)".into(),
             });
         }
         if self.missed > 0 {

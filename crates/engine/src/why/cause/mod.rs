@@ -325,6 +325,14 @@ pub(super) fn peer_address(evidence: &Evidence) -> String {
     evidence.target.peer.map_or_else(|| "HOST".to_owned(), |peer| peer.to_string())
 }
 
+/// The peer as in a filter of ss and in the address of a page, where IPv6 has brackets, which a shell must not read.
+pub(super) fn peer_in_brackets(evidence: &Evidence) -> String {
+    match evidence.target.peer {
+        Some(peer @ IpAddr::V6(_)) => format!("'[{peer}]'"),
+        _ => peer_address(evidence),
+    }
+}
+
 /// The server's port, or a word that stands for it.
 pub(super) fn port_number(evidence: &Evidence) -> String {
     evidence.target.port.map_or_else(|| "PORT".to_owned(), |port| port.to_string())
@@ -336,7 +344,7 @@ fn at_peer(evidence: &Evidence, command: &str) -> String {
 }
 
 /// A command at the server's host.
-fn at_server(evidence: &Evidence, command: &str) -> String {
+pub(super) fn at_server(evidence: &Evidence, command: &str) -> String {
     match (evidence.target.role, evidence.target.seen_from) {
         (Some(Role::Server), None) => command.to_owned(),
         (Some(Role::Server), server) => at_host(server, command),

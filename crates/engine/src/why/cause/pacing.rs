@@ -37,7 +37,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "shows where the program sets SO_MAX_PACING_RATE on new connections: let it set more, or nothing",
         ),
         remedy(
-            format!("ss -tin dst {}", peer_address(evidence)),
+            format!("ss -tin dst {}", peer_in_brackets(evidence)),
             "shows of each connection its rate and, after pacing_rate and a slash, the limit",
         ),
         remedy(

@@ -74,7 +74,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
 
 /// What saves the round trips of handshakes, at the client that opens them.
 pub(super) fn keep_open(evidence: &Evidence) -> Option<Remedy> {
-    let (peer, port) = (peer_address(evidence), port_number(evidence));
+    let (peer, port) = (peer_in_brackets(evidence), port_number(evidence));
     let is_secured = evidence.secured.count > 0 || evidence.target.port == Some(443);
     let scheme = if is_secured { "https" } else { "http" };
     (evidence.target.role != Some(Role::Server)).then(|| {

@@ -145,3 +145,21 @@ fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
     let verdict = decide(&evidence);
     assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
 }
+
+#[test]
+fn commands_have_brackets_around_addresses_of_ipv6_where_a_port_may_follow() {
+    let target = Target {
+        peer: Some("2001:db8::1".parse().unwrap()),
+        port: Some(80),
+        role: Some(Role::Client),
+        ..Target::default()
+    };
+    let evidence = Evidence { target, ..Evidence::default() };
+    let mut commands: Vec<String> =
+        Cause::ALL.iter().flat_map(|cause| cause.remedies(&evidence)).map(|remedy| remedy.command).collect();
+    commands.push(unseen::window(&evidence).remedy);
+    assert!(commands.iter().any(|command| command.contains("http://'[2001:db8::1]':80/")), "{commands:?}");
+    for command in commands {
+        assert!(!command.contains("ss -tin dst 2001:") && !command.contains("://2001:"), "{command}");
+    }
+}

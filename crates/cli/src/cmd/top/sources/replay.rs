@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dwell_engine::{
     filter::Filter,
-    measure::Event,
+    measure::{Event, FlowChange},
     observe::Observation,
     replay::Intervals,
     response::{self, Record},
@@ -59,8 +59,13 @@ struct Replay {
 
 impl Replay {
     fn new(args: &Args, filter: &Filter) -> Replay {
-        let rtt =
-            rtt::Config { tcp_auto: true, filter: filter.clone(), max_flows: args.max_flows, ..rtt::Config::default() };
+        let rtt = rtt::Config {
+            tcp_auto: true,
+            filter: filter.clone(),
+            max_flows: args.max_flows,
+            flow_events: true,
+            ..rtt::Config::default()
+        };
         let watch = response::Watch { filter: filter.clone(), max_flows: args.max_flows, ..response::Watch::default() };
         Replay {
             rtt: rtt::Tracker::new(&rtt),
@@ -84,19 +89,25 @@ impl Replay {
         let (table, config) = (&mut shown.table, &self.config);
         self.response.sweep(now_ns, |record| respond(&record, config, now_ns, table));
         self.response.observe(packet, |record| respond(&record, config, now_ns, table));
-        self.rtt.observe(packet, |event| {
-            if let Event::Sample(sample) = event {
-                table.sample(&sample);
-            }
-        });
+        self.rtt.observe(packet, |event| measure(&event, table));
     }
 
     fn finish(&mut self, shown: &mut Shown) {
         if let Some(last_ns) = self.last_ns {
             self.response.finish(last_ns, |record| respond(&record, &self.config, last_ns, &mut shown.table));
+            self.rtt.finish(last_ns, |event| measure(&event, &mut shown.table));
             shown.end_interval(last_ns);
         }
         shown.end_capture();
+    }
+}
+
+/// Takes round trips, and at the end of a flow what has passed since the last one.
+fn measure(event: &Event, table: &mut Table) {
+    match event {
+        Event::Sample(sample) => table.sample(sample),
+        Event::Flow(event) if matches!(event.change, FlowChange::Close(_)) => table.close(event),
+        Event::Flow(_) => {}
     }
 }
 

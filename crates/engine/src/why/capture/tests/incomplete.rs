@@ -108,6 +108,22 @@ fn one_direction_alone_is_not_called_healthy() {
 }
 
 #[test]
+fn the_direction_of_the_server_alone_is_not_called_healthy_though_it_has_a_handshake() {
+    let mut wire = Wire::new();
+    wire.sent[0] += 1;
+    wire.packet(0, End::Server, wire.sent[1], "SA", 1_000, 0);
+    wire.sent[1] += 1;
+    for _ in 0..20 {
+        wire.sent[0] += 100;
+        wire.ack(10 * MS, End::Server);
+        wire.data(30 * MS, End::Server, 200);
+    }
+    let verdict = wire.verdict();
+    cannot_tell(&verdict);
+    assert_eq!(verdict.parts.iter().map(|(part, _)| *part).collect::<Vec<_>>(), [Part::Unexplained], "{verdict:?}");
+}
+
+#[test]
 fn a_capture_that_lacks_many_packets_is_not_judged_and_the_end_of_a_connection_is_no_packet_that_it_lacks() {
     let transfer = |keeps: fn(u32) -> bool| {
         let mut wire = Wire::new();

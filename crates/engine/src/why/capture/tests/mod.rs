@@ -4,6 +4,7 @@ mod incomplete;
 mod late;
 mod limits;
 mod requests;
+mod unanswered;
 
 use etherparse::{PacketBuilder, TcpOptionElement};
 
@@ -55,6 +56,7 @@ impl Wire {
         let builder = PacketBuilder::ipv4(src.0, dst.0, 64).tcp(src.1, dst.1, seq, window);
         let builder = if flags.contains('A') { builder.ack(self.sent[peer]) } else { builder };
         let builder = if flags.contains('F') { builder.fin() } else { builder };
+        let builder = if flags.contains('R') { builder.rst() } else { builder };
         let mut options: Vec<TcpOptionElement> = self
             .stamps
             .iter()
@@ -228,17 +230,26 @@ fn quick_requests_are_healthy_and_cut_packets_are_no_panic() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_counted() {
+fn connections_beyond_the_limit_are_counted_and_do_not_begin_later() {
     let mut replay = Replay::new(Filter::default(), true);
-    for number in 0..super::MAX_CONNECTIONS as u32 + 10 {
+    let mut pass = |number: u32, at_ms: u64, is_first: bool| {
         let mut data = Vec::new();
         let source = (number >> 8).to_be_bytes();
         let builder = PacketBuilder::ipv4([10, source[1], source[2], source[3]], SERVER.0, 64);
-        builder.tcp(30_000 + (number & 0xff) as u16, 80, 1, 100).syn().write(&mut data, &[]).unwrap();
+        let builder = builder.tcp(30_000 + (number & 0xff) as u16, 80, 1, 100);
+        let builder = if is_first { builder.syn() } else { builder.ack(1) };
+        builder.write(&mut data, &[]).unwrap();
         let wire_len = data.len() as u32;
-        replay.observe(&Observation { time_ns: 5, interface: 0, link: 101, data: &data, wire_len });
-    }
+        replay.observe(&Observation { time_ns: at_ms * MS, interface: 0, link: 101, data: &data, wire_len });
+    };
+    let most = super::MAX_CONNECTIONS as u32;
+    (0..most + 10).for_each(|number| pass(number, 0, true));
+    // The first ones have made room.
+    (0..300).for_each(|_| pass(0, 100_000, false));
+    (most..most + 10).for_each(|number| pass(number, 100_000, false));
+    pass(most + 20, 100_000, true);
     let evidence = replay.evidence("flood");
     assert_eq!(evidence.omitted, 10);
     assert!(evidence.unseen.iter().any(|unseen| unseen.what.starts_with("10 connections beyond")));
+    assert!(!evidence.unseen.iter().any(|unseen| unseen.what.contains("began before")), "{:?}", evidence.unseen);
 }

@@ -1,0 +1,130 @@
+//! Requests without an answer, and connections that are refused: somebody waited, however it ended.
+
+use super::*;
+
+/// A connection at its client, whose last request has no answer until somebody ends it after two seconds.
+fn ended(answers: usize, by: End, flags: &str) -> Verdict {
+    let mut wire = Wire::new();
+    wire.handshake(20 * MS);
+    for _ in 0..answers {
+        wire.ask(MS);
+        wire.data(25 * MS, End::Server, 400);
+        wire.ack(10_000, End::Client);
+    }
+    wire.ask(MS);
+    wire.ack(20 * MS, End::Server);
+    wire.end(2_000 * MS, by, flags);
+    wire.verdict()
+}
+
+impl Wire {
+    /// A request whose label is known.
+    fn ask(&mut self, after_ns: u64) {
+        self.payload = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        self.data(after_ns, End::Client, 27);
+        self.payload = &[];
+    }
+
+    /// One end closes the connection, or resets it.
+    fn end(&mut self, after_ns: u64, by: End, flags: &str) {
+        self.packet(after_ns, by, self.sent[by as usize], flags, 1_000, 0);
+        self.sent[by as usize] += 1;
+    }
+
+    /// Both ends close it, this one first.
+    fn close(&mut self, after_ns: u64, by: End) {
+        self.end(after_ns, by, "FA");
+        self.end(20 * MS, if matches!(by, End::Client) { End::Server } else { End::Client }, "FA");
+        self.ack(10_000, by);
+    }
+}
+
+fn count_of(verdict: &Verdict, what: &str) -> Option<u64> {
+    match verdict.facts.iter().find(|fact| fact.what.contains(what))?.value {
+        Some(Value::Count(count)) => Some(count),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_wait_that_no_answer_ends_is_the_servers() {
+    for (by, flags, what) in [
+        (End::Client, "FA", "clients gave up"),
+        (End::Client, "RA", "clients gave up"),
+        (End::Server, "FA", "server closed"),
+        (End::Server, "RA", "server reset"),
+    ] {
+        for answers in [0, 1] {
+            let verdict = ended(answers, by, flags);
+            assert_eq!(cause(&verdict), Some(Cause::SlowAnswer), "{flags} after {answers}: {verdict:?}");
+            assert_eq!(count_of(&verdict, what), Some(1), "{flags} after {answers}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_reset_at_once_is_not_healthy() {
+    let mut wire = Wire::new();
+    wire.handshake(20 * MS);
+    wire.ask(MS);
+    wire.end(20 * MS, End::Server, "RA");
+    let verdict = wire.verdict();
+    assert!(!matches!(verdict.outcome, Outcome::Healthy), "{verdict:?}");
+    assert_eq!(count_of(&verdict, "server reset"), Some(1), "{verdict:?}");
+}
+
+#[test]
+fn refused_connections_are_no_handshakes() {
+    let mut wire = Wire::new();
+    for attempt in 1..=5 {
+        wire.sent = [attempt * 1_000, 0];
+        wire.packet(500 * MS, End::Client, wire.sent[0], "S", 1_000, 0);
+        wire.sent[0] += 1;
+        wire.packet(40 * MS, End::Server, 0, "RA", 0, 0);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(verdict.outcome, Outcome::NoTraffic, "{verdict:?}");
+    assert_eq!(count_of(&verdict, "refused"), Some(5), "{verdict:?}");
+    assert!(verdict.sentence.contains("refused"), "{}", verdict.sentence);
+}
+
+#[test]
+fn what_asks_for_no_answer_has_none_to_wait_for() {
+    let said_goodbye = |after_ns: u64| {
+        let mut wire = Wire::new();
+        wire.handshake(MS);
+        for _ in 0..20 {
+            wire.ask(10 * MS);
+            wire.data(MS + MS / 10, End::Server, 400);
+            wire.ack(10_000, End::Client);
+        }
+        // As an alert of TLS, or a window update of HTTP/2.
+        wire.data(MS, End::Client, 31);
+        wire.close(after_ns, End::Client);
+        wire.verdict()
+    };
+    let half_closed = || {
+        let mut wire = Wire::new();
+        wire.handshake(MS);
+        wire.ask(MS);
+        wire.end(10_000, End::Client, "FA");
+        wire.data(MS + MS / 10, End::Server, 400);
+        wire.end(10_000, End::Server, "FA");
+        wire.verdict()
+    };
+    let logged = || {
+        let mut wire = Wire::new();
+        wire.handshake(MS);
+        for _ in 0..20 {
+            wire.data(100 * MS, End::Client, 200);
+            wire.ack(MS, End::Server);
+        }
+        wire.close(1_000 * MS, End::Client);
+        wire.verdict()
+    };
+    for verdict in [said_goodbye(10_000), said_goodbye(5_000 * MS), half_closed(), logged()] {
+        assert!(!matches!(cause(&verdict), Some(Cause::SlowAnswer | Cause::SlowService)), "{verdict:?}");
+        let failures = ["gave up", "closed", "reset"].map(|what| count_of(&verdict, what));
+        assert_eq!(failures, [None; 3], "{verdict:?}");
+    }
+}
