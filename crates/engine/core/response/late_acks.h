@@ -56,10 +56,14 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	if (unit_ns == turn->unit_ns)
 		return;
 	turn->unit_ns = unit_ns;
-	turn->flags &= turn->round_trip ? ~0 : ~DWELL_TURN_TIED;
-	turn->base_tick = turn->first_tick; /* the handshake's ACK was not late */
+	if (turn->round_trip)
+		turn->flags |= DWELL_TURN_TIED; /* the handshake's ACK was not late */
+	else
+		turn->flags &= ~DWELL_TURN_TIED;
+	turn->base_tick = turn->first_tick;
 	turn->base_echo = turn->first_echo;
 	turn->clock_samples = 0;
+	turn->path = 0;
 }
 
 /* An ACK within a tick of the soonest one is a sample of when in its tick a segment is sent. One that a request carries may
@@ -88,6 +92,9 @@ static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, _
 	late = tick - turn->base_tick - (__u32)passed;
 	drift = (tick - turn->base_tick) >> 13;
 	if (late <= (__s32)(drift < unit / 2 ? drift : unit / 2)) {
+		/* No handshake is late by more than it took: what it echoed is no time, as in a SYN cookie. */
+		if (turn->round_trip && late + (__s32)(turn->round_trip + unit) < 0)
+			turn->flags &= ~DWELL_TURN_TIED;
 		turn->base_tick = tick;
 		turn->base_echo = echo;
 		late = 0;

@@ -228,8 +228,9 @@ struct dwell_auto_state {
 		__u16 gap_log[DWELL_GAP_LOGS];
 	};
 	struct dwell_turn_state turn;
-	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
-	__u8 alone;        /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 log_shift;  /* a count in `log` stands for 2^log_shift answers */
+	__u8 alone : 2;  /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 pieced : 3; /* answers come in pieces: so many must be seen whole before that is forgotten */
 	__u8 together : 4; /* last segments that came together with those before, less late ACKs since that a timer sent */
 	__u8 came : 1;     /* the newest ACK of the answer is of such a segment, so far the last */
 	__u8 maybe : 1;    /* a request may have followed an answer soon enough, or not */

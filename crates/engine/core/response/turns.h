@@ -84,9 +84,12 @@ static __always_inline __u32 dwell_turn_queued(struct dwell_turn_state *turn, __
 /* Returns true if a late ACK may acknowledge several pieces of an answer, of which the server's clock shows the first: other
  * answers of the epoch come in pieces. What is more than one ACK's worth is acknowledged on the way.
  */
-static __always_inline int dwell_turn_hides(const struct dwell_turn_state *turn)
+static __always_inline int dwell_turn_hides(const struct dwell_auto_state *state)
 {
-	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT && 8 * turn->pieces > dwell_tally_count(turn->answered);
+	const struct dwell_turn_state *turn = &state->turn;
+
+	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT &&
+	       (state->pieced || 8 * turn->pieces > dwell_tally_count(turn->answered));
 }
 
 /* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
@@ -113,7 +116,7 @@ static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __
 	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) &&
 	    (!carried || state->timers & DWELL_TIMERS_DOUBT) && tick - end > (end - turn->start) / 4)
 		turn->flags |= DWELL_TURN_UNSURE;
-	if (dwell_turn_hides(turn))
+	if (dwell_turn_hides(state))
 		turn->flags |= DWELL_TURN_UNSURE;
 	/* Too soon for a timer: a queue on the path, or the client had another reason. */
 	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
@@ -151,8 +154,11 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	} else if (late < (__s32)turn->path) {
 		turn->stale = 0; /* it has not become longer for all */
 	}
-	if (!certain && !carried && !(turn->flags & DWELL_TURN_TIED))
-		late = DWELL_LATE_UNKNOWN; /* a timer may have delayed all ACKs so far alike */
+	if (late != DWELL_LATE_UNKNOWN && !carried && waited < DWELL_LEAST_TIMER && !turn->end &&
+	    bytes <= segments.usual && arrival->seq == state->next_seq)
+		turn->path = late > (__s32)(2 * unit) ? late : 0; /* too soon for a timer, and no keepalive */
+	if (!certain && !(turn->flags & DWELL_TURN_TIED))
+		late = DWELL_LATE_UNKNOWN; /* a timer, or a pause, may have delayed all ACKs so far alike */
 	if (!turn->start) {
 		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
 		return;
@@ -264,6 +270,19 @@ static __always_inline void dwell_turn_sooner(struct dwell_auto_state *state, __
 		dwell_count_u16(&turn->early);
 }
 
+/* Follows whether answers come in pieces that are far apart, compared with how long they take. Only one whose ACKs came at
+ * once shows that it did not.
+ */
+static __always_inline void dwell_turn_pieces(struct dwell_auto_state *state, __u32 latency)
+{
+	struct dwell_turn_state *turn = &state->turn;
+
+	if (turn->runs > 1 && turn->pause > latency / 16)
+		state->pieced = 7;
+	else if (!(turn->flags & (DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED)))
+		state->pieced -= !!state->pieced;
+}
+
 /* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
 static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 reaction)
@@ -295,6 +314,7 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 		if (turn->runs > 1 && reaction > 4 * run_gap && reaction <= turn->pause)
 			dwell_count_u16(&turn->pushed);
 		dwell_turn_sooner(state, latency);
+		dwell_turn_pieces(state, latency);
 		dwell_turn_window(turn, reaction, run_gap);
 		turn->usual = turn->usual ? dwell_toward(turn->usual, latency, 3) : latency;
 		if (turn->burst == 1)

@@ -2604,8 +2604,7 @@ pub struct dwell_auto_state {
     pub __bindgen_anon_1: dwell_auto_state__bindgen_ty_1,
     pub turn: dwell_turn_state,
     pub log_shift: __u8,
-    pub alone: __u8,
-    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 1usize]>,
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 2usize]>,
     pub timers: __u8,
 }
 #[repr(C)]
@@ -2680,7 +2679,6 @@ const _: () = {
     ["Offset of field: dwell_auto_state::sent"][::std::mem::offset_of!(dwell_auto_state, sent) - 128usize];
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
     ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
-    ["Offset of field: dwell_auto_state::alone"][::std::mem::offset_of!(dwell_auto_state, alone) - 377usize];
     ["Offset of field: dwell_auto_state::timers"][::std::mem::offset_of!(dwell_auto_state, timers) - 379usize];
 };
 impl Default for dwell_auto_state {
@@ -2695,22 +2693,88 @@ impl Default for dwell_auto_state {
 impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn alone(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_alone(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn alone_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<0usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_alone_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<0usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn pieced(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<2usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_pieced(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<2usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn pieced_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<2usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_pieced_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<2usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn together(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 4u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<8usize, 4u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_together(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<0usize, 4u8>(val as u64)
+            self._bitfield_1.set_const::<8usize, 4u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn together_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 4u8>(
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<8usize, 4u8>(
                 ::std::ptr::addr_of!((*this)._bitfield_1),
             ) as u8)
         }
@@ -2720,7 +2784,7 @@ impl dwell_auto_state {
     pub unsafe fn set_together_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 4u8>(
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<8usize, 4u8>(
                 ::std::ptr::addr_of_mut!((*this)._bitfield_1),
                 val as u64,
             )
@@ -2729,21 +2793,21 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn came(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<4usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<12usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_came(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<4usize, 1u8>(val as u64)
+            self._bitfield_1.set_const::<12usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn came_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<4usize, 1u8>(
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<12usize, 1u8>(
                 ::std::ptr::addr_of!((*this)._bitfield_1),
             ) as u8)
         }
@@ -2753,7 +2817,7 @@ impl dwell_auto_state {
     pub unsafe fn set_came_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<4usize, 1u8>(
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<12usize, 1u8>(
                 ::std::ptr::addr_of_mut!((*this)._bitfield_1),
                 val as u64,
             )
@@ -2762,21 +2826,21 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn maybe(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<5usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<13usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_maybe(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<5usize, 1u8>(val as u64)
+            self._bitfield_1.set_const::<13usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn maybe_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<5usize, 1u8>(
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<13usize, 1u8>(
                 ::std::ptr::addr_of!((*this)._bitfield_1),
             ) as u8)
         }
@@ -2786,7 +2850,7 @@ impl dwell_auto_state {
     pub unsafe fn set_maybe_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<5usize, 1u8>(
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<13usize, 1u8>(
                 ::std::ptr::addr_of_mut!((*this)._bitfield_1),
                 val as u64,
             )
@@ -2794,17 +2858,31 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn new_bitfield_1(together: __u8, came: __u8, maybe: __u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
-        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
-        __bindgen_bitfield_unit.set_const::<0usize, 4u8>({
+    pub fn new_bitfield_1(
+        alone: __u8,
+        pieced: __u8,
+        together: __u8,
+        came: __u8,
+        maybe: __u8,
+    ) -> __BindgenBitfieldUnit<[u8; 2usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 2usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 2u8>({
+            let alone: u8 = unsafe { ::std::mem::transmute(alone) };
+            alone as u64
+        });
+        __bindgen_bitfield_unit.set_const::<2usize, 3u8>({
+            let pieced: u8 = unsafe { ::std::mem::transmute(pieced) };
+            pieced as u64
+        });
+        __bindgen_bitfield_unit.set_const::<8usize, 4u8>({
             let together: u8 = unsafe { ::std::mem::transmute(together) };
             together as u64
         });
-        __bindgen_bitfield_unit.set_const::<4usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<12usize, 1u8>({
             let came: u8 = unsafe { ::std::mem::transmute(came) };
             came as u64
         });
-        __bindgen_bitfield_unit.set_const::<5usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<13usize, 1u8>({
             let maybe: u8 = unsafe { ::std::mem::transmute(maybe) };
             maybe as u64
         });

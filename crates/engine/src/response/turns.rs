@@ -152,10 +152,11 @@ fn overlong(epoch: &Epoch) -> f64 {
     least_ns / (epoch.answered_ns as f64 + least_ns).max(1.0)
 }
 
-/// Returns whether the client often waits after an end that is known.
+/// Returns whether the client often waits after an end that is known, also where only the server's clock shows it.
 fn pauses(epoch: &Epoch) -> bool {
     let known = epoch.answered.saturating_sub(epoch.unsure.into());
-    known < 4 || part(epoch.slow, known) >= PAUSING
+    let moved = epoch.moved.saturating_sub(epoch.unsure).into();
+    known < 4 || part(epoch.slow.max(moved), known) >= PAUSING
 }
 
 /// Returns the part of the mean that ends within a tick of the server's clock may add: a client that pauses may do so

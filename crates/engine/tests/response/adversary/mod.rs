@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p dwell-engine --test response adversary -- --nocapture` prints the table.
 
+mod hidden;
 mod loops;
 
 use dwell_engine::response::{Config, Reason, estimate};
@@ -18,7 +19,7 @@ type Random = Xoshiro256PlusPlus;
 /// Connections of each kind, and how long each lasts. Those before the first are for whoever changes the estimator, which
 /// is judged by the others.
 const CONNECTIONS: u64 = 40;
-const FIRST: u64 = 100;
+const FIRST: u64 = 5000;
 const LENGTH_NS: u64 = 16 * SECOND;
 /// The fewest answers in an epoch of which an estimate is expected, where one request at a time is under way.
 const EXPECTED_FROM: usize = 4;
@@ -123,16 +124,16 @@ const KINDS: &[Kind] = &[
         name: "client that acknowledges at once",
         change: |setting, _| setting.acks = Acks::AtOnce,
         wrong: 1,
-        believed: 95,
+        believed: 96,
     },
-    Kind { name: "timer of 25 ms", change: |setting, _| setting.acks = timer(25 * MS), wrong: 1, believed: 76 },
-    Kind { name: "timer of 40 ms", change: |setting, _| setting.acks = timer(40 * MS), wrong: 4, believed: 77 },
-    Kind { name: "timer of 100 ms", change: |setting, _| setting.acks = timer(100 * MS), wrong: 1, believed: 71 },
-    Kind { name: "timer of 200 ms", change: |setting, _| setting.acks = timer(200 * MS), wrong: 1, believed: 84 },
+    Kind { name: "timer of 25 ms", change: |setting, _| setting.acks = timer(25 * MS), wrong: 4, believed: 57 },
+    Kind { name: "timer of 40 ms", change: |setting, _| setting.acks = timer(40 * MS), wrong: 3, believed: 70 },
+    Kind { name: "timer of 100 ms", change: |setting, _| setting.acks = timer(100 * MS), wrong: 1, believed: 67 },
+    Kind { name: "timer of 200 ms", change: |setting, _| setting.acks = timer(200 * MS), wrong: 1, believed: 73 },
     Kind {
         name: "timer that strikes each 200 ms",
         change: |setting, _| setting.acks = Acks::Strikes { period_ns: 200 * MS },
-        wrong: 1,
+        wrong: 2,
         believed: 68,
     },
     Kind {
@@ -144,13 +145,13 @@ const KINDS: &[Kind] = &[
             );
         },
         wrong: 1,
-        believed: 69,
+        believed: 81,
     },
     Kind {
         name: "ACKs lost after the vantage point",
         change: |setting, random| setting.faults.lost_acks = rarely(random),
         wrong: 1,
-        believed: 85,
+        believed: 83,
     },
     Kind {
         name: "ACKs lost before the vantage point",
@@ -162,7 +163,7 @@ const KINDS: &[Kind] = &[
         name: "segments of answers lost",
         change: |setting, random| setting.faults.lost_answers = rarely(random),
         wrong: 1,
-        believed: 85,
+        believed: 88,
     },
     Kind {
         name: "requests lost",
@@ -174,61 +175,61 @@ const KINDS: &[Kind] = &[
         name: "segments of answers reordered",
         change: |setting, random| setting.faults.late_answers = 3.0 * rarely(random),
         wrong: 1,
-        believed: 79,
+        believed: 75,
     },
     Kind {
         name: "client's packets reordered",
         change: |setting, random| setting.faults.late_requests = 3.0 * rarely(random),
         wrong: 1,
-        believed: 84,
+        believed: 72,
     },
-    Kind { name: "ACKs of up to 64 KB", change: stretch, wrong: 1, believed: 90 },
+    Kind { name: "ACKs of up to 64 KB", change: stretch, wrong: 2, believed: 94 },
     Kind {
         name: "an ACK for 8 segments",
         change: |setting, random| {
             setting.acks = Acks::Every { segments: 8, timer_ns: one_of(random, &[25, 40, 100]) * MS };
         },
-        wrong: 14,
-        believed: 77,
+        wrong: 20,
+        believed: 83,
     },
     Kind {
         name: "ACKs thinned",
         change: |setting, random| setting.thin_ns = octaves(random, 100 * US, MS),
         wrong: 1,
-        believed: 72,
+        believed: 77,
     },
     Kind {
         name: "queues, 0.3 to 10 ms",
         change: |setting, random| setting.jitter_ns = octaves(random, 300 * US, 10 * MS),
-        wrong: 19,
-        believed: 86,
+        wrong: 7,
+        believed: 80,
     },
     Kind {
         name: "slow line, 0.5 to 10 Mbit/s",
         change: |setting, random| setting.bits_per_second = octaves(random, 500_000, 10_000_000),
-        wrong: 1,
-        believed: 74,
+        wrong: 5,
+        believed: 73,
     },
-    Kind { name: "tick of 1 us", change: |setting, _| setting.tick_ns = US, wrong: 1, believed: 72 },
-    Kind { name: "tick of 3.33 ms", change: |setting, _| setting.tick_ns = 3_333_333, wrong: 1, believed: 56 },
-    Kind { name: "tick of 4 ms", change: |setting, _| setting.tick_ns = 4 * MS, wrong: 1, believed: 66 },
-    Kind { name: "tick of 10 ms", change: |setting, _| setting.tick_ns = 10 * MS, wrong: 1, believed: 42 },
-    Kind { name: "tick of 100 ms", change: |setting, _| setting.tick_ns = 100 * MS, wrong: 1, believed: 51 },
-    Kind { name: "tick of 500 ms", change: |setting, _| setting.tick_ns = 500 * MS, wrong: 2, believed: 41 },
-    Kind { name: "tick of 1000 ms", change: |setting, _| setting.tick_ns = SECOND, wrong: 1, believed: 51 },
+    Kind { name: "tick of 1 us", change: |setting, _| setting.tick_ns = US, wrong: 1, believed: 70 },
+    Kind { name: "tick of 3.33 ms", change: |setting, _| setting.tick_ns = 3_333_333, wrong: 1, believed: 42 },
+    Kind { name: "tick of 4 ms", change: |setting, _| setting.tick_ns = 4 * MS, wrong: 3, believed: 64 },
+    Kind { name: "tick of 10 ms", change: |setting, _| setting.tick_ns = 10 * MS, wrong: 1, believed: 63 },
+    Kind { name: "tick of 100 ms", change: |setting, _| setting.tick_ns = 100 * MS, wrong: 1, believed: 60 },
+    Kind { name: "tick of 500 ms", change: |setting, _| setting.tick_ns = 500 * MS, wrong: 1, believed: 55 },
+    Kind { name: "tick of 1000 ms", change: |setting, _| setting.tick_ns = SECOND, wrong: 1, believed: 37 },
     Kind {
         name: "handshake by a cookie",
         change: |setting, _| setting.stamps = Stamps::Cookie,
         wrong: 1,
-        believed: 86,
+        believed: 78,
     },
-    Kind { name: "timestamps frozen", change: |setting, _| setting.stamps = Stamps::Frozen, wrong: 1, believed: 56 },
-    Kind { name: "no timestamps", change: |setting, _| setting.stamps = Stamps::None, wrong: 1, believed: 53 },
+    Kind { name: "timestamps frozen", change: |setting, _| setting.stamps = Stamps::Frozen, wrong: 1, believed: 44 },
+    Kind { name: "no timestamps", change: |setting, _| setting.stamps = Stamps::None, wrong: 1, believed: 52 },
     Kind {
         name: "requests of several segments",
         change: |setting, random| setting.request_bytes = Draw::Between(1400, octaves(random, 2000, 30_000)),
         wrong: 1,
-        believed: 85,
+        believed: 81,
     },
     Kind {
         name: "requests of several writes",
@@ -239,10 +240,10 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "pipelined requests",
         change: |setting, random| setting.depth = random.random_range(2..6),
-        wrong: 3,
-        believed: 37,
+        wrong: 13,
+        believed: 33,
     },
-    Kind { name: "answers in pieces", change: pieces, wrong: 10, believed: 83 },
+    Kind { name: "answers in pieces", change: pieces, wrong: 1, believed: 64 },
     Kind {
         name: "keepalives and window updates",
         change: |setting, random| {
@@ -250,10 +251,10 @@ const KINDS: &[Kind] = &[
             setting.window_updates = 0.3;
         },
         wrong: 1,
-        believed: 81,
+        believed: 70,
     },
-    Kind { name: "joined late", change: |setting, _| setting.is_joined_late = true, wrong: 7, believed: 74 },
-    Kind { name: "any client and any fault", change: anything, wrong: 6, believed: 61 },
+    Kind { name: "joined late", change: |setting, _| setting.is_joined_late = true, wrong: 1, believed: 64 },
+    Kind { name: "any client and any fault", change: anything, wrong: 4, believed: 57 },
 ];
 
 fn timer(timer_ns: u64) -> Acks {
