@@ -12,6 +12,7 @@ use super::{
     flights::Known,
     reach::{Reach, ShownBy},
     sender::{Path, Sender},
+    turns::Turns,
 };
 use crate::{layers::Ends, measure::Protocol, roles::CLIENT_PORTS, rtt::native::Segment};
 
@@ -60,6 +61,7 @@ pub(super) struct Conversation {
     pub(super) turns: [Silences; 2],
     pub(super) last_data_ns: u64,
     idle_ns: f64,
+    requests: Turns,
     start_ns: u64,
     pub(super) last_ns: u64,
     /// Packets of each end.
@@ -130,6 +132,7 @@ impl Conversation {
             turns: [Silences::default(); 2],
             last_data_ns: first.time_ns,
             idle_ns: 0.0,
+            requests: Turns::default(),
             start_ns: first.time_ns,
             last_ns: first.time_ns,
             packets: [0; 2],
@@ -214,7 +217,9 @@ impl Conversation {
         if !self.senders[side].send(segment, path, own_ns) {
             return None;
         }
+        self.senders[1 - side].ask(segment);
         if self.phase == Phase::Open {
+            self.follow_turn(side);
             self.break_silence(side);
         }
         let bytes = u64::from(segment.payload_bytes);
@@ -232,6 +237,15 @@ impl Conversation {
         self.longest_segment = self.longest_segment.max(bytes);
         self.speaker = Some(side);
         turn_ns
+    }
+
+    /// Follows whose turn it is, by data of an end.
+    fn follow_turn(&mut self, side: usize) {
+        let ways_ns = (self.reach[side].base(), self.reach[1 - side].base());
+        match side == self.client {
+            true => self.requests.ask(self.last_ns, self.silence_ns, ways_ns, &self.senders),
+            false => self.requests.answer(self.last_ns, self.silence_ns, &self.senders),
+        }
     }
 
     /// Follows TCP's handshake and TLS's.
@@ -353,14 +367,16 @@ impl Conversation {
     }
 
     /// Attributes the time until now to the state that the packets before have left, with each arrival of an
-    /// acknowledgement.
+    /// acknowledgement, and of a request.
     fn advance(&mut self, now_ns: u64) {
         while self.last_ns < now_ns {
-            let arrival = self.senders.iter().filter_map(Sender::next_arrival).min();
+            let arrivals = self.senders.iter().filter_map(Sender::next_arrival);
+            let arrival = arrivals.chain(self.requests.due()).min();
             let until_ns = arrival.map_or(now_ns, |arrives_ns| arrives_ns.clamp(self.last_ns, now_ns));
             self.spend(until_ns);
             self.last_ns = until_ns;
             self.senders.iter_mut().for_each(|sender| sender.arrive(until_ns));
+            self.requests.reach(until_ns, self.silence_ns, &self.senders);
             if arrival.is_none_or(|arrives_ns| arrives_ns > now_ns) {
                 break;
             }
@@ -448,7 +464,7 @@ impl Conversation {
         }
         let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
-        let (answer, messages) = self.answers(&times, base_ns);
+        let (answer, messages) = self.answers(&times, base_ns, role);
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -466,7 +482,7 @@ impl Conversation {
             messages,
             busy_polls: figures.busy_ns / 1_000_000,
             closed_polls: figures.closed_ns / 1_000_000,
-            service: if role == Role::Server { beyond.unwrap_or(self.served(local)) } else { Silences::default() },
+            service: if role == Role::Server { beyond.unwrap_or(self.served().0) } else { Silences::default() },
             answer: if role == Role::Client { beyond.unwrap_or(answer) } else { Silences::default() },
             pause: self.quiet[local][local].with(&figures.pauses),
             segments_sent: figures.segments,
@@ -546,9 +562,10 @@ impl Conversation {
 
     /// Returns what answers to the client took after an acknowledgement had shown that their request was there, and the round
     /// trips of its messages, given the shortest: an answer that carries the acknowledgement of its request makes them longer.
-    fn answers(&self, times: &Times, base_ns: f64) -> (Silences, RoundTrip) {
+    fn answers(&self, times: &Times, base_ns: f64, role: Role) -> (Silences, RoundTrip) {
         let server = 1 - self.client;
-        let (turns, shown) = (self.turns[self.client], self.quiet[self.client][server]);
+        let turns = self.turns[self.client];
+        let shown = if role == Role::Server { self.served().0 } else { self.quiet[self.client][server] };
         let way_ns = self.reach[server].base();
         // A message that was lost was no work.
         let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
@@ -567,14 +584,9 @@ impl Conversation {
         (shown, RoundTrip::new(under_way_ns + carried.sum_ns as f64, mean_ns, base_ns))
     }
 
-    /// Returns how long requests waited for the service of the local end, without the way to it and back.
-    fn served(&self, local: usize) -> Silences {
-        let (asked, way_ns) = (self.quiet[1 - local][local], self.reach[local].base());
-        Silences {
-            sum_ns: asked.sum_ns.saturating_sub(asked.count * way_ns),
-            longest_ns: asked.longest_ns.saturating_sub(way_ns),
-            ..asked
-        }
+    /// Returns how long requests waited for the service, and how much of it was silence.
+    fn served(&self) -> (Silences, u64) {
+        self.requests.served(self.quiet[self.client][1 - self.client])
     }
 
     /// Returns how much of the way to the client and back may have been the client's own pause. It acknowledges an answer with
@@ -585,7 +597,7 @@ impl Conversation {
     }
 
     /// Names the times as the local end sees them.
-    fn times(&self, own: Times, theirs: Times, role: Role, local: usize, idle_ns: &mut f64) -> Times {
+    fn times(&self, own: Times, mut theirs: Times, role: Role, local: usize, idle_ns: &mut f64) -> Times {
         /// What the way must take to matter.
         const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
@@ -597,9 +609,13 @@ impl Conversation {
             times.remove(Part::Answer);
         }
         if role == Role::Server {
-            // The client has its answer, and acknowledges it late.
-            *idle_ns += times.get(Part::Answer);
-            times.remove(Part::Answer);
+            self.requests.name(&mut times, local);
+            self.requests.name(&mut theirs, peer);
+            for late in [&mut times, &mut theirs] {
+                // The client has its answer, and acknowledges it late; what it sends itself and nobody answers waits for nothing.
+                *idle_ns += late.get(Part::Answer);
+                late.remove(Part::Answer);
+            }
             let way_ns = self.path(local).base_ns;
             let ns = times.get(Part::Distance) * self.pause_of_client() as f64 / way_ns.max(1) as f64;
             times.take(Part::Distance, ns);
@@ -622,10 +638,11 @@ impl Conversation {
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
         match role {
             Role::Server => {
-                let served = self.served(local).sum_ns as f64;
+                let served = self.served().1 as f64;
                 times.add(Part::Service, served);
-                times.add(Part::Distance, asked - served);
-                *idle_ns += answered;
+                let back = self.requests.back_ns().min(answered);
+                times.add(Part::Distance, asked - served + back);
+                *idle_ns += answered - back;
             }
             Role::Client => {
                 times.add(Part::Answer, answered);

@@ -101,10 +101,11 @@ pub(super) struct Flights {
     peak: u32,
     last_ack_ns: Option<u64>,
     last_sent_ns: Option<u64>,
-    /// Time in transfers, of it that with room in the congestion window, and that which follows acknowledgements closely.
-    total_ns: u64,
-    below_ns: u64,
-    covered_ns: u64,
+    spent: Spent,
+    /// Of it, what counts only if more of the same message follows.
+    since_sent: Spent,
+    /// Whether the peer has asked for another message since.
+    is_asked: bool,
     /// Bursts, and the sum of the time before them in which nothing was sent.
     bursts: u64,
     paused_ns: u64,
@@ -116,20 +117,37 @@ pub(super) struct Flights {
     near: u64,
 }
 
+/// Time in transfers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    total_ns: u64,
+    /// With room in the congestion window.
+    below_ns: u64,
+    /// Close behind acknowledgements.
+    covered_ns: u64,
+}
+
 impl Flights {
     /// Attributes time in a transfer, with so many bytes in flight.
     pub(super) fn spend(&mut self, from_ns: u64, to_ns: u64, flight: u32, mss: u32, path: Path) {
         let time_ns = to_ns.saturating_sub(from_ns);
-        self.total_ns += time_ns;
+        let spent = &mut self.since_sent;
+        spent.total_ns += time_ns;
         if flight.saturating_add(FULL_SEGMENTS * mss) < self.peak {
-            self.below_ns += time_ns;
+            spent.below_ns += time_ns;
         }
         let until_ns = self.last_ack_ns.map_or(0, |ack_ns| ack_ns.saturating_add(prompt_ns(path)));
-        self.covered_ns += until_ns.min(to_ns).saturating_sub(from_ns);
+        spent.covered_ns += until_ns.min(to_ns).saturating_sub(from_ns);
     }
 
     /// Takes what is in flight after a segment of a transfer was sent.
     pub(super) fn send(&mut self, now_ns: u64, flight: u32, path: Path) {
+        let spent = std::mem::take(&mut self.since_sent);
+        if !std::mem::take(&mut self.is_asked) {
+            self.spent.total_ns += spent.total_ns;
+            self.spent.below_ns += spent.below_ns;
+            self.spent.covered_ns += spent.covered_ns;
+        }
         let silent_ns = self.last_sent_ns.map_or(0, |last| now_ns.saturating_sub(last));
         if silent_ns >= prompt_ns(path) {
             self.bursts += 1;
@@ -164,6 +182,12 @@ impl Flights {
         }
     }
 
+    /// The peer has all of a message and asks for another, which begins anew: what was in flight before and the time until then
+    /// say nothing of the application.
+    pub(super) fn ask(&mut self) {
+        (self.is_asked, self.peak, self.last_sent_ns) = (true, 0, None);
+    }
+
     /// Something was lost: the congestion window is smaller now.
     pub(super) fn lose(&mut self) {
         self.peak = 0;
@@ -193,8 +217,9 @@ impl Flights {
     /// was captured from its beginning or rested meanwhile.
     pub(super) fn limit(&self, knows_base: bool) -> Limit {
         let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
-        let is_below = share(self.below_ns, self.total_ns) >= OFTEN_BELOW && self.bursts >= MIN_BURSTS;
-        if is_below && share(self.covered_ns, self.total_ns) <= COVERED {
+        let spent = self.spent;
+        let is_below = share(spent.below_ns, spent.total_ns) >= OFTEN_BELOW && self.bursts >= MIN_BURSTS;
+        if is_below && share(spent.covered_ns, spent.total_ns) <= COVERED {
             return match share(self.prompt, self.waits) {
                 _ if self.waits < MIN_BURSTS || share(self.waited_ns, self.paused_ns) < MOST => Limit::Unknown,
                 prompt if prompt >= WAITING => Limit::SendBuffer,
@@ -216,7 +241,7 @@ impl Flights {
         let (first, second) = self.rounds.split_at(self.rounds.len() / 2);
         let most = |of: &[Round]| of.iter().map(|round| round.flight).max().unwrap_or(0);
         self.rounds.len() >= FLAT_ROUNDS
-            && self.below_ns as f64 <= self.total_ns as f64 * FULL
+            && self.spent.below_ns as f64 <= self.spent.total_ns as f64 * FULL
             && most(second) <= most(first) + FULL_SEGMENTS * mss
     }
 

@@ -15,6 +15,7 @@ mod sequence;
 mod spacing;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::HashMap;
 

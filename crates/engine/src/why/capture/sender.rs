@@ -388,6 +388,20 @@ impl Sender {
         self.last_sent_ns
     }
 
+    /// Returns the times until now.
+    pub(super) fn spent(&self) -> Times {
+        let mut times = self.times;
+        times.plus(&self.since_progress);
+        times
+    }
+
+    /// Takes data of the peer: a request, if that has all that was sent before.
+    pub(super) fn ask(&mut self, request: &Segment) {
+        if self.next == Some(request.ack) {
+            self.flights.ask();
+        }
+    }
+
     /// Whether its data leaves so evenly that a pace may hold it back.
     pub(super) fn is_paced(&self) -> bool {
         self.spacing.is_paced()

@@ -58,3 +58,129 @@ fn messages_to_an_end_that_sends_nothing_itself_keep_nobody_waiting() {
     let awaited = [Part::Distance, Part::Answer];
     assert!(!verdict.parts.iter().any(|(part, _)| awaited.contains(part)), "{verdict:?}");
 }
+
+/// After so long an end acknowledges what it has not answered.
+const DELAYED_NS: u64 = 40 * MS;
+
+/// Requests one after the other, of a server that is 20 ms away, there and back.
+#[derive(Debug, Clone, Copy)]
+struct Loop {
+    /// The place of the capture: 0 is the client, 100 the server.
+    place: u64,
+    service_ns: u64,
+    /// Segments of an answer, and their bytes.
+    segments: usize,
+    bytes: usize,
+    /// From an answer to the next request, in turn.
+    pauses_ns: &'static [u64],
+    /// Whether the client acknowledges answers before it asks again.
+    has_acks: bool,
+}
+
+impl Loop {
+    const WAY_NS: u64 = 20 * MS;
+
+    fn verdict(self) -> Verdict {
+        let mut wire = Wire::new();
+        let to_client_ns = Self::WAY_NS * self.place / 100;
+        let to_server_ns = Self::WAY_NS - to_client_ns;
+        wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
+        wire.sent[0] += 1;
+        wire.packet(to_server_ns, End::Server, wire.sent[1], "SA", 1_000, 0);
+        wire.sent[1] += 1;
+        wire.ack(to_client_ns, End::Client);
+        for number in 0..80 {
+            let pause_ns = self.pauses_ns[number % self.pauses_ns.len()];
+            let ack_ns = if self.has_acks { 10_000 } else { pause_ns.min(DELAYED_NS) };
+            if self.has_acks || pause_ns > DELAYED_NS {
+                wire.ack(to_client_ns + ack_ns, End::Client);
+                wire.data(pause_ns.saturating_sub(ack_ns), End::Client, 100);
+            } else {
+                wire.data(to_client_ns + pause_ns, End::Client, 100);
+            }
+            let delayed_ns = self.service_ns.min(DELAYED_NS);
+            if self.service_ns > delayed_ns {
+                wire.ack(to_server_ns + delayed_ns, End::Server);
+                wire.data(self.service_ns - delayed_ns, End::Server, self.bytes);
+            } else {
+                wire.data(to_server_ns + self.service_ns, End::Server, self.bytes);
+            }
+            (1..self.segments).for_each(|_| wire.data(0, End::Server, self.bytes));
+        }
+        wire.verdict()
+    }
+}
+
+#[test]
+fn the_work_of_a_service_is_as_long_wherever_the_capture_was_taken() {
+    let places = [0, 20, 50, 80, 100].into_iter().flat_map(|place| [10, 30, 57, 150].map(|ms| (place, ms)));
+    // Of three segments a receiver acknowledges the first two at once.
+    let answers = [(1, 300, false), (1, 300, true), (1, 900, false), (1, 900, true), (3, 900, true)];
+    let pauses: [&[u64]; 2] = [&[0], &[0, 30 * MS, 100 * MS]];
+    let mut wrong = Vec::new();
+    for ((place, ms), pauses_ns) in places.flat_map(|case| pauses.map(|pauses_ns| (case, pauses_ns))) {
+        for (segments, bytes, has_acks) in answers {
+            let case = Loop { place, service_ns: ms * MS, segments, bytes, pauses_ns, has_acks };
+            let verdict = case.verdict();
+            let ns_of = |parts: &[Part]| {
+                verdict.parts.iter().filter(|(part, _)| parts.contains(part)).map(|(_, ns)| ns).sum::<f64>()
+            };
+            let share = ns_of(&[Part::Service, Part::Answer]) / ns_of(&Part::ALL);
+            let truth = ms as f64 / (ms as f64 + 20.0);
+            let is_named = matches!(cause(&verdict), Some(Cause::SlowService | Cause::SlowAnswer));
+            // Answers of three segments are transfers, and those take another round trip.
+            let is_exact = segments == 1 || pauses_ns.len() == 1;
+            if (ms > 10 && !is_named) || (is_exact && (share - truth).abs() > 0.05) {
+                wrong.push((case, cause(&verdict), truth, share, verdict.parts));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Downloads one after the other on one connection, 20 ms from the server, whose pace sends each in pieces.
+fn downloads(place: u64, pieces_apart_ns: &[u64]) -> Verdict {
+    let mut wire = Wire::new();
+    let to_client_ns = 20 * MS * place / 100;
+    let to_server_ns = 20 * MS - to_client_ns;
+    wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
+    wire.sent[0] += 1;
+    wire.packet(to_server_ns, End::Server, wire.sent[1], "SA", 1_000, 0);
+    wire.sent[1] += 1;
+    wire.ack(to_client_ns, End::Client);
+    for _ in 0..40 {
+        wire.data(10_000, End::Client, 100);
+        let asked_ns = wire.now_ns;
+        // Of each piece when it passes, and when its acknowledgement does.
+        let mut packets = Vec::new();
+        let mut leaves_ns = asked_ns + to_server_ns;
+        for (number, apart_ns) in (1..).zip(pieces_apart_ns) {
+            leaves_ns += apart_ns;
+            packets.extend([(leaves_ns, None), (leaves_ns + to_client_ns + 10_000, Some(number))]);
+        }
+        packets.sort();
+        let first = wire.sent[1];
+        for (time_ns, acked) in packets {
+            wire.now_ns = time_ns;
+            let all = wire.sent[1];
+            match acked {
+                None => (0..10).for_each(|_| wire.data(0, End::Server, 1_000)),
+                Some(number) => {
+                    wire.sent[1] = first + number * 10_000;
+                    wire.ack(0, End::Client);
+                    wire.sent[1] = all;
+                }
+            }
+        }
+    }
+    wire.verdict()
+}
+
+#[test]
+fn downloads_one_after_the_other_are_no_application_that_pauses() {
+    let pieces_apart_ns = [0, 1, 4, 1, 4, 3, 4].map(|ms| ms * MS);
+    for place in [0, 50, 100] {
+        let verdict = downloads(place, &pieces_apart_ns);
+        assert_ne!(cause(&verdict), Some(Cause::SlowApplication), "{place} {verdict:?}");
+    }
+}
