@@ -114,7 +114,7 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
         rows.unwrap().map(Result::unwrap).collect::<Vec<_>>()
     };
     let killed = ("killed".to_owned(), 3, ended_ns);
-    assert_eq!(lost(), [killed.clone()]);
+    assert_eq!(lost(), std::slice::from_ref(&killed));
     collector.leave(&agent(2), "it left").unwrap();
     // It was frozen, or cut off, and has lost nothing; until the next one comes again.
     assert_eq!(collector.hello(&agent(1)).unwrap().unwrap(), 2);
