@@ -1,0 +1,236 @@
+//! What the packets of a connection come to.
+
+use super::*;
+
+impl Conversation {
+    /// Ends the observation. Returns the figures and the ends, the local one first.
+    pub(in crate::why::capture) fn finish(mut self) -> (ConnectionFigures, Ends) {
+        self.give_up_half_closed();
+        self.idle_ns += self.silence_ns as f64;
+        if self.is_refused() {
+            // Nothing was opened, and nobody waited.
+            self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
+        }
+        let local = self.local();
+        let peer = 1 - local;
+        let role = if local == self.client { Role::Client } else { Role::Server };
+        let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
+        if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
+            // It was never opened.
+            self.set_up.tcp_ns = last_ns.saturating_sub(self.start_ns);
+        } else if self.phase == Phase::Securing {
+            self.set_up.tls_ns = (last_ns.saturating_sub(self.start_ns)).saturating_sub(self.set_up.tcp_ns);
+        }
+        let is_whole = self.set_up.syn_ns.is_some();
+        let knows = self.reach.map(|reach| match (is_whole, reach.bare_ns.is_some()) {
+            (true, _) => Known::Whole,
+            (false, true) => Known::Way,
+            (false, false) => Known::Nothing,
+        });
+        let own = self.senders[local].finish(last_ns, paths[local], knows[local]);
+        let theirs = self.senders[peer].finish(last_ns, paths[peer], knows[peer]);
+        let mut idle_ns = self.idle_ns;
+        let mut times = self.times(own, theirs, role, local, &mut idle_ns);
+        let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
+        let all_ns = last_ns.saturating_sub(self.start_ns) as f64;
+        let way = self.unknown_way();
+        let beyond = way.map(|way| self.beyond_way(way, role, &mut times, &mut idle_ns));
+        let is_one_way = self.is_one_way();
+        if is_one_way || self.lacks_packets() {
+            // What passed meanwhile is not known.
+            let set_up = if is_one_way { 0.0 } else { times.get(Part::SetUp) };
+            times = Times::default();
+            times.add(Part::SetUp, set_up);
+            times.add(Part::Unexplained, all_ns - set_up);
+            idle_ns = 0.0;
+        }
+        let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
+        let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
+        let (answer, messages) = self.answers(&times, base_ns, role);
+        let mut set_ups = Silences::default();
+        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
+            set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
+        }
+        let figures = ConnectionFigures {
+            role,
+            polls: self.packets[0] + self.packets[1],
+            is_one_way: self.packets.contains(&0),
+            began_before: !is_whole,
+            segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
+            times,
+            idle_ns,
+            transfers: self.transfers[local],
+            queued: self.queued[local],
+            messages,
+            busy_polls: figures.busy_ns / 1_000_000,
+            closed_polls: figures.closed_ns / 1_000_000,
+            service: if role == Role::Server { beyond.unwrap_or(self.served().0) } else { Silences::default() },
+            answer: if role == Role::Client { beyond.unwrap_or(answer) } else { Silences::default() },
+            pause: self.quiet[local][local].with(&figures.pauses),
+            segments_sent: figures.segments,
+            segments_sent_again: figures.again,
+            segments_sent_needlessly: figures.spurious(),
+            segments_received: theirs.segments,
+            segments_out_of_order: theirs.overtaken + theirs.again,
+            sent_bytes: figures.bytes,
+            received_bytes: theirs.bytes,
+            timeouts: figures.timeouts,
+            held: figures.held,
+            slow_starts: figures.slow_starts,
+            set_ups,
+            set_up_retries: self.set_up.retries,
+            stalled_ns: figures.stalled_ns,
+            overtaken: figures.overtaken,
+            ends_of_requests: self.ends_of_requests,
+            ..ConnectionFigures::default()
+        };
+        let ends = match local {
+            0 => self.ends,
+            _ => Ends { src: self.ends.dst, dst: self.ends.src },
+        };
+        (figures, ends)
+    }
+
+    /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
+    /// neither does one to which a connection cannot be opened.
+    fn is_one_way(&self) -> bool {
+        let is_gone = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
+        let is_unopened = self.phase == Phase::Opening && self.set_up.syn_ns.is_some();
+        self.packets.contains(&0) && !is_gone && !is_unopened
+    }
+
+    /// Whether the capture lacks much of the data, so that nothing can be told.
+    fn lacks_packets(&self) -> bool {
+        /// The share of segments.
+        const MUCH: f64 = 0.1;
+        let sum = |of: fn(&Sender) -> u64| self.senders.iter().map(of).sum::<u64>();
+        let (segments, missed) = (sum(|sender| sender.figures.segments), sum(|sender| sender.figures.missed));
+        missed as f64 > (segments + missed) as f64 * MUCH
+    }
+
+    /// Of connections that lack their handshake, the way to the server and back: at least, and at most. An answer may have
+    /// waited for the service, and an acknowledgement for the timer of the receiver. `None` if nobody waits for answers.
+    fn unknown_way(&self) -> Option<(u64, u64)> {
+        /// What the work of a service, or the way to it, must take to matter.
+        const LEAST_NS: f64 = 5e6;
+        let server = &self.reach[1 - self.client];
+        let matters = self.turns[self.client].mean_ns()? >= LEAST_NS;
+        (self.set_up.syn_ns.is_none() && matters).then_some((server.least(), server.base()))
+    }
+
+    /// Divides the time of requests whose way is not known: what all took may be the way or the service, and what they took
+    /// longer is the service. Returns the latter.
+    fn beyond_way(&self, way: (u64, u64), role: Role, times: &mut Times, idle_ns: &mut f64) -> Silences {
+        let turns = self.turns[self.client];
+        let [least_ns, most_ns] = [way.0, way.1].map(|ns| (ns * turns.count).min(turns.sum_ns));
+        // A message that was lost was no work.
+        let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
+        let beyond = Silences { sum_ns: (turns.sum_ns - most_ns).saturating_sub(repaired_ns), ..turns };
+        for part in [Part::Distance, Part::Answer, Part::Service] {
+            times.remove(part);
+        }
+        let all_ns = self.last_ns.saturating_sub(self.start_ns) as f64;
+        let mut left_ns = (all_ns - times.total()).max(0.0);
+        let served = if role == Role::Server { Part::Service } else { Part::Answer };
+        for (part, ns) in [(served, beyond.sum_ns), (Part::Distance, least_ns), (Part::Unexplained, most_ns - least_ns)]
+        {
+            let some = (ns as f64).min(left_ns);
+            times.add(part, some);
+            left_ns -= some;
+        }
+        *idle_ns = left_ns;
+        beyond
+    }
+
+    /// Returns what answers to the client took after an acknowledgement had shown that their request was there, and the round
+    /// trips of its messages, given the shortest: an answer that carries the acknowledgement of its request makes them longer.
+    fn answers(&self, times: &Times, base_ns: f64, role: Role) -> (Silences, RoundTrip) {
+        let server = 1 - self.client;
+        let turns = self.turns[self.client];
+        let shown = if role == Role::Server { self.served().0 } else { self.quiet[self.client][server] };
+        let way_ns = self.reach[server].base();
+        // A message that was lost was no work.
+        let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
+        let carried = Silences {
+            sum_ns: turns.sum_ns.saturating_sub(turns.count * way_ns + shown.sum_ns + repaired_ns),
+            longest_ns: turns.longest_ns.saturating_sub(way_ns),
+            ..turns
+        };
+        let under_way_ns = times.get(Part::Distance);
+        if way_ns < AT_SENDER_NS {
+            // The capture itself shows that requests were there.
+            let answer = Silences { sum_ns: shown.sum_ns + carried.sum_ns, ..carried };
+            return (answer, RoundTrip::new(under_way_ns, base_ns, base_ns));
+        }
+        let mean_ns = base_ns + carried.mean_ns().unwrap_or_default();
+        (shown, RoundTrip::new(under_way_ns + carried.sum_ns as f64, mean_ns, base_ns))
+    }
+
+    /// Returns how long requests waited for the service, and how much of it was silence.
+    fn served(&self) -> (Silences, u64) {
+        self.requests.served(self.quiet[self.client][1 - self.client])
+    }
+
+    /// Returns how much of the way to the client and back may have been the client's own pause. It acknowledges an answer with
+    /// its next request, which it sends when it likes, or late with a packet of its own: without the handshake nothing tells.
+    fn pause_of_client(&self) -> u64 {
+        let way = self.reach[self.client];
+        if self.set_up.syn_ns.is_some() || way.is_prompt { 0 } else { way.base() - way.least() }
+    }
+
+    /// Names the times as the local end sees them.
+    fn times(&self, own: Times, mut theirs: Times, role: Role, local: usize, idle_ns: &mut f64) -> Times {
+        /// What the way must take to matter.
+        const FAR_NS: u64 = 15_000_000;
+        let peer = 1 - local;
+        let mut times = own;
+        if self.senders[peer].figures.bytes == 0 {
+            // Messages to an end that sends nothing itself keep nobody waiting.
+            *idle_ns += times.sum(&[Part::Distance, Part::Answer]);
+            times.remove(Part::Distance);
+            times.remove(Part::Answer);
+        }
+        if role == Role::Server {
+            self.requests.name(&mut times, local);
+            self.requests.name(&mut theirs, peer);
+            for late in [&mut times, &mut theirs] {
+                // The client has its answer, and acknowledges it late; what it sends itself and nobody answers waits for nothing.
+                *idle_ns += late.get(Part::Answer);
+                late.remove(Part::Answer);
+            }
+            let way_ns = self.path(local).base_ns;
+            let ns = times.get(Part::Distance) * self.pause_of_client() as f64 / way_ns.max(1) as f64;
+            times.take(Part::Distance, ns);
+            // One that acknowledged an answer and asked later was in no hurry, however far away it is.
+            match self.reach[peer].bare_ns.is_none() && way_ns >= FAR_NS {
+                true => times.add(Part::Unexplained, ns),
+                false => *idle_ns += ns,
+            }
+        }
+        for part in Part::ALL {
+            // What the peer waits for where the local window is full is the local reader.
+            let named = if part == Part::ReceiverWindow { Part::Reader } else { part };
+            times.add(named, theirs.get(part));
+        }
+        times.add(Part::SetUp, self.set_up.time_ns);
+        let quiet = |speaker: usize, next: usize| self.quiet[speaker][next].sum_ns as f64;
+        let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
+        times.add(paused, quiet(local, local));
+        times.add(Part::PeerPause, quiet(peer, peer));
+        let (asked, answered) = (quiet(peer, local), quiet(local, peer));
+        match role {
+            Role::Server => {
+                let served = self.served().1 as f64;
+                times.add(Part::Service, served);
+                let back = self.requests.back_ns().min(answered);
+                times.add(Part::Distance, asked - served + back);
+                *idle_ns += answered - back;
+            }
+            Role::Client => {
+                times.add(Part::Answer, answered);
+                *idle_ns += asked;
+            }
+        }
+        times
+    }
+}
