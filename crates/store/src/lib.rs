@@ -174,7 +174,7 @@ pub enum Loss {
     TooLong,
     /// A collector rejected the batch as invalid.
     Rejected,
-    /// The run ended without taking leave: it was killed, or its host was.
+    /// The run ended without taking leave: it was killed, or cut off.
     Killed,
     /// The numbers have a gap that nobody explained.
     Gap,

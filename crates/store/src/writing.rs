@@ -168,16 +168,14 @@ impl Writing<'_> {
     }
 
     /// Records that a run goes on that was taken for killed, as it was frozen or cut off: the row that says so is deleted. Returns
-    /// whether there was one. A row that was sent to a server stays there.
+    /// whether it was. A row that was sent to a server stays there.
     pub fn resume_run(&mut self, host: &str, run: &[u8]) -> Written<bool> {
         const OF_RUN: &str = "host_id = (SELECT host_id FROM host WHERE name = ?1) AND";
+        let sql = format!("UPDATE run SET ended_ns = NULL WHERE {OF_RUN} run = ?2 AND ended_ns IS NOT NULL");
+        let resumed = self.db.prepare_cached(&sql)?.execute(params![host, run])? > 0;
         let sql = format!("DELETE FROM lost WHERE {OF_RUN} run = lower(hex(?2)) AND why = ?3");
-        let deleted = self.db.prepare_cached(&sql)?.execute(params![host, run, Loss::Killed.name()])?;
-        if deleted > 0 {
-            let sql = format!("UPDATE run SET ended_ns = NULL WHERE {OF_RUN} run = ?2");
-            self.db.prepare_cached(&sql)?.execute(params![host, run])?;
-        }
-        Ok(deleted > 0)
+        self.db.prepare_cached(&sql)?.execute(params![host, run, Loss::Killed.name()])?;
+        Ok(resumed)
     }
 
     /// Returns the runs of a host, other than this one, of which it is not known that they have ended.

@@ -189,7 +189,7 @@ impl Balancer {
         };
         match run.backends.iter().map(measured).max().unwrap_or(0) {
             most if most < u64::from(least) => format!(
-                "no backend has as many measured connections as an estimate takes (at most {most} of min_connections = {least})"
+                "no backend has enough measured connections for one: at most {most}, and min_connections is {least}"
             ),
             _ => format!("do clients wait for answers, one at a time, over TCP{of_sampling}?"),
         }

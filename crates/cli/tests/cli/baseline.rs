@@ -208,14 +208,15 @@ fn root_a_service_that_becomes_slower_shifts_its_responses() {
             let mut request = [0; 100];
             while server.read_exact(&mut request).is_ok() {
                 thread::sleep(Duration::from_millis(nap_ms.load(Ordering::Relaxed)));
-                server.write_all(&[1; 300]).unwrap();
+                // Of several segments, which show that the client does not pause on a connection that is older than the look.
+                server.write_all(&[1; 6000]).unwrap();
             }
         });
         let asked = &ends;
         scope.spawn(move || {
             while !asked.load(Ordering::Relaxed) {
                 client.write_all(&[1; 100]).unwrap();
-                client.read_exact(&mut [0; 300]).unwrap();
+                client.read_exact(&mut [0; 6000]).unwrap();
             }
         });
         let verb = &["response", "-i", "right0", "--server", ":7000"];

@@ -71,12 +71,12 @@ def serve():
     one = listener.accept()[0]
     while one.recv(100):
         time.sleep(0.05)
-        one.sendall(b"y" * 50)
+        one.sendall(b"y" * 200000)
 threading.Thread(target=serve, daemon=True).start()
 client = socket.create_connection(("127.0.0.1", 8080))
 while True:
     client.sendall(b"x" * 50)
-    client.recv(100)
+    client.recv(200000, socket.MSG_WAITALL)
 "#;
 
 /// A terminal with a program in it, and its end.

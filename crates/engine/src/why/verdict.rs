@@ -468,7 +468,8 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if evidence.connections == 0 || (moved == 0 && active <= (active + idle) * MIN_ACTIVE) {
         return Some(Outcome::NoTraffic);
     }
-    if owed(evidence).is_some() && evidence.answered_polls == [0, 0] {
+    let holds = |cause: &Cause| cause.assess(evidence).holds;
+    if owed(evidence).is_some() && evidence.answered_polls == [0, 0] && !Cause::ALL.iter().any(holds) {
         return Some(Outcome::NoTraffic);
     }
     let is_short = match evidence.source {

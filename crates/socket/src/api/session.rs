@@ -285,7 +285,9 @@ impl Shared {
                     return;
                 };
                 state = locked;
-                continue;
+                if state.is_over {
+                    return;
+                }
             }
             if state.sockets.is_empty() {
                 let woken = self.work.wait(state);

@@ -116,6 +116,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     explain(args, &rules);
     let mut refusals = Refusals::default();
     let statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() })?;
+    let mut is_told = false;
     let (mut refreshed, mut looked, mut reported) = (Instant::now(), Instant::now(), Instant::now());
     while !stop.is_asked() {
         thread::sleep(POLL);
@@ -129,11 +130,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         if refreshed.elapsed() >= REFRESH {
             refreshed = Instant::now();
             // Addresses that cannot be read for a moment stay as they are, and those of an interface with another name now.
-            if let (Ok(ends), Ok(vips)) = (ends(args), vips(args)) {
-                if !ends.is_empty() {
-                    decap.set_addresses(&ends)?;
-                }
+            if let Ok(vips) = vips(args) {
                 decap.set_vips(&vips)?;
+            }
+            if let Some(error) =
+                ends(args).ok().filter(|it| !it.is_empty()).and_then(|it| decap.set_addresses(&it).err())
+            {
+                if !std::mem::replace(&mut is_told, true) {
+                    tell(format_args!("new addresses of '{}' are not served: {error}", args.interface));
+                }
             }
             let counters = decap.counters()?;
             refusals.report(&counters);

@@ -25,7 +25,8 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
     if let RowKey::Flow(FlowKey { ends, protocol: Protocol(6) }) = &row.key {
         // The local end is `src`; the other one is of this host too where they talk to each other.
         let is_own = |end: &Endpoint| end.address == ends.src.address || end.address.is_loopback();
-        found.src_role = Role::by_listeners(ends, |end| shown.listening.contains(&end.port) && is_own(end));
+        let by_listeners = || Role::by_listeners(ends, |end| shown.listening.contains(&end.port) && is_own(end));
+        found.src_role = row.role.or_else(by_listeners);
     }
     let Some(names) = shown.names() else {
         return found;
@@ -145,11 +146,7 @@ fn of_flow(row: &Row, flow: &FlowKey, names: &FlowNames) -> String {
         (None, pid) => pid.map(|pid| pid.to_string()),
     };
     let peer = peer(flow, names);
-    let server = match row.role {
-        Some(Role::Client) => &ends.dst,
-        Some(Role::Server) => &ends.src,
-        None => server(flow, names),
-    };
+    let server = server(flow, names);
     if flow.protocol.is_icmp() {
         return format!("{} → {peer} icmp", own.unwrap_or_else(|| ends.src.address.to_string()));
     }

@@ -4,8 +4,8 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     name: "send-backlog",
-    sentence: "What is written waits in the sender's socket, for room on the path, the peer's window, an acknowledgement \
-        (Nagle's algorithm) or its pace: it did so",
+    sentence: "Bytes wait in the sender's socket, for room on the path, the peer's window, an acknowledgement (Nagle's \
+        algorithm) or the sender's pace: they did",
     parts: &[Part::Backlog],
     assess,
     remedies,

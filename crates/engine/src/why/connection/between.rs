@@ -54,10 +54,17 @@ impl Connection {
             None => dt_ns,
             Some(side) if side == self.client() => asked_ns,
             Some(_) if answers <= AT_ONCE => answered_ns,
-            Some(_) => 0,
+            // A long one began before it ended, by as long as it was under way.
+            Some(_) => answered_ns.saturating_add(self.busy_ns(now)).min(dt_ns),
         };
         between.left_ns = self.take_back(after_ns);
         Some(between)
+    }
+
+    /// How long this host has had data under way since the last poll.
+    fn busy_ns(&self, now: &Reading) -> u64 {
+        let busy_us = now.info.busy_us.zip(self.last.info.busy_us);
+        busy_us.map_or(0, |(now, before)| now.saturating_sub(before) * 1000)
     }
 
     /// Takes time back from the silence that the last poll found, if it found one.
@@ -82,6 +89,7 @@ impl Connection {
         let (silence_ns, unread_ns) = (std::mem::take(&mut self.silence_ns), std::mem::take(&mut self.unread_ns));
         let before_ns = silence_ns + unread_ns;
         (self.silent_before_ns, self.burst_bytes) = (0, 0);
+        self.first_wait_ns = None;
         // The acknowledgement of a request comes after a round trip, and the wait for its answer begins.
         let trip_ns = match self.figures.role {
             Role::Client => u64::from(self.last.info.min_rtt_us.unwrap_or(self.last.info.rtt_us)) * 1000,
@@ -113,6 +121,10 @@ impl Connection {
         // As of polls that are close together, what is too short to be seen counts as time alone.
         if is_known && sum_ns >= turns * TICK_NS {
             waits.plus(&these);
+        }
+        // The one that the last poll found lasted until then at least.
+        if was_asked && !(is_known && is_asked) && before_ns >= TICK_NS {
+            waits.add(before_ns);
         }
         self.quiet.add(part, waited_ns as f64);
         self.figures.idle_ns += (until_ns - waited_ns) as f64;

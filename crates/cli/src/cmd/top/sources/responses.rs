@@ -66,7 +66,11 @@ impl Responses {
                 Err(error) => refused.push((name, error.to_string())),
             }
         }
-        ((attached > 0).then_some(Responses { probe, config, ends_epochs: args.once }), notice(&refused))
+        // Where all refuse it, that is the kernel, which `dwell doctor` tells.
+        match attached {
+            0 => (None, None),
+            _ => (Some(Responses { probe, config, ends_epochs: args.once }), notice(&refused)),
+        }
     }
 
     /// Ends the epochs that are over, and reads them as [`Responses::read`] does. Returns the number of epochs since the start that
