@@ -133,12 +133,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             if let Ok(vips) = vips(args) {
                 decap.set_vips(&vips)?;
             }
-            if let Some(error) =
-                ends(args).ok().filter(|it| !it.is_empty()).and_then(|it| decap.set_addresses(&it).err())
+            let ends = ends(args).ok().filter(|ends| !ends.is_empty());
+            if let Some(error) = ends.and_then(|ends| decap.set_addresses(&ends).err())
+                && !std::mem::replace(&mut is_told, true)
             {
-                if !std::mem::replace(&mut is_told, true) {
-                    tell(format_args!("new addresses of '{}' are not served: {error}", args.interface));
-                }
+                tell(format_args!("new addresses of '{}' are not served: {error}", args.interface));
             }
             let counters = decap.counters()?;
             refusals.report(&counters);
