@@ -73,11 +73,11 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
     assert_eq!(counters.get(Counter::EventsLost), 0);
     let left_out = [Counter::OtherProtocol, Counter::Server, Counter::Untracked, Counter::Contended];
     let left_out = left_out.map(|counter| (counter.name(), counters.get(counter)));
-    assert_eq!(
-        counters.get(Counter::Packets),
-        reported + left_out.iter().map(|(_, count)| count).sum::<u64>(),
-        "{left_out:?}"
-    );
+    // The first epoch of a flow is not reported if it has only one or two packets.
+    let known = reported + left_out.iter().map(|(_, count)| count).sum::<u64>();
+    let all = counters.get(Counter::Packets);
+    let brief = 2 * counters.get(Counter::FlowsOpened);
+    assert!((all.saturating_sub(brief)..=all).contains(&known), "{known} of {all}, {brief}: {left_out:?}");
     (sent, reported, left_out.into())
 }
 
