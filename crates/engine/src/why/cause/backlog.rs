@@ -11,20 +11,24 @@ pub(super) const RULE: Rule = Rule {
     remedies,
 };
 
+/// The share of the time in queues behind the socket.
+fn queues(evidence: &Evidence) -> f64 {
+    evidence.times.share_of(&[Part::LocalQueue, Part::RemoteQueue])
+}
+
 /// Whether a path that takes no more shows in a queue behind the socket. Without one, bytes wait for something else.
 fn is_path_full(evidence: &Evidence) -> bool {
     const LEAST: f64 = 0.01;
-    evidence.source == Source::Sockets || evidence.times.share_of(&[Part::LocalQueue, Part::RemoteQueue]) >= LEAST
+    evidence.source == Source::Sockets || queues(evidence) >= LEAST
 }
 
 fn assess(evidence: &Evidence) -> Assessment {
     let waited = evidence.times.share(Part::Backlog);
     let mean = evidence.layers.and_then(|layers| layers.socket_tcp_ns).map(|ns| ns as f64);
-    let queues = evidence.times.share_of(&[Part::LocalQueue, Part::RemoteQueue]);
     let facts = vec![
         share("time in the sender's socket", Some(waited), "byte stamps"),
         time("mean wait in the sender's socket", mean, "byte stamps"),
-        unless(!is_path_full(evidence), share("time in queues behind it", Some(queues), "byte stamps")),
+        unless(!is_path_full(evidence), share("time in queues behind it", Some(queues(evidence)), "byte stamps")),
     ];
     Assessment { share: waited, holds: waited >= MIN_SHARE && reaches(mean, MIN_SEND_WAIT_NS), facts }
 }

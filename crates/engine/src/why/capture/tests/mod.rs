@@ -107,20 +107,21 @@ impl Wire {
 
     /// At the client, with a round trip of this length to the server.
     fn handshake(&mut self, round_trip_ns: u64) {
-        self.packet(0, End::Client, self.sent[0], "S", 1_000, 0);
-        self.sent[0] += 1;
-        self.packet(round_trip_ns, End::Server, self.sent[1], "SA", 1_000, 0);
-        self.sent[1] += 1;
-        self.ack(10_000, End::Client);
+        self.handshake_between(round_trip_ns, 10_000);
     }
 
     /// At the server, with a round trip of this length to the client.
     fn handshake_at_server(&mut self, round_trip_ns: u64) {
+        self.handshake_between(10_000, round_trip_ns);
+    }
+
+    /// Where the ways to the server and to the client, and back, take so long.
+    fn handshake_between(&mut self, to_server_ns: u64, to_client_ns: u64) {
         self.packet(0, End::Client, self.sent[0], "S", 1_000, 0);
         self.sent[0] += 1;
-        self.packet(10_000, End::Server, self.sent[1], "SA", 1_000, 0);
+        self.packet(to_server_ns, End::Server, self.sent[1], "SA", 1_000, 0);
         self.sent[1] += 1;
-        self.ack(round_trip_ns, End::Client);
+        self.ack(to_client_ns, End::Client);
     }
 
     fn verdict(self) -> Verdict {

@@ -84,11 +84,7 @@ impl Loop {
         let mut wire = Wire::new();
         let to_client_ns = Self::WAY_NS * self.place / 100;
         let to_server_ns = Self::WAY_NS - to_client_ns;
-        wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
-        wire.sent[0] += 1;
-        wire.packet(to_server_ns, End::Server, wire.sent[1], "SA", 1_000, 0);
-        wire.sent[1] += 1;
-        wire.ack(to_client_ns, End::Client);
+        wire.handshake_between(to_server_ns, to_client_ns);
         for number in 0..80 {
             let pause_ns = self.pauses_ns[number % self.pauses_ns.len()];
             let ack_ns = if self.has_acks { 10_000 } else { pause_ns.min(DELAYED_NS) };
@@ -143,11 +139,7 @@ fn downloads(place: u64, pieces_apart_ns: &[u64]) -> Verdict {
     let mut wire = Wire::new();
     let to_client_ns = 20 * MS * place / 100;
     let to_server_ns = 20 * MS - to_client_ns;
-    wire.packet(0, End::Client, wire.sent[0], "S", 1_000, 0);
-    wire.sent[0] += 1;
-    wire.packet(to_server_ns, End::Server, wire.sent[1], "SA", 1_000, 0);
-    wire.sent[1] += 1;
-    wire.ack(to_client_ns, End::Client);
+    wire.handshake_between(to_server_ns, to_client_ns);
     for _ in 0..40 {
         wire.data(10_000, End::Client, 100);
         let asked_ns = wire.now_ns;
