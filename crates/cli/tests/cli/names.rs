@@ -161,7 +161,11 @@ fn root_processes_are_those_that_ss_shows_and_hosts_have_the_name_that_dig_was_g
     for (port, (pid, name)) in &owners {
         let names: Vec<_> = samples.iter().filter_map(left).filter(|(own, _)| own == port).collect();
         assert!(names.len() >= 5, "{port} in {run}");
-        for (_, names) in names {
+        // Without the kernel's notes, sockets are looked up after their first packets.
+        let is_known = |names: &Value| has_kernel_pids() || !names["pid"].is_null();
+        let known: Vec<_> = names.into_iter().filter(|(_, names)| is_known(names)).collect();
+        assert!(!known.is_empty(), "{port} in {run}");
+        for (_, names) in known {
             assert_eq!((names["pid"].as_u64(), names["process"].as_str()), (Some(*pid), Some(name.as_str())));
         }
     }

@@ -1,7 +1,12 @@
 //! Properties of a table that processes share.
 #![allow(unsafe_code)]
 
-use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::CString,
+    os::unix::ffi::OsStrExt,
+    time::Duration,
+};
 
 use dwell_engine::{
     layers::Ends,
@@ -66,12 +71,14 @@ fn visit_at(table: &mut Table, now_ns: u64) -> BTreeMap<u64, Account> {
     seen
 }
 
-/// Runs `body` in a child process. It must not allocate, because another thread of the test may hold the allocator's
-/// lock.
+/// Runs `body` in a child process, which ends with the test's thread at the latest. It must not allocate, because another
+/// thread of the test may hold the allocator's lock.
 fn child(body: impl FnOnce()) -> Pid {
     // SAFETY: the child only makes system calls, and ends without returning.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
+            // SAFETY: it changes nothing but the signal that ends this process.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             body();
             // SAFETY: it only ends the process.
             unsafe { libc::_exit(0) }
@@ -232,20 +239,20 @@ fn a_reader_never_sees_two_looks_mixed() {
     let (mut table, writer) = table();
     let index = mine(&writer, 77);
     let pid = child(|| {
-        let mut time = 1;
         let taken = Owned(&writer, index);
         loop {
-            time += 1;
-            taken.publish(time);
+            // With a time of long ago, the slot would end at the first visit.
+            taken.publish(sys::monotonic_ns());
         }
     });
-    // Until the reader has found it between two, however busy the machine is.
-    let (mut seen, end) = (0, sys::monotonic_ns() + 300_000_000);
-    while seen == 0 || sys::monotonic_ns() < end {
+    // Until the reader has found it between two often, however busy the machine is.
+    let mut times = BTreeSet::new();
+    while times.len() < 1000 {
         for account in visit(&mut table).values() {
+            assert!(!account.ended);
             assert_eq!(account.reading.info.bytes_sent, Some(account.reading.time_ns));
             assert_eq!(account.totals.acked_bytes, account.reading.time_ns);
-            seen += 1;
+            times.insert(account.reading.time_ns);
         }
     }
     kill(pid, Signal::SIGKILL).unwrap();

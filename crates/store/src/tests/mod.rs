@@ -277,10 +277,14 @@ fn a_reader_leaves_the_locks_of_a_writer_of_the_same_process() {
     let mut store = Store::open(&path).unwrap();
     store.write(|store| store.batch("a", &RUN, (1, 1), 5)).unwrap();
     let locks = || {
-        let ends = format!(":{}", fs::metadata(&path).unwrap().ino());
+        // A file of another device may have the same number.
+        let (ends, pid) = (format!(":{}", fs::metadata(&path).unwrap().ino()), std::process::id().to_string());
         let locks = fs::read_to_string("/proc/locks").unwrap();
-        let is_of_file = |lock: &&str| lock.contains("POSIX") && lock.split(' ').any(|word| word.ends_with(&ends));
-        locks.lines().filter(is_of_file).count()
+        let is_mine = |lock: &&str| {
+            let has = |is: &dyn Fn(&str) -> bool| lock.split_whitespace().any(is);
+            has(&|word| word == "POSIX") && has(&|word| word == pid) && has(&|word| word.ends_with(&ends))
+        };
+        locks.lines().filter(is_mine).count()
     };
     assert_eq!(locks(), 1);
     drop(crate::Reader::open(&path).unwrap());

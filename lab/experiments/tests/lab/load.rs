@@ -283,7 +283,8 @@ fn root_each_request_over_http3_is_answered() {
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 3);
     let requests = &outcome.requests;
-    assert!((50..1_000).contains(&requests.len()), "{}", requests.len());
+    // Each connection has a batch at least, however busy the machine is.
+    assert!((12..1_000).contains(&requests.len()), "{}", requests.len());
     let flows: BTreeSet<u64> = requests.iter().map(|request| request.sport).collect();
     assert_eq!(flows.len(), 4);
     assert!(outcome.packets.is_empty(), "all is UDP");
