@@ -57,7 +57,7 @@ pub enum Error {
         line: usize,
     },
     /// The list of agents is full.
-    #[error("{} names {most} agents, and no list has more: take one off that is not there any more", path.display())]
+    #[error("{} has {most} agents, the most that a list may have: remove one that no longer exists", path.display())]
     TooManyAgents {
         /// The file.
         path: PathBuf,

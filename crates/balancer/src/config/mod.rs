@@ -329,9 +329,7 @@ where
         if [address, Prefix::of(address, bits).address].into_iter().any(is_special) {
             return Err(Problem::new(
                 format!("{address} is a loopback, link-local, multicast, broadcast or unspecified address"),
-                format!(
-                    "packets of such a sender are dropped on their way: write the network of no host, as in {example}"
-                ),
+                format!("routers drop packets of such a sender: use a network that no host is in, as in {example}"),
             ));
         }
         Ok(source)

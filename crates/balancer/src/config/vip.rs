@@ -233,7 +233,8 @@ impl Vip {
             true => ZeroRtt::read(&mut table, path, (protocol, port.flatten()), &backends),
             false => {
                 if table.table("zero_rtt").is_some() {
-                    let problem = Problem::new("the policy is another", "write policy = \"zero-rtt\", or remove it");
+                    let problem =
+                        Problem::new("the policy is not \"zero-rtt\"", "write policy = \"zero-rtt\", or remove it");
                     table.fault(problem, "zero_rtt");
                 }
                 None

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let exit = stored::finish(Some(&mut printer.output), exit);
     // Bytes of connections that were closed before they were read count too, of which any busy host has some.
     let lost = if lost.saturating_mul(LOST_PART) > printer.measured { lost } else { 0 };
-    fail_if_lost(lost, "stamped bytes, reads or hops", "the lines above say how many of which, and why")?;
+    fail_if_lost(lost, "stamped bytes, reads or hops", "see the lines above")?;
     Ok(fail_if::exit(printer.latencies.verdict.as_ref(), exit))
 }
 
