@@ -17,7 +17,7 @@ use dwell_probes::{
     clock::{ClockMode, Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station, driver_obstacle},
 };
 use dwell_socket::clock::monotonic_ns;
-use dwell_testbed::{Namespace, skip::lacks_root};
+use dwell_testbed::{Namespace, harness::eventually, skip::lacks_root};
 
 const AGENT: [&str; 2] = ["10.79.0.2", "fd79::2"];
 const COLLECTOR: [&str; 2] = ["10.79.0.1", "fd79::1"];
@@ -71,14 +71,6 @@ fn run(namespace: &Namespace, command: &str) -> String {
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Waits until IPv6 works: it takes a second to find neighbours at devices that have just come up.

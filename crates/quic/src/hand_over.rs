@@ -33,6 +33,8 @@ const MAGIC: &[u8; 8] = b"sessions";
 const VERSION: u8 = 1;
 /// Longest ID of a session. Those of rustls have 32 octets.
 const MAX_ID_BYTES: usize = 255;
+/// Most that is read, in octets of IDs and secrets: six times what the sessions of the default [`Limits`](crate::Limits) take.
+const MAX_BYTES: usize = 256 << 20;
 
 impl HandOver {
     pub(crate) fn new(sessions: Vec<HandedSession>) -> HandOver {
@@ -79,10 +81,14 @@ impl HandOver {
     ///
     /// # Errors
     ///
-    /// Those of the stream, and [`io::ErrorKind::InvalidData`] if it has something else. No session is taken over then, as the
-    /// rest of them is missing.
+    /// Those of the stream, and [`io::ErrorKind::InvalidData`] if it has something else, or more than 256 MiB. No session is taken
+    /// over then, as the rest of them is missing.
     pub fn read_from(stream: &mut impl Read) -> io::Result<HandOver> {
-        let mut sessions = Vec::new();
+        HandOver::read_within(stream, MAX_BYTES)
+    }
+
+    fn read_within(stream: &mut impl Read, max_bytes: usize) -> io::Result<HandOver> {
+        let (mut sessions, mut left) = (Vec::new(), max_bytes);
         if read::<8>(stream)? != *MAGIC || read::<1>(stream)? != [VERSION] {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "these are not sessions of this version"));
         }
@@ -93,6 +99,9 @@ impl HandOver {
             if bytes > MAX_SESSION_BYTES {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a session is longer than any"));
             }
+            left = left.checked_sub(id.len() + bytes).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("the sessions take more than {max_bytes} bytes"))
+            })?;
             let secrets = read_bytes(stream, bytes)?;
             let age = Duration::from_millis(u64::from_be_bytes(read(stream)?));
             sessions.push(HandedSession { id, secrets, age });
@@ -218,6 +227,9 @@ mod tests {
             other[at] += 1;
             assert!(HandOver::read_from(&mut &other[..]).is_err());
         }
+        assert_eq!(HandOver::read_within(&mut &bytes[..], 72).unwrap().len(), 1);
+        let error = HandOver::read_within(&mut &bytes[..], 71).unwrap_err();
+        assert_eq!(error.to_string(), "the sessions take more than 71 bytes");
         // A session whose length says 4 GB.
         bytes[8 + 1 + 8 + 1 + 32] = 0xff;
         assert!(HandOver::read_from(&mut &bytes[..]).is_err());

@@ -152,6 +152,8 @@ impl Drop for Drain {
 mod tests {
     use std::sync::{Mutex, atomic::AtomicBool};
 
+    use dwell_testbed::harness::eventually;
+
     use super::*;
 
     /// The number of lines that wait at most.
@@ -197,9 +199,7 @@ mod tests {
         let early = MOST + 100;
         (0..early).for_each(&put);
         drop(stopped);
-        while lines(&read).len() < MOST {
-            thread::yield_now();
-        }
+        eventually("the lines that wait are written", || lines(&read).len() >= MOST);
         put(early);
         drop(put);
         drop(drain);
@@ -253,11 +253,11 @@ mod tests {
         assert_eq!(reports.recv(), Ok(io::ErrorKind::StorageFull));
         let mut count = 3;
         is_full.store(false, Ordering::SeqCst);
-        while read.lock().unwrap().is_empty() {
+        eventually("a line is written", || {
             put(count);
             count += 1;
-            thread::yield_now();
-        }
+            !read.lock().unwrap().is_empty()
+        });
         drop(put);
         drop(drain);
         let written = lines(&read);

@@ -27,7 +27,10 @@ impl LossCounts {
     pub(super) fn add(&mut self, host: &str, losses: &Losses) {
         for (why, batches) in losses {
             match batches {
-                Some(batches) => *self.batches.entry(*why).or_default() += batches,
+                Some(batches) => {
+                    let counted = self.batches.entry(*why).or_default();
+                    *counted = counted.saturating_add(*batches);
+                }
                 None => self.killed_runs += 1,
             }
         }

@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use dwell_app::stop::Stop;
@@ -156,11 +156,3 @@ fn counters(rows: usize, value: u64) -> Content {
 
 /// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not so");
-        thread::sleep(Duration::from_millis(10));
-    }
-}

@@ -13,8 +13,9 @@ use dwell_fleet::{
     Event,
     wire::{Content, IntervalReport, SegmentReport},
 };
+use dwell_testbed::harness::eventually;
 
-use super::{Agent, ClickHouse, Running, counters, eventually};
+use super::{Agent, ClickHouse, Running, counters};
 
 /// Names of the counters that have arrived, with their values, without those of the collector itself.
 fn arrived(server: &ClickHouse) -> Vec<(String, u64)> {

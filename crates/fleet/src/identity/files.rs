@@ -15,14 +15,17 @@ use crate::Error;
 /// How long a file may be locked by another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(10);
-/// Longest list, in bytes.
-const MAX_LIST_BYTES: u64 = 8 << 20;
+/// Longest list, in bytes: more than lines with the longest names take.
+const MAX_LIST_BYTES: u64 = 16 << 20;
 
-/// Reads a list.
+/// Reads a list, unless it is too long: with its last lines cut off it would be another.
 pub(super) fn read_text(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|source| failed("read", path, source))?;
+    if bytes.len() as u64 > MAX_LIST_BYTES {
+        return Err(failed("read", path, io::Error::other(format!("it has more than {MAX_LIST_BYTES} bytes"))));
+    }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

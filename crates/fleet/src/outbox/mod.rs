@@ -223,12 +223,17 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Gives up the oldest batch if it has this number: the collector will never store it.
+    /// Gives up the oldest batch, or the report in its place, if it has this number: the collector will never store it.
     pub(crate) fn reject(&self, run: &Run, number: u64) {
         let mut state = self.state();
         let is_oldest = |entry: &Entry| *entry.run == *run && entry.number == number;
-        if state.queue.front().is_some_and(is_oldest) {
+        if !state.queue.front().is_some_and(is_oldest) {
+            return;
+        }
+        if state.queue.front().is_some_and(Entry::is_batch) {
             state.drop_oldest(LossCause::Rejected);
+        } else if let Some(report) = state.queue.pop_front() {
+            state.remove(report.what);
         }
     }
 

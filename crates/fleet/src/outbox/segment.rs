@@ -64,11 +64,14 @@ type Record<'a> = (u64, i64, &'a [u8]);
 impl Segment {
     /// Begins a file that does not exist yet.
     pub(super) fn create(path: PathBuf, run: &Run, confirmed: u64) -> io::Result<(Segment, File)> {
-        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let header = Header { run: run.id, boot: run.boot.clone(), confirmed };
         let header = wire::encode(Version::NEWEST, &header).ok_or_else(|| io::Error::other("a header is too long"))?;
         let record = record(&header);
-        file.write_all(&record)?;
+        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(&record).inspect_err(|_| {
+            // On a full disk it would be one more file at each attempt.
+            let _ = fs::remove_file(&path);
+        })?;
         let bytes = record.len() as u64;
         Ok((Segment { path, bytes: bytes.into(), header_bytes: bytes }, file))
     }

@@ -105,6 +105,17 @@ fn a_batch_that_is_rejected_makes_way_for_the_next() {
 }
 
 #[test]
+fn a_report_of_a_loss_that_is_rejected_costs_no_batch() {
+    let outbox = outbox();
+    (0..2).for_each(|_| outbox.push(content(10)));
+    let (run, _) = outbox.next_run();
+    outbox.reject(&run, 1);
+    outbox.reject(&run, 1);
+    assert_eq!((next_loss(&outbox), next_number(&outbox)), (None, Some(2)));
+    assert_eq!(outbox.backlog().batches, 1);
+}
+
+#[test]
 fn a_closed_outbox_ends_once_it_is_empty() {
     let outbox = outbox();
     outbox.push(content(1));

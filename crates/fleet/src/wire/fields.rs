@@ -21,6 +21,8 @@ pub const MAX_COUNTERS: usize = 256;
 
 /// Valid values of CLOCK_MONOTONIC: far from the limits of the type, so that sums and differences cannot overflow.
 pub const TIMES_NS: Range<u64> = 0..1 << 62;
+/// Valid numbers of batches: their differences and sums cannot overflow.
+const NUMBERS: Range<u64> = 0..1 << 62;
 /// Valid values of Unix time, from some 36 years before 1970.
 const UNIX_TIMES_NS: Range<i64> = -(1 << 60)..1 << 62;
 /// Valid durations: up to two years, the range of a histogram.
@@ -28,6 +30,10 @@ const DURATIONS_NS: RangeInclusive<u64> = 0..=1 << 56;
 
 pub fn time<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
     within(&TIMES_NS, from, "time")
+}
+
+pub fn number<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+    within(&NUMBERS, from, "number of a batch")
 }
 
 pub fn unix_time<'a, D: Deserializer<'a>>(from: D) -> Result<i64, D::Error> {

@@ -68,6 +68,7 @@ pub struct Hello {
     pub is_past: bool,
     /// The number through which a collector has confirmed batches of this run, 0 if none has: those are not sent again, also
     /// if this collector does not have them.
+    #[serde(deserialize_with = "fields::number")]
     pub confirmed: u64,
 }
 
@@ -111,6 +112,7 @@ pub enum CollectorMessage {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// The number of the batch within its run.
+    #[serde(deserialize_with = "fields::number")]
     pub number: u64,
     /// The measurements.
     pub content: Content,

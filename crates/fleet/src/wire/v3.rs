@@ -12,6 +12,7 @@ use super::{
 
 #[derive(Serialize, Deserialize)]
 struct Batch {
+    #[serde(deserialize_with = "fields::number")]
     number: u64,
     content: Content,
 }

@@ -8,9 +8,10 @@ use std::{
 };
 
 use dwell_fleet::{Error, Event, Identity};
+use dwell_testbed::harness::eventually;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::support::{Memory, agent, collector, eventually};
+use crate::support::{Memory, agent, collector};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 

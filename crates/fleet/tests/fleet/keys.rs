@@ -3,8 +3,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use dwell_fleet::{CollectorAddress, Error, Identity, Key, KeyFile, Server, Token, ask_for_key, wire::AgentName};
+use dwell_testbed::harness::eventually;
 
-use crate::support::{Memory, agent, collector, eventually};
+use crate::support::{Memory, agent, collector};
 
 struct Office {
     folder: tempfile::TempDir,

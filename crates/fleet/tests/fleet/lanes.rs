@@ -11,8 +11,9 @@ use dwell_fleet::{
     Batcher,
     wire::{FlowReport, FlowRtt, IntervalReport, SegmentReport},
 };
+use dwell_testbed::harness::eventually;
 
-use crate::support::{Memory, batcher, collector, collector_at, eventually, identity};
+use crate::support::{Memory, batcher, collector, collector_at, identity};
 
 fn ends(number: u16) -> Ends {
     let end = |last, port| Endpoint { address: [192, 0, 2, last].into(), port };

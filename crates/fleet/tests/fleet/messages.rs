@@ -167,6 +167,11 @@ fn numbers_out_of_range_are_refused() {
     for change in changes {
         assert!(matches!(decoded(change), Err(FrameError::Content(_))));
     }
+    let decoded = |number| {
+        let batch = Batch { number, ..batch(Vec::new()) };
+        decode::<Batch>(Version::NEWEST, &encode(Version::NEWEST, &batch).unwrap())
+    };
+    assert!(decoded((1 << 62) - 1).is_ok() && matches!(decoded(1 << 62), Err(FrameError::Content(_))));
 }
 
 #[test]

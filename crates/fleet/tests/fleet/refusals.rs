@@ -1,5 +1,6 @@
 //! Refused connections, and agents that they must not disturb.
 
+use dwell_testbed::harness::eventually;
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -7,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Memory, agent, collector, eventually, identity};
+use crate::support::{Memory, agent, collector, identity};
 
 #[test]
 fn another_key_is_refused_and_counted_by_both_sides() {

@@ -10,10 +10,9 @@ use dwell_fleet::{
     Event, Limits,
     wire::{FlowReport, FlowRtt, IntervalReport, LossCause},
 };
+use dwell_testbed::harness::eventually;
 
-use crate::support::{
-    Memory, agent, batcher, collector, collector_at, eventually, identity, kept_agent, limited_collector,
-};
+use crate::support::{Memory, agent, batcher, collector, collector_at, identity, kept_agent, limited_collector};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

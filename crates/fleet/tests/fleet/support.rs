@@ -18,6 +18,7 @@ use dwell_fleet::{
     Agent, Batcher, Busy, Error, Event, Handler, Identity, Key, Lane, Lanes, Limits, Outbox, Server, Uplink,
     wire::{AgentName, Batch, Content, Hello, RunId},
 };
+use dwell_testbed::harness::eventually;
 
 pub const MB: usize = 1_000_000;
 
@@ -182,14 +183,6 @@ impl TestAgent {
                 return;
             }
         }
-    }
-}
-
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

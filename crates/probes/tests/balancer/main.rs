@@ -29,6 +29,7 @@ use dwell_probes::{
     Interface,
     balancer::{Forward, NextHops, Plane, PlaneOptions, Protocol, Real, Reason, Vip, VipKey},
 };
+use dwell_testbed::harness::eventually;
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
@@ -140,7 +141,7 @@ fn in_the_balancer(star: &Star) {
 
     // Epochs end after a second, or with the sweep.
     let mut packets = [0; 3];
-    while packets[1] < 20 || packets[2] < 20 {
+    eventually("the epochs of both servers are delivered", || {
         plane
             .sweep(|record| {
                 assert_eq!(record.vip, 1);
@@ -149,6 +150,6 @@ fn in_the_balancer(star: &Star) {
             .unwrap();
         // All results have been delivered: there are no others.
         plane.drain(|record| panic!("{record:?}")).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        packets[1..].iter().all(|packets| *packets >= 20)
+    });
 }

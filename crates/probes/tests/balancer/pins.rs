@@ -16,7 +16,7 @@ use dwell_probes::{
     Chain, Error, Interface, XdpMode,
     balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Reason, ServerId, StartKind, Vip, VipKey, ZeroVip},
 };
-use dwell_testbed::skip::skip;
+use dwell_testbed::{harness::eventually, skip::skip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::{
@@ -317,9 +317,7 @@ fn stays_behind(star: &Star, path: &Path) {
         plane.set_table(1, &[2; 251]).unwrap();
         plane.remove_real(1).unwrap();
         stream.write_all(&[7]).unwrap();
-        while plane.counters().unwrap().get(Reason::Moved) < moved {
-            thread::yield_now();
-        }
+        eventually("it has moved", || plane.counters().unwrap().get(Reason::Moved) >= moved);
     };
     leave(&mut plane, 1);
     drop(plane);

@@ -223,21 +223,15 @@ fn look_up(address: IpAddr) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::RwLock, time::Instant};
+    use std::sync::RwLock;
+
+    use dwell_testbed::harness::eventually;
 
     use super::*;
 
     /// An address that no host has.
     fn address(n: u32) -> IpAddr {
         IpAddr::V4((0xf000_0000 + n).into())
-    }
-
-    fn eventually(what: &str, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-            thread::sleep(Duration::from_millis(5));
-        }
     }
 
     #[test]

@@ -118,6 +118,8 @@ fn scheduled(text: &str) -> Option<Scheduled> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_testbed::harness::eventually;
+
     use super::*;
 
     #[test]
@@ -159,9 +161,7 @@ mod tests {
         assert_eq!(stopped(child.id()), 0.0);
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::SIGSTOP).unwrap();
         // The signal arrives a moment later.
-        while task_state(&format!("/proc/{}/stat", child.id())) != Some('T') {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        eventually("it has stopped", || task_state(&format!("/proc/{}/stat", child.id())) == Some('T'));
         assert_eq!(stopped(child.id()), 1.0);
         child.kill().unwrap();
         child.wait().unwrap();

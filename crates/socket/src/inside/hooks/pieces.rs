@@ -90,7 +90,18 @@ impl<'a> Pieces<'a> {
             let Ok(taken) = usize::try_from(now) else {
                 return match errno() {
                     libc::EOPNOTSUPP | libc::EINVAL if sent == 0 => None,
-                    libc::EAGAIN | libc::EINTR if sent > 0 => Some(sent),
+                    libc::EAGAIN
+                    | libc::EINTR
+                    | libc::EOPNOTSUPP
+                    | libc::EINVAL
+                    | libc::EFAULT
+                    | libc::EMSGSIZE
+                    | libc::ENOBUFS
+                    | libc::ENOMEM
+                        if sent > 0 =>
+                    {
+                        Some(sent)
+                    }
                     // The connection has ended, and the kernel reports the reason only once.
                     _ => Some(-1),
                 };
@@ -219,6 +230,19 @@ mod tests {
         let [whole, cut] = [0, 2800].map(fill);
         assert!(cut <= LOWAT + 2800, "{cut}");
         assert!(whole > 32_768, "{whole}");
+    }
+
+    #[test]
+    fn bytes_before_a_part_that_cannot_be_read_count_as_written() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = client.as_raw_fd();
+        sys::set_notsent_lowat(fd, LOWAT).unwrap();
+        let filled = AtomicU32::new(0);
+        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&filled), 0).unwrap();
+        let nowhere = iovec { iov_base: std::ptr::without_provenance_mut(1), iov_len: 5 };
+        // SAFETY: the first part is a slice, and the kernel checks the other one.
+        assert_eq!(unsafe { pieces.write(fd, &[part(b"ten bytes."), nowhere], 0, || unreachable!()) }, 10);
     }
 
     #[test]

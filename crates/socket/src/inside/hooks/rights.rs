@@ -83,7 +83,8 @@ fn restrict<T>(call: impl FnOnce() -> T, has_worked: impl FnOnce(&T) -> bool) ->
     };
     let is_begun = state.before_change();
     let result = call();
-    if has_worked(&result) {
+    // The filter of a vforked child, which shares the state, is not its parent's.
+    if is_begun && has_worked(&result) {
         state.shut_in();
     }
     state.after_change(is_begun);

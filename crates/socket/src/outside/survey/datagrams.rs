@@ -164,6 +164,8 @@ mod tests {
         time::Duration,
     };
 
+    use dwell_testbed::harness::eventually;
+
     use super::{
         super::{Selected, Survey},
         *,
@@ -221,10 +223,10 @@ mod tests {
         let mut survey = Survey::start(Selected::Process(process::id()), false).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", DOMAIN)).unwrap();
-        while survey.datagrams.open_names().count() == 0 {
+        eventually("the socket is listed", || {
             survey.poll().unwrap();
-            thread::sleep(Duration::from_millis(1));
-        }
+            survey.datagrams.open_names().count() > 0
+        });
         drop(socket);
         let evidence = survey.evidence("");
         assert_eq!((evidence.names.count, evidence.open_names), (1, 0));
