@@ -36,6 +36,14 @@ fn what_calls_return_is_what_they_return_without_the_library() {
 }
 
 #[test]
+fn messages_of_threads_that_share_a_connection_stay_whole() {
+    let config = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
+    let outcome = run("writers", &[], &config).succeeded();
+    assert!(outcome.numbers("messages")[0] > 0);
+    assert!(outcome.socket("sender").setting.piece_bytes.is_some(), "its writes were not cut");
+}
+
+#[test]
 fn a_connection_that_replaces_another_at_its_socket_has_delays_of_its_own() {
     let config = Config { estimator: Estimator::Paper, ..Config::default() };
     let library = library("libdwell_calls.so").display().to_string();

@@ -4,11 +4,19 @@ use std::{path::Path, process::Command};
 
 use dwell_socket::table::{Config, VARIABLE};
 
-use super::harness::{compile, library, program, run, run_with, text};
+use super::harness::{compile, library, program, run, run_with, text, watch};
 
 #[test]
 fn errors_are_what_they_are_without_the_library() {
     run("errors", &[], &Config::default()).succeeded();
+}
+
+#[test]
+fn calls_of_allocators_before_the_constructor_look_up_nothing() {
+    let early = compile("early", &format!("early-{}", std::process::id()), &["-O1", "-rdynamic", "-ldl"]);
+    let library = library("libdwell_preload.so").display().to_string();
+    let outcome = watch(&early, &[], &Config::default(), &library, |accounts| accounts.len() == 2).succeeded();
+    assert!(outcome.accounts.contains_key(&outcome.numbers("sender")[0]));
 }
 
 #[test]

@@ -72,6 +72,11 @@ fn children_that_share_memory_leave_the_poller_alone() {
 }
 
 #[test]
+fn a_process_has_one_thread_when_it_leaves_its_user_namespace() {
+    run("alone", &[], &Config::default()).succeeded();
+}
+
+#[test]
 fn a_process_ends_when_its_own_threads_have() {
     run("main_exits", &[], &Config::default()).succeeded();
 }

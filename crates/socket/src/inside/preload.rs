@@ -20,6 +20,7 @@ use dwell_engine::socket::{Account, Estimator, PollPacer, control};
 use super::{
     budget::Budget,
     entry::{Context, Origin},
+    hooks::Stream,
     mark::{Mark, Opening},
     memory::{OnFork, Zeroable, zeroed},
     pending::{DESCRIPTORS, Pending},
@@ -54,11 +55,13 @@ pub struct State {
     changing: AtomicU32,
     /// 1 if a poller ended for such a change.
     was_ended: AtomicU32,
+    /// Number of the last poller's thread, which may be about to end although `poller` is 0.
+    thread: AtomicU32,
     pending: Pending,
     /// Per descriptor: instructions for hooks of calls that write; see [`Mark`].
     marks: [AtomicU64; DESCRIPTORS],
-    /// Per descriptor: bytes since the last piece was complete; see [`Order::Pieces`](super::mark::Order::Pieces).
-    pieces: [AtomicU32; DESCRIPTORS],
+    /// Per descriptor; see [`Order::Pieces`](super::mark::Order::Pieces).
+    streams: [Stream; DESCRIPTORS],
     stamps: Stamps,
     registry: UnsafeCell<Registry>,
 }
@@ -211,9 +214,9 @@ impl State {
         self.stamps.push(Stamp { time_ns: sys::monotonic_ns(), event, fd, generation });
     }
 
-    /// Returns the number of bytes that were written to a descriptor since its last piece was complete.
-    pub fn piece_filled(&self, fd: i32) -> Option<&AtomicU32> {
-        self.pieces.get(usize::try_from(fd).ok()?)
+    /// Returns what is known of the stream at a descriptor.
+    pub fn stream(&self, fd: i32) -> Option<&Stream> {
+        self.streams.get(usize::try_from(fd).ok()?)
     }
 
     /// Returns true if the estimator needs the times of writing calls.
@@ -261,7 +264,15 @@ impl State {
             }
             self.was_ended.store(1, SeqCst);
             self.dismiss();
-            sys::wait(&self.poller, poller, END_NS);
+            sys::wait_for_end(&self.poller, poller, END_NS);
+        }
+        // unshare(2) and setns(2) fail for some namespaces while a process has a second thread.
+        let last = self.thread.swap(0, SeqCst);
+        for _ in 0..END_ROUNDS {
+            if last == 0 || !sys::is_thread(last) {
+                break;
+            }
+            sys::sleep(END_NS / 50);
         }
         true
     }
@@ -419,6 +430,7 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::ThreadMemory) -> 
     // SAFETY: `start` passes memory that is mapped for good.
     let state = unsafe { &*(argument as *const State) };
     let number = state.poller.load(SeqCst);
+    state.thread.store(number, SeqCst);
     loop {
         state.run();
         if state.is_dismissed.load(SeqCst) == 1 {

@@ -162,9 +162,17 @@ pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
 
 /// Sleeps while `word` has `value`, until another thread wakes it, and at most `timeout_ns`.
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
+    wait_by(libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, word, value, timeout_ns);
+}
+
+/// As [`wait`], for a word that the kernel clears when a thread ends: it looks for those who wait as in memory that processes share.
+pub fn wait_for_end(word: &AtomicU32, value: u32, timeout_ns: u64) {
+    wait_by(libc::FUTEX_WAIT, word, value, timeout_ns);
+}
+
+fn wait_by(operation: i32, word: &AtomicU32, value: u32, timeout_ns: u64) {
     let timeout =
         libc::timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let to = [word.as_ptr() as usize, operation as usize, value as usize, (&raw const timeout) as usize, 0, 0];
     // SAFETY: the word and the timeout outlive the call.
     let _ = unsafe { call(libc::SYS_futex, to) };

@@ -24,6 +24,8 @@ pub use writes::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 
 pub(crate) use writes::hold;
 
+pub(super) use pieces::Stream;
+
 /// connect(2).
 ///
 /// # Safety
@@ -71,6 +73,11 @@ fn accepted(fd: c_int) -> c_int {
 /// Returns true if the requested connection is still being established.
 fn is_in_progress() -> bool {
     matches!(errno(), libc::EINPROGRESS | libc::EINTR)
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: it points to the errno of this thread, which was started by libc.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Returns the error of the last call.

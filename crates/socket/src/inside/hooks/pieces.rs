@@ -5,11 +5,14 @@
 //! MSG_EOR completes a packet buffer early. The stream is therefore cut each so many bytes, whatever the sizes of
 //! the program's writes, and the kernel makes the program wait, or refuses the rest, at a cut.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, c_int, iovec, msghdr, ssize_t};
 
-use super::{super::mark::Order, errno, real};
+use super::{super::mark::Order, errno, real, set_errno};
 use crate::sys;
 
 /// Flags of calls that may be cut. The kernel does something else for each call with another flag.
@@ -18,50 +21,132 @@ const KNOWN: c_int = MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR;
 /// Most parts of a piece. With more parts a piece is shorter than it could be.
 const PARTS: usize = 16;
 
-/// A cut stream: the size of its pieces, which is not 0, and how many bytes of the current one the kernel has.
+/// What is known of the stream at a descriptor.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Bytes since the last piece was complete.
+    filled: AtomicU32,
+    /// The thread that writes, and [`IS_AWAITED`]; 0 if none does.
+    writer: AtomicU32,
+}
+
+/// Set if another thread waits for its turn to write.
+const IS_AWAITED: u32 = 1 << 31;
+
+/// How long a thread waits for its turn, in rounds of this length. A thread that was cancelled while it wrote never ends its turn.
+const TURN_NS: u64 = 1_000_000;
+const TURN_ROUNDS: u32 = 10_000;
+/// The same for a call that must not wait.
+const SHORT_ROUNDS: u32 = 20;
+
+/// The right to write to a stream, until it is dropped. A write that is cut takes several calls, and those of other threads must not
+/// come between them: programs rely on it that the kernel keeps the bytes of one call together.
+struct Turn<'a>(&'a Stream);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.0.writer.swap(0, Release) & IS_AWAITED != 0 {
+            sys::wake(&self.0.writer);
+        }
+    }
+}
+
+impl Stream {
+    /// Waits until no other thread writes. `None` if the calling thread writes already: it is in a handler of a signal.
+    fn turn(&self, rounds: u32) -> Result<Option<Turn<'_>>, WouldBlock> {
+        let thread = sys::thread();
+        for _ in 0..rounds {
+            match self.writer.compare_exchange(0, thread, Acquire, Relaxed) {
+                Ok(_) => return Ok(Some(Turn(self))),
+                Err(writer) if writer & !IS_AWAITED == thread => return Ok(None),
+                Err(writer) => {
+                    let awaited = writer | IS_AWAITED;
+                    if self.writer.compare_exchange(writer, awaited, Relaxed, Relaxed).is_ok() {
+                        sys::wait(&self.writer, awaited, TURN_NS);
+                    }
+                }
+            }
+        }
+        if rounds < TURN_ROUNDS {
+            return Err(WouldBlock);
+        }
+        self.writer.swap(thread, Acquire);
+        Ok(Some(Turn(self)))
+    }
+}
+
+/// Another thread waits in a call that writes.
+struct WouldBlock;
+
+/// A cut stream, and the size of its pieces, which is not 0.
 pub struct Pieces<'a> {
     bytes: u32,
-    filled: &'a AtomicU32,
+    stream: &'a Stream,
 }
 
 impl<'a> Pieces<'a> {
     /// Returns how the stream at a descriptor is to be cut, if at all.
-    pub fn of(order: Order, filled: Option<&'a AtomicU32>, flags: c_int) -> Option<Pieces<'a>> {
-        match (order, filled) {
-            (Order::Pieces { bytes }, Some(filled)) if flags & !KNOWN == 0 => Some(Pieces { bytes, filled }),
+    pub fn of(order: Order, stream: Option<&'a Stream>, flags: c_int) -> Option<Pieces<'a>> {
+        match (order, stream) {
+            (Order::Pieces { bytes }, Some(stream)) if flags & !KNOWN == 0 => Some(Pieces { bytes, stream }),
             _ => None,
         }
     }
 
-    /// Makes a call that writes `parts`: as it is, by `whole`, if it does not complete a piece, and cut otherwise.
+    /// Makes a call that writes `parts`: as it is, by `whole`, if it does not complete a piece; at once, if it is not longer than
+    /// a piece; and cut otherwise.
     ///
     /// # Safety
     /// As writev(2).
     pub unsafe fn write(&self, fd: c_int, parts: &[iovec], flags: c_int, whole: impl Fn() -> ssize_t) -> ssize_t {
+        let rounds = if flags & MSG_DONTWAIT == 0 { TURN_ROUNDS } else { SHORT_ROUNDS };
+        let Ok(turn) = self.stream.turn(rounds) else {
+            set_errno(libc::EAGAIN);
+            return -1;
+        };
         let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
-        if length < self.room() {
+        if length < self.room() || turn.is_none() {
             let sent = whole();
-            self.add(usize::try_from(sent).unwrap_or(0));
+            self.add(usize::try_from(sent).unwrap_or(0), false);
             return sent;
         }
         // The program may have closed the socket, and opened something else at its descriptor.
         if !sys::is_tcp(fd) {
             return whole();
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.send(fd, parts, flags) }.unwrap_or_else(whole)
+        let sent = match length <= self.bytes as usize {
+            // SAFETY: the caller's promise.
+            true => unsafe { self.send_at_once(fd, parts, (flags, length)) },
+            // SAFETY: the caller's promise.
+            false => unsafe { self.send(fd, parts, flags) },
+        };
+        sent.unwrap_or_else(whole)
     }
 
     /// Returns the number of bytes that complete the current piece. The size may have changed since it was begun.
     fn room(&self) -> usize {
-        (self.bytes - self.filled.load(Relaxed) % self.bytes) as usize
+        (self.bytes - self.stream.filled.load(Relaxed) % self.bytes) as usize
     }
 
-    /// Adds bytes that the kernel has taken, at most those that complete the piece.
-    fn add(&self, bytes: usize) {
-        let is_complete = bytes == self.room();
-        let filled = self.filled.load(Relaxed) % self.bytes + bytes as u32;
-        self.filled.store(if is_complete { 0 } else { filled }, Relaxed);
+    /// Adds bytes that the kernel has taken, and ends the piece with them or does not.
+    fn add(&self, bytes: usize, is_complete: bool) {
+        let filled = (self.stream.filled.load(Relaxed) % self.bytes).saturating_add(bytes as u32);
+        self.stream.filled.store(if is_complete { 0 } else { filled }, Relaxed);
+    }
+
+    /// Completes the current piece by one call, so that the kernel keeps its bytes together. Returns as [`Pieces::send`].
+    ///
+    /// # Safety
+    /// As writev(2).
+    unsafe fn send_at_once(&self, fd: c_int, parts: &[iovec], (flags, length): (c_int, usize)) -> Option<ssize_t> {
+        // SAFETY: the caller's promise.
+        let now = unsafe { sendmsg(fd, parts, flags | MSG_EOR) };
+        if now < 0 && matches!(errno(), libc::EOPNOTSUPP | libc::EINVAL) {
+            return None;
+        }
+        let taken = usize::try_from(now).unwrap_or(0);
+        self.add(taken, taken == length);
+        Some(now)
     }
 
     /// Sends `parts` in pieces. Returns what sendmsg(2) would: the
@@ -81,12 +166,8 @@ impl<'a> Pieces<'a> {
                 return Some(sent);
             }
             let flags = if length == room { flags | MSG_EOR } else { flags };
-            // SAFETY: zeroes are an empty message.
-            let mut message: msghdr = unsafe { std::mem::zeroed() };
-            message.msg_iov = piece.as_mut_ptr();
-            message.msg_iovlen = count as _;
             // SAFETY: the parts are within those of the caller.
-            let now = unsafe { real::sendmsg(fd, &raw const message, flags) };
+            let now = unsafe { sendmsg(fd, &piece[..count], flags) };
             let Ok(taken) = usize::try_from(now) else {
                 return match errno() {
                     libc::EOPNOTSUPP | libc::EINVAL if sent == 0 => None,
@@ -106,7 +187,7 @@ impl<'a> Pieces<'a> {
                     _ => Some(-1),
                 };
             };
-            self.add(taken);
+            self.add(taken, taken == room);
             sent += now;
             if taken < length {
                 return Some(sent);
@@ -114,6 +195,17 @@ impl<'a> Pieces<'a> {
             rest.skip(taken);
         }
     }
+}
+
+/// # Safety
+/// As writev(2).
+unsafe fn sendmsg(fd: c_int, parts: &[iovec], flags: c_int) -> ssize_t {
+    // SAFETY: zeroes are an empty message.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_ptr().cast_mut();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: the caller's promise.
+    unsafe { real::sendmsg(fd, &raw const message, flags) }
 }
 
 /// What of the caller's parts is still to be sent.
@@ -191,22 +283,16 @@ mod tests {
         let fd = client.as_raw_fd();
         sys::set_notsent_lowat(fd, LOWAT).unwrap();
         let stream: Vec<u8> = (0..1_u32 << 24).map(|byte| (byte % 251) as u8).collect();
-        let filled = AtomicU32::new(0);
+        let cut = Stream::default();
         let order = if piece > 0 { Order::Pieces { bytes: piece } } else { Order::None };
         let mut written = 0;
         let refused = loop {
             let (one, two) = stream[written..written + (1 << 20)].split_at(1000);
             let mut parts = vec![part(&[]); PARTS + 1];
             parts.extend([part(one), part(&[]), part(two)]);
-            let whole = || {
-                // SAFETY: zeroes are an empty message.
-                let mut message: msghdr = unsafe { std::mem::zeroed() };
-                message.msg_iov = parts.as_ptr().cast_mut();
-                message.msg_iovlen = parts.len() as _;
-                // SAFETY: the parts are slices.
-                unsafe { real::sendmsg(fd, &raw const message, MSG_DONTWAIT) }
-            };
-            let sent = match Pieces::of(order, Some(&filled), MSG_DONTWAIT) {
+            // SAFETY: the parts are slices.
+            let whole = || unsafe { sendmsg(fd, &parts, MSG_DONTWAIT) };
+            let sent = match Pieces::of(order, Some(&cut), MSG_DONTWAIT) {
                 // SAFETY: the parts are slices.
                 Some(pieces) => unsafe { pieces.write(fd, &parts, MSG_DONTWAIT, whole) },
                 None => whole(),
@@ -238,38 +324,38 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd = client.as_raw_fd();
         sys::set_notsent_lowat(fd, LOWAT).unwrap();
-        let filled = AtomicU32::new(0);
-        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&filled), 0).unwrap();
+        let cut = Stream::default();
+        let pieces = Pieces::of(Order::Pieces { bytes: 9 }, Some(&cut), 0).unwrap();
         let nowhere = iovec { iov_base: std::ptr::without_provenance_mut(1), iov_len: 5 };
         // SAFETY: the first part is a slice, and the kernel checks the other one.
-        assert_eq!(unsafe { pieces.write(fd, &[part(b"ten bytes."), nowhere], 0, || unreachable!()) }, 10);
+        assert_eq!(unsafe { pieces.write(fd, &[part(b"ninebytes"), nowhere], 0, || unreachable!()) }, 9);
     }
 
     #[test]
     fn other_descriptors_and_other_flags_are_left_alone() {
-        let filled = AtomicU32::new(0);
+        let cut = Stream::default();
         let order = Order::Pieces { bytes: 10 };
-        assert!(Pieces::of(order, Some(&filled), libc::MSG_OOB).is_none());
-        assert!(Pieces::of(Order::None, Some(&filled), 0).is_none());
+        assert!(Pieces::of(order, Some(&cut), libc::MSG_OOB).is_none());
+        assert!(Pieces::of(Order::None, Some(&cut), 0).is_none());
         let file = std::fs::File::open("/dev/null").unwrap();
-        let pieces = Pieces::of(order, Some(&filled), 0).unwrap();
+        let pieces = Pieces::of(order, Some(&cut), 0).unwrap();
         // SAFETY: the part is a slice.
         assert_eq!(unsafe { pieces.write(file.as_raw_fd(), &[part(&[0; 30])], 0, || 77) }, 77);
     }
 
     #[test]
     fn small_writes_fill_a_piece_together() {
-        let filled = AtomicU32::new(0);
-        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&filled), 0).unwrap();
+        let cut = Stream::default();
+        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&cut), 0).unwrap();
         let rooms: Vec<usize> = [4, 5, 1, 3]
             .map(|bytes| {
-                pieces.add(bytes);
+                pieces.add(bytes, bytes == pieces.room());
                 pieces.room()
             })
             .into();
         assert_eq!(rooms, [6, 1, 10, 7]);
         // The size has changed within a piece.
-        let smaller = Pieces::of(Order::Pieces { bytes: 2 }, Some(&filled), 0).unwrap();
+        let smaller = Pieces::of(Order::Pieces { bytes: 2 }, Some(&cut), 0).unwrap();
         assert_eq!(smaller.room(), 1);
     }
 }

@@ -15,6 +15,9 @@ use libc::{
     uid_t,
 };
 
+use super::set_errno;
+use crate::sys::{self, Errno};
+
 /// A function of the next library.
 struct Next {
     name: &'static CStr,
@@ -26,16 +29,16 @@ impl Next {
         Next { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Returns null if no library has the function. Calls may come before the library's constructor.
+    /// Returns null if no library has the function, or before the library's constructor. An allocator may call one of them
+    /// then, and dlsym(3) allocates: looking it up here would never return.
     fn get(&self) -> *mut c_void {
-        let known = self.address.load(Acquire);
-        if !known.is_null() {
-            return known;
-        }
+        self.address.load(Acquire)
+    }
+
+    fn resolve(&self) {
         // SAFETY: the name ends with a NUL.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(found, Release);
-        found
     }
 }
 
@@ -52,12 +55,12 @@ macro_rules! next {
             };)*
         }
 
-        /// Resolves all of them in advance, so that no call has to.
+        /// Looks all of them up. Until then the kernel is called without libc.
         pub fn resolve() {
-            $(found::$name.get();)*
-            SYSCALL.get();
-            SETEUID.get();
-            SETEGID.get();
+            $(found::$name.resolve();)*
+            SYSCALL.resolve();
+            SETEUID.resolve();
+            SETEGID.resolve();
         }
 
         $(
@@ -68,7 +71,7 @@ macro_rules! next {
                 let next = found::$name.get();
                 if next.is_null() {
                     // SAFETY: the caller's promise.
-                    return unsafe { libc::syscall(libc::$number, $($argument),*) } as $result;
+                    return unsafe { direct(libc::$number, &[$($argument as usize),*]) } as $result;
                 }
                 // SAFETY: the function of this name has this type in every libc.
                 let next: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { transmute_copy(&next) };
@@ -117,15 +120,31 @@ static SETEGID: Next = Next::new(c"setegid");
 pub unsafe fn syscall(number: c_long, [a, b, c, d, e, f]: [c_ulong; 6]) -> c_long {
     let next = SYSCALL.get();
     if next.is_null() {
-        // SAFETY: it points to the errno of this thread, which was started by libc.
-        unsafe { *libc::__errno_location() = libc::ENOSYS };
-        return -1;
+        // SAFETY: the caller's promise.
+        return unsafe { direct(number, &[a, b, c, d, e, f].map(|argument| argument as usize)) } as c_long;
     }
     type Call = unsafe extern "C-unwind" fn(c_long, c_ulong, c_ulong, c_ulong, c_ulong, c_ulong, c_ulong) -> c_long;
     // SAFETY: integers are passed to its variable arguments as to others.
     let next: Call = unsafe { transmute_copy(&next) };
     // SAFETY: the caller's promise.
     unsafe { next(number, a, b, c, d, e, f) }
+}
+
+/// Makes a system call, with at most six arguments, as libc would: returns -1 and sets errno if it fails.
+///
+/// # Safety
+/// As the call of this number.
+unsafe fn direct(number: c_long, arguments: &[usize]) -> isize {
+    let mut all = [0; 6];
+    all.iter_mut().zip(arguments).for_each(|(to, argument)| *to = *argument);
+    // SAFETY: the caller's promise.
+    match unsafe { sys::call(number, all) } {
+        Ok(result) => result as isize,
+        Err(Errno(errno)) => {
+            set_errno(errno);
+            -1
+        }
+    }
 }
 
 /// seteuid(2), which is not a system call.

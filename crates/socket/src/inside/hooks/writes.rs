@@ -126,8 +126,8 @@ unsafe fn slice<'a>(parts: *const iovec, count: usize) -> &'a [iovec] {
 #[inline]
 unsafe fn in_pieces(fd: c_int, parts: &[iovec], flags: c_int, whole: impl Fn() -> ssize_t) -> ssize_t {
     around(fd, |order| {
-        let filled = || preload::state()?.piece_filled(fd);
-        match Pieces::of(order, filled(), flags).filter(|_| !parts.is_empty()) {
+        let stream = || preload::state()?.stream(fd);
+        match Pieces::of(order, stream(), flags).filter(|_| !parts.is_empty()) {
             // SAFETY: the caller's promise.
             Some(pieces) => unsafe { pieces.write(fd, parts, flags, whole) },
             None => whole(),
