@@ -308,9 +308,11 @@ impl Handler for Front {
         }
     }
 
-    fn disconnected(&self, agent: &Agent, reason: &str) {
+    fn disconnected(&self, agent: &Agent, reason: Option<&str>) {
         self.clocks.leave(agent);
-        let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
+        if let Some(reason) = reason {
+            let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
+        }
     }
 }
 

@@ -184,9 +184,14 @@ impl Uplink {
         self.outbox.move_unsent(|batch| each(batch.content));
     }
 
+    /// Marks the end: nothing more will be pushed.
+    pub(crate) fn close(&self) {
+        self.outbox.close();
+    }
+
     /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
     pub fn finish(self, timeout: Duration) -> Backlog {
-        self.outbox.close();
+        self.close();
         if self.outbox.wait_until_empty(timeout) {
             let _ = self.stop.send(());
             let _ = self.ended.recv_timeout(CLOSE_TIMEOUT);

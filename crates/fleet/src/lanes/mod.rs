@@ -187,14 +187,20 @@ impl Lanes {
     /// is left. A collector that is down and has nothing to get is not waited for.
     pub(crate) fn finish(self, timeout: Duration) -> Backlog {
         let deadline = Instant::now() + timeout;
-        let finish = |(number, lane): (usize, Running)| {
-            if !self.open.contains(&number) && lane.uplink.backlog().batches == 0 {
-                return lane.uplink.finish(Duration::ZERO);
+        // All are told before any is waited for: the first may take all of the time.
+        let mut awaited = Vec::new();
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let is_awaited = self.open.contains(&number) || lane.uplink.backlog().batches > 0;
+            if is_awaited {
+                lane.uplink.push(Content { is_last: true, ..Content::default() });
             }
-            lane.uplink.push(Content { is_last: true, ..Content::default() });
-            lane.uplink.finish(deadline.saturating_duration_since(Instant::now()))
-        };
-        sum(self.lanes.into_iter().enumerate().map(finish))
+            lane.uplink.close();
+            awaited.push(is_awaited);
+        }
+        sum(self.lanes.into_iter().zip(awaited).map(|(lane, is_awaited)| match is_awaited {
+            true => lane.uplink.finish(deadline.saturating_duration_since(Instant::now())),
+            false => lane.uplink.finish(Duration::ZERO),
+        }))
     }
 }
 

@@ -81,7 +81,7 @@ impl Handler for Stored {
 
     fn enrolled(&self, _: SocketAddr, _: Result<AgentName, String>) {}
 
-    fn disconnected(&self, _: &Agent, _: &str) {}
+    fn disconnected(&self, _: &Agent, _: Option<&str>) {}
 }
 
 fn collector(identity: &Identity) -> (Server, Arc<Stored>) {

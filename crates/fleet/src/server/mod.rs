@@ -130,8 +130,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Runs when an agent has been sent its key for a token, or has not: the text says why.
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>);
 
-    /// Runs when a welcomed agent has disconnected.
-    fn disconnected(&self, agent: &Agent, reason: &str);
+    /// Runs when a connection of a welcomed agent has ended. `None` instead of a reason: the agent has another one by now.
+    fn disconnected(&self, agent: &Agent, reason: Option<&str>);
 }
 
 /// Accepts agents until it is dropped.
@@ -299,6 +299,9 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         Ok(through) => through,
         Err(reason) => {
             shared.admission.count_turned_away();
+            if registration.has_replaced {
+                handler.disconnected(&agent, Some(&format!("it connected again, and was refused: {reason}")));
+            }
             return refuse(&mut link, reason);
         }
     };
@@ -317,8 +320,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         }
         Some(error) => error.to_string(),
     };
-    drop(registration);
-    handler.disconnected(&agent, &reason);
+    handler.disconnected(&agent, registration.end().then_some(reason.as_str()));
     if error.is_none() {
         // Only now may the agent come again under another run.
         link.set_idle_timeout(IDLE_TIMEOUT);

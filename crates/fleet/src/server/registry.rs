@@ -32,6 +32,8 @@ pub(super) struct Registration {
     registry: Arc<Registry>,
     name: AgentName,
     number: u64,
+    /// Whether the agent had another connection, which was shut down.
+    pub(super) has_replaced: bool,
 }
 
 impl Registry {
@@ -43,7 +45,7 @@ impl Registry {
     /// Why the agent is refused, for its user to read.
     pub(super) fn register(self: &Arc<Registry>, agent: &Agent, stream: TcpStream) -> Result<Registration, String> {
         let mut connections = self.connections();
-        match connections.by_name.get(&agent.name) {
+        let has_replaced = match connections.by_name.get(&agent.name) {
             Some(connection) if connection.run != agent.run => {
                 return Err(format!(
                     "an agent named '{}' is already connected, from {}: give one of them another --name",
@@ -52,14 +54,15 @@ impl Registry {
             }
             Some(connection) => {
                 let _ = connection.stream.shutdown(Shutdown::Both);
+                true
             }
-            None => {}
-        }
+            None => false,
+        };
         connections.last += 1;
         let number = connections.last;
         let connection = Connection { number, run: agent.run, address: agent.address, stream };
         connections.by_name.insert(agent.name.clone(), connection);
-        Ok(Registration { registry: Arc::clone(self), name: agent.name.clone(), number })
+        Ok(Registration { registry: Arc::clone(self), name: agent.name.clone(), number, has_replaced })
     }
 
     /// Number of connected agents.
@@ -79,13 +82,25 @@ impl Registry {
     }
 }
 
-impl Drop for Registration {
-    fn drop(&mut self) {
+impl Registration {
+    /// Ends it. False if the agent has connected again meanwhile: that connection keeps the entry.
+    pub(super) fn end(self) -> bool {
+        self.remove()
+    }
+
+    fn remove(&self) -> bool {
         let mut connections = self.registry.connections();
         let connection = connections.by_name.get(&self.name);
-        // A newer connection of the same agent keeps its entry.
-        if connection.is_some_and(|connection| connection.number == self.number) {
+        let is_own = connection.is_some_and(|connection| connection.number == self.number);
+        if is_own {
             connections.by_name.remove(&self.name);
         }
+        is_own
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.remove();
     }
 }

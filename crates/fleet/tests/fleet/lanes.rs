@@ -119,6 +119,19 @@ fn an_agent_that_ends_while_a_collector_is_down_has_nothing_left() {
     assert!(memory.contents.lock().unwrap().iter().any(|content| content.is_last));
 }
 
+#[test]
+fn a_collector_that_is_down_does_not_keep_the_others_from_learning_that_the_run_ends() {
+    let key = identity("k");
+    let memory = Arc::new(Memory::default());
+    let server = collector(&key, &memory);
+    let nobody = format!("127.0.0.3:{}", server.address().port());
+    let batcher = batcher(&[nobody, server.address().to_string()], &key, 1);
+    push(&batcher, 1, 100);
+    let left = batcher.finish(Duration::from_secs(2));
+    assert!(left.batches > 0, "the first one has its share");
+    assert!(memory.contents.lock().unwrap().iter().any(|content| content.is_last));
+}
+
 /// Each of the two agents sees other addresses of the same connections, in both directions.
 #[test]
 fn what_both_hosts_know_of_a_translated_connection_goes_to_one_collector() {

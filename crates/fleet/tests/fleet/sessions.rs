@@ -179,6 +179,9 @@ fn an_agent_that_reconnects_replaces_its_former_connection() {
     eventually("it is stored", || memory.numbers(again.run) == [1]);
     assert_eq!(server.refusals().duplicate_names, 0);
     assert_eq!(server.agents(), 1);
+    eventually("its former connection is over", || !memory.disconnected.lock().unwrap().is_empty());
+    let disconnected = memory.disconnected.lock().unwrap();
+    assert!(disconnected.iter().all(|why| why == "web: it is here again"), "{disconnected:?}");
 }
 
 #[test]

@@ -104,9 +104,9 @@ impl Handler for Memory {
         self.enrolled.lock().unwrap().push(outcome);
     }
 
-    fn disconnected(&self, agent: &Agent, reason: &str) {
+    fn disconnected(&self, agent: &Agent, reason: Option<&str>) {
         let mut disconnected = self.disconnected.lock().unwrap();
-        disconnected.push(format!("{}: {reason}", agent.name));
+        disconnected.push(format!("{}: {}", agent.name, reason.unwrap_or("it is here again")));
     }
 }
 
